@@ -47,14 +47,17 @@ def listed_before(survey: Survey, rows: Table, before_ms: int) -> Table:
 def unequal_ledgers(survey: Survey) -> Table:
     """Return rows of `LISTED` that are closed in BookKeeper with other entries, or bytes, than their lists tell.
 
-    Neither changes any more. Of a line without entries BookKeeper's word counts.
+    Neither changes any more. Of a line without entries BookKeeper's word counts. One with a complete offload tells of objects, which have
+    other bytes if they were compressed again, and once it calls BookKeeper's copy deleted perhaps other entries, too.
     """
     listed, ledgers = survey.listed, survey.ledgers
     if not (listed.size and ledgers.size):
         return listed[:0]
     nodes = ledgers[np.minimum(np.searchsorted(ledgers["ledger_id"], listed["ledger_id"]), ledgers.size - 1)]
     is_closed = (nodes["ledger_id"] == listed["ledger_id"]) & (nodes["state"] == LedgerState.CLOSED)
-    is_other = (nodes["last_entry"] + 1 != listed["entries"]) | (nodes["length"] != listed["size"])
+    is_alone = listed["is_complete"] & listed["is_deleted_from_bookkeeper"]
+    has_other_entries = (nodes["last_entry"] + 1 != listed["entries"]) & ~is_alone
+    is_other = has_other_entries | ((nodes["length"] != listed["size"]) & ~listed["is_complete"])
     found: Table = listed[is_closed & is_other & (listed["entries"] > 0)]
     return found
 

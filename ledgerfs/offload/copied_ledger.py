@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, completed_user_metadata
 from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
+from ledgerfs.messages.transforms.known_ids import require_unknown_ids
 from ledgerfs.offload.attempts import Attempt
 from ledgerfs.offload.record_digest import RecordDigest, digest_of, digested
 from ledgerfs.writing.write import ref_of, write_ledger
@@ -31,12 +32,15 @@ class CopiedLedger:
         As BookKeeper had it when it was copied.
     length
         Bytes of all entries in the bucket: fewer than BookKeeper's if they were compressed again.
+    entries
+        How many these are: others than BookKeeper's if batches were split.
 
     """
 
     attempt: Attempt
     stored: StoredLedger
     length: int
+    entries: int
 
 
 class _Source:
@@ -73,7 +77,10 @@ class _Source:
             if self._transform is None:
                 yield batch
                 continue
-            for made in self._transform(batch.framed(), entries):
+            framed = batch.framed()
+            if not self._transform.keeps_ids:
+                require_unknown_ids(framed)
+            for made in self._transform(framed, entries):
                 entries += len(made)
                 yield made
 
@@ -90,19 +97,22 @@ def copy_ledger(
 
     ``pace`` is called with the bytes of each batch before it is sent: it may wait, and end the copy by what it raises.
 
-    Raises as `ClosedLedgers.batches`, `RefusedLedgerError` for an entry that no block holds, `CorruptLedgerError` if what is read back is
-    not what was sent, and the errors of the store. What is in the bucket then is for the attempt's cleaning.
+    Raises as `ClosedLedgers.batches`, `RefusedLedgerError` for an entry that no block holds, or that has to keep its id and would not,
+    `CorruptLedgerError` if what is read back is not what was sent, and the errors of the store. What is in the bucket then is for the
+    attempt's cleaning.
     """
     transform = None if tier.transform is None else tier.transform()
-    if transform is not None and not transform.keeps_ids:
-        raise RefusedLedgerError("a transform that changes the ids of messages: subscriptions would lose their places")
     node = stored.node
     user_metadata = completed_user_metadata(tier.user_metadata, attempt.managed_ledger)
     ledger = NewLedger(attempt.key, node.closed_at(node.last_entry, node.length), user_metadata, tier.block_size)
     source = _Source(ledgers, stored, transform, pace)
     written = write_ledger(tier.bucket, ledger, source)
     _require_same(tier, written, source.digest)
-    return CopiedLedger(attempt, stored, source.digest.length)
+    if not source.digest.entries:
+        raise RefusedLedgerError(
+            "no message of it is left: brokers forget ledgers without entries", key=written.data.key
+        )
+    return CopiedLedger(attempt, stored, source.digest.length, source.digest.entries)
 
 
 def _require_same(tier: "Tier", written: "WrittenLedger", sent: RecordDigest) -> None:

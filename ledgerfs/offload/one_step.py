@@ -27,6 +27,7 @@ from ledgerfs.offload.attempts import Attempt
 from ledgerfs.offload.candidates import Listed, NotOffloaded, candidate, listed_now, listed_or_none
 from ledgerfs.offload.cleaning import remove_objects
 from ledgerfs.offload.copied_ledger import CopiedLedger, Pace, copy_ledger
+from ledgerfs.offload.known_positions import KnownPositions, known_positions
 from ledgerfs.offload.list_bytes import stored
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation, SetNode
@@ -86,10 +87,23 @@ class OneStep:
         Returns the URL of the bucket that has the objects of an offload, such as a failed one of a broker; None if none is known.
     pace
         Is told of the bytes of each ledger before they are sent, and may wait, or end the copy.
+    replaced
+        Returns what notes, in the commit that completes a copy with other ids, how BookKeeper's goes; None for no such copies.
 
     """
 
-    __slots__ = ("_in_flight", "_ledgers", "_lock", "_nodes", "_noted_ms", "_owners", "_pace", "_tier", "_url_of")
+    __slots__ = (
+        "_in_flight",
+        "_ledgers",
+        "_lock",
+        "_nodes",
+        "_noted_ms",
+        "_owners",
+        "_pace",
+        "_replaced_by",
+        "_tier",
+        "_url_of",
+    )
 
     def __init__(
         self,
@@ -102,6 +116,7 @@ class OneStep:
         noted_ms: "Callable[[], int]",
         url_of: "Callable[[OffloadContext], str | None]",
         pace: "Pace | None" = None,
+        replaced: Callable[[CopiedLedger, int], Operation] | None = None,
     ) -> None:
         self._lock = lock
         self._nodes = nodes
@@ -111,6 +126,7 @@ class OneStep:
         self._noted_ms = noted_ms
         self._url_of = url_of
         self._pace = pace
+        self._replaced_by = replaced
         self._in_flight: set[str] = set()
 
     @property
@@ -167,9 +183,13 @@ class OneStep:
 
         Whoever has the copy completes it, or gives it up. Raises `LockLostError`, and the errors of ZooKeeper.
         """
-        found = candidate(listed_now(self._nodes, managed_ledger), ledger_id, self._ledgers.found)
+        listed = listed_now(self._nodes, managed_ledger)
+        found = candidate(listed, ledger_id, self._ledgers.found)
         if not isinstance(found, StoredLedger):
             return found
+        why = self._known(managed_ledger, listed).why_known(ledger_id)
+        if why is not None:
+            return _not_renumbered(ledger_id, why)
         attempt = Attempt.begun(managed_ledger, ledger_id, self._tier.bucket.store.url, self._noted_ms())
         self._in_flight.add(attempt.uuid)
         try:
@@ -203,16 +223,22 @@ class OneStep:
             if not left or listed is None:
                 return
             owner = self._owners.owner_of(managed_ledger)
-            if owner is not Owner.NONE and not self._owners.can_unload:
+            # What has other ids is completed only without a broker.
+            if owner is not Owner.NONE and not (self._owners.can_unload and self._tier.keeps_ids):
                 for one in left:
                     self.give_up(one.attempt, outcome)
                     outcome.tell(NotOffloaded(one.attempt.ledger_id, "a broker has taken the topic meanwhile"))
                 return
+            known = self._known(managed_ledger, listed)
+            left = [one for one in left if self._may_have_other_ids(known, one, outcome)]
+            if not left:
+                return
             replaced = [found for one in left if (found := self._replaced(listed, one.attempt)) is not None]
+            noted = [one for one in replaced if isinstance(one, Attempt)]
             try:
-                self._lock.commit(self._changes(listed, left, [one for one in replaced if isinstance(one, Attempt)]))
+                self._lock.commit([*self._changes(listed, left, noted), *known.unchanged()])
             except ChangedMeanwhileError as error:
-                if error.key != listed.node.path:
+                if error.key != listed.node.path and error.key not in known.paths:
                     raise
                 continue
             self._in_flight.difference_update(one.attempt.uuid for one in left)
@@ -243,15 +269,35 @@ class OneStep:
         outcome.tell(found)
         return False
 
+    def _known(self, managed_ledger: str, listed: Listed) -> KnownPositions:
+        """Return who knows positions in a topic, if its messages are to get other ids; nobody, if they keep theirs."""
+        if self._tier.keeps_ids:
+            return KnownPositions(None)
+        if self._replaced_by is None:
+            return KnownPositions("nothing would delete BookKeeper's copy, whose ids are others")
+        return known_positions(self._nodes, self._ledgers, managed_ledger, listed)
+
+    def _may_have_other_ids(self, known: KnownPositions, copied: CopiedLedger, outcome: Offloaded) -> bool:
+        """Whether nobody knows positions in a ledger that was copied; the copy is removed if somebody does."""
+        why = known.why_known(copied.attempt.ledger_id)
+        if why is None:
+            return True
+        self.give_up(copied.attempt, outcome)
+        outcome.tell(_not_renumbered(copied.attempt.ledger_id, why))
+        return False
+
     def _changes(self, listed: Listed, copies: Sequence[CopiedLedger], replaced: Sequence[Attempt]) -> list[Operation]:
         now_ms = self._noted_ms()
         contexts = {one.attempt.ledger_id: self._tier.context(one.attempt.uuid, now_ms) for one in copies}
         sizes = {one.attempt.ledger_id: one.length for one in copies if one.length != one.stored.node.length}
-        edited = with_contexts(listed.node.data, contexts, key=listed.node.path, sizes=sizes)
+        entries = {} if self._tier.keeps_ids else {one.attempt.ledger_id: one.entries for one in copies}
+        edited = with_contexts(listed.node.data, contexts, key=listed.node.path, sizes=sizes, entries=entries)
         changes: list[Operation] = [
             SetNode(listed.node.path, stored(edited, key=listed.node.path), listed.node.version)
         ]
         changes += [DropNode(one.attempt.path, 0) for one in copies]
+        if self._replaced_by is not None and not self._tier.keeps_ids:
+            changes += [self._replaced_by(one, now_ms) for one in copies]
         changes += [MakeNode(one.path, one.build()) for one in replaced]
         return changes
 
@@ -302,3 +348,7 @@ class OneStep:
                 outcome.remarks.append(f"{attempt.key.data_key} is cleaned later: {error}")
         finally:
             self._in_flight.discard(attempt.uuid)
+
+
+def _not_renumbered(ledger_id: int, why: str) -> NotOffloaded:
+    return NotOffloaded(ledger_id, f"its messages keep their ids, so its batches are not split: {why}")

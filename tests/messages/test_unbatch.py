@@ -21,6 +21,7 @@ from ledgerfs.messages.proto.message_metadata_pb2 import (
 from ledgerfs.messages.transforms import unbatch as module
 from ledgerfs.messages.transforms.entry_transform import unbatch
 from ledgerfs.messages.transforms.unbatch import Unbatch
+from ledgerfs.messages.transforms.unbatch_all import unbatch_all
 from tests.messages.test_decode_roundtrip import TOPICS, decoded, topics
 from tests.messages.test_recompress import GOLDEN, NAMES, codec_of, parts_of
 from tests.support.entries import LZ4, NONE, SNAPPY, ZLIB, ZSTD, batch_of, batched, compress, frame, framed, metadata
@@ -278,3 +279,16 @@ def test_long_numbers_and_metadata_that_repeats_itself_find_room():
 def test_a_codec_must_be_one_that_there_is():
     with pytest.raises(InvalidOptionError):
         unbatch("gzip")
+
+
+@pytest.mark.parametrize("codec", [None, *NAMES])
+def test_messages_alone_get_the_codec_of_those_of_batches(codec, monkeypatch):
+    monkeypatch.setattr(module, "_PORTION", 200)
+    alone = frame(metadata(sequence_id=3), b"alone " * 40)
+    entries = [packed(ZLIB, FOUR), alone, packed(NONE, FOUR), alone]
+    made = transformed(unbatch_all(codec), entries)
+    assert rows_of(made) == rows_of(entries)
+    assert len(made) == 10
+    assert {codec_of(one) for one in made} == {Compression[(codec or "none").upper()]}
+    if codec is None:
+        assert made[4] == made[9] == alone

@@ -6,28 +6,36 @@ from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.messages.transforms.entry_transform import EntryTransform, recompress
+from ledgerfs.messages.transforms.entry_transform import EntryTransform, recompress, unbatch
 from ledgerfs.offload.record_digest import cryptographic, digest_of
 from ledgerfs.writing.sources import OffloadedLedger
 
 
-def require_same(ledgers: ClosedLedgers, stored: StoredLedger, reader: LedgerReader) -> None:
+def require_same(
+    ledgers: ClosedLedgers, stored: StoredLedger, reader: LedgerReader, *, may_be_split: bool = False
+) -> None:
     """Read all of a ledger from its objects and from its bookies, batch by batch, and compare each entry.
 
-    Objects whose payloads were compressed again are compared by what the payloads decompress to.
+    Objects whose payloads were compressed again are compared by what the payloads decompress to; with ``may_be_split`` those whose batches
+    were split by the messages of BookKeeper's batches.
 
     Raises `CorruptLedgerError` for objects that are not whole, or that hold something else, and as the reader and `ClosedLedgers.batches`.
     """
     found = digest_of(OffloadedLedger(reader).checked, cryptographic)
     entries, length, _ = found
     kept = stored.node.last_entry + 1, stored.node.length
-    if entries != kept[0]:
-        raise CorruptLedgerError(f"they have {entries:,} entries, BookKeeper {kept[0]:,}", key=reader.ref.key)
-    if length == kept[1] and found == digest_of(lambda: ledgers.batches(stored), cryptographic):
+    if (entries, length) == kept and found == digest_of(lambda: ledgers.batches(stored), cryptographic):
         return
-    theirs = digest_of(lambda: _plain(OffloadedLedger(reader).checked()), cryptographic)
-    if theirs != digest_of(lambda: _plain(ledgers.batches(stored)), cryptographic):
-        raise CorruptLedgerError("they hold other entries than BookKeeper", key=reader.ref.key)
+    plain = digest_of(lambda: _plain(OffloadedLedger(reader).checked()), cryptographic)
+    if entries == kept[0] and plain == digest_of(lambda: _plain(ledgers.batches(stored)), cryptographic):
+        return
+    if may_be_split:
+        split = digest_of(lambda: _plain(_transformed(ledgers.batches(stored), unbatch())), cryptographic)
+        if plain == split:
+            return
+    elif entries != kept[0]:
+        raise CorruptLedgerError(f"they have {entries:,} entries, BookKeeper {kept[0]:,}", key=reader.ref.key)
+    raise CorruptLedgerError("they hold other entries than BookKeeper", key=reader.ref.key)
 
 
 def _plain(batches: Iterator[EntryBatch]) -> Iterator[EntryBatch]:

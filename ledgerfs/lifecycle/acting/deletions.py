@@ -100,7 +100,8 @@ class Deletions:
             if stored is None:
                 require_whole(reader)
             else:
-                require_same(self._means.ledgers, stored, reader)
+                # With other ids an offload is completed only by a list that calls BookKeeper's copy deleted.
+                require_same(self._means.ledgers, stored, reader, may_be_split=_is_flagged(info, None))
         except (CorruptObjectError, NotFoundError, UnsupportedFormatError) as error:
             done.postponed[info.ledger_id] = f"its objects are not whole, BookKeeper's copy stays: {error}"
             done.remarks.append(f"ledger {info.ledger_id}: its objects are not whole: {error}")
@@ -209,7 +210,7 @@ class Deletions:
         if line.kind is TrashKind.TRIMMED and info is not None:
             done.postponed[line.ledger_id] = "the topic lists it again"
             return
-        if line.kind is TrashKind.OFFLOADED and info is not None:
+        if line.kind in {TrashKind.OFFLOADED, TrashKind.UNBATCHED} and info is not None:
             if not _is_flagged(info, line.uuid):
                 done.postponed[line.ledger_id] = "its list does not call it deleted any more"
                 return

@@ -6,6 +6,7 @@ from ledgerfs.errors import NotFoundError, ObjectNotFoundError, RefusedLedgerErr
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.trash_line import (
     TRASH,
+    TrashKind,
     TrashLine,
     TrashState,
     build_trash_line,
@@ -45,6 +46,12 @@ def undo(lock: ClusterLock, nodes: Nodes, name: str) -> TrashLine:
     except ObjectNotFoundError as error:
         raise NotFoundError("the trash journal has no such line", key=name) from error
     noted = NotedLine(parse_trash_line(node.data, key=node.path), node.version)
+    if noted.line.kind is TrashKind.UNBATCHED:
+        raise RefusedLedgerError(
+            "the offload has other ids, and subscriptions may be at them by now: BookKeeper's copy cannot take its place again, "
+            "and goes when its grace is over",
+            key=name,
+        )
     if noted.line.state is not TrashState.MARKED:
         raise RefusedLedgerError(
             f"its deletion has begun ({noted.line.state.value}), and cannot be taken back", key=name

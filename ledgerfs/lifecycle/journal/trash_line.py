@@ -10,10 +10,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ledgerfs.clusters.replaced_copies import KIND, TRASH
 from ledgerfs.errors import CorruptMetadataError, InvalidOptionError
 
-TRASH = "/ledgerfs/lifecycle/trash"
-"""The node whose children are the lines, below the chroot of the cluster."""
+__all__ = [
+    "MOST_BYTES",
+    "TRASH",
+    "TrashKind",
+    "TrashLine",
+    "TrashState",
+    "build_trash_line",
+    "parse_trash_line",
+    "parse_trash_node_name",
+    "trash_node_name",
+]
+
 MOST_BYTES = 65_536
 """Of a line; a longer one is none of ours."""
 
@@ -38,6 +49,8 @@ class TrashKind(Enum):
     """A ledger that its list calls deleted in BookKeeper, and that is there."""
     OBJECTS = "objects"
     """The objects of an offload that no list names."""
+    UNBATCHED = KIND
+    """BookKeeper's copy of a ledger whose offload has other ids; it is `TrashState.UNLISTED` from the start."""
 
 
 class TrashState(Enum):

@@ -269,8 +269,10 @@ class Deletions:
     def _flagged(self, topic: TopicView, leaving: Collection[int]) -> list[Proposal]:
         """Return lines for what stays, the list calls deleted in BookKeeper, and is there: no broker deletes it again."""
         listed, now_ms = topic.listed, self._situation.now_ms
+        # Those with a line of their own go by that.
+        noted = [one.ledger_id for one in self._situation.notes.lines if one.kind is TrashKind.UNBATCHED]
         rows = np.flatnonzero(
-            listed["is_deleted_from_bookkeeper"] & topic.is_there & ~np.isin(listed["ledger_id"], list(leaving))
+            listed["is_deleted_from_bookkeeper"] & topic.is_there & ~np.isin(listed["ledger_id"], [*leaving, *noted])
         ).tolist()
         due_ms = topic.changed_ms + self._situation.file.orphan_grace_ms
         if not rows:

@@ -9,6 +9,7 @@ from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Reason
 from ledgerfs.lifecycle.planning.routes import Route, route_of
 from ledgerfs.lifecycle.planning.situation import Situation
 from ledgerfs.lifecycle.planning.topic_views import ClusterView, TopicView
+from ledgerfs.lifecycle.planning.unbatching import COST, unbatching_route, why_not_split
 from ledgerfs.lifecycle.policy.policy_file import Via
 
 _OFFLOAD = ActionKind.OFFLOAD
@@ -31,16 +32,17 @@ def plan_offloads(
         return ()
     if via is Via.DIRECT:
         rows = [row for row in rows if _is_readable(plan, cluster, topic, row)]
+    if topic.rule.unbatch:
+        rows = [row for row in rows if _may_be_split(plan, cluster, topic, row)]
     if not rows:
         return ()
     ids = topic.ids(rows)
     # What is due since when is told of the oldest that is chosen.
     since = chosen.since_ms if rows[0] == chosen.rows[0] else None
-    plan.actions.append(
-        Action(
-            _OFFLOAD, topic.name, ids, topic.size(rows), via, since, why_due(topic, rows, situation.now_ms), topic.rule
-        )
-    )
+    why = why_due(topic, rows, situation.now_ms)
+    if topic.rule.unbatch:
+        why = f"{why}; {COST}"
+    plan.actions.append(Action(_OFFLOAD, topic.name, ids, topic.size(rows), via, since, why, topic.rule))
     return ids
 
 
@@ -63,7 +65,11 @@ def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Rout
     if not (topic.are_policies_known or topic.rule.are_thresholds_the_files):
         why = "its thresholds may be others: policies of its namespace, or of single topics there, could not be read"
         return Reason(Refusal.UNKNOWN_POLICIES, why)
-    via = route_of(cluster, topic, has_admin=situation.has_admin, deletes=False)
+    via = (
+        unbatching_route(cluster, topic)
+        if topic.rule.unbatch
+        else route_of(cluster, topic, has_admin=situation.has_admin, deletes=False)
+    )
     if via is Via.DIRECT and topic.rule.bucket is None:
         why = "neither the policy file nor the cluster's policies name a bucket of the policy file for it"
         return Reason(Refusal.NO_BUCKET, why)
@@ -108,6 +114,16 @@ def _is_readable(plan: Plan, cluster: ClusterView, topic: TopicView, row: int) -
     else:
         return True
     _refuse(plan, topic, Reason(*found), [row])
+    return False
+
+
+def _may_be_split(plan: Plan, cluster: ClusterView, topic: TopicView, row: int) -> bool:
+    """Whether nobody is known to know ids in a ledger; else it is refused."""
+    ledger_id = int(topic.ledgers.ids[row])
+    why = why_not_split(cluster, topic, ledger_id)
+    if why is None:
+        return True
+    _refuse(plan, topic, Reason(Refusal.KNOWN_IDS, f"batches of ledger {ledger_id} are not split: {why}"), [row])
     return False
 
 

@@ -91,7 +91,7 @@ class TrashPlanner:
         is_unlisted = not _has(self._named, line.ledger_id)
         if line.kind is TrashKind.OBJECTS:
             is_unlisted = line.uuid is not None and not self._cluster.names_offload(line.ledger_id, line.uuid)
-        elif line.kind in {TrashKind.OFFLOADED, TrashKind.FLAGGED}:
+        elif line.kind in {TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED}:
             is_unlisted = not _has(self._listed, line.ledger_id) or _has(self._flagged, line.ledger_id)
         if line.managed_ledger in self._cluster.damaged_lists:
             self._refuse(line, Reason(Refusal.UNREADABLE, "the list of its topic could not be read"))
@@ -101,6 +101,8 @@ class TrashPlanner:
         elif not is_unlisted:
             why = f"the deletion of ledger {line.ledger_id} began, and a list names it as if it had not"
             self._refuse(line, Reason(Refusal.NAMED, why))
+        elif line.kind is TrashKind.UNBATCHED and self._situation.now_ms < line.due_ms:
+            self._wait(line, line.due_ms, line.why)
         else:
             yield line
 

@@ -19,6 +19,7 @@ from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs.lifecycle.journal.replaced_copies import replaced_copy
 from ledgerfs.lifecycle.planning.tier_places import url_of
 from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue
 from ledgerfs.lifecycle.service.background import BackgroundOffloads
@@ -29,6 +30,7 @@ from ledgerfs.lifecycle.service.rates import Rates
 from ledgerfs.lifecycle.service.service import Parts, Service
 from ledgerfs.lifecycle.service.status import Status, gauges_of
 from ledgerfs.messages.transforms.entry_transform import recompress
+from ledgerfs.messages.transforms.unbatch_all import unbatch_all
 from ledgerfs.offload.offload_driver import driver_properties, user_metadata
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.opening import holder_text
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
     from ledgerfs.lifecycle.policy.policy_file import PolicyFile
     from ledgerfs.lifecycle.policy.topic_rules import TopicRule
+    from ledgerfs.messages.transforms.entry_transform import EntryTransform
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
     from ledgerfs.storage.zookeeper.nodes import Nodes
@@ -83,7 +86,7 @@ class _Owners:
 
 
 class _Steps:
-    """What offloads topics, one for each bucket and codec. Safe in threads."""
+    """What offloads topics, one for each bucket and each way that entries go there. Safe in threads."""
 
     __slots__ = ("_buckets", "_clock", "_cluster_name", "_file", "_lock", "_means", "_rates", "_steps")
 
@@ -93,7 +96,7 @@ class _Steps:
         self._cluster_name = cluster_name
         self._clock = clock
         self._lock = Lock()
-        self._steps: dict[tuple[str, str | None], OneStep] = {}
+        self._steps: dict[tuple[str, str | None, int | None], OneStep] = {}
         self._buckets: dict[str, Bucket] = {}
         self._means: Means | None = None
 
@@ -124,29 +127,27 @@ class _Steps:
         if told is None or self._means is None:
             raise RefusedLedgerError("it is not known where to offload to", key=rule.managed_ledger)
         bucket = self.bucket_at(told.url)
-        key = (told.name, rule.recompress)
+        grace_ms = rule.trash_grace_ms if rule.unbatch else None
+        key = (told.name, rule.recompress, grace_ms)
         with self._lock:
             found = self._steps.get(key)
             if found is None:
-                codec = rule.recompress
                 tier = Tier(
                     bucket,
                     told.driver,
                     driver_properties(told.driver, told.bucket, told.region, told.endpoint),
                     user_metadata(self._cluster_name),
                     told.block_size,
-                    None if codec is None else partial(recompress, codec),
+                    _transform_of(rule),
                 )
+                replaced = None if grace_ms is None else partial(replaced_copy, grace_ms)
                 means = self._means
                 found = self._steps[key] = OneStep(
-                    means.lock,
-                    means.nodes,
-                    means.ledgers,
-                    means.owners,
-                    tier,
+                    *(means.lock, means.nodes, means.ledgers, means.owners, tier),
                     noted_ms=self._clock.later_ms,
                     url_of=self.url_of,
                     pace=self._rates.pace,
+                    replaced=replaced,
                 )
             return found
 
@@ -154,6 +155,12 @@ class _Steps:
         """Return the uuids of all attempts that go on."""
         with self._lock:
             return frozenset().union(*(one.in_flight for one in self._steps.values()))
+
+
+def _transform_of(rule: "TopicRule") -> "Callable[[], EntryTransform] | None":
+    if rule.unbatch:
+        return partial(unbatch_all, rule.recompress)
+    return None if rule.recompress is None else partial(recompress, rule.recompress)
 
 
 @contextmanager

@@ -88,9 +88,14 @@ class LocalWrites:
             with Sent(Asked("LIST", self._root), self._traffic), os.scandir(self._root) as entries:
                 for entry in entries:
                     match = _PART_NAME.match(entry.name)
-                    if match is not None and entry.is_file(follow_symlinks=False):
+                    if match is None or not entry.is_file(follow_symlinks=False):
+                        continue
+                    try:
                         written_ms = entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
-                        yield UnfinishedUpload(match["key"], entry.name, written_ms)
+                    except FileNotFoundError:
+                        # Its writer has finished it, or given it up.
+                        continue
+                    yield UnfinishedUpload(match["key"], entry.name, written_ms)
         except OSError as error:
             raise translate(error, self._root) from error
 

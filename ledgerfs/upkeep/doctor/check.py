@@ -17,6 +17,7 @@ from ledgerfs.clusters.findings import Finding, in_order
 from ledgerfs.clusters.gone import gone_findings, named_before
 from ledgerfs.clusters.loss import listed_before, lost_findings, under_replicated, unequal_findings
 from ledgerfs.clusters.orphans import flagged_findings, orphan_findings
+from ledgerfs.clusters.replaced_copies import replaced_copies
 from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.shared_bookkeeper import signs_of_sharing
 from ledgerfs.clusters.survey import Survey
@@ -117,14 +118,16 @@ def look_twice(
     """
     listings = [listed_tier(one, progress) for one in tiers]
     survey = survey_cluster(cluster, bookies, progress, broker_ttl_ms=rules.broker_ttl_ms)
-    first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
+    # Lines come with the lists that call their ledgers deleted.
+    replaced = replaced_copies(cluster.nodes)
+    first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms, replaced)
     if first.are_none:
         return Looks(survey, first, None)
     time.sleep(rules.pass_s)
     if first.are_in_tiers:
         listings = [listed_tier(one, progress) for one in tiers]
     second = look_again(cluster, first.ledger_ids, bookies, progress)
-    return Looks(survey, first, suspects_of(second, listings, survey.began_ms, rules.grace_ms))
+    return Looks(survey, first, suspects_of(second, listings, survey.began_ms, rules.grace_ms, replaced))
 
 
 def check_cluster(
@@ -223,6 +226,7 @@ def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> Iterator[str]:
     for count, why in (
         (unnamed.young, f"ledgers that nothing names are younger than {minutes}, or changed within it"),
         (first.flagged_young, f"ledgers that are called deleted are there, in lists that changed within {minutes}"),
+        (first.replaced, "ledgers that are called deleted wait for that in the trash journal of ledgerfs lifecycle"),
         (unnamed.unreadable, "ledgers that nothing names may be named by nodes that could not be read"),
         (unnamed.unclear, "ledgers that nothing names do not tell an owner that is known here"),
         (unnamed.in_use, "open ledgers that nothing names may be of compaction that runs"),

@@ -85,6 +85,8 @@ class Suspects:
         Bookies of ensembles that are not available.
     tiers
         What is suspect of each bucket.
+    replaced
+        How many ledgers are called deleted, are there, and are not suspect: they wait in the trash journal.
 
     """
 
@@ -97,6 +99,7 @@ class Suspects:
     gone: Table
     missing_bookies: frozenset[str]
     tiers: tuple[TierSuspects, ...]
+    replaced: int = 0
 
     @property
     def are_none(self) -> bool:
@@ -128,19 +131,30 @@ class Suspects:
         )
 
 
-def suspects_of(survey: Survey, listings: Sequence[TieredObjects], now_ms: int, grace_ms: int) -> Suspects:
-    """Return what a survey, and listings of buckets from before it, make suspect."""
+def suspects_of(
+    survey: Survey,
+    listings: Sequence[TieredObjects],
+    now_ms: int,
+    grace_ms: int,
+    replaced: frozenset[int] = frozenset(),
+) -> Suspects:
+    """Return what a survey, and listings of buckets from before it, make suspect.
+
+    ``replaced`` are ledgers that wait in the trash journal as `ledgerfs.clusters.replaced_copies` tells, read before the survey.
+    """
     flagged, flagged_young = flagged_ledgers(survey, now_ms, grace_ms)
+    is_replaced = np.isin(flagged["ledger_id"], list(replaced))
     return Suspects(
         survey,
         unnamed_ledgers(survey, now_ms, grace_ms),
-        flagged,
+        flagged[~is_replaced],
         flagged_young,
         lost_ledgers(survey),
         unequal_ledgers(survey),
         gone_ledgers(survey),
         missing_bookies(survey),
         tuple(_in_tier(survey, one, now_ms, grace_ms) for one in listings),
+        int(is_replaced.sum()),
     )
 
 
