@@ -30,7 +30,6 @@ from ledgerfs.offload.copied_ledger import CopiedLedger, Pace, copy_ledger
 from ledgerfs.offload.list_bytes import stored
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation, SetNode
-from ledgerfs.storage.zookeeper.nodes import Nodes
 
 if TYPE_CHECKING:
     from ledgerfs.offload.owners import TopicOwners
@@ -84,12 +83,11 @@ class OneStep:
 
     """
 
-    __slots__ = ("_in_flight", "_ledgers", "_lock", "_nodes", "_owners", "_pace", "_tier")
+    __slots__ = ("_in_flight", "_ledgers", "_lock", "_owners", "_pace", "_tier")
 
     def __init__(
         self,
         lock: ClusterLock,
-        nodes: Nodes,
         ledgers: ClosedLedgers,
         owners: "TopicOwners",
         tier: "Tier",
@@ -97,7 +95,6 @@ class OneStep:
         pace: "Pace | None" = None,
     ) -> None:
         self._lock = lock
-        self._nodes = nodes
         self._ledgers = ledgers
         self._owners = owners
         self._tier = tier
@@ -158,7 +155,7 @@ class OneStep:
 
         Whoever has the copy completes it, or gives it up. Raises `LockLostError`, and the errors of ZooKeeper.
         """
-        found = candidate(listed_now(self._nodes, managed_ledger), ledger_id, self._ledgers.found)
+        found = candidate(listed_now(self._lock.newest(), managed_ledger), ledger_id, self._ledgers.found)
         if not isinstance(found, StoredLedger):
             return found
         attempt = Attempt.begun(managed_ledger, ledger_id, self._tier.bucket.store.url, _now_ms())
@@ -189,7 +186,7 @@ class OneStep:
         """
         left = list(copies)
         for _ in range(_TRIES):
-            listed = listed_or_none(self._nodes, managed_ledger)
+            listed = listed_or_none(self._lock.newest(), managed_ledger)
             left = [one for one in left if self._still_wanted(listed, one, outcome)]
             if not left or listed is None:
                 return

@@ -48,7 +48,7 @@ class Offloading:
         properties = driver_properties(S3, self.folder, endpoint="", region="us-east-1")
         tier = Tier(self.bucket, S3, properties, {"pulsarclustername": "ours"}, BLOCK)
         ledgers = ClosedLedgers(self.living)
-        return OneStep(self.lock, self.living.nodes, ledgers, self.owners, replace(tier, **changes))
+        return OneStep(self.lock, ledgers, self.owners, replace(tier, **changes))
 
     def offload(self, *ledger_ids: int) -> Offloaded:
         return self.step().offload(NAME, ledger_ids)

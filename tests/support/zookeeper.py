@@ -306,7 +306,7 @@ class ZooKeeperServer:
         if opcode == MULTI_READ and self.knows_multi_read:
             return 0, self._read_many(request)
         try:
-            if self.takes_writes and opcode == SYNC:
+            if opcode == SYNC:
                 return 0, request
             if self.takes_writes and opcode in WRITES:
                 return 0, self._change(opcode, request, session)

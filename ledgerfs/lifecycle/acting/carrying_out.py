@@ -13,7 +13,7 @@ from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies, parse_pol
 from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.survey_builder import POLICIES
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, Position
 from ledgerfs.lifecycle.acting.cleaning import Cleaner
 from ledgerfs.lifecycle.acting.deletions import Deletions
 from ledgerfs.lifecycle.acting.means import Means
@@ -200,7 +200,7 @@ class CarryingOut:
     def _trim(self, action: Action, done: Done) -> None:
         if self._broker is None or action.managed_ledger is None:
             return
-        report = trim_and_compare(self._broker, action.managed_ledger, list_reader(self._means.nodes))
+        report = trim_and_compare(self._broker, action.managed_ledger, self._listed_now)
         done.ledger_ids += [*report.gone, *report.only_offloaded]
         done.size += action.size if done.ledger_ids else 0
         left = [one for one in action.ledger_ids if one in report.kept]
@@ -219,13 +219,17 @@ class CarryingOut:
         done, name = Done(), action.managed_ledger
         if self._broker is None or name is None:
             return done
-        listed = listed_or_none(self._means.nodes, name)
+        listed = listed_or_none(self._means.lock.newest(), name)
         ids = () if listed is None else (one.ledger_id for one in listed.info.ledgers)
         behind = [one for one in ids if one > max(action.ledger_ids)]
         if not behind:
             done.postponed.update(dict.fromkeys(action.ledger_ids, "it is the last ledger of its topic by now"))
             return done
-        report = offload_and_compare(self._broker, name, Position(behind[0], 0), list_reader(self._means.nodes))
+        report = offload_and_compare(self._broker, name, Position(behind[0], 0), self._listed_now)
         done.ledger_ids += report.offloaded
         done.size = action.size if report.offloaded else 0
         return done
+
+    def _listed_now(self, managed_ledger: str) -> ManagedLedgerInfo:
+        """Return a list, with what a broker has changed before this was asked, whichever server it did that with."""
+        return list_reader(self._means.lock.newest())(managed_ledger)

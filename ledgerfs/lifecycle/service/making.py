@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ledgerfs.lifecycle.policy.topic_rules import TopicRule
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-    from ledgerfs.storage.zookeeper.nodes import Nodes
+    from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 _QUANTUM = 64 << 20
 _MUCH_MS = 5000
@@ -59,15 +59,15 @@ class Made:
 class _Owners:
     """`ledgerfs.offload.owners.TopicOwners` of a cluster: ZooKeeper tells, and a broker unloads."""
 
-    __slots__ = ("_broker", "_nodes")
+    __slots__ = ("_broker", "_lock")
 
-    def __init__(self, nodes: "Nodes", broker: BrokerApi | None) -> None:
-        self._nodes = nodes
+    def __init__(self, lock: ClusterLock, broker: BrokerApi | None) -> None:
+        self._lock = lock
         self._broker = broker
 
     def owner_of(self, managed_ledger: str) -> Owner:
         """Return what ZooKeeper tells now."""
-        return owner_now(self._nodes, managed_ledger)
+        return owner_now(self._lock.newest(), managed_ledger)
 
     @property
     def can_unload(self) -> bool:
@@ -131,9 +131,7 @@ class _Steps:
                     None if codec is None else partial(recompress, codec),
                 )
                 means = self._means
-                found = self._steps[key] = OneStep(
-                    means.lock, means.nodes, means.ledgers, means.owners, tier, pace=self._rates.pace
-                )
+                found = self._steps[key] = OneStep(means.lock, means.ledgers, means.owners, tier, pace=self._rates.pace)
             return found
 
     def in_flight(self) -> frozenset[str]:
@@ -158,18 +156,17 @@ def service_of(
     took_ms = time.time_ns() // 1_000_000
     with ClusterLock.take(cluster.nodes.settings, holder_text()) as lock:
         events = Events()
-        clock = ClusterClock(cluster.nodes, took_ms)
+        clock = ClusterClock(lock, took_ms)
         if clock.ahead_ms > _MUCH_MS:
             events.trouble(f"this machine's clock is {clock.ahead_ms / 1000:.0f} s ahead of ZooKeeper's, which is used")
         rates = Rates(file.service)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=lambda: rates.is_stopping)
-        steps = _Steps(file, rates, _cluster_name(cluster.nodes))
+        steps = _Steps(file, rates, _cluster_name(lock.newest()))
         means = Means(
             lock,
-            cluster.nodes,
             ClosedLedgers(cluster),
             OffloadedCopies(cluster.reading),
-            _Owners(cluster.nodes, broker),
+            _Owners(lock, broker),
             steps.bucket_at,
         )
         steps.use(means)
@@ -201,7 +198,7 @@ def _gauges(file: "PolicyFile") -> "Callable[[Status], None]":
     return write
 
 
-def _cluster_name(nodes: "Nodes") -> str | None:
+def _cluster_name(nodes: "NodeReader") -> str | None:
     """Return what the cluster is called, if it knows of no other."""
     names = cluster_names(nodes)
     return names[0] if len(names) == 1 else None

@@ -44,9 +44,7 @@ class _Cleaning:
         living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.nodes = living.nodes
         self.lock = ClusterLock.take(living.nodes.settings, b"{}")
-        means = Means(
-            self.lock, living.nodes, ClosedLedgers(living), OffloadedCopies(living.reading), _NoOwners(), open_bucket
-        )
+        means = Means(self.lock, ClosedLedgers(living), OffloadedCopies(living.reading), _NoOwners(), open_bucket)
         self.in_flight: set[str] = set()
         self.hands = CarryingOut(living, means, None, None, lambda: frozenset(self.in_flight))
         self.now_ms = time.time_ns() // 1_000_000
