@@ -1,6 +1,6 @@
 """Carrying out the actions of a plan; offloads take long, and are carried out in the background."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from ledgerfs.clusters.survey_builder import POLICIES
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, Position
 from ledgerfs.lifecycle.acting.cleaning import Cleaner
-from ledgerfs.lifecycle.acting.deletions import Deletions
+from ledgerfs.lifecycle.acting.deletions import DecidedBy, Deletions
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.outcomes import Done
 from ledgerfs.lifecycle.brokers.outcomes import list_reader, offload_and_compare, trim_and_compare
@@ -48,6 +48,8 @@ class Seen:
         {uuid: note of an attempt to offload}, likewise.
     list_versions
         {managed ledger: version of its list}, read before its subscriptions.
+    cursors
+        {managed ledger: {subscription: when its node was last set}}, of those that have ledgers to be trimmed.
     policies
         {namespace: what is set for it}.
     now_ms
@@ -58,6 +60,7 @@ class Seen:
     lines: Mapping[str, NotedLine]
     attempts: Mapping[str, NotedAttempt]
     list_versions: Mapping[str, int]
+    cursors: Mapping[str, Mapping[str, int]]
     policies: Mapping[str, NamespacePolicies]
     now_ms: int
 
@@ -67,7 +70,18 @@ class Seen:
         versions = dict(zip(survey.topics, survey.topic_table["version"].tolist(), strict=True))
         lines = {one.line.path: one for one in journal.noted_lines}
         attempts = {one.attempt.uuid: one for one in journal.noted_attempts}
-        return cls(lines, attempts, versions, survey.policies, now_ms)
+        return cls(lines, attempts, versions, _cursors(survey, lines.values()), survey.policies, now_ms)
+
+
+def _cursors(survey: "Survey", lines: Iterable[NotedLine]) -> dict[str, dict[str, int]]:
+    wanted = {one.line.managed_ledger for one in lines if one.line.kind is TrashKind.TRIMMED}
+    found = {}
+    for row, name in enumerate(survey.topics):
+        if name in wanted:
+            cursors = survey.cursors_of(row)
+            names = [survey.cursor_names[one] for one in cursors["name"].tolist()]
+            found[name] = dict(zip(names, cursors["changed_ms"].tolist(), strict=True))
+    return found
 
 
 class CarryingOut:
@@ -160,7 +174,8 @@ class CarryingOut:
             case TrashKind.OFFLOADED:
                 self._deletions.flag(name, marked, done)
             case TrashKind.TRIMMED:
-                self._deletions.trim(name, marked, seen.list_versions.get(name, -1), done)
+                decided_by = DecidedBy(seen.list_versions.get(name, -1), seen.cursors.get(name, {}))
+                self._deletions.trim(name, marked, decided_by, done)
             case TrashKind.FLAGGED:
                 for one in marked:
                     self._deletions.delete_flagged(name, one, done)

@@ -6,7 +6,8 @@ line. Each list is set at the version that was read, while no broker has the top
 nothing is done. Topics whose loading changes nothing (terminated ones) are not touched.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.dialects.closed_ledgers import StoredLedger
@@ -24,6 +25,7 @@ from ledgerfs.formats.managed_ledgers.list_changes import with_bookkeeper_delete
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
 )
+from ledgerfs.formats.managed_ledgers.names import cursor_of, managed_ledger_path
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.lifecycle.acting.comparing import require_same
 from ledgerfs.lifecycle.acting.free_topics import why_not_free
@@ -36,6 +38,7 @@ from ledgerfs.offload.candidates import Listed, listed_or_none
 from ledgerfs.offload.cleaning import is_named
 from ledgerfs.offload.list_bytes import MOST_BYTES, stored
 from ledgerfs.storage.zookeeper.changes import DropNode, Operation, RequireNode, SetNode
+from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.writing.deletion import remove_ledger
 from ledgerfs.writing.sources import require_whole
 
@@ -44,6 +47,23 @@ _MOST_LINES = 500
 _MORE_BYTES = 256
 """Of a line in a commit besides its path and data: the chroot, numbers, and what the list grows by."""
 _LAST = "it is the last ledger of its topic"
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedBy:
+    """What it was decided by that ledgers of a topic are past its retention.
+
+    Attributes
+    ----------
+    list_version
+        Of the topic's list, read before its subscriptions.
+    cursors
+        {subscription: when its node was last set, ms since 1970 UTC}.
+
+    """
+
+    list_version: int
+    cursors: Mapping[str, int] = field(default_factory=dict)
 
 
 class Deletions:
@@ -113,18 +133,18 @@ class Deletions:
 
     # What is past its retention.
 
-    def trim(self, managed_ledger: str, lines: Sequence[NotedLine], list_version: int, done: Done) -> None:
-        """Delete ledgers of one topic that are past its retention (`TrashKind.TRIMMED`), with their objects.
-
-        ``list_version`` is that of the list by which it was decided, before the subscriptions were read. Raises as `flag`.
-        """
-        left, version = _oldest_first(lines), list_version
+    def trim(self, managed_ledger: str, lines: Sequence[NotedLine], decided_by: DecidedBy, done: Done) -> None:
+        """Delete ledgers of one topic that are past its retention (`TrashKind.TRIMMED`), with their objects. Raises as `flag`."""
+        left, version = _oldest_first(lines), decided_by.list_version
         while left:
             listed = self._free_list(managed_ledger, left, done)
             if listed is None:
                 return
-            if listed.node.version != version:
-                why = "the topic's list has changed since it was decided"
+            why = None if listed.node.version == version else "the topic's list has changed since it was decided"
+            # Behind the owner: who moves a subscription from now on has loaded the topic, and so changed the list.
+            if why is None and self._cursors(managed_ledger) != decided_by.cursors:
+                why = "a subscription has changed since it was decided"
+            if why is not None:
                 done.postponed.update({one.line.ledger_id: why for one in left})
                 return
             some, left = _that_fit(left, listed)
@@ -136,6 +156,21 @@ class Deletions:
                 # Only a set of ours is no change by others.
                 version += bool(unlisted)
                 self._go_on(managed_ledger, unlisted, self._finish, done)
+
+    def _cursors(self, managed_ledger: str) -> dict[str, int]:
+        """Return {subscription of a topic: when its node was last set}.
+
+        A broker that had the topic loaded while its subscriptions were read may have moved them afterwards, and let the topic go without a
+        change of its list before it was read who has it.
+        """
+        nodes, above = self._means.lock.newest(), managed_ledger_path(managed_ledger)
+        paths = [f"{above}/{name}" for name in nodes.children(above)]
+        found: dict[str, int] = {}
+        for path, node in zip(paths, nodes.get_many(paths), strict=True):
+            cursor = cursor_of(path)
+            if cursor is not None and isinstance(node, Node):
+                found[cursor[1]] = node.changed_ms
+        return found
 
     # Lines whose list is changed.
 

@@ -55,7 +55,7 @@ class Request(Protocol):
         """Return the request without its header."""
 
 
-class _Client(KazooClient):  # type: ignore[misc]  (kazoo is not typed)
+class _Client(KazooClient):  # type: ignore[misc]  # kazoo is not typed
     """A client whose sessions, the one after the other, do not go back: kazoo forgets with a session what it has seen."""
 
     def _reset(self) -> None:

@@ -56,7 +56,7 @@ class _Cleaning:
         ids = (self.attempt.ledger_id,)
         action = Action(ActionKind.CLEAN, NAME, ids, 0, Via.DIRECT, None, "a test", attempts=(self.attempt,))
         noted = {one.attempt.uuid: one for one in read_journal(self.nodes).noted_attempts}
-        done = self.hands.carry_out(action, Seen({}, noted, {}, {}, now_ms))
+        done = self.hands.carry_out(action, Seen({}, noted, {}, {}, {}, now_ms))
         assert (done.remarks, done.postponed) == ([], {})
         return done.ledger_ids
 

@@ -18,7 +18,7 @@ from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.acting import deletions
-from ledgerfs.lifecycle.acting.deletions import Deletions
+from ledgerfs.lifecycle.acting.deletions import DecidedBy, Deletions
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.outcomes import Done
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
@@ -122,7 +122,7 @@ def flag(trash: Trash, lines: list[NotedLine]) -> Done:
 
 def trim(trash: Trash, lines: list[NotedLine], version: int) -> Done:
     done = Done()
-    trash.deletions.trim(NAME, lines, version, done)
+    trash.deletions.trim(NAME, lines, DecidedBy(version), done)
     return done
 
 
