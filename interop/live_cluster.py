@@ -149,7 +149,7 @@ class LiveCluster:
     def unrecorded(self) -> Iterator[KazooClient]:
         """Lend a client that is not recorded."""
         client = KazooClient(self.cluster.zookeeper)
-        client.start()
+        client.start(timeout=60)
         try:
             yield client
         finally:

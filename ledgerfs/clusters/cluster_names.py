@@ -1,14 +1,14 @@
 """What the clusters of an instance of Pulsar are called, as ZooKeeper has it."""
 
 from ledgerfs.errors import ObjectNotFoundError
-from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 CLUSTERS = "/admin/clusters"
 GLOBAL = "global"
 """Stands for them all."""
 
 
-def cluster_names(nodes: Nodes) -> list[str]:
+def cluster_names(nodes: NodeReader) -> list[str]:
     """Return the sorted names; of several, ZooKeeper does not tell which one it belongs to. Raises the errors of ZooKeeper."""
     try:
         return [name for name in nodes.children(CLUSTERS) if name != GLOBAL]
@@ -16,7 +16,7 @@ def cluster_names(nodes: Nodes) -> list[str]:
         return []
 
 
-def only_cluster(nodes: Nodes) -> str | None:
+def only_cluster(nodes: NodeReader) -> str | None:
     """Return what the cluster is called, which its brokers write on objects; None where ZooKeeper has no name, or those of others, too."""
     names = cluster_names(nodes)
     return names[0] if len(names) == 1 else None

@@ -5,10 +5,10 @@ from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, Owner, 
 from ledgerfs.clusters.cluster_names import cluster_names
 from ledgerfs.clusters.policies import json_object
 from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError
-from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 
-def owner_now(nodes: Nodes, managed_ledger: str, brokers: BrokerRequests | None = None) -> Owner:
+def owner_now(nodes: NodeReader, managed_ledger: str, brokers: BrokerRequests | None = None) -> Owner:
     """Return what is known of a topic's broker now; no topic is loaded by that.
 
     Unknown with the extensible load manager, unless ``brokers`` are given and all of them tell, and where a broker's node is damaged.
@@ -20,7 +20,7 @@ def owner_now(nodes: Nodes, managed_ledger: str, brokers: BrokerRequests | None 
     return owners.of(managed_ledger)
 
 
-def _read(nodes: Nodes, namespace: str) -> BundleOwners:
+def _read(nodes: NodeReader, namespace: str) -> BundleOwners:
     """Read bundles before brokers: a broker that comes in between may have the topic, and is then of a load manager that is seen."""
     owners = BundleOwners()
     folder = f"{NAMESPACES}/{namespace}"
@@ -43,7 +43,7 @@ def _load_manager(data: bytes, path: str) -> str:
         return ""
 
 
-def _children(nodes: Nodes, path: str) -> list[str]:
+def _children(nodes: NodeReader, path: str) -> list[str]:
     try:
         return nodes.children(path)
     except ObjectNotFoundError:

@@ -20,7 +20,8 @@ from ledgerfs.clusters.topic_policies import answer_of
 from ledgerfs.errors import CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.names import cursor_of
-from ledgerfs.storage.zookeeper.nodes import Node, Nodes
+from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.node import Node
 
 One = TypeVar("One")
 
@@ -45,7 +46,7 @@ class Questions:
     def __init__(
         self,
         builder: SurveyBuilder,
-        nodes: Nodes,
+        nodes: NodeReader,
         bookies: BookieReads | None,
         ledgers_path: str = "/ledgers",
         *,

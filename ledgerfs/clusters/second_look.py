@@ -24,6 +24,8 @@ def look_again(cluster: LivingCluster, ledger_ids: Int64, bookies: BookieReads |
 
     Raises as `ledgerfs.clusters.surveying.survey_cluster`.
     """
+    # Of a server that is behind, all that the second look shows may be as old as what the first one has shown.
+    cluster.nodes.catch_up()
     path, began_ms = cluster.reading.ledgers_path, time.time_ns() // 1_000_000
     builder = SurveyBuilder(path)
     for node in cluster.nodes.get_many(ledger_path(one, path) for one in ledger_ids.tolist()):

@@ -13,7 +13,7 @@ from ledgerfs.clusters.retention import slowest_of
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +40,23 @@ class SubscriptionsNow:
         return ledger_id < at or (ledger_id == at and entry + 1 == entries)
 
 
-def subscriptions_now(cluster: LivingCluster, bookies: BookieReads | None, managed_ledger: str) -> SubscriptionsNow:
+def subscriptions_now(
+    nodes: NodeReader, ledgers_path: str, bookies: BookieReads | None, managed_ledger: str
+) -> SubscriptionsNow:
     """Read the subscriptions of a topic; ``bookies`` None leaves unknown where those in use are. Raises the errors of ZooKeeper."""
     path, began_ms = managed_ledger_path(managed_ledger), time.time_ns() // 1_000_000
-    builder = SurveyBuilder(cluster.reading.ledgers_path)
-    builder.take(cluster.nodes.get(path))
-    for node in cluster.nodes.get_many(f"{path}/{name}" for name in cluster.nodes.children(path)):
+    builder = SurveyBuilder(ledgers_path)
+    builder.take(nodes.get(path))
+    for node in nodes.get_many(f"{path}/{name}" for name in nodes.children(path)):
         if isinstance(node, ObjectNotFoundError):
             # Whoever takes a subscription away has the topic.
             return SubscriptionsNow(None, f"subscriptions of {managed_ledger} change")
         if isinstance(node, LedgerfsError):
             raise node
         builder.take(node)
-    for answer in Questions(builder, cluster.nodes, bookies, cluster.reading.ledgers_path).cursors():
+    for answer in Questions(builder, nodes, bookies, ledgers_path).cursors():
         builder.answer(answer)
-    survey = builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)
+    survey = builder.survey("", time.time_ns() // 1_000_000, began_ms)
     damaged = [one.path for one in survey.damaged if one.path != path]
     if damaged:
         return SubscriptionsNow(None, f"{damaged[0]} could not be read")

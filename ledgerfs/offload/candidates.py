@@ -11,7 +11,8 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     parse_managed_ledger_info,
 )
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.storage.zookeeper.nodes import Node, Nodes
+from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.node import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Listed:
         return next((one for one in self.info.ledgers if one.ledger_id == ledger_id), None)
 
 
-def listed_now(nodes: Nodes, managed_ledger: str) -> Listed:
+def listed_now(nodes: NodeReader, managed_ledger: str) -> Listed:
     """Return a topic's list.
 
     Raises `ObjectNotFoundError` without one, `StaleObjectError` for an empty one, `CorruptMetadataError`, and the errors of ZooKeeper.
@@ -52,7 +53,7 @@ def listed_now(nodes: Nodes, managed_ledger: str) -> Listed:
     return Listed(node, info)
 
 
-def listed_or_none(nodes: Nodes, managed_ledger: str) -> Listed | None:
+def listed_or_none(nodes: NodeReader, managed_ledger: str) -> Listed | None:
     """Return a topic's list; None if there is none, or an empty one."""
     try:
         return listed_now(nodes, managed_ledger)

@@ -19,7 +19,8 @@ from ledgerfs.formats.managed_ledgers.names import cursor_of, is_twofold, manage
 from ledgerfs.formats.topic_names import decode_topic, encode_topic
 from ledgerfs.offload.candidates import Listed
 from ledgerfs.offload.list_bytes import MOST_BYTES
-from ledgerfs.storage.zookeeper.nodes import Node, Nodes
+from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.operations import Operation, SetNode
 
 COMPACTION, DEDUPLICATION, REPLICATION = "__compaction", "pulsar.dedup", "pulsar.repl."
@@ -115,7 +116,7 @@ def is_of_broker(name: str) -> bool:
     return name in {COMPACTION, DEDUPLICATION} or name.startswith(REPLICATION)
 
 
-def known_positions(nodes: Nodes, ledgers: ClosedLedgers, managed_ledger: str, listed: Listed) -> KnownPositions:
+def known_positions(nodes: NodeReader, ledgers: ClosedLedgers, managed_ledger: str, listed: Listed) -> KnownPositions:
     """Return what is known of positions in a topic that no broker has; raises the errors of ZooKeeper, not those of damaged nodes."""
     why = _why_topic(ledgers, listed)
     if why is not None:

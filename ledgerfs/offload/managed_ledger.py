@@ -136,6 +136,7 @@ class ManagedLedger:
         return first_not_offloaded(self._info())
 
     def _info(self) -> ManagedLedgerInfo:
+        self._nodes.catch_up()
         node = self._nodes.get(managed_ledger_path(self.name))
         return parse_managed_ledger_info(node.data, key=node.path)
 

@@ -31,7 +31,6 @@ from ledgerfs.offload.known_positions import KnownPositions, known_positions
 from ledgerfs.offload.list_bytes import stored
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation, SetNode
-from ledgerfs.storage.zookeeper.nodes import Nodes
 
 if TYPE_CHECKING:
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
@@ -96,7 +95,6 @@ class OneStep:
         "_in_flight",
         "_ledgers",
         "_lock",
-        "_nodes",
         "_noted_ms",
         "_owners",
         "_pace",
@@ -108,7 +106,6 @@ class OneStep:
     def __init__(
         self,
         lock: ClusterLock,
-        nodes: Nodes,
         ledgers: ClosedLedgers,
         owners: "TopicOwners",
         tier: "Tier",
@@ -119,7 +116,6 @@ class OneStep:
         replaced: Callable[[CopiedLedger, int], Operation] | None = None,
     ) -> None:
         self._lock = lock
-        self._nodes = nodes
         self._ledgers = ledgers
         self._owners = owners
         self._tier = tier
@@ -183,7 +179,7 @@ class OneStep:
 
         Whoever has the copy completes it, or gives it up. Raises `LockLostError`, and the errors of ZooKeeper.
         """
-        listed = listed_now(self._nodes, managed_ledger)
+        listed = listed_now(self._lock.newest(), managed_ledger)
         found = candidate(listed, ledger_id, self._ledgers.found)
         if not isinstance(found, StoredLedger):
             return found
@@ -218,7 +214,7 @@ class OneStep:
         """
         left = list(copies)
         for _ in range(_TRIES):
-            listed = listed_or_none(self._nodes, managed_ledger)
+            listed = listed_or_none(self._lock.newest(), managed_ledger)
             left = [one for one in left if self._still_wanted(listed, one, outcome)]
             if not left or listed is None:
                 return
@@ -275,7 +271,7 @@ class OneStep:
             return KnownPositions(None)
         if self._replaced_by is None:
             return KnownPositions("nothing would delete BookKeeper's copy, whose ids are others")
-        return known_positions(self._nodes, self._ledgers, managed_ledger, listed)
+        return known_positions(self._lock.newest(), self._ledgers, managed_ledger, listed)
 
     def _may_have_other_ids(self, known: KnownPositions, copied: CopiedLedger, outcome: Offloaded) -> bool:
         """Whether nobody knows positions in a ledger that was copied; the copy is removed if somebody does."""

@@ -45,11 +45,9 @@ def opened_step(  # noqa: PLR0917  (what `ManagedLedger.open` was told)
     closing.callback(living.nodes.close)
     took_ms = time.time_ns() // 1_000_000
     lock = closing.enter_context(ClusterLock.take(living.nodes.settings, holder_text()))
-    clock = ClusterClock(living.nodes, took_ms)
-    names = cluster_names(living.nodes)
+    clock = ClusterClock(lock, took_ms)
+    names = cluster_names(lock.newest())
     metadata = user_metadata(names[0] if len(names) == 1 else None)
     tier = Tier(open_bucket(bucket, storage_options), driver, properties, metadata, block_size)
-    owners = OwnersInZooKeeper(living.nodes)
-    return living.nodes, OneStep(
-        lock, living.nodes, ClosedLedgers(living), owners, tier, noted_ms=clock.later_ms, url_of=tier.url_of
-    )
+    owners = OwnersInZooKeeper(lock)
+    return living.nodes, OneStep(lock, ClosedLedgers(living), owners, tier, noted_ms=clock.later_ms, url_of=tier.url_of)

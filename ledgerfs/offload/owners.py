@@ -5,11 +5,15 @@ from typing import Protocol
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.owner_now import owner_now
 from ledgerfs.errors import UnsupportedWriteError
-from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs.storage.zookeeper.changes import ClusterLock
 
 
 class TopicOwners(Protocol):
-    """Tells who has a topic, read at the moment of the call, and has it let go."""
+    """Tells who has a topic, read at the moment of the call, and has it let go.
+
+    What is told is never older than what the holder of the lock has read, or committed, before: a broker that took the topic before it
+    changed the list that was read is told of, and so is one that took it before the commit.
+    """
 
     def owner_of(self, managed_ledger: str) -> Owner:
         """Return what is known of the broker that has the topic now; asking loads nothing."""
@@ -28,16 +32,16 @@ class TopicOwners(Protocol):
 class OwnersInZooKeeper:
     """`TopicOwners` without a broker that could be asked for anything."""
 
-    __slots__ = ("_nodes",)
+    __slots__ = ("_lock",)
 
     can_unload = False
 
-    def __init__(self, nodes: Nodes) -> None:
-        self._nodes = nodes
+    def __init__(self, lock: ClusterLock) -> None:
+        self._lock = lock
 
     def owner_of(self, managed_ledger: str) -> Owner:
         """Return what ZooKeeper tells now; raises its errors."""
-        return owner_now(self._nodes, managed_ledger)
+        return owner_now(self._lock.newest(), managed_ledger)
 
     def unload(self, managed_ledger: str) -> None:
         """Refuse."""

@@ -53,8 +53,7 @@ class Offloading:
         ledgers = ClosedLedgers(self.living)
         tier = replace(tier, **changes)
         url_of = self.url_of or tier.url_of
-        nodes = self.living.nodes
-        return OneStep(self.lock, nodes, ledgers, self.owners, tier, noted_ms=lambda: self.noted_ms, url_of=url_of)
+        return OneStep(self.lock, ledgers, self.owners, tier, noted_ms=lambda: self.noted_ms, url_of=url_of)
 
     def offload(self, *ledger_ids: int) -> Offloaded:
         return self.step().offload(NAME, ledger_ids)

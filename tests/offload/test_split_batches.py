@@ -297,7 +297,7 @@ def test_ledgers_with_markers_and_transactions_keep_their_ids(
 def test_nothing_is_split_if_nobody_notes_how_the_other_copy_goes(cluster: LiveCluster, splitting: Splitting) -> None:
     first, *_ = topic_in_batches(cluster)
     step = OneStep(
-        *(splitting.lock, splitting.living.nodes, splitting.step._ledgers, splitting.owners, splitting.tier),
+        *(splitting.lock, splitting.step._ledgers, splitting.owners, splitting.tier),
         noted_ms=lambda: 1,
         url_of=splitting.tier.url_of,
     )
@@ -327,7 +327,8 @@ def test_a_crash_at_any_commit_is_gone_on_from(
 
     with monkeypatch.context() as patch:
         patch.setattr(ClusterLock, "commit", dying)
-        with pytest.raises(LockLostError):
+        # Of two copies the other one may be about to read.
+        with pytest.raises((LockLostError, StoreUnreachableError, StoreUnreachableError)):
             splitting.offload(first, second)
     splitting.close()
     again = Splitting(cluster)

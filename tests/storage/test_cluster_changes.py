@@ -25,6 +25,7 @@ from ledgerfs.errors import (
     LedgerfsError,
     LockHeldError,
     LockLostError,
+    ObjectNotFoundError,
     StoreError,
     StoreUnreachableError,
     UnsupportedWriteError,
@@ -44,7 +45,7 @@ from ledgerfs.storage.zookeeper.changes import (
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from ledgerfs.storage.zookeeper.operations import MakeEphemeral
 from tests.support.children import status_in_child
-from tests.support.zookeeper import MULTI, WriteFault, ZooKeeperServer
+from tests.support.zookeeper import MULTI, SYNC, WriteFault, ZooKeeperServer
 
 LIST = "/managed-ledgers/public/default/persistent/orders"
 ATTEMPT = "/ledgerfs/lifecycle/attempts/7"
@@ -143,6 +144,33 @@ def test_a_brokers_change_between_read_and_commit_wins(
     again = nodes.get(LIST)
     lock.commit([SetNode(LIST, again.data + b" and ours", again.version)])
     assert server.nodes[LIST] == b"a broker's and ours"
+
+
+def test_nodes_are_read_as_they_are_now_and_one_sync_is_enough_for_many(
+    server: ZooKeeperServer, lock: ClusterLock
+) -> None:
+    paths = [f"/many/{number:03d}" for number in range(300)]
+    server.fall_behind()
+    for path in paths:
+        server.set(path, path.encode())
+    before = server.requests[SYNC]
+    newest = lock.newest()
+    assert newest.children("/many") == [path.rpartition("/")[2] for path in paths]
+    found = list(newest.get_many([*paths, "/none"]))
+    assert [one.data for one in found[:-1] if not isinstance(one, LedgerfsError)] == [path.encode() for path in paths]
+    assert isinstance(found[-1], ObjectNotFoundError)
+    assert found[-1].key == "/none"
+    assert newest.get(LIST).data == b"list"
+    with pytest.raises(ObjectNotFoundError):
+        newest.get("/none")
+    assert server.requests[SYNC] == before + 1
+    server.set(LIST, b"newer")
+    server.drop_connections()
+    assert newest.get(LIST).data == b"list"
+    assert lock.newest().get(LIST).data == b"newer"
+    lock.release()
+    with pytest.raises(StoreUnreachableError):
+        lock.newest()
 
 
 def test_a_node_of_others_is_named(server: ZooKeeperServer, lock: ClusterLock) -> None:

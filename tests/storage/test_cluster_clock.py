@@ -10,7 +10,7 @@ from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 from ledgerfs.storage.zookeeper.node import Node
 
 if TYPE_CHECKING:
-    from ledgerfs.storage.zookeeper.nodes import Nodes
+    from ledgerfs.storage.zookeeper.changes import ClusterLock
 
 BEGAN_MS = 1_700_000_000_000
 DAYS_MS = 30 * 86_400_000
@@ -31,12 +31,12 @@ class _Times:
 
 
 class _Locked:
-    """Nodes of which one is read: that of the lock."""
+    """A lock whose own node is read."""
 
     def __init__(self, made_ms: int) -> None:
         self.made_ms = made_ms
 
-    def get(self, path: str) -> Node:
+    def node(self, path: str) -> Node:
         assert path == LOCK_PATH
         return Node(path, b"", self.made_ms, self.made_ms, 0, 0)
 
@@ -47,7 +47,7 @@ def _times(monkeypatch: pytest.MonkeyPatch) -> _Times:
 
 
 def clock_of(made_ms: int) -> ClusterClock:
-    return ClusterClock(cast("Nodes", _Locked(made_ms)), BEGAN_MS)
+    return ClusterClock(cast("ClusterLock", _Locked(made_ms)), BEGAN_MS)
 
 
 def test_a_clock_that_is_set_ahead_moves_nothing(times: _Times) -> None:

@@ -225,6 +225,38 @@ def test_a_session_that_expires_in_the_middle(failing_zookeeper: ZooKeeperServer
     assert data(iter(found)) == [data_of(i) for i in range(FEW)]
 
 
+@pytest.mark.parametrize("how", ["expired", "closed", "forked"])
+def test_no_session_shows_what_is_older_than_what_the_one_before_has_shown(
+    failing_zookeeper: ZooKeeperServer, how: str
+) -> None:
+    server, path = failing_zookeeper, "/list"
+    server.set(path, b"old")
+    nodes = Nodes(server.address, timeout_s=1)
+    server.fall_behind()
+    server.set(path, b"new")
+    assert nodes.get(path).data == b"old"
+    nodes.catch_up()
+    assert nodes.get(path).data == b"new"
+
+    def refused() -> None:
+        with pytest.raises(StoreUnreachableError, match="no ZooKeeper server answered"):
+            nodes.get(path)
+
+    if how == "expired":
+        server.expire_sessions()
+        refused()
+    elif how == "closed":
+        nodes.close()
+        refused()
+        with pytest.raises(StoreUnreachableError, match="data are older than what was read before"):
+            nodes.get(path)
+    else:
+        assert status_in_child(refused) == 0
+    server.keep_up()
+    assert nodes.get(path).data == b"new"
+    nodes.close()
+
+
 def test_a_server_that_goes_for_a_while(failing_zookeeper: ZooKeeperServer, nodes: Nodes) -> None:
     paths = fill(failing_zookeeper)
     results = nodes.get_many(paths)

@@ -68,7 +68,7 @@ class Splitting:
         properties = driver_properties(S3, self.folder, endpoint="", region="us-east-1")
         self.tier = Tier(self.bucket, S3, properties, {}, 5 << 20, partial(unbatch_all, codec))
         self.step = OneStep(
-            *(self.lock, self.living.nodes, ClosedLedgers(self.living), self.owners, self.tier),
+            *(self.lock, ClosedLedgers(self.living), self.owners, self.tier),
             noted_ms=lambda: time.time_ns() // 1_000_000,
             url_of=self.tier.url_of,
             replaced=partial(replaced_copy, GRACE_MS),

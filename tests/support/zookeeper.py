@@ -96,6 +96,8 @@ class ZooKeeperServer:
         self.at_write: Callable[[], object] | None = None
         self._late: list[tuple[int, bytes, int]] = []
         self._tree = Tree()
+        self._behind: Tree | None = None
+        self._seen: dict[int, Tree] = {}
         self._session_ids = itertools.count(0x1000_0000_0001)
         self._sessions: set[int] = set()
         self._connections: set[socket.socket] = set()
@@ -127,6 +129,25 @@ class ZooKeeperServer:
         """How often the data of each node was set."""
         with self._lock:
             return {path: node.version for path, node in self._tree.nodes.items()}
+
+    def fall_behind(self) -> None:
+        """Be a follower that hears nothing of its leader by itself from now on: it answers reads with the nodes as they are now.
+
+        A session that writes, or asks for a sync, sees them as they are then. Who has seen more than this server has is sent away.
+        """
+        with self._lock:
+            self._behind = self._tree.as_it_is()
+            self._seen.clear()
+
+    def keep_up(self) -> None:
+        """Be as the others are again."""
+        with self._lock:
+            self._behind = None
+            self._seen.clear()
+
+    def _as_seen(self, session: int) -> Tree:
+        """Return the nodes that a session is shown, with the lock."""
+        return self._seen.get(session, self._behind or self._tree)
 
     def set(self, path: str, data: bytes, *, created_ms: int | None = None) -> None:
         """Make or change a node; its parents are made."""
@@ -184,6 +205,7 @@ class ZooKeeperServer:
     def _end(self, session: int) -> None:
         """Know a session no more, with the lock."""
         self._sessions.discard(session)
+        self._seen.pop(session, None)
         self._tree.end(session)
 
     def _accept(self, listener: socket.socket) -> None:
@@ -221,11 +243,13 @@ class ZooKeeperServer:
         greeting = _frame(received)
         if len(greeting) < _CONNECT.size:
             return 0  # somebody else's client: the address was another server's a moment ago
-        _, _, timeout_ms, session = _CONNECT.unpack_from(greeting)
+        _, newest, timeout_ms, session = _CONNECT.unpack_from(greeting)
         if self.hangs:
             _frame(received)  # waits until the client goes
             return 0
         with self._lock:
+            if newest > self._as_seen(session).newest:
+                return 0
             is_known = not session or session in self._sessions
             session = session or next(self._session_ids)
             if is_known:
@@ -249,11 +273,17 @@ class ZooKeeperServer:
             return False
         with self._lock:
             code, body = self._result(opcode, request[8:], session)
-            newest = self._tree.next()
+            if opcode == SYNC or opcode in WRITES:
+                self._catch_up(session)
+            newest = self._tree.next() if self._behind is None else self._as_seen(session).newest
         self._send(connection, opcode, _HEADER.pack(xid, newest, code) + body)
         if opcode == GET_DATA:
             self._do_late()
         return opcode != CLOSE and code != UNIMPLEMENTED
+
+    def _catch_up(self, session: int) -> None:
+        if self._behind is not None:
+            self._seen[session] = self._tree.as_it_is()
 
     def _is_to_drop(self) -> bool:
         if self.drop_after is None:
@@ -304,9 +334,9 @@ class ZooKeeperServer:
         if opcode in {PING, AUTH, CLOSE}:
             return 0, b""
         if opcode == MULTI_READ and self.knows_multi_read:
-            return 0, self._read_many(request)
+            return 0, self._read_many(request, session)
         try:
-            if self.takes_writes and opcode == SYNC:
+            if opcode == SYNC:
                 return 0, request
             if self.takes_writes and opcode in WRITES:
                 return 0, self._change(opcode, request, session)
@@ -316,7 +346,7 @@ class ZooKeeperServer:
                 return UNIMPLEMENTED, b""
             path, at = text(request, 0)
             self._note_watch(opcode, path, request[at])
-            return 0, self._tree.read(opcode, path)
+            return 0, self._as_seen(session).read(opcode, path)
         except RefusedError as error:
             return error.code, b""
 
@@ -330,7 +360,7 @@ class ZooKeeperServer:
         if watch:
             self.not_reads.append((opcode, path))
 
-    def _read_many(self, request: bytes) -> bytes:
+    def _read_many(self, request: bytes, session: int) -> bytes:
         found, at = [], 0
         while True:
             opcode, is_end, _ = OPERATION.unpack_from(request, at)
@@ -340,7 +370,7 @@ class ZooKeeperServer:
             self._note_watch(opcode, path, request[at])
             at += 1
             try:
-                found.append(OPERATION.pack(opcode, False, 0) + self._tree.read(opcode, path))
+                found.append(OPERATION.pack(opcode, False, 0) + self._as_seen(session).read(opcode, path))
             except RefusedError as error:
                 found.append(OPERATION.pack(-1, False, error.code) + struct.pack("!i", error.code))
 

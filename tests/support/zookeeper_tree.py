@@ -4,10 +4,10 @@ What it answers was compared with ZooKeeper 3.9: in a multi that fails, operatio
 those after it -2.
 """
 
-import itertools
 import struct
 import time
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, GET_CHILDREN_2, CHECK, MULTI = (
@@ -60,12 +60,17 @@ class Tree:
     def __init__(self) -> None:
         self.nodes: dict[str, StoredNode] = {}
         self.no_auth: set[str] = set()
-        self._numbers = itertools.count(1)
+        self.newest = 0
         self.make("/", _now(), self.next())
 
     def next(self) -> int:
         """Return the number of the next transaction."""
-        return next(self._numbers)
+        self.newest += 1
+        return self.newest
+
+    def as_it_is(self) -> "Tree":
+        """Return another one that stays as this one is now."""
+        return deepcopy(self)
 
     def make(self, path: str, now: int, transaction: int, owner: int = 0) -> StoredNode:
         """Make a node and what is missing above it."""

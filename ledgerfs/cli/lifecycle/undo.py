@@ -41,7 +41,7 @@ def undo(
     try:
         with ClusterLock.take(cluster.nodes.settings, holder_text()) as lock:
             for name in lines:
-                line = take_back(lock, cluster.nodes, name)
+                line = take_back(lock, name)
                 say(f"{name} is taken back: {line.why}")
     finally:
         cluster.nodes.close()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -12,10 +11,10 @@ from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.orphans import unnamed_ledgers
 from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies, parse_policies
 from ledgerfs.clusters.second_look import look_again
-from ledgerfs.clusters.subscriptions_now import subscriptions_now
+from ledgerfs.clusters.subscriptions_now import SubscriptionsNow, subscriptions_now
 from ledgerfs.clusters.survey_builder import POLICIES
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, Position
 from ledgerfs.lifecycle.acting.cleaning import Cleaner
 from ledgerfs.lifecycle.acting.deletions import Deletions
 from ledgerfs.lifecycle.acting.means import Means
@@ -99,8 +98,12 @@ class CarryingOut:
         self._means = means
         self._bookies = bookies
         self._broker = broker
-        self._deletions = Deletions(means, partial(subscriptions_now, cluster, bookies))
+        self._deletions = Deletions(means, self._subscriptions)
         self._cleaner = Cleaner(means, in_flight)
+
+    def _subscriptions(self, managed_ledger: str) -> SubscriptionsNow:
+        nodes, path = self._means.lock.newest(), self._cluster.reading.ledgers_path
+        return subscriptions_now(nodes, path, self._bookies, managed_ledger)
 
     def carry_out(self, action: Action, seen: Seen) -> Done:
         """Carry out an action, as far as all is as it was planned for; what is not is told.
@@ -208,7 +211,7 @@ class CarryingOut:
         return done
 
     def _trim(self, action: Action, broker: "BrokerApi", name: str, done: Done) -> None:
-        report = trim_and_compare(broker, name, list_reader(self._means.nodes))
+        report = trim_and_compare(broker, name, self._listed_now)
         done.ledger_ids += [*report.gone, *report.only_offloaded]
         done.size += action.size if done.ledger_ids else 0
         left = [one for one in action.ledger_ids if one in report.kept]
@@ -221,13 +224,13 @@ class CarryingOut:
 
     def _offload(self, action: Action, broker: "BrokerApi", name: str, done: Done) -> None:
         """Have a broker offload up to the ledger behind the last that is due."""
-        listed = listed_or_none(self._means.nodes, name)
+        listed = listed_or_none(self._means.lock.newest(), name)
         ids = () if listed is None else (one.ledger_id for one in listed.info.ledgers)
         behind = [one for one in ids if one > max(action.ledger_ids)]
         if not behind:
             done.postponed.update(dict.fromkeys(action.ledger_ids, "it is the last ledger of its topic by now"))
             return
-        report = offload_and_compare(broker, name, Position(behind[0], 0), list_reader(self._means.nodes))
+        report = offload_and_compare(broker, name, Position(behind[0], 0), self._listed_now)
         done.ledger_ids += report.offloaded
         done.size = action.size if report.offloaded else 0
         self._compare_buckets(action, report.offloaded, done)
@@ -237,7 +240,7 @@ class CarryingOut:
         rule = action.rule
         if rule is None or not rule.is_bucket_the_files or rule.bucket is None or action.managed_ledger is None:
             return
-        listed = listed_or_none(self._means.nodes, action.managed_ledger)
+        listed = listed_or_none(self._means.lock.newest(), action.managed_ledger)
         contexts = [] if listed is None else [one.context for one in listed.info.ledgers if one.ledger_id in offloaded]
         elsewhere = {
             one.get("bucket") for one in contexts if one is not None and self._means.url_of(one) != rule.bucket.url
@@ -247,3 +250,7 @@ class CarryingOut:
                 f"the broker of {action.managed_ledger} has offloaded to {', '.join(map(str, elsewhere))}, by its own settings; "
                 f"the policy file wants bucket {rule.bucket.name}"
             )
+
+    def _listed_now(self, managed_ledger: str) -> ManagedLedgerInfo:
+        """Return a list, with what a broker has changed before this was asked, whichever server it did that with."""
+        return list_reader(self._means.lock.newest())(managed_ledger)

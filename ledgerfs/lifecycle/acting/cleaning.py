@@ -58,7 +58,7 @@ class Cleaner:
         The list goes first: a broker that is stopped, and goes on, could complete an attempt whose objects were deleted. Raises
         `RefusedLedgerError` if the topic is not as it was planned for, `LockLostError`, and the errors of ZooKeeper.
         """
-        listed = listed_or_none(self._means.nodes, managed_ledger)
+        listed = listed_or_none(self._means.lock.newest(), managed_ledger)
         if listed is None:
             raise RefusedLedgerError("the topic is gone", key=managed_ledger)
         node, info = listed.node, listed.info

@@ -205,7 +205,8 @@ class Deletions:
 
     def _finish(self, noted: NotedLine, done: Done) -> None:
         line = noted.line
-        listed = None if line.managed_ledger is None else listed_or_none(self._means.nodes, line.managed_ledger)
+        name = line.managed_ledger
+        listed = None if name is None else listed_or_none(self._means.lock.newest(), name)
         info = None if listed is None else listed.ledger(line.ledger_id)
         if line.kind is TrashKind.TRIMMED and info is not None:
             done.postponed[line.ledger_id] = "the topic lists it again"
@@ -246,6 +247,8 @@ class Deletions:
             done.postponed[line.ledger_id] = "it is not known whose objects these are"
             return
         attempt = Attempt(line.managed_ledger, line.ledger_id, line.uuid, line.bucket, 0)
+        # A line that was taken back since it was read deletes nothing. Before all that is read: that is then no older than this commit.
+        self._means.lock.commit([RequireNode(line.path, noted.version)])
         # The note before the list: one commit sets the list, and drops the note.
         if self._means.lock.node(attempt.path) is not None:
             done.postponed[line.ledger_id] = (
@@ -255,8 +258,6 @@ class Deletions:
         if is_named(self._means.lock, attempt):
             done.postponed[line.ledger_id] = "its topic's list names these objects now"
             return
-        # A line that was taken back since it was read deletes nothing.
-        self._means.lock.commit([RequireNode(line.path, noted.version)])
         remove_for_good(self._means.bucket_at(line.bucket), LedgerKey(line.uuid, line.ledger_id, is_index=False))
         closing, _ = noted.as_changed(TrashState.DELETED)
         self._means.lock.commit([closing])
@@ -286,7 +287,7 @@ class Deletions:
 
     def _free_list(self, managed_ledger: str, lines: Sequence[NotedLine], done: Done) -> Listed | None:
         """Return the list of a topic that no broker has; None, and why in ``done``, for others."""
-        listed = listed_or_none(self._means.nodes, managed_ledger)
+        listed = listed_or_none(self._means.lock.newest(), managed_ledger)
         # After the list, so that a broker that loads the topic from now on changes its version.
         why = "the topic is gone" if listed is None else why_not_free(self._means.owners, managed_ledger, listed.info)
         if why is not None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerfs.storage.zookeeper.changes import ClusterLock
-from ledgerfs.storage.zookeeper.nodes import Nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +22,8 @@ class Means:
     Attributes
     ----------
     lock
-        Under which all is changed.
-    nodes
-        What is read of ZooKeeper.
+        Under which all is changed, and in whose session all is read that decides what is changed: it goes behind no commit, of whichever
+        server.
     ledgers, copies
         Ledgers in BookKeeper, and in whichever buckets they were offloaded to.
     owners
@@ -38,7 +36,6 @@ class Means:
     """
 
     lock: ClusterLock
-    nodes: Nodes
     ledgers: "ClosedLedgers"
     copies: "OffloadedCopies"
     owners: "TopicOwners"

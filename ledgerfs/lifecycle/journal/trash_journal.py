@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from ledgerfs.errors import NotFoundError, ObjectNotFoundError, RefusedLedgerError
+from ledgerfs.errors import NotFoundError, RefusedLedgerError
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.trash_line import (
     TRASH,
@@ -14,7 +14,6 @@ from ledgerfs.lifecycle.journal.trash_line import (
     parse_trash_node_name,
 )
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, Operation
-from ledgerfs.storage.zookeeper.nodes import Nodes
 
 _AT_ONCE = 100
 """Lines that one commit makes or removes."""
@@ -35,16 +34,15 @@ def _commit_all(lock: ClusterLock, changes: Sequence[Operation]) -> None:
         lock.commit(changes[start : start + _AT_ONCE])
 
 
-def undo(lock: ClusterLock, nodes: Nodes, name: str) -> TrashLine:
+def undo(lock: ClusterLock, name: str) -> TrashLine:
     """Take a line back by the name of its node, and return it.
 
     Raises `NotFoundError` for one that is not there, and `RefusedLedgerError` for one whose deletion has begun.
     """
     parse_trash_node_name(name)
-    try:
-        node = nodes.get(f"{TRASH}/{name}")
-    except ObjectNotFoundError as error:
-        raise NotFoundError("the trash journal has no such line", key=name) from error
+    node = lock.node(f"{TRASH}/{name}")
+    if node is None:
+        raise NotFoundError("the trash journal has no such line", key=name)
     noted = NotedLine(parse_trash_line(node.data, key=node.path), node.version)
     if noted.line.kind is TrashKind.UNBATCHED:
         raise RefusedLedgerError(

@@ -74,6 +74,8 @@ class Looking:
 
     def look(self, progress: Progress) -> Looked:
         """Look; raises as `ledgerfs.clusters.surveying.survey_cluster`, and the errors of listing buckets."""
+        # One request; whatever is older than this pass, like what the pass before has done, is no ground for a plan.
+        self.cluster.nodes.catch_up()
         ttl_ms = self.file.broker.ttl_ms
         orphans = None
         if self.file.orphans:

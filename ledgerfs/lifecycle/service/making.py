@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ledgerfs.messages.transforms.entry_transform import EntryTransform
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-    from ledgerfs.storage.zookeeper.nodes import Nodes
+    from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 _QUANTUM = 64 << 20
 _MUCH_MS = 5000
@@ -64,15 +64,15 @@ class Made:
 class _Owners:
     """`ledgerfs.offload.owners.TopicOwners` of a cluster: ZooKeeper tells, and a broker unloads."""
 
-    __slots__ = ("_broker", "_nodes")
+    __slots__ = ("_broker", "_lock")
 
-    def __init__(self, nodes: "Nodes", broker: BrokerApi | None) -> None:
-        self._nodes = nodes
+    def __init__(self, lock: ClusterLock, broker: BrokerApi | None) -> None:
+        self._lock = lock
         self._broker = broker
 
     def owner_of(self, managed_ledger: str) -> Owner:
         """Return what ZooKeeper tells now."""
-        return owner_now(self._nodes, managed_ledger)
+        return owner_now(self._lock.newest(), managed_ledger)
 
     @property
     def can_unload(self) -> bool:
@@ -143,7 +143,7 @@ class _Steps:
                 replaced = None if grace_ms is None else partial(replaced_copy, grace_ms)
                 means = self._means
                 found = self._steps[key] = OneStep(
-                    *(means.lock, means.nodes, means.ledgers, means.owners, tier),
+                    *(means.lock, means.ledgers, means.owners, tier),
                     noted_ms=self._clock.later_ms,
                     url_of=self.url_of,
                     pace=self._rates.pace,
@@ -179,7 +179,7 @@ def service_of(
     took_ms = time.time_ns() // 1_000_000
     with ClusterLock.take(cluster.nodes.settings, holder_text()) as lock:
         events = Events()
-        clock = ClusterClock(cluster.nodes, took_ms)
+        clock = ClusterClock(lock, took_ms)
         if abs(clock.ahead_ms) > _MUCH_MS:
             where = "ahead of" if clock.ahead_ms > 0 else "behind"
             events.trouble(
@@ -188,13 +188,12 @@ def service_of(
             )
         rates = Rates(file.service)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=lambda: rates.is_stopping)
-        steps = _Steps(file, rates, _cluster_name(cluster.nodes), clock)
+        steps = _Steps(file, rates, _cluster_name(lock.newest()), clock)
         means = Means(
             lock,
-            cluster.nodes,
             ClosedLedgers(cluster),
             OffloadedCopies(cluster.reading),
-            _Owners(cluster.nodes, broker),
+            _Owners(lock, broker),
             steps.bucket_at,
             steps.url_of,
         )
@@ -227,7 +226,7 @@ def _gauges(file: "PolicyFile") -> "Callable[[Status], None]":
     return write
 
 
-def _cluster_name(nodes: "Nodes") -> str | None:
+def _cluster_name(nodes: "NodeReader") -> str | None:
     """Return what the cluster is called, if it knows of no other."""
     names = cluster_names(nodes)
     return names[0] if len(names) == 1 else None

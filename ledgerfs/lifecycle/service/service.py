@@ -233,7 +233,7 @@ class Service:
             parts.events.troubles(),
         )
         sent_ns = time.monotonic_ns()
-        written_ms = write_status(parts.lock, parts.looking.cluster.nodes, status)
+        written_ms = write_status(parts.lock, status)
         if written_ms is not None:
             parts.clock.compare(written_ms, sent_ns)
         parts.on_status(status)

@@ -54,23 +54,21 @@ class Status:
     troubles: Sequence[Trouble] = ()
 
 
-def write_status(lock: ClusterLock, nodes: Nodes, status: Status) -> int | None:
+def write_status(lock: ClusterLock, status: Status) -> int | None:
     """Write the status for others to read, and return when that was by the server's clock; None if it is not known.
 
     Raises `LockLostError`, and the errors of ZooKeeper.
     """
     data = json.dumps(asdict(_shortened(status))).encode()
+    node = lock.node(STATUS_PATH)
+    version = -1 if node is None else node.version
     try:
-        version = nodes.get(STATUS_PATH).version
-    except ObjectNotFoundError:
-        lock.commit([MakeNode(STATUS_PATH, data)])
-        return _written_ms(nodes, 0)
-    try:
-        lock.commit([SetNode(STATUS_PATH, data, version)])
+        lock.commit([MakeNode(STATUS_PATH, data) if node is None else SetNode(STATUS_PATH, data, version)])
     except ChangedMeanwhileError:
         # Only an operator's hand comes between: the next pass writes it.
         return None
-    return _written_ms(nodes, version + 1)
+    written = lock.node(STATUS_PATH)
+    return written.changed_ms if written is not None and written.version == version + 1 else None
 
 
 def read_status(nodes: Nodes) -> Status | None:
@@ -121,15 +119,6 @@ def gauges_of(source: str, status: Status) -> list[str]:
 def status_as_json(status: Status) -> dict[str, Any]:
     """Return a status as it is printed."""
     return asdict(status)
-
-
-def _written_ms(nodes: Nodes, version: int) -> int | None:
-    """Return when a version of the status was written; None if the server that is read does not have it yet."""
-    try:
-        node = nodes.get(STATUS_PATH)
-    except ObjectNotFoundError:
-        return None
-    return node.changed_ms if node.version == version else None
 
 
 def _shortened(status: Status) -> Status:

@@ -10,6 +10,7 @@ from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredErro
 
 from ledgerfs.errors import AccessDeniedError, StoreTimeoutError, StoreUnreachableError
 from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.zookeeper.change_requests import Sync
 from ledgerfs.storage.zookeeper.pace import Pace
 from ledgerfs.storage.zookeeper.requests import ReadMany, ReadOne, Reply
 from ledgerfs.storage.zookeeper.session import Answer, Session, refusal
@@ -28,7 +29,7 @@ _LOST: int = ConnectionLoss.code
 class Asked:
     """A request under way, perhaps not for the first time; ``path`` is what errors name."""
 
-    request: ReadOne | ReadMany
+    request: ReadOne | ReadMany | Sync
     path: str
     nodes: int
     session: Session
@@ -37,15 +38,19 @@ class Asked:
 
 
 class Asker:
-    """The session of this process, opened on first use, and again after a fork or when it is lost."""
+    """The session of this process, opened on first use, and again after a fork or when it is lost.
 
-    __slots__ = ("__weakref__", "_folder", "_leaving", "_lock", "_pace", "_session", "_settings")
+    No session shows what is older than what the one before has shown.
+    """
+
+    __slots__ = ("__weakref__", "_folder", "_leaving", "_lock", "_newest", "_pace", "_session", "_settings")
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._pace = Pace(settings.most_per_second)
         self._lock = ForkLock()
         self._folder = settings.folder
+        self._newest = 0
         self._session: Session | None = None
         self._leaving: weakref.finalize[..., Asker] | None = None
 
@@ -65,12 +70,12 @@ class Asker:
             if session is not None and session.process == os.getpid() and not session.is_over:
                 return session
             self._drop(session)
-            session = self._session = Session(self._settings)
+            session = self._session = Session(self._settings, self._newest)
             self._leaving = weakref.finalize(self, _leave, session)
             self._leaving.atexit = False
             return session
 
-    def ask(self, request: ReadOne | ReadMany, path: str, nodes: int = 1) -> Asked:
+    def ask(self, request: ReadOne | ReadMany | Sync, path: str, nodes: int = 1) -> Asked:
         """Send a request for so many nodes when it is its turn."""
         self._pace.wait(nodes)
         session = self.session()
@@ -113,6 +118,7 @@ class Asker:
         if session is None or session is not self._session:
             return None
         self._session = None
+        self._newest = max(self._newest, session.newest)
         if self._leaving is not None:
             self._leaving.detach()
         if session.process == os.getpid():
@@ -141,6 +147,8 @@ class Asker:
             self._drop(session)
         kind = StoreTimeoutError if session.was_connected else StoreUnreachableError
         trouble = f": {session.trouble}" if session.trouble else ""
+        if self._newest and not session.was_connected:
+            trouble += "; a server whose data are older than what was read before is not used"
         reason = f"no ZooKeeper server answered in {seconds:.0f} s ({self._settings.servers}){trouble}"
         return kind(reason, key=asked.path)
 

@@ -27,6 +27,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.zookeeper.newest_nodes import NewestNodes
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from ledgerfs.storage.zookeeper.operations import (
@@ -38,7 +39,7 @@ from ledgerfs.storage.zookeeper.operations import (
     SetNode,
     parent_of,
 )
-from ledgerfs.storage.zookeeper.replies import NO_AUTH, NO_NODE, failure
+from ledgerfs.storage.zookeeper.replies import NO_AUTH, NO_NODE, Parse, Result, failure
 from ledgerfs.storage.zookeeper.settings import Settings
 
 if TYPE_CHECKING:
@@ -147,11 +148,25 @@ class ClusterLock:
         `Nodes` reads from a server that may be behind. What is deleted by what a node says, and is not a node, is decided by this.
         Raises `StoreUnreachableError`, also once the lock is lost, `AccessDeniedError`, and `StoreError`.
         """
-        if self._session.process != os.getpid():
-            reason = "a forked child has no part in the lock of its parent"
-            raise LockLostError.of(reason, LOCK_PATH, is_uncertain=False)
+        self._require_own()
         with self._lock:
             return self._session.node(path)
+
+    def newest(self) -> NewestNodes:
+        """Return what reads several nodes, none of them older than this moment, and behind a commit none older than that commit.
+
+        One request to the leader of the servers for all of them. Raises the errors of `node`.
+        """
+        self._require_own()
+        with self._lock:
+            self._session.catch_up(LOCK_PATH)
+        return NewestNodes(self)
+
+    def read_on(self, opcode: int, paths: Sequence[str], parse: Parse[Result]) -> list[Result | ObjectNotFoundError]:
+        """Return what there is of each path, no older than what was read or committed before (for `NewestNodes`)."""
+        self._require_own()
+        with self._lock:
+            return self._session.read_on(opcode, paths, parse)
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """Do all of it, or nothing, and that once; with no operations: make sure that the lock is held.
@@ -177,9 +192,7 @@ class ClusterLock:
         for one in operations:
             if one.path == LOCK_PATH or one.path.startswith(f"{MARKS_PATH}/") or isinstance(one, MakeEphemeral):
                 raise InvalidNameError("the nodes of the lock are not for commits", key=one.path)
-        if self._session.process != os.getpid():
-            reason = "a forked child has no part in the lock of its parent"
-            raise LockLostError.of(reason, LOCK_PATH, is_uncertain=False)
+        self._require_own()
         with self._lock:
             self._make_parents(operations)
             refused = self._writes.write(operations)
@@ -203,6 +216,11 @@ class ClusterLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+    def _require_own(self) -> None:
+        if self._session.process != os.getpid():
+            reason = "a forked child has no part in the lock of its parent"
+            raise LockLostError.of(reason, LOCK_PATH, is_uncertain=False)
 
     def _make_parents(self, operations: Sequence[Operation]) -> None:
         """Make what is missing above the nodes that are to be made, unless the same commit makes it."""

@@ -17,7 +17,6 @@ from kazoo.exceptions import AuthFailedError, SessionExpiredError
 
 from ledgerfs.errors import (
     AccessDeniedError,
-    LedgerfsError,
     ObjectNotFoundError,
     StoreTimeoutError,
     StoreUnreachableError,
@@ -27,7 +26,7 @@ from ledgerfs.storage.zookeeper.change_requests import Commit, Refusal, Sync, re
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.operations import Operation
 from ledgerfs.storage.zookeeper.replies import Parse, children_at, failure, node_at, one_result
-from ledgerfs.storage.zookeeper.requests import GET_CHILDREN, GET_DATA, ReadOne
+from ledgerfs.storage.zookeeper.requests import GET_CHILDREN, GET_DATA, ReadOne, Reply
 from ledgerfs.storage.zookeeper.session import Answer, Request, Session, refusal
 from ledgerfs.storage.zookeeper.settings import Settings
 
@@ -37,6 +36,8 @@ MOST_BYTES = 1_040_000
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.5
 _STEP_S = 0.25
+_MOST_AHEAD = 128
+"""Nodes that are asked for together."""
 
 Result = TypeVar("Result")
 
@@ -151,6 +152,23 @@ class OneSession:
         except ObjectNotFoundError:
             return []
 
+    def catch_up(self, path: str) -> None:
+        """Have all that is read from now on be no older than this moment. ``path`` is what errors name, which are those of `node`."""
+        self._replies(path, [Sync(self._full(path))])
+
+    def read_on(self, opcode: int, paths: Sequence[str], parse: Parse[Result]) -> list[Result | ObjectNotFoundError]:
+        """Return what there is of each path, no older than what was read or written in this session before; raises the errors of `node`."""
+        found: list[Result | ObjectNotFoundError] = []
+        for start in range(0, len(paths), _MOST_AHEAD):
+            some = paths[start : start + _MOST_AHEAD]
+            replies = self._replies(some[0], [ReadOne(opcode, self._full(path)) for path in some])
+            for path, reply in zip(some, replies, strict=True):
+                if isinstance(reply, ObjectNotFoundError):
+                    found.append(ObjectNotFoundError(reply.reason, key=path))
+                else:
+                    found.append(one_result(*reply, path, parse))
+        return found
+
     def write(self, operations: Sequence[Operation]) -> Written:
         """Do all operations, or none; never tried again here.
 
@@ -202,36 +220,41 @@ class OneSession:
         return Written(Fate.NEVER_SENT if is_unsent else Fate.UNKNOWN, trouble=type(answer.error).__name__)
 
     def _read(self, opcode: int, path: str, parse: Parse[Result]) -> Result:
-        """Read with a sync before; both are asked for again, together, when a connection is lost."""
+        """Read with a sync before. A read whose sync was lost may be older than it: both are asked for again together."""
+        full = self._full(path)
+        _, reply = self._replies(path, [Sync(full), ReadOne(opcode, full)])
+        if isinstance(reply, ObjectNotFoundError):
+            raise reply
+        return one_result(*reply, path, parse)
+
+    def _replies(self, path: str, requests: Sequence[Sync | ReadOne]) -> list[Reply | ObjectNotFoundError]:
+        """Return what is answered to each request; all are sent together, and again together when a connection is lost."""
         until = time.monotonic() + self._timeout_s
         pause = _PAUSE_S
-        full = self._full(path)
         while True:
             self._require_alive(path)
-            asked = (self._session.ask(Sync(full)), self._session.ask(ReadOne(opcode, full)))
+            asked = [self._session.ask(request) for request in requests]
             for answer in asked:
                 if not self._wait(answer, until):
                     raise self._given_up(path)
-            error = self._error(asked, path)
-            if error is None and asked[1].reply is not None:
-                return one_result(*asked[1].reply, path, parse)
-            if error is not None:
-                raise error
+            found = [reply for answer in asked if (reply := self._reply(answer, path)) is not None]
+            if len(found) == len(asked):
+                return found
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _error(self, asked: Sequence[Answer], path: str) -> LedgerfsError | None:
-        """Return the error of what will not be answered otherwise."""
-        for answer in asked:
-            if isinstance(answer.error, AuthFailedError):
-                reason = f"ZooKeeper refuses the login; check username and password ({self._servers})"
-                return AccessDeniedError(reason, key=path)
-            code = None if answer.error is None else refusal(answer.error)
-            if code is not None:
-                return failure(code, path)
-        # A read whose sync was lost may be older than it.
-        asked[1].reply = None if asked[0].reply is None else asked[1].reply
-        return None
+    def _reply(self, answer: Answer, path: str) -> Reply | ObjectNotFoundError | None:
+        """Return a reply, or that there is no such node; None for what may be answered otherwise, another error is raised."""
+        if isinstance(answer.error, AuthFailedError):
+            reason = f"ZooKeeper refuses the login; check username and password ({self._servers})"
+            raise AccessDeniedError(reason, key=path)
+        code = None if answer.error is None else refusal(answer.error)
+        if code is None:
+            return answer.reply
+        error = failure(code, path)
+        if isinstance(error, ObjectNotFoundError):
+            return error
+        raise error
 
     def _wait(self, answer: Answer, until: float) -> bool:
         """Wait for an answer; False if none came in time."""

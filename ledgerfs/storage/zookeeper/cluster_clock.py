@@ -5,9 +5,8 @@ Whether the time has come is decided by the earlier one; the time from which on 
 
 import time
 
-from ledgerfs.errors import ObjectNotFoundError
-from ledgerfs.storage.zookeeper.changes import LOCK_PATH
-from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs.errors import LockLostError
+from ledgerfs.storage.zookeeper.changes import LOCK_PATH, ClusterLock
 
 
 class ClusterClock:
@@ -18,12 +17,16 @@ class ClusterClock:
 
     __slots__ = ("_ahead_ms", "_server_ms", "_since_ns")
 
-    def __init__(self, nodes: Nodes, took_ms: int) -> None:
-        """Take the lock's node, which was made at ``took_ms`` by this machine's clock, ms since 1970 UTC, or a little later."""
-        try:
-            made_ms = nodes.get(LOCK_PATH).created_ms
-        except ObjectNotFoundError:
-            made_ms = took_ms
+    def __init__(self, lock: ClusterLock, took_ms: int) -> None:
+        """Take the lock's node, which was made at ``took_ms`` by this machine's clock, ms since 1970 UTC, or a little later.
+
+        A server that is behind does not know that node, and without its time this machine's would be believed. Raises `LockLostError`, and
+        the errors of ZooKeeper.
+        """
+        node = lock.node(LOCK_PATH)
+        if node is None:
+            raise LockLostError.of("the lock of this process is gone", LOCK_PATH, is_uncertain=False)
+        made_ms = node.created_ms
         self._ahead_ms = took_ms - made_ms
         self._server_ms = made_ms
         # Behind the write: the time is rather a little early.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerfsError, UnusableUrlError, WrongBodyError
 from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.zookeeper.change_requests import Sync
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.replies import Parse, children_at, failure, many_results, node_at, one_result
 from ledgerfs.storage.zookeeper.requests import GET_CHILDREN, GET_DATA, ReadMany, ReadOne
@@ -32,6 +33,8 @@ class Nodes:
     """The nodes of a ZooKeeper, with one session a process, opened on first use.
 
     Safe in threads, in forked children, which get sessions of their own, and in pickles. Nothing is ever written: no node, no watch.
+
+    Reads of one process never go back in time, but what is read first may be of a server that is behind: `catch_up`.
 
     Parameters
     ----------
@@ -135,6 +138,17 @@ class Nodes:
     def children_many(self, paths: Iterable[str]) -> Iterator[list[str] | LedgerfsError]:
         """Yield the sorted names of the nodes right below each, as `get_many` yields nodes."""
         return self._many(GET_CHILDREN, paths, children_at)
+
+    def catch_up(self) -> None:
+        """Have all that this process reads from now on be no older than this moment: a server may be behind the others.
+
+        One request, which the server passes on to the leader of the servers. A leader that was deposed, and does not know it yet, is behind
+        itself: what must not be wrong even then is read in the session of a lock, behind a commit
+        (`ledgerfs.storage.zookeeper.changes.ClusterLock`). Raises the errors of `get`.
+        """
+        reply = self._asker.reply(self._asker.ask(Sync(self._asker.full("/")), "/"))
+        if isinstance(reply, int):
+            raise failure(reply, "/")
 
     def close(self) -> None:
         """End the session of this process; the next request opens another."""

@@ -55,6 +55,15 @@ class Request(Protocol):
         """Return the request without its header."""
 
 
+class _Client(KazooClient):  # type: ignore[misc]  # kazoo is not typed
+    """A client whose sessions, the one after the other, do not go back: kazoo forgets with a session what it has seen."""
+
+    def _reset(self) -> None:
+        newest = getattr(self, "last_zxid", 0)
+        super()._reset()
+        self.last_zxid = newest
+
+
 class Answer:
     """What comes of one request, in kazoo's thread: a reply or an error, whichever is first."""
 
@@ -91,6 +100,14 @@ class Answer:
 class Session:
     """A session of this process; used by all its threads.
 
+    What is read of it is never older than what was read of it before, nor than ``newest``, whichever server it is connected to: one that is
+    behind refuses who has seen more.
+
+    Parameters
+    ----------
+    newest
+        The last transaction that was seen before, as another session's `newest` has it; 0 for none.
+
     Attributes
     ----------
     process
@@ -108,7 +125,7 @@ class Session:
 
     __slots__ = ("_client", "_handler", "_unanswered", "is_over", "process", "reads_many", "trouble", "was_connected")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, newest: int = 0) -> None:
         self.process = os.getpid()
         self.was_connected = False
         self.is_over = False
@@ -116,7 +133,7 @@ class Session:
         self.trouble = ""
         self._unanswered: dict[Answer, None] = {}
         self._handler = self._make_handler(settings.timeout_s / settings.hosts)
-        self._client = KazooClient(
+        self._client = _Client(
             settings.servers.partition("/")[0],
             timeout=settings.timeout_s,
             handler=self._handler,
@@ -130,10 +147,17 @@ class Session:
             certfile=settings.certfile,
             keyfile=settings.keyfile,
         )
+        self._client.last_zxid = newest
         self._client.add_listener(self._changed)
         # Until its thread runs, kazoo takes itself for closed, and refuses what it is asked.
         self._client._state = KeeperState.CONNECTING  # noqa: SLF001
         self._client.start_async()
+
+    @property
+    def newest(self) -> int:
+        """The last transaction that an answer has told of; also once the session is over, and in a forked child."""
+        newest: int = self._client.last_zxid
+        return newest
 
     def ask(self, request: Request) -> Answer:
         """Send a request as soon as there is a connection."""

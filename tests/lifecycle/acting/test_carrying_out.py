@@ -46,7 +46,6 @@ class _Cleaning:
         self.lock = ClusterLock.take(living.nodes.settings, b"{}")
         means = Means(
             self.lock,
-            living.nodes,
             ClosedLedgers(living),
             OffloadedCopies(living.reading),
             _NoOwners(),

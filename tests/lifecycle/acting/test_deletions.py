@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,11 +60,11 @@ class Trash:
         self.living: LivingCluster = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
         ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
-        means = Means(
-            self.lock, self.living.nodes, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url()
-        )
+        means = Means(self.lock, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url())
         bookies = NewestEntries(self.living.reading)
-        self.deletions = Deletions(means, partial(subscriptions_now, self.living, bookies))
+        self.deletions = Deletions(
+            means, lambda name: subscriptions_now(self.lock.newest(), self.living.reading.ledgers_path, bookies, name)
+        )
 
     def line(self, kind: TrashKind, ledger_id: int, **others: Any) -> TrashLine:
         info = self.listed().get(ledger_id)
@@ -244,12 +243,8 @@ def test_what_was_compressed_again_is_compared_by_what_it_decompresses_to(
     properties = driver_properties(S3, cluster.bucket(), endpoint="", region="us-east-1")
     bucket, closed = open_bucket(cluster.bucket_url()), ClosedLedgers(trash.living)
     tier = Tier(bucket, S3, properties, {}, 8 << 20, lambda: recompress(codec))
-    assert (
-        OneStep(trash.lock, trash.living.nodes, closed, trash.owners, tier, noted_ms=lambda: 1, url_of=tier.url_of)
-        .offload(NAME, ids)
-        .done
-        == ids
-    )
+    step = OneStep(trash.lock, closed, trash.owners, tier, noted_ms=lambda: 1, url_of=tier.url_of)
+    assert step.offload(NAME, ids).done == ids
     assert [trash.listed()[one].size != closed.found(one).node.length for one in ids] == [True, True]
     first, second = (cluster.bucket() / f"{trash.listed()[one].context.uuid}-ledger-{one}" for one in ids)
     assert first.read_bytes() != second.read_bytes()
@@ -657,13 +652,13 @@ def test_a_marked_line_is_taken_back_and_another_is_not(cluster: LiveCluster, tr
     first, *_ = ledgers(cluster)
     cluster.offload(TOPIC, first)
     (noted,) = trash.marked(trash.line(TrashKind.OFFLOADED, first))
-    assert undo(trash.lock, trash.living.nodes, noted.line.node_name) == noted.line
+    assert undo(trash.lock, noted.line.node_name) == noted.line
     assert trash.journal() == []
     flag(trash, trash.marked(trash.line(TrashKind.OFFLOADED, first)))
     with pytest.raises(OSError, match="cannot be taken back"):
-        undo(trash.lock, trash.living.nodes, noted.line.node_name)
+        undo(trash.lock, noted.line.node_name)
     with pytest.raises(FileNotFoundError):
-        undo(trash.lock, trash.living.nodes, "orphan-7")
+        undo(trash.lock, "orphan-7")
 
 
 def test_objects_that_a_list_names_stay(cluster: LiveCluster, trash: Trash) -> None:
@@ -702,7 +697,7 @@ def test_objects_whose_line_was_taken_back_since_it_was_read_stay(cluster: LiveC
     uuid = cluster.offload(TOPIC, first)
     cluster.change_ledger(TOPIC, first, lambda info: replace(info, context=None))
     (line,) = trash.marked(trash.line(TrashKind.OBJECTS, first, uuid=uuid, bucket=cluster.bucket_url()))
-    undo(trash.lock, trash.living.nodes, line.line.node_name)
+    undo(trash.lock, line.line.node_name)
     with pytest.raises(ChangedMeanwhileError):
         trash.deletions.delete_objects(line, Done())
     assert len(trash.objects()) == 2

@@ -44,7 +44,7 @@ def deletions_of(splitting: Splitting) -> Deletions:
     living = splitting.living
     copies = OffloadedCopies(living.reading)
     means = Means(
-        *(splitting.lock, living.nodes, ClosedLedgers(living), copies, splitting.owners, open_bucket),
+        *(splitting.lock, ClosedLedgers(living), copies, splitting.owners, open_bucket),
         splitting.tier.url_of,
     )
     return Deletions(means, lambda _: SubscriptionsNow(None))
@@ -123,7 +123,7 @@ def test_it_is_not_taken_back(cluster: LiveCluster, splitting: Splitting) -> Non
     first, *_ = topic_in_batches(cluster)
     splitting.offload(first)
     with pytest.raises(RefusedLedgerError, match="has other ids, and subscriptions may be at them"):
-        undo(splitting.lock, splitting.living.nodes, f"unbatched-{first}")
+        undo(splitting.lock, f"unbatched-{first}")
     assert set(splitting.lines()) == {first}
 
 
