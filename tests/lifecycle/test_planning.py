@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.clusters.answers import ExpiryAnswer, LastEnd
+from ledgerfs.clusters.answers import ExpiryAnswer, LastEnd, TopicPoliciesAnswer
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_path
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
@@ -387,6 +387,17 @@ def unknown_policies(cluster: MadeCluster) -> None:
     cluster.topic(f"{SPACE}/persistent/__change_events", [current(8)])
 
 
+def damaged_list_of_events(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.add(managed_ledger_path(f"{SPACE}/persistent/__change_events"), b"\xff\xff no list")
+
+
+def damaged_compaction_of_events(cluster: MadeCluster) -> None:
+    unknown_policies(cluster)
+    cluster.add(cursor_path(f"{SPACE}/persistent/__change_events", "__compaction"), b"\xff\xff")
+    cluster.answers.append(TopicPoliciesAnswer(SPACE, {}))
+
+
 def damaged_policies(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1), current(2)])
     cluster.add(f"/admin/policies/{SPACE}", b"[]")
@@ -430,6 +441,8 @@ def without_bucket(cluster: MadeCluster) -> None:
         (unreadable_broker, Refusal.UNKNOWN_OWNER, [1]),
         (being_deleted, Refusal.BEING_DELETED, [1]),
         (unknown_policies, Refusal.UNKNOWN_POLICIES, [1]),
+        (damaged_list_of_events, Refusal.UNKNOWN_POLICIES, [1]),
+        (damaged_compaction_of_events, Refusal.UNKNOWN_POLICIES, [1]),
         (damaged_policies, Refusal.UNKNOWN_POLICIES, [1]),
         (silent_end, Refusal.SILENT_BOOKIES, [1]),
         (silent_cursor, Refusal.SILENT_BOOKIES, [1]),

@@ -26,6 +26,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.lifecycle.acting.comparing import require_same
+from ledgerfs.lifecycle.acting.decided_policies import WhyNot, nothing_against_it
 from ledgerfs.lifecycle.acting.free_topics import why_not_free
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.outcomes import Done
@@ -56,10 +57,12 @@ class Deletions:
 
     # BookKeeper's copies of what is offloaded.
 
-    def flag(self, managed_ledger: str, lines: Sequence[NotedLine], done: Done) -> None:
+    def flag(
+        self, managed_ledger: str, lines: Sequence[NotedLine], done: Done, why_not: WhyNot = nothing_against_it
+    ) -> None:
         """Delete BookKeeper's copies of offloaded ledgers of one topic (`TrashKind.OFFLOADED`), whose objects are read and compared before.
 
-        Raises `LockLostError`, and the errors of ZooKeeper.
+        ``why_not`` is asked right before each change of the list. Raises `LockLostError`, and the errors of ZooKeeper.
         """
         left = _oldest_first(lines)
         while left:
@@ -71,7 +74,8 @@ class Deletions:
             if sound:
                 ids = [one.line.ledger_id for one in sound]
                 edited = with_bookkeeper_deleted(listed.node.data, ids, key=listed.node.path)
-                unlisted = self._set_list(managed_ledger, listed, stored(edited, key=listed.node.path), sound, done)
+                data = stored(edited, key=listed.node.path)
+                unlisted = self._set_list(managed_ledger, listed, data, sound, done, why_not)
                 self._go_on(managed_ledger, unlisted, self._delete_from_bookkeeper, done)
 
     def _may_be_flagged(self, managed_ledger: str, listed: Listed, noted: NotedLine, done: Done) -> bool:
@@ -113,7 +117,14 @@ class Deletions:
 
     # What is past its retention.
 
-    def trim(self, managed_ledger: str, lines: Sequence[NotedLine], list_version: int, done: Done) -> None:
+    def trim(
+        self,
+        managed_ledger: str,
+        lines: Sequence[NotedLine],
+        list_version: int,
+        done: Done,
+        why_not: WhyNot = nothing_against_it,
+    ) -> None:
         """Delete ledgers of one topic that are past its retention (`TrashKind.TRIMMED`), with their objects.
 
         ``list_version`` is that of the list by which it was decided, before the subscriptions were read. Raises as `flag`.
@@ -132,7 +143,8 @@ class Deletions:
             if going:
                 ids = [one.line.ledger_id for one in going]
                 edited = without_ledgers(listed.node.data, ids, key=listed.node.path)
-                unlisted = self._set_list(managed_ledger, listed, stored(edited, key=listed.node.path), going, done)
+                data = stored(edited, key=listed.node.path)
+                unlisted = self._set_list(managed_ledger, listed, data, going, done, why_not)
                 # Only a set of ours is no change by others.
                 version += bool(unlisted)
                 self._go_on(managed_ledger, unlisted, self._finish, done)
@@ -189,7 +201,9 @@ class Deletions:
             remove_ledger(self._means.bucket_at(line.bucket), LedgerKey(line.uuid, line.ledger_id, is_index=False))
         self._delete_from_bookkeeper(noted, done)
 
-    def delete_flagged(self, managed_ledger: str, noted: NotedLine, done: Done) -> None:
+    def delete_flagged(
+        self, managed_ledger: str, noted: NotedLine, done: Done, why_not: WhyNot = nothing_against_it
+    ) -> None:
         """Delete a ledger that its list calls deleted already, and that is there (`TrashKind.FLAGGED`). Raises as `flag`."""
         line = noted.line
         listed = self._free_list(managed_ledger, [noted], done)
@@ -199,6 +213,9 @@ class Deletions:
         if info is None or not _is_flagged(info, line.uuid):
             done.postponed[line.ledger_id] = "its list does not call it deleted any more"
         elif self._may_be_flagged(managed_ledger, listed, noted, done):
+            if (why := why_not()) is not None:
+                done.postponed[line.ledger_id] = why
+                return
             self._delete_from_bookkeeper(noted, done)
 
     # What nobody names.
@@ -262,8 +279,14 @@ class Deletions:
             return None
         return listed
 
-    def _set_list(
-        self, managed_ledger: str, listed: Listed, data: bytes, lines: Sequence[NotedLine], done: Done
+    def _set_list(  # noqa: PLR0917  (what is set, for what, and what must not have changed)
+        self,
+        managed_ledger: str,
+        listed: Listed,
+        data: bytes,
+        lines: Sequence[NotedLine],
+        done: Done,
+        why_not: WhyNot,
     ) -> list[NotedLine]:
         """Set a list and the lines of its ledgers together; return the lines as they are then, none if the list has changed meanwhile."""
         changes: list[Operation] = [SetNode(listed.node.path, data, listed.node.version)]
@@ -272,7 +295,7 @@ class Deletions:
             change, now = one.as_changed(TrashState.UNLISTED)
             changes.append(change)
             changed.append(now)
-        why = why_not_free(self._means.owners, managed_ledger, listed.info)
+        why = why_not() or why_not_free(self._means.owners, managed_ledger, listed.info)
         if why is None:
             try:
                 self._means.lock.commit(changes)
