@@ -78,6 +78,16 @@ def refusals(plan: Plan) -> dict[Refusal, list[int]]:
 # What is to be done.
 
 
+@pytest.mark.parametrize("name", ["trimmed-1", "offloaded-1", f"trimmed-1-{uuid_of(7)}"])
+def test_a_ledger_with_a_damaged_line_gets_no_other_one(cluster: MadeCluster, name: str) -> None:
+    cluster.topic(TOPIC, [listed(1), listed(2), current(3)])
+    unreadable = {f"/ledgerfs/lifecycle/trash/{one}": "no line" for one in (name, "no-name-of-ours")}
+    found = planned(cluster, HOUR_LONG, notes=noted(unreadable=unreadable))
+    assert only(found, ActionKind.MARK).ledger_ids == (2,)
+    (why,) = [one.why for one in found.refused if one.ledger_ids == (1,)]
+    assert name in why
+
+
 def test_ledgers_are_offloaded_oldest_first_with_why_in_numbers(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1, 3 * DAY), listed(2, 2 * DAY), listed(3, MINUTE), current(4)])
     found = planned(cluster, KEEPS + OFFLOADS)

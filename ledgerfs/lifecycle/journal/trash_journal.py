@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from ledgerfs.errors import NotFoundError, ObjectNotFoundError, RefusedLedgerError
+from ledgerfs.errors import CorruptMetadataError, NotFoundError, ObjectNotFoundError, RefusedLedgerError
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.trash_line import (
     TRASH,
@@ -12,7 +12,7 @@ from ledgerfs.lifecycle.journal.trash_line import (
     parse_trash_line,
     parse_trash_node_name,
 )
-from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, Operation
+from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
 _AT_ONCE = 100
@@ -34,8 +34,11 @@ def _commit_all(lock: ClusterLock, changes: Sequence[Operation]) -> None:
         lock.commit(changes[start : start + _AT_ONCE])
 
 
-def undo(lock: ClusterLock, nodes: Nodes, name: str) -> TrashLine:
-    """Take a line back by the name of its node, and return it.
+def undo(lock: ClusterLock, nodes: Nodes, name: str) -> TrashLine | None:
+    """Take a line back by the name of its node, and return it; None for one that could not be read, and is dropped as it is.
+
+    Nobody goes on from a line that cannot be read, and nothing else depends on it: a ledger that it marked is looked at anew, and what is
+    left of one whose deletion had begun is called deleted by its list and there, or is an orphan. No ledger is touched.
 
     Raises `NotFoundError` for one that is not there, and `RefusedLedgerError` for one whose deletion has begun.
     """
@@ -44,7 +47,12 @@ def undo(lock: ClusterLock, nodes: Nodes, name: str) -> TrashLine:
         node = nodes.get(f"{TRASH}/{name}")
     except ObjectNotFoundError as error:
         raise NotFoundError("the trash journal has no such line", key=name) from error
-    noted = NotedLine(parse_trash_line(node.data, key=node.path), node.version)
+    try:
+        noted = NotedLine(parse_trash_line(node.data, key=node.path), node.version)
+    except CorruptMetadataError:
+        # At the version that could not be read: what may be put there meanwhile stays.
+        lock.commit([DropNode(node.path, node.version)])
+        return None
     if noted.line.state is not TrashState.MARKED:
         raise RefusedLedgerError(
             f"its deletion has begun ({noted.line.state.value}), and cannot be taken back", key=name
