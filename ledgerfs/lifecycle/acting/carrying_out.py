@@ -83,7 +83,7 @@ class CarryingOut:
 
     """
 
-    __slots__ = ("_bookies", "_broker", "_cleaner", "_cluster", "_decided", "_deletions", "_means")
+    __slots__ = ("_bookies", "_broker", "_cleaner", "_cluster", "_decided", "_deletions", "_means", "_seen")
 
     def __init__(
         self,
@@ -100,6 +100,7 @@ class CarryingOut:
         self._decided = DecidedPolicies(means.lock, bookies, cluster.reading.ledgers_path)
         self._deletions = Deletions(means)
         self._cleaner = Cleaner(means, in_flight)
+        self._seen: Seen | None = None
 
     def carry_out(self, action: Action, seen: Seen) -> Done:
         """Carry out an action, as far as all is as it was planned for; what is not is told.
@@ -108,6 +109,10 @@ class CarryingOut:
         errors are remarks.
         """
         done = Done()
+        if seen is not self._seen:
+            # Of another pass: a bucket that did not answer in the one before is asked again.
+            self._seen = seen
+            self._means.away.forget()
         try:
             self._do(action, seen, done)
         except LedgerfsError as error:

@@ -93,7 +93,8 @@ class Deletions:
         """Whether the objects of an offloaded ledger hold every entry as BookKeeper does: then BookKeeper's copy is one too many."""
         stored = self._found(info.ledger_id)
         try:
-            reader = self._means.copies.reader(managed_ledger, info)
+            with self._means.away.reaching(self._means.copies.url_of(managed_ledger, info)):
+                reader = self._means.copies.reader(managed_ledger, info)
             if stored is None:
                 require_whole(reader)
             else:
@@ -198,7 +199,7 @@ class Deletions:
             if not self._is_whole(line.managed_ledger or "", info, done):
                 return
         if line.kind is TrashKind.TRIMMED and line.uuid is not None and line.bucket is not None:
-            remove_ledger(self._means.bucket_at(line.bucket), LedgerKey(line.uuid, line.ledger_id, is_index=False))
+            self._remove_objects(line.bucket, line.uuid, line.ledger_id)
         self._delete_from_bookkeeper(noted, done)
 
     def delete_flagged(
@@ -225,7 +226,7 @@ class Deletions:
         self._delete_from_bookkeeper(noted, done)
 
     def delete_objects(self, noted: NotedLine, done: Done) -> None:
-        """Delete the objects of an offload that no list names (`TrashKind.OBJECTS`). Raises as `flag`, and the errors of the store."""
+        """Delete the objects of an offload that no list names (`TrashKind.OBJECTS`). Raises as `flag`."""
         line = noted.line
         if line.uuid is None or line.bucket is None or line.managed_ledger is None:
             done.postponed[line.ledger_id] = "it is not known whose objects these are"
@@ -242,11 +243,20 @@ class Deletions:
             return
         # A line that was taken back since it was read deletes nothing.
         self._means.lock.commit([RequireNode(line.path, noted.version)])
-        remove_ledger(self._means.bucket_at(line.bucket), LedgerKey(line.uuid, line.ledger_id, is_index=False))
+        try:
+            self._remove_objects(line.bucket, line.uuid, line.ledger_id)
+        except StoreError as error:
+            done.postponed[line.ledger_id] = str(error)
+            done.remarks.append(f"offload {line.uuid} of ledger {line.ledger_id} could not be deleted: {error}")
+            return
         closing, _ = noted.as_changed(TrashState.DELETED)
         self._means.lock.commit([closing])
         done.ledger_ids.append(line.ledger_id)
         done.size += line.size
+
+    def _remove_objects(self, bucket: str, uuid: str, ledger_id: int) -> None:
+        with self._means.away.reaching(bucket):
+            remove_ledger(self._means.bucket_at(bucket), LedgerKey(uuid, ledger_id, is_index=False))
 
     def _delete_from_bookkeeper(self, noted: NotedLine, done: Done) -> None:
         """Delete a ledger's node, which is as when it was marked, and close its line, together."""

@@ -12,7 +12,7 @@ from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
-from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, LockLostError, StoreUnreachableError
+from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, LockLostError, StoreError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
@@ -383,7 +383,7 @@ def test_lines_of_many_bytes_and_a_large_list_are_less_than_a_zookeeper_takes(
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_broker_that_comes_back_lets_the_topic_go_though_the_store_is_away(
+def test_a_broker_that_comes_back_lets_the_topic_go_though_the_store_is_broken(
     cluster: LiveCluster, trash: Trash, dies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, _ = ledgers(cluster)
@@ -394,7 +394,7 @@ def test_a_broker_that_comes_back_lets_the_topic_go_though_the_store_is_away(
 
     def away(bucket: Any, key: Any) -> None:
         if key.ledger_id == first:
-            raise KeyboardInterrupt if dies else StoreUnreachableError("away", key="a bucket")
+            raise KeyboardInterrupt if dies else StoreError("broken", key="a bucket")
         remove(bucket, key)
 
     def come_back() -> None:
