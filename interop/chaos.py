@@ -1,8 +1,8 @@
 """A cluster in which all that can fail does, at random times, while its topics are offloaded, trimmed and deleted by the lifecycle.
 
 Producers send, subscriptions acknowledge, and ledgers roll over. Meanwhile the broker is killed and stopped, bookies are killed, the
-service is killed and stopped, the store goes away or answers late, and topics are unloaded. What happens is drawn from a seed, so a run can be had
-again, as far as time lets it. For an hour of it: ``python -m interop.chaos --minutes 60 --seed 7``.
+service is killed and stopped, the store goes away or answers late, and topics are unloaded. What happens is drawn from a seed, so a run can
+be had again, as far as time lets it. For an hour of it: ``python -m interop.chaos --minutes 60 --seed 7``.
 """
 
 import argparse
@@ -26,12 +26,14 @@ from interop.java_client import JavaClient, Lines
 from interop.keys import make_key_pair
 from interop.live_cluster import LiveCluster, start_live_cluster, stop_live_cluster
 from interop.live_producer import LiveProducer, connected, going_on, produce_to
+from interop.processes import ServerFailedError
 from interop.s3_server import BUCKET, CREDENTIALS
 from interop.surveys import ledgers_of
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 
 KEPT, PASSING = "public/chaos-kept", "public/chaos-passing"
 SERVICE = "lifecycle"
+_TRIES = 5
 LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
 BROKER = {
     "managedLedgerMaxEntriesPerLedger": 60,
@@ -82,7 +84,7 @@ class Chaos:
             time.sleep(chance.uniform(0.5, 4))
             (act,) = chance.choices([one for _, one in acts], [weight for weight, _ in acts])
             act(chance)
-            self._restart_service_that_ended()
+            self._restart_what_ended()
         self.live.cluster.processes.stop(SERVICE)
 
     def start_service(self) -> None:
@@ -122,8 +124,21 @@ class Chaos:
         self._note(f"kill the broker for {seconds} s")
         self.live.cluster.processes.kill("broker")
         time.sleep(seconds)
-        self.live.cluster.start_broker(self.live.s3)
-        self._note("the broker is up")
+        self._start_broker()
+
+    def _start_broker(self) -> None:
+        """Start the broker, again if it ends, as systemd does: one that begins while ZooKeeper forgets the one before shuts itself down."""
+        for left in reversed(range(_TRIES)):
+            try:
+                self.live.cluster.start_broker(self.live.s3)
+            except (ServerFailedError, AdminError) as error:
+                if not left:
+                    raise
+                self._note(f"the broker did not start: {str(error)[:80]!r}")
+                self.live.cluster.processes.stop("broker")
+            else:
+                self._note("the broker is up")
+                return
 
     def _pause_broker(self, chance: random.Random) -> None:
         """Stop the broker, perhaps for longer than its session lives: its topics look free, and it has their lists in memory."""
@@ -157,8 +172,11 @@ class Chaos:
         with suppress(AdminError, OSError):
             self.live.cluster.admin.unload(topic)
 
-    def _restart_service_that_ended(self) -> None:
-        """Start the service again if it has lost its lock, as systemd does."""
+    def _restart_what_ended(self) -> None:
+        """Start the service again if it has lost its lock, and the broker, as systemd does."""
+        if not self.live.cluster.processes.is_running("broker"):
+            self._note("the broker has ended")
+            self._start_broker()
         if not self.live.cluster.processes.is_running(SERVICE):
             self._note("the service has ended")
             self.start_service()

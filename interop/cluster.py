@@ -40,7 +40,9 @@ _PROPERTIES = [
 _QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # all of this is over before the best code would pay
 
 
-def java_command(main: str, *arguments: str, heap: str, quiet: bool = False, classes: Path | None = None) -> list[str]:
+def java_command(
+    main: str, *arguments: str, heap: str, quiet: bool = False, classes: Path | None = None, lives_long: bool = False
+) -> list[str]:
     """Return the command that runs a class of Pulsar's, or one of ours in ``classes``."""
     settings = machine.HERE / "conf" / ("log4j2-quiet.xml" if quiet else "log4j2.xml")
     jars = f"{machine.pulsar_folder()}/jars/*"
@@ -51,7 +53,7 @@ def java_command(main: str, *arguments: str, heap: str, quiet: bool = False, cla
         *([f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []),
         f"-Xmx{heap}",
         "-XX:MaxDirectMemorySize=1g",
-        *_QUICK,
+        *([] if lives_long else _QUICK),
         *_OPENS,
         *_PROPERTIES,
         f"-Dlog4j2.configurationFile={settings}",
@@ -73,6 +75,8 @@ class Cluster:
         bookie with its own address by default.
     settings
         {"broker", "bookie", "zookeeper": settings besides those in ``conf/``}.
+    lives_long
+        Whether brokers and bookies are compiled as well as Java can, for measurements.
 
     """
 
@@ -80,6 +84,7 @@ class Cluster:
     processes: Processes
     bookie_ids: Sequence[str] = ()
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    lives_long: bool = False
     _ports: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,7 +126,12 @@ class Cluster:
             "s3ManagedLedgerOffloadServiceEndpoint": s3.endpoint,
         }
         settings = self._settings("broker", ports | stores | offloader)
-        command = java_command("org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", settings, heap="1500m")
+        command = java_command(
+            "org.apache.pulsar.PulsarBrokerStarter",
+            *("--broker-conf", settings),
+            heap="1500m",
+            lives_long=self.lives_long,
+        )
         # One region only: with its list of all of them the offloader asks Amazon itself where the bucket is.
         command[1:1] = [
             "-Djclouds.regions=us-east-1",
@@ -219,9 +229,10 @@ class Cluster:
         }
         settings = self._settings("bookie", place | folders | named, name)
         heap = "768m" if self.bookies == 1 else "384m"
-        self.processes.launch(
-            name, java_command("org.apache.bookkeeper.server.Main", "--conf", settings, heap=heap), {}
+        command = java_command(
+            "org.apache.bookkeeper.server.Main", "--conf", settings, heap=heap, lives_long=self.lives_long
         )
+        self.processes.launch(name, command, {})
 
     def _settings(self, kind: str, of_this_run: dict[str, object], name: str | None = None) -> str:
         path = self.folder / "conf" / f"{name or kind}.conf"

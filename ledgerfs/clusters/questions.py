@@ -77,19 +77,19 @@ class Questions:
         """Yield all answers; raises the errors of ZooKeeper, while those of bookies are answers with `trouble`."""
         for ledger_ids in _parts(self._builder.open_ledgers()):
             yield from self._ends(ledger_ids)
+        yield from self.cursors()
         if self._bookies is not None:
-            for cursors in _parts(list(self._builder.stale_cursors())):
-                yield from self._cursors(self._bookies, cursors)
             # Whether there is a compacted ledger of events is known of cursors' states only.
             for places in self._builder.event_places() if self._has_schemas else ():
                 yield self._policies(self._bookies, places)
 
-    def states_of(self, cursor: str) -> Iterator[Answer]:
-        """Yield the answers about the cursors of one name alone; raises as `answers`."""
+    def cursors(self, name: str | None = None) -> Iterator[Answer]:
+        """Yield the answers about cursors alone, those of one name or all; raises as `answers`."""
         if self._bookies is None:
             return
-        stale = [one for one in self._builder.stale_cursors() if (cursor_of(one[0]) or ("", ""))[1] == cursor]
-        for cursors in _parts(stale):
+        stale = self._builder.stale_cursors()
+        wanted = [one for one in stale if name is None or (cursor_of(one[0]) or ("", ""))[1] == name]
+        for cursors in _parts(wanted):
             yield from self._cursors(self._bookies, cursors)
 
     def expiries(self, broker_ttl_ms: int, now_ms: int) -> Iterator[ExpiryAnswer]:

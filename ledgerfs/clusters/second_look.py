@@ -40,6 +40,6 @@ def look_again(cluster: LivingCluster, ledger_ids: Int64, bookies: BookieReads |
             if done % EVERY == 0:
                 progress(f"reading {part} again", done, None)
         progress(f"reading {part} again", done, done)
-    for answer in Questions(builder, cluster.nodes, bookies, path).states_of(COMPACTION):
+    for answer in Questions(builder, cluster.nodes, bookies, path).cursors(COMPACTION):
         builder.answer(answer)
     return builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)

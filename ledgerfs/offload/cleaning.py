@@ -20,7 +20,9 @@ AGAIN_MS = 600_000
 Remove = Callable[[Bucket, Attempt], None]
 
 
-def clean(lock: ClusterLock, bucket: Bucket, noted: NotedAttempt, now_ms: int, remove: Remove | None = None) -> bool:
+def clean(  # noqa: PLR0917  (what is cleaned, when, and how)
+    lock: ClusterLock, bucket: Bucket, noted: NotedAttempt, now_ms: int, noted_ms: int, remove: Remove | None = None
+) -> bool:
     """Delete the objects of an attempt that no list names; return whether its note is gone, too.
 
     The note is changed first: who would complete the attempt drops its note at the version at which it was made, and cannot any more.
@@ -34,7 +36,7 @@ def clean(lock: ClusterLock, bucket: Bucket, noted: NotedAttempt, now_ms: int, r
     version = noted.version
     is_first = not attempt.cleaned_ms
     if is_first:
-        lock.commit([SetNode(attempt.path, attempt.cleaned(now_ms).build(), version)])
+        lock.commit([SetNode(attempt.path, attempt.cleaned(noted_ms).build(), version)])
     else:
         lock.commit([RequireNode(attempt.path, version)])
     if is_named(lock, attempt):

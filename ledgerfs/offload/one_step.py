@@ -7,7 +7,7 @@ and it is looked at again. The note of each attempt (`ledgerfs.offload.attempts`
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, 
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
 if TYPE_CHECKING:
+    from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
     from ledgerfs.offload.owners import TopicOwners
     from ledgerfs.offload.tier import Tier
 
@@ -79,12 +80,16 @@ class OneStep:
 
     Parameters
     ----------
+    noted_ms
+        Tells the time that is noted, of which deletions wait for a while: rather a late one, ms since 1970 UTC.
+    url_of
+        Returns the URL of the bucket that has the objects of an offload, such as a failed one of a broker; None if none is known.
     pace
         Is told of the bytes of each ledger before they are sent, and may wait, or end the copy.
 
     """
 
-    __slots__ = ("_in_flight", "_ledgers", "_lock", "_nodes", "_owners", "_pace", "_tier")
+    __slots__ = ("_in_flight", "_ledgers", "_lock", "_nodes", "_noted_ms", "_owners", "_pace", "_tier", "_url_of")
 
     def __init__(
         self,
@@ -94,6 +99,8 @@ class OneStep:
         owners: "TopicOwners",
         tier: "Tier",
         *,
+        noted_ms: "Callable[[], int]",
+        url_of: "Callable[[OffloadContext], str | None]",
         pace: "Pace | None" = None,
     ) -> None:
         self._lock = lock
@@ -101,6 +108,8 @@ class OneStep:
         self._ledgers = ledgers
         self._owners = owners
         self._tier = tier
+        self._noted_ms = noted_ms
+        self._url_of = url_of
         self._pace = pace
         self._in_flight: set[str] = set()
 
@@ -161,7 +170,7 @@ class OneStep:
         found = candidate(listed_now(self._nodes, managed_ledger), ledger_id, self._ledgers.found)
         if not isinstance(found, StoredLedger):
             return found
-        attempt = Attempt.begun(managed_ledger, ledger_id, self._tier.bucket.store.url, _now_ms())
+        attempt = Attempt.begun(managed_ledger, ledger_id, self._tier.bucket.store.url, self._noted_ms())
         self._in_flight.add(attempt.uuid)
         try:
             self._lock.commit([MakeNode(attempt.path, attempt.build())])
@@ -199,8 +208,9 @@ class OneStep:
                     self.give_up(one.attempt, outcome)
                     outcome.tell(NotOffloaded(one.attempt.ledger_id, "a broker has taken the topic meanwhile"))
                 return
+            replaced = [found for one in left if (found := self._replaced(listed, one.attempt)) is not None]
             try:
-                self._lock.commit(self._changes(listed, left))
+                self._lock.commit(self._changes(listed, left, [one for one in replaced if isinstance(one, Attempt)]))
             except ChangedMeanwhileError as error:
                 if error.key != listed.node.path:
                     raise
@@ -208,6 +218,7 @@ class OneStep:
             self._in_flight.difference_update(one.attempt.uuid for one in left)
             outcome.done += [one.attempt.ledger_id for one in left]
             outcome.size += sum(one.stored.node.length for one in left)
+            outcome.remarks += [one for one in replaced if isinstance(one, str)]
             self._let_go(managed_ledger, outcome)
             return
         for one in left:
@@ -232,32 +243,34 @@ class OneStep:
         outcome.tell(found)
         return False
 
-    def _changes(self, listed: Listed, copies: Sequence[CopiedLedger]) -> list[Operation]:
-        now_ms = _now_ms()
+    def _changes(self, listed: Listed, copies: Sequence[CopiedLedger], replaced: Sequence[Attempt]) -> list[Operation]:
+        now_ms = self._noted_ms()
         contexts = {one.attempt.ledger_id: self._tier.context(one.attempt.uuid, now_ms) for one in copies}
         sizes = {one.attempt.ledger_id: one.length for one in copies if one.length != one.stored.node.length}
         edited = with_contexts(listed.node.data, contexts, key=listed.node.path, sizes=sizes)
         changes: list[Operation] = [
             SetNode(listed.node.path, stored(edited, key=listed.node.path), listed.node.version)
         ]
-        for one in copies:
-            changes.append(DropNode(one.attempt.path, 0))
-            replaced = self._replaced(listed, one.attempt, now_ms)
-            if replaced is not None:
-                changes.append(MakeNode(replaced.path, replaced.build()))
+        changes += [DropNode(one.attempt.path, 0) for one in copies]
+        changes += [MakeNode(one.path, one.build()) for one in replaced]
         return changes
 
-    def _replaced(self, listed: Listed, attempt: Attempt, now_ms: int) -> Attempt | None:
-        """Return the failed attempt whose context is replaced, for its objects to be cleaned; None if there is none in this bucket."""
+    def _replaced(self, listed: Listed, attempt: Attempt) -> Attempt | str | None:
+        """Return the failed attempt whose context is replaced, to be noted for its objects to be cleaned; None if there is none.
+
+        Where its objects are may not be known: then what somebody has to do is returned.
+        """
         info = listed.ledger(attempt.ledger_id)
         before = None if info is None else info.context
-        if (
-            before is None
-            or before.uuid is None
-            or before.get("bucket") not in {None, dict(self._tier.properties).get("bucket")}
-        ):
+        if before is None or before.uuid is None:
             return None
-        return Attempt(attempt.managed_ledger, attempt.ledger_id, before.uuid, attempt.bucket, now_ms)
+        bucket = before.get("bucket")
+        url = attempt.bucket if bucket is None else self._url_of(before)
+        if url is not None:
+            return Attempt(attempt.managed_ledger, attempt.ledger_id, before.uuid, url, self._noted_ms())
+        key = Attempt(attempt.managed_ledger, attempt.ledger_id, before.uuid, "", 0).key.data_key
+        endpoint = before.get("serviceEndpoint") or "none"
+        return f"a broker's failed attempt has left {key} in bucket {bucket} (endpoint {endpoint}), which is not told of: remove it there"
 
     def _let_go(self, managed_ledger: str, outcome: Offloaded) -> None:
         """Have a broker that took the topic meanwhile let it go: it has the list as it was before."""
@@ -289,7 +302,3 @@ class OneStep:
                 outcome.remarks.append(f"{attempt.key.data_key} is cleaned later: {error}")
         finally:
             self._in_flight.discard(attempt.uuid)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -17,6 +18,7 @@ from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.owners import OwnersInZooKeeper
 from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
+from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 from ledgerfs.storage.zookeeper.filesystem import PROTOCOL, ClusterFileSystem
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
@@ -41,8 +43,13 @@ def opened_step(  # noqa: PLR0917  (what `ManagedLedger.open` was told)
         raise UnusableUrlError(f"not the URL of a cluster: {PROTOCOL}://host:port,host:port[/chroot]", key=cluster)
     living = ClusterFileSystem(**(cluster_options or {})).cluster(cluster.removeprefix(f"{PROTOCOL}://").rstrip("/"))
     closing.callback(living.nodes.close)
+    took_ms = time.time_ns() // 1_000_000
     lock = closing.enter_context(ClusterLock.take(living.nodes.settings, holder_text()))
+    clock = ClusterClock(living.nodes, took_ms)
     names = cluster_names(living.nodes)
     metadata = user_metadata(names[0] if len(names) == 1 else None)
     tier = Tier(open_bucket(bucket, storage_options), driver, properties, metadata, block_size)
-    return living.nodes, OneStep(lock, living.nodes, ClosedLedgers(living), OwnersInZooKeeper(living.nodes), tier)
+    owners = OwnersInZooKeeper(living.nodes)
+    return living.nodes, OneStep(
+        lock, living.nodes, ClosedLedgers(living), owners, tier, noted_ms=clock.later_ms, url_of=tier.url_of
+    )

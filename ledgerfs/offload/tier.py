@@ -37,6 +37,12 @@ class Tier:
     block_size: int = DEFAULT_BLOCK_SIZE
     transform: "Callable[[], EntryTransform] | None" = None
 
+    def url_of(self, context: OffloadContext) -> str | None:
+        """Return the bucket's URL if the objects of an offload are in it, by what was noted; None if they are elsewhere."""
+        told, mine = dict(context.properties), dict(self.properties)
+        is_here = all((told.get(one) or "") == (mine.get(one) or "") for one in ("bucket", "serviceEndpoint"))
+        return self.bucket.store.url if is_here and (context.driver or "").lower() == self.driver.lower() else None
+
     def context(self, uuid: str, now_ms: int) -> OffloadContext:
         """Return the context of an offload to it that is complete."""
         return OffloadContext(

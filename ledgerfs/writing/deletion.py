@@ -1,7 +1,9 @@
 """Deleting one ledger of a bucket."""
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.storage.object_store import RawStore
 
 
 def remove_ledger(bucket: Bucket, key: LedgerKey) -> None:
@@ -12,3 +14,31 @@ def remove_ledger(bucket: Bucket, key: LedgerKey) -> None:
         writes.delete(key.data_key)
     finally:
         bucket.expire()
+
+
+def remove_for_good(bucket: Bucket, key: LedgerKey) -> None:
+    """Delete a ledger, and make sure that it is gone: nobody will look for it any more.
+
+    Raises `BucketNotFoundError` for a bucket that is not there, and `StoreError` for objects that are still there afterwards.
+    """
+    remove_ledger(bucket, key)
+    for one in (key.index_key, key.data_key):
+        if _is_there(bucket.raw_store, one):
+            raise StoreError("the object was deleted, and is there still", key=one)
+
+
+def require_anything(bucket: Bucket) -> None:
+    """Raise `BucketNotFoundError` for a bucket that is not there, or has nothing: a folder that is not mounted looks like that."""
+    store = bucket.raw_store
+    if not any(store.list_pages()):
+        raise BucketNotFoundError(
+            "nothing is there: is it the right bucket, or a folder that is not mounted?", key=store.url
+        )
+
+
+def _is_there(store: RawStore, key: str) -> bool:
+    try:
+        store.head(key)
+    except ObjectNotFoundError:
+        return False
+    return True

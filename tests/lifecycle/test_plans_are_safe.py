@@ -108,7 +108,7 @@ trim = {draw(st.sampled_from(("true", "true", "true", "false")))}
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[Survey, Situation]:
     survey, file = draw(clusters()), draw(files())
-    situation = Situation(file, NOW, has_admin=draw(st.booleans()))
+    situation = Situation(file, NOW, NOW, has_admin=draw(st.booleans()))
     every = survey.listed["ledger_id"].tolist()
     names = {int(row["ledger_id"]): survey.topics[int(row["topic"])] for row in survey.listed}
     noted = []

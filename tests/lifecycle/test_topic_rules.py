@@ -6,6 +6,7 @@ import pytest
 
 from ledgerfs.clusters.answers import TopicPoliciesAnswer
 from ledgerfs.clusters.policies import NO_LIMIT, OffloadTarget, OffloadThresholds, Retention
+from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile, Via, parse_policy_file
 from ledgerfs.lifecycle.policy.topic_rules import TopicRule, TopicRules, Whose, bucket_of, wishes_for
 from tests.support.made_surveys import HOUR, MadeCluster, current
@@ -124,3 +125,9 @@ def test_a_pattern_names_the_bucket_or_the_cluster_does_or_the_defaults() -> Non
     unknown = MadeCluster()
     unknown.policies("public/orders", offload_policies={"managedLedgerOffloadBucket": "unknown"})
     assert name_of(defaults, unknown) is None
+
+
+@pytest.mark.parametrize("character", [chr(one) for one in (*range(32), 0x85, 0x2028, 0x2029)])
+def test_a_pattern_of_all_topics_matches_any_name(character: str) -> None:
+    name = managed_ledger_of(f"persistent://public/orders/a{character}b")
+    assert wishes_for(file("[[topics]]\nmatch = 'public/.*'\ntrim = false"), name) is not None

@@ -1,6 +1,6 @@
 """Ledgers of topics that no broker has are offloaded in one step, and nothing is lost or left over, whoever acts or dies meanwhile."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from tests.support.live_offloads import S3, driver_properties
 from tests.support.told_owners import NAME, ToldOwners
 
 if TYPE_CHECKING:
+    from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
     from ledgerfs.offload.attempts import NotedAttempt
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
@@ -38,6 +39,8 @@ class Offloading:
     def __init__(self, cluster: LiveCluster) -> None:
         self.cluster = cluster
         self.owners = ToldOwners()
+        self.noted_ms = 1_700_000_000_000
+        self.url_of: Callable[[OffloadContext], str | None] | None = None
         self.living: LivingCluster = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.folder = cluster.bucket()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +51,10 @@ class Offloading:
         properties = driver_properties(S3, self.folder, endpoint="", region="us-east-1")
         tier = Tier(self.bucket, S3, properties, {"pulsarclustername": "ours"}, BLOCK)
         ledgers = ClosedLedgers(self.living)
-        return OneStep(self.lock, self.living.nodes, ledgers, self.owners, replace(tier, **changes))
+        tier = replace(tier, **changes)
+        url_of = self.url_of or tier.url_of
+        nodes = self.living.nodes
+        return OneStep(self.lock, nodes, ledgers, self.owners, tier, noted_ms=lambda: self.noted_ms, url_of=url_of)
 
     def offload(self, *ledger_ids: int) -> Offloaded:
         return self.step().offload(NAME, ledger_ids)
@@ -110,6 +116,7 @@ def test_ledgers_are_offloaded_and_served_from_the_bucket(cluster: LiveCluster, 
     assert (sorted(outcome.done), outcome.not_done, outcome.remarks) == ([first, second], [], [])
     assert {one.ledger_id for one in offloading.listed().values() if one.is_offloaded} == {first, second}
     assert offloading.living.nodes.get(managed_ledger_path(NAME)).version == version + 1, "one set for all"
+    assert offloading.listed()[first].context.offloaded_ms == offloading.noted_ms
     offloading.require_nothing_left_over()
     for one in (first, second):
         cluster.zookeeper.delete(ledger_path(one))
@@ -223,10 +230,30 @@ def test_a_failed_attempt_of_a_broker_is_replaced_and_noted_to_be_cleaned(
     assert offloading.offload(first).done == [first]
     (noted,) = read_journal(offloading.living.nodes).noted_attempts
     assert (noted.attempt.uuid, noted.attempt.ledger_id) == (old, first)
-    assert not clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms)
+    assert not clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms, noted.attempt.began_ms)
     (again,) = read_journal(offloading.living.nodes).noted_attempts
-    assert clean(offloading.lock, offloading.bucket, again, noted.attempt.began_ms + AGAIN_MS)
+    assert clean(offloading.lock, offloading.bucket, again, noted.attempt.began_ms + AGAIN_MS, 0)
     offloading.require_nothing_left_over()
+
+
+def test_a_failed_attempt_in_another_bucket_is_noted_there_or_told(
+    cluster: LiveCluster, offloading: Offloading
+) -> None:
+    """The bucket was changed in between: its objects are where the broker had them, and nobody else knows of them."""
+    first, second, _ = three_ledgers(cluster)
+    elsewhere = cluster.offload(TOPIC, first, bucket="before", is_complete=False, objects=("data",))
+    offloading.url_of = lambda context: (
+        cluster.bucket_url("before") if "before" in (context.get("bucket") or "") else None
+    )
+    outcome = offloading.offload(first)
+    assert (outcome.done, outcome.remarks) == ([first], [])
+    (noted,) = read_journal(offloading.living.nodes).noted_attempts
+    assert (noted.attempt.uuid, noted.attempt.bucket) == (elsewhere, cluster.bucket_url("before"))
+    nowhere = cluster.offload(TOPIC, second, bucket="unknown", is_complete=False, objects=("data",))
+    outcome = offloading.offload(second)
+    assert outcome.done == [second]
+    assert f"has left {nowhere}-ledger-{second} in bucket" in outcome.remarks[0]
+    assert len(offloading.notes()) == 1
 
 
 def test_an_attempt_that_was_completed_since_its_note_was_read_keeps_its_objects(
@@ -239,7 +266,7 @@ def test_an_attempt_that_was_completed_since_its_note_was_read_keeps_its_objects
     assert seen
     for noted in seen:
         with pytest.raises(ChangedMeanwhileError):
-            clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms)
+            clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms, noted.attempt.began_ms)
     offloading.require_nothing_left_over()
     assert len(offloading.objects()) == 2
 
@@ -249,7 +276,7 @@ def test_an_attempt_that_is_cleaned_up_after_is_not_completed(cluster: LiveClust
 
     def clean_up() -> None:
         for noted in list(read_journal(offloading.living.nodes).noted_attempts):
-            clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms)
+            clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms, noted.attempt.began_ms)
 
     offloading.owners.when_asked = clean_up
     with pytest.raises(ChangedMeanwhileError):
@@ -296,7 +323,7 @@ def test_a_lost_lock_ends_it_and_the_next_holder_cleans(cluster: LiveCluster, of
     try:
         for at in (0, AGAIN_MS):
             for noted in list(read_journal(other.living.nodes).noted_attempts):
-                clean(other.lock, other.bucket, noted, noted.attempt.began_ms + at + 1)
+                clean(other.lock, other.bucket, noted, noted.attempt.began_ms + at + 1, noted.attempt.began_ms + at + 1)
         assert other.objects() == set()
         other.require_nothing_left_over()
         assert sorted(other.offload(first, second).done) == [first, second]

@@ -57,7 +57,15 @@ class Checked:
         bucket = open_bucket(self.cluster.bucket_url())
         tier = OffloadTier(bucket, S3, properties, {}, 5 << 20, partial(recompress, "zstd"))
         with ClusterLock.take(self.living.nodes.settings, b"{}") as lock:
-            step = OneStep(lock, self.living.nodes, ClosedLedgers(self.living), ToldOwners(), tier)
+            step = OneStep(
+                lock,
+                self.living.nodes,
+                ClosedLedgers(self.living),
+                ToldOwners(),
+                tier,
+                noted_ms=lambda: 1,
+                url_of=tier.url_of,
+            )
             assert step.offload(NAME, ledger_ids).done == list(ledger_ids)
 
     def put_objects(self, ledger_id: int, uuid: str) -> None:

@@ -81,6 +81,7 @@ def plan(
     situation = Situation(
         policy.file,
         now_ms,
+        now_ms,
         has_admin=policy.brokers is not None,
         notes=notes,
         orphans=orphans,

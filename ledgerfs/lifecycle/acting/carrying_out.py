@@ -11,6 +11,7 @@ import numpy as np
 from ledgerfs.clusters.orphans import unnamed_ledgers
 from ledgerfs.clusters.policies_now import SetPolicies, set_policies
 from ledgerfs.clusters.second_look import look_again
+from ledgerfs.clusters.subscriptions_now import subscriptions_now
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.lifecycle.acting.cleaning import Cleaner
@@ -50,8 +51,8 @@ class Seen:
         {managed ledger: version of its list}, read before its subscriptions.
     policies
         {managed ledger: what is set for it}, of those that lines are about.
-    now_ms
-        ms since 1970 UTC.
+    now_ms, noted_ms
+        The times by which was decided, and which is noted, ms since 1970 UTC.
 
     """
 
@@ -60,15 +61,16 @@ class Seen:
     list_versions: Mapping[str, int]
     policies: Mapping[str, SetPolicies]
     now_ms: int
+    noted_ms: int
 
     @classmethod
-    def of(cls, survey: "Survey", journal: Journal, now_ms: int) -> "Seen":
+    def of(cls, survey: "Survey", journal: Journal, now_ms: int, noted_ms: int) -> "Seen":
         """Return what a survey and a journal tell."""
         versions = dict(zip(survey.topics, survey.topic_table["version"].tolist(), strict=True))
         lines = {one.line.path: one for one in journal.noted_lines}
         attempts = {one.attempt.uuid: one for one in journal.noted_attempts}
         topics = {one.managed_ledger for one in journal.lines if one.managed_ledger is not None}
-        return cls(lines, attempts, versions, set_policies(survey, topics), now_ms)
+        return cls(lines, attempts, versions, set_policies(survey, topics), now_ms, noted_ms)
 
 
 class CarryingOut:
@@ -98,7 +100,7 @@ class CarryingOut:
         self._bookies = bookies
         self._broker = broker
         self._decided = DecidedPolicies(means.lock, bookies, cluster.reading.ledgers_path)
-        self._deletions = Deletions(means)
+        self._deletions = Deletions(means, partial(subscriptions_now, cluster, bookies))
         self._cleaner = Cleaner(means, in_flight)
         self._seen: Seen | None = None
 
@@ -190,11 +192,11 @@ class CarryingOut:
             done.ledger_ids += [one.ledger_id for one in action.lines]
         if action.attempts:
             noted = [seen.attempts[one.uuid] for one in action.attempts if one.uuid in seen.attempts]
-            gone, troubles = self._cleaner.attempts(noted, seen.now_ms)
+            gone, troubles = self._cleaner.attempts(noted, seen.now_ms, seen.noted_ms)
             done.ledger_ids += gone
             done.remarks += troubles
         if action.contexts and action.managed_ledger is not None:
-            self._cleaner.contexts(action.managed_ledger, action.contexts, seen.now_ms)
+            self._cleaner.contexts(action.managed_ledger, action.contexts, seen.noted_ms)
             done.ledger_ids += [ledger_id for ledger_id, _ in action.contexts]
 
     # By a broker.

@@ -33,7 +33,7 @@ class Cleaner:
         self._means = means
         self._in_flight = in_flight
 
-    def attempts(self, noted: Iterable[NotedAttempt], now_ms: int) -> tuple[list[int], list[str]]:
+    def attempts(self, noted: Iterable[NotedAttempt], now_ms: int, noted_ms: int) -> tuple[list[int], list[str]]:
         """Clean up after attempts as they were noted; return the ledgers whose notes are gone by it, and what went wrong.
 
         Raises `LockLostError`, and the errors of ZooKeeper.
@@ -46,7 +46,7 @@ class Cleaner:
                 continue
             try:
                 self._means.away.require_near(one.bucket)
-                if clean(self._means.lock, self._means.bucket_at(one.bucket), note, now_ms, self._remove):
+                if clean(self._means.lock, self._means.bucket_at(one.bucket), note, now_ms, noted_ms, self._remove):
                     gone.append(one.ledger_id)
             except ChangedMeanwhileError:
                 # It was completed since its note was read, or a server that is behind told of it.
@@ -61,7 +61,7 @@ class Cleaner:
         with self._means.away.reaching(attempt.bucket):
             remove_objects(bucket, attempt)
 
-    def contexts(self, managed_ledger: str, failed: Iterable[tuple[int, str]], now_ms: int) -> None:
+    def contexts(self, managed_ledger: str, failed: Iterable[tuple[int, str]], noted_ms: int) -> None:
         """Take failed attempts of brokers out of a topic's list, and note them to be cleaned, together.
 
         The list goes first: a broker that is stopped, and goes on, could complete an attempt whose objects were deleted. Raises
@@ -76,14 +76,13 @@ class Cleaner:
             raise RefusedLedgerError(why, key=managed_ledger)
         wanted = dict(failed)
         there = [
-            Attempt(
-                managed_ledger, one.ledger_id, one.context.uuid, self._means.copies.url_of(managed_ledger, one), now_ms
-            )
+            Attempt(managed_ledger, one.ledger_id, one.context.uuid, url, noted_ms)
             for one in info.ledgers[:-1]
             if one.context is not None
             and not one.context.is_complete
             and one.context.uuid is not None
             and one.context.uuid == wanted.get(one.ledger_id)
+            and (url := self._means.url_of(one.context)) is not None
         ]
         if not there:
             return

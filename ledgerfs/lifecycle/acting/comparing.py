@@ -7,7 +7,7 @@ from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.transforms.entry_transform import EntryTransform, recompress
-from ledgerfs.offload.record_digest import digest_of
+from ledgerfs.offload.record_digest import cryptographic, digest_of
 from ledgerfs.writing.sources import OffloadedLedger
 
 
@@ -18,16 +18,15 @@ def require_same(ledgers: ClosedLedgers, stored: StoredLedger, reader: LedgerRea
 
     Raises `CorruptLedgerError` for objects that are not whole, or that hold something else, and as the reader and `ClosedLedgers.batches`.
     """
-    found = digest_of(OffloadedLedger(reader).checked)
+    found = digest_of(OffloadedLedger(reader).checked, cryptographic)
     entries, length, _ = found
     kept = stored.node.last_entry + 1, stored.node.length
     if entries != kept[0]:
         raise CorruptLedgerError(f"they have {entries:,} entries, BookKeeper {kept[0]:,}", key=reader.ref.key)
-    if length == kept[1] and found == digest_of(lambda: ledgers.batches(stored)):
+    if length == kept[1] and found == digest_of(lambda: ledgers.batches(stored), cryptographic):
         return
-    if digest_of(lambda: _plain(OffloadedLedger(reader).checked())) != digest_of(
-        lambda: _plain(ledgers.batches(stored))
-    ):
+    theirs = digest_of(lambda: _plain(OffloadedLedger(reader).checked()), cryptographic)
+    if theirs != digest_of(lambda: _plain(ledgers.batches(stored)), cryptographic):
         raise CorruptLedgerError("they hold other entries than BookKeeper", key=reader.ref.key)
 
 

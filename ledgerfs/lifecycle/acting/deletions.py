@@ -9,6 +9,7 @@ nothing is done. Topics whose loading changes nothing (terminated ones) are not 
 from collections.abc import Callable, Sequence
 
 from ledgerfs.clusters.bundles import Owner
+from ledgerfs.clusters.subscriptions_now import SubscriptionsNow
 from ledgerfs.dialects.closed_ledgers import StoredLedger
 from ledgerfs.errors import (
     ChangedMeanwhileError,
@@ -37,7 +38,7 @@ from ledgerfs.offload.candidates import Listed, listed_or_none
 from ledgerfs.offload.cleaning import is_named
 from ledgerfs.offload.list_bytes import MOST_BYTES, stored
 from ledgerfs.storage.zookeeper.changes import DropNode, Operation, RequireNode, SetNode
-from ledgerfs.writing.deletion import remove_ledger
+from ledgerfs.writing.deletion import remove_for_good, require_anything
 from ledgerfs.writing.sources import require_whole
 
 _MOST_LINES = 500
@@ -48,12 +49,20 @@ _LAST = "it is the last ledger of its topic"
 
 
 class Deletions:
-    """Carries lines out. For one thread."""
+    """Carries lines out. For one thread.
 
-    __slots__ = ("_means",)
+    Parameters
+    ----------
+    subscriptions
+        Tells where the subscriptions of a topic are at that moment.
 
-    def __init__(self, means: Means) -> None:
+    """
+
+    __slots__ = ("_means", "_subscriptions")
+
+    def __init__(self, means: Means, subscriptions: Callable[[str], SubscriptionsNow]) -> None:
         self._means = means
+        self._subscriptions = subscriptions
 
     # BookKeeper's copies of what is offloaded.
 
@@ -140,8 +149,15 @@ class Deletions:
                 done.postponed.update({one.line.ledger_id: why for one in left})
                 return
             some, left = _that_fit(left, listed)
-            going = [one for one in some if _may_be_trimmed(listed, one, done)]
+            # Behind the owner: a broker may have had the topic for a moment since the decision, and set one back.
+            now = self._subscriptions(managed_ledger)
+            going = [one for one in some if _may_be_trimmed(listed, now, one, done)]
             if going:
+                for url in {
+                    one.line.bucket for one in going if one.line.uuid is not None and one.line.bucket is not None
+                }:
+                    with self._means.away.reaching(url):
+                        require_anything(self._means.bucket_at(url))
                 ids = [one.line.ledger_id for one in going]
                 edited = without_ledgers(listed.node.data, ids, key=listed.node.path)
                 data = stored(edited, key=listed.node.path)
@@ -256,7 +272,7 @@ class Deletions:
 
     def _remove_objects(self, bucket: str, uuid: str, ledger_id: int) -> None:
         with self._means.away.reaching(bucket):
-            remove_ledger(self._means.bucket_at(bucket), LedgerKey(uuid, ledger_id, is_index=False))
+            remove_for_good(self._means.bucket_at(bucket), LedgerKey(uuid, ledger_id, is_index=False))
 
     def _delete_from_bookkeeper(self, noted: NotedLine, done: Done) -> None:
         """Delete a ledger's node, which is as when it was marked, and close its line, together."""
@@ -350,12 +366,15 @@ def _that_fit(lines: Sequence[NotedLine], listed: Listed) -> tuple[list[NotedLin
     return list(lines[:count]), list(lines[count:])
 
 
-def _may_be_trimmed(listed: Listed, noted: NotedLine, done: Done) -> bool:
+def _may_be_trimmed(listed: Listed, subscriptions: SubscriptionsNow, noted: NotedLine, done: Done) -> bool:
     ledger_id = noted.line.ledger_id
+    info = listed.ledger(ledger_id)
     if ledger_id == listed.last:
         done.postponed[ledger_id] = _LAST
-    elif listed.ledger(ledger_id) is None:
+    elif info is None:
         done.postponed[ledger_id] = "the topic does not list it any more"
+    elif not subscriptions.has_passed(ledger_id, info.entries):
+        done.postponed[ledger_id] = subscriptions.unknown or "a subscription has not passed it (any more)"
     else:
         return True
     return False

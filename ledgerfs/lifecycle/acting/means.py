@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.dialects.closed_ledgers import ClosedLedgers
     from ledgerfs.dialects.offloaded_copies import OffloadedCopies
+    from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
     from ledgerfs.offload.owners import TopicOwners
 
 
@@ -34,6 +35,8 @@ class Means:
         Returns the bucket of a URL, with what it takes to write there.
     away
         Buckets that did not answer in this pass.
+    url_of
+        Returns the URL of the bucket that has the objects of an offload; None if no bucket is known that they are in.
 
     """
 
@@ -43,4 +46,5 @@ class Means:
     copies: "OffloadedCopies"
     owners: "TopicOwners"
     bucket_at: "Callable[[str], Bucket]"
+    url_of: "Callable[[OffloadContext], str | None]"
     away: AwayBuckets = field(default_factory=AwayBuckets)

@@ -288,7 +288,7 @@ class Deletions:
     # What all have in common.
 
     def _line(self, kind: TrashKind, topic: TopicView, row: int, since_ms: int | None, why: str) -> Proposal:
-        now_ms = self._situation.now_ms
+        noted_ms = self._situation.noted_ms
         has_objects = kind is TrashKind.TRIMMED and topic.uuid(row) is not None
         line = TrashLine(
             kind,
@@ -299,8 +299,8 @@ class Deletions:
             why,
             int(topic.nodes["version"][row]) if topic.is_there[row] else -1,
             int(topic.ledgers.sizes[row]),
-            now_ms,
-            now_ms + topic.rule.trash_grace_ms,
+            noted_ms,
+            noted_ms + topic.rule.trash_grace_ms,
             TrashState.MARKED,
         )
         return Proposal(line, since_ms)

@@ -71,4 +71,4 @@ def _of_objects(plan: Plan, situation: Situation, one: OrphanOffload) -> Iterato
 
 
 def _times(situation: Situation) -> tuple[int, int]:
-    return situation.now_ms, situation.now_ms + situation.file.trash_grace_ms
+    return situation.noted_ms, situation.noted_ms + situation.file.trash_grace_ms

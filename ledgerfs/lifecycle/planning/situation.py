@@ -56,7 +56,9 @@ class Situation:
     file
         The policy file.
     now_ms
-        ms since 1970 UTC.
+        By which is decided, ms since 1970 UTC.
+    noted_ms
+        Which is noted as the time from when on something waits: not before ``now_ms``.
     has_admin
         Whether a broker can be asked to do something.
     notes
@@ -72,6 +74,7 @@ class Situation:
 
     file: PolicyFile
     now_ms: int
+    noted_ms: int
     has_admin: bool = False
     notes: Notes = NO_NOTES
     orphans: Orphans | None = None

@@ -2,6 +2,7 @@
 
 from ledgerfs.clusters.policies import OffloadTarget
 from ledgerfs.clusters.survey import Survey
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Properties
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile
 from ledgerfs.lifecycle.policy.topic_rules import bucket_of
 
@@ -12,18 +13,20 @@ class TierPlaces:
     __slots__ = ("_urls",)
 
     def __init__(self, survey: Survey, file: PolicyFile) -> None:
-        self._urls = [_url(driver, dict(properties), file) for driver, properties in survey.drivers]
+        self._urls = [url_of(file, driver, properties) for driver, properties in survey.drivers]
 
     def url(self, driver: int) -> str | None:
         """Return the URL of the bucket of a row of `Survey.drivers`; None if the file has no such bucket, or several."""
         return None if driver < 0 else self._urls[driver]
 
 
-def _url(driver: str | None, properties: dict[str, str], file: PolicyFile) -> str | None:
-    bucket = properties.get("bucket")
+def url_of(file: PolicyFile, driver: str | None, properties: Properties) -> str | None:
+    """Return the URL of the bucket of a policy file that has the objects of an offload, by what was noted; None as `TierPlaces.url`."""
+    told = dict(properties)
+    bucket = told.get("bucket")
     if not bucket:
         return None
     # An offload without an endpoint is at its driver's own, and nowhere else.
-    target = OffloadTarget(driver, bucket, endpoint=properties.get("serviceEndpoint", ""))
+    target = OffloadTarget(driver, bucket, endpoint=told.get("serviceEndpoint", ""))
     found = bucket_of(file, target)
     return None if found is None else found.url

@@ -313,7 +313,8 @@ def _pattern(keys: Keys) -> re.Pattern[str]:
     if len(text) > _MOST_PATTERN:
         raise keys.error("match", f"has more than {_MOST_PATTERN:,} characters")
     try:
-        return re.compile(text)
+        # A topic may have any text as its name, a new line, too.
+        return re.compile(text, re.DOTALL)
     except (re.error, RecursionError, OverflowError) as error:
         raise keys.error("match", f"is no regular expression: {error}") from error
 

@@ -35,11 +35,19 @@ class Looked:
     journal: Journal
     orphans: Orphans | None
 
-    def situation(self, file: PolicyFile, now_ms: int, *, has_admin: bool, attempt_grace_ms: int = 0) -> Situation:
+    def situation(
+        self, file: PolicyFile, now_ms: int, noted_ms: int, *, has_admin: bool, attempt_grace_ms: int = 0
+    ) -> Situation:
         """Return what a plan is made for."""
         notes = Notes(self.journal.lines, self.journal.attempts, self.journal.unreadable)
         return Situation(
-            file, now_ms, has_admin=has_admin, notes=notes, orphans=self.orphans, attempt_grace_ms=attempt_grace_ms
+            file,
+            now_ms,
+            noted_ms,
+            has_admin=has_admin,
+            notes=notes,
+            orphans=self.orphans,
+            attempt_grace_ms=attempt_grace_ms,
         )
 
 

@@ -19,10 +19,10 @@ from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs.lifecycle.planning.tier_places import url_of
 from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue
 from ledgerfs.lifecycle.service.background import BackgroundOffloads
 from ledgerfs.lifecycle.service.broker_offloads import BrokerOffloads
-from ledgerfs.lifecycle.service.clocks import ClusterClock
 from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.lifecycle.service.looking import Looking
 from ledgerfs.lifecycle.service.rates import Rates
@@ -34,10 +34,12 @@ from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.opening import holder_text
 from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
+from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.clusters.answers import BookieReads
+    from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
     from ledgerfs.lifecycle.policy.policy_file import PolicyFile
     from ledgerfs.lifecycle.policy.topic_rules import TopicRule
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
@@ -83,12 +85,13 @@ class _Owners:
 class _Steps:
     """What offloads topics, one for each bucket and codec. Safe in threads."""
 
-    __slots__ = ("_buckets", "_cluster_name", "_file", "_lock", "_means", "_rates", "_steps")
+    __slots__ = ("_buckets", "_clock", "_cluster_name", "_file", "_lock", "_means", "_rates", "_steps")
 
-    def __init__(self, file: "PolicyFile", rates: Rates, cluster_name: str | None) -> None:
+    def __init__(self, file: "PolicyFile", rates: Rates, cluster_name: str | None, clock: ClusterClock) -> None:
         self._file = file
         self._rates = rates
         self._cluster_name = cluster_name
+        self._clock = clock
         self._lock = Lock()
         self._steps: dict[tuple[str, str | None], OneStep] = {}
         self._buckets: dict[str, Bucket] = {}
@@ -111,6 +114,10 @@ class _Steps:
                 found = self._buckets[url] = open_bucket(told.url, told.storage_options)
             return found
 
+    def url_of(self, context: "OffloadContext") -> str | None:
+        """Return the URL of the bucket of the policy file that has the objects of an offload; None if it has none, or several."""
+        return url_of(self._file, context.driver, context.properties)
+
     def step_of(self, rule: "TopicRule") -> OneStep:
         """Return what offloads topics of a rule; raises `RefusedLedgerError` for one without a bucket."""
         told = rule.bucket
@@ -132,7 +139,14 @@ class _Steps:
                 )
                 means = self._means
                 found = self._steps[key] = OneStep(
-                    means.lock, means.nodes, means.ledgers, means.owners, tier, pace=self._rates.pace
+                    means.lock,
+                    means.nodes,
+                    means.ledgers,
+                    means.owners,
+                    tier,
+                    noted_ms=self._clock.later_ms,
+                    url_of=self.url_of,
+                    pace=self._rates.pace,
                 )
             return found
 
@@ -159,11 +173,15 @@ def service_of(
     with ClusterLock.take(cluster.nodes.settings, holder_text()) as lock:
         events = Events()
         clock = ClusterClock(cluster.nodes, took_ms)
-        if clock.ahead_ms > _MUCH_MS:
-            events.trouble(f"this machine's clock is {clock.ahead_ms / 1000:.0f} s ahead of ZooKeeper's, which is used")
+        if abs(clock.ahead_ms) > _MUCH_MS:
+            where = "ahead of" if clock.ahead_ms > 0 else "behind"
+            events.trouble(
+                f"this machine's clock is {abs(clock.ahead_ms) / 1000:.0f} s {where} ZooKeeper's: the earlier one decides, "
+                "the later one is noted"
+            )
         rates = Rates(file.service)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=lambda: rates.is_stopping)
-        steps = _Steps(file, rates, _cluster_name(cluster.nodes))
+        steps = _Steps(file, rates, _cluster_name(cluster.nodes), clock)
         means = Means(
             lock,
             cluster.nodes,
@@ -171,6 +189,7 @@ def service_of(
             OffloadedCopies(cluster.reading),
             _Owners(cluster.nodes, broker),
             steps.bucket_at,
+            steps.url_of,
         )
         steps.use(means)
         hands = CarryingOut(cluster, means, bookies, broker, steps.in_flight)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ledgerfs.lifecycle.acting.outcomes import Done
     from ledgerfs.lifecycle.service.background import BackgroundOffloads
     from ledgerfs.lifecycle.service.broker_offloads import BrokerOffloads
-    from ledgerfs.lifecycle.service.clocks import ClusterClock
     from ledgerfs.lifecycle.service.events import Events
     from ledgerfs.lifecycle.service.looking import Looked, Looking
     from ledgerfs.lifecycle.service.rates import Rates
     from ledgerfs.storage.zookeeper.changes import ClusterLock
+    from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 
 _STEP_S = 1.0
 _MOST_UNREAD = 20
@@ -131,16 +131,16 @@ class Service:
         # A service that has lost its lock is not to find that out by its first deletion.
         parts.lock.commit([])
         looked = parts.looking.look(progress)
-        now_ms = parts.clock.now_ms()
-        plan = plan_of(
-            looked.survey, looked.situation(parts.looking.file, now_ms, has_admin=parts.by_brokers is not None)
-        )
+        now_ms, noted_ms = parts.clock.now_ms(), parts.clock.later_ms()
+        has_admin = parts.by_brokers is not None
+        situation = looked.situation(parts.looking.file, now_ms, noted_ms, has_admin=has_admin)
+        plan = plan_of(looked.survey, situation)
         self._refused = Counter(one.refusal for one in plan.refused)
         self._tell_unread(looked, plan)
         direct = [one for one in plan.actions if _is_direct_offload(one)]
         parts.rates.follow(direct, now_ms)
         parts.background.replace(direct, _sizes(looked, direct))
-        seen = Seen.of(looked.survey, looked.journal, now_ms)
+        seen = Seen.of(looked.survey, looked.journal, now_ms, noted_ms)
         # A line that does not hold any more goes before another one of the same ledger comes.
         for action in sorted(plan.actions, key=lambda one: one.kind is not ActionKind.CLEAN):
             if self._stopping.is_set():

@@ -101,7 +101,10 @@ class LocalWrites:
     def _unlink(self, name: str, key: str) -> None:
         try:
             with Sent(Asked("DELETE", key), self._traffic):
-                Path(self._root, name).unlink(missing_ok=True)
+                Path(self._root, name).unlink()
+        except FileNotFoundError as error:
+            if not Path(self._root).is_dir():
+                raise BucketNotFoundError("no such bucket or folder", key=self._root) from error
         except OSError as error:
             raise translate(error, key) from error
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ledgerfs.errors import LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
-from ledgerfs.storage.failures import replaced, uncertain
+from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
+from ledgerfs.storage.failures import answer_of, replaced, uncertain
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.s3.properties import read_properties
@@ -67,11 +67,12 @@ class S3Writes:
                 raise
 
     def delete(self, key: str) -> None:
-        """One DELETE."""
+        """One DELETE; raises `BucketNotFoundError` if the store says that there is no such bucket, which tells nothing of the object."""
         try:
             self._store.request(Asked("DELETE", key), "delete_object", Key=key)
-        except ObjectNotFoundError:
-            return
+        except ObjectNotFoundError as error:
+            if answer_of(error.__cause__ or error).get("Error", {}).get("Code") == "NoSuchBucket":
+                raise BucketNotFoundError("no such bucket", key=key) from error
 
     def set_metadata(self, stat: ObjectStat, metadata: Mapping[str, str]) -> None:
         """Copy the object onto itself with all its properties (`S3Properties`), in parts if it is too large for one copy.

@@ -48,7 +48,7 @@ class Hands:
         self.living = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
         ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
-        means = Means(self.lock, self.living.nodes, ledgers, copies, ToldOwners(), self.bucket_at)
+        means = Means(self.lock, self.living.nodes, ledgers, copies, ToldOwners(), self.bucket_at, lambda _: None)
         self.hands = CarryingOut(self.living, means, None, None, frozenset)
         self.now_ms = time.time_ns() // 1_000_000
 
@@ -64,7 +64,7 @@ class Hands:
         journal = read_journal(self.living.nodes)
         noted = {one.line.path: one for one in journal.noted_lines}
         attempts = {one.attempt.uuid: one for one in journal.noted_attempts}
-        seen = Seen(noted, attempts, {}, {NAME: SetPolicies(NOTHING_SET, NOTHING_SET)}, self.now_ms)
+        seen = Seen(noted, attempts, {}, {NAME: SetPolicies(NOTHING_SET, NOTHING_SET)}, self.now_ms, self.now_ms)
         kind = ActionKind.DELETE if noted else ActionKind.CLEAN
         ids = tuple(one.ledger_id for one in journal.lines)
         action = Action(kind, NAME, ids, 0, Via.DIRECT, None, "", lines=journal.lines, attempts=journal.attempts)

@@ -45,7 +45,13 @@ class _Cleaning:
         self.nodes = living.nodes
         self.lock = ClusterLock.take(living.nodes.settings, b"{}")
         means = Means(
-            self.lock, living.nodes, ClosedLedgers(living), OffloadedCopies(living.reading), _NoOwners(), open_bucket
+            self.lock,
+            living.nodes,
+            ClosedLedgers(living),
+            OffloadedCopies(living.reading),
+            _NoOwners(),
+            open_bucket,
+            lambda _: None,
         )
         self.in_flight: set[str] = set()
         self.hands = CarryingOut(living, means, None, None, lambda: frozenset(self.in_flight))
@@ -58,7 +64,7 @@ class _Cleaning:
         ids = (self.attempt.ledger_id,)
         action = Action(ActionKind.CLEAN, NAME, ids, 0, Via.DIRECT, None, "a test", attempts=(self.attempt,))
         noted = {one.attempt.uuid: one for one in read_journal(self.nodes).noted_attempts}
-        done = self.hands.carry_out(action, Seen({}, noted, {}, {}, now_ms))
+        done = self.hands.carry_out(action, Seen({}, noted, {}, {}, now_ms, now_ms))
         assert (done.remarks, done.postponed) == ([], {})
         return done.ledger_ids
 

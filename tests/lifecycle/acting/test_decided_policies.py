@@ -59,7 +59,7 @@ class Hands:
         self.owners = ToldOwners()
         self.bookies = NewestEntries(self.living.reading)
         ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
-        means = Means(self.lock, self.living.nodes, ledgers, copies, self.owners, open_bucket)
+        means = Means(self.lock, self.living.nodes, ledgers, copies, self.owners, open_bucket, lambda _: None)
         self.hands = CarryingOut(self.living, means, self.bookies, None, frozenset)
 
     def marked(self, kind: TrashKind, *ledger_ids: int) -> Seen:
@@ -73,7 +73,7 @@ class Hands:
             ],
         )
         survey = survey_cluster(self.living, self.bookies, lambda *_: None)
-        return Seen.of(survey, read_journal(self.living.nodes), now)
+        return Seen.of(survey, read_journal(self.living.nodes), now, now)
 
     def delete(self, seen: Seen) -> Done:
         lines = tuple(one.line for one in seen.lines.values())

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,17 @@ import pytest
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.bundles import Owner
+from ledgerfs.clusters.subscriptions_now import subscriptions_now
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
+from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
-from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, LockLostError, StoreError
+from ledgerfs.errors import (
+    BucketNotFoundError,
+    ChangedMeanwhileError,
+    CorruptMetadataError,
+    LockLostError,
+    StoreError,
+)
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
@@ -52,8 +61,11 @@ class Trash:
         self.living: LivingCluster = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
         ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
-        means = Means(self.lock, self.living.nodes, ledgers, copies, self.owners, open_bucket)
-        self.deletions = Deletions(means)
+        means = Means(
+            self.lock, self.living.nodes, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url()
+        )
+        bookies = NewestEntries(self.living.reading)
+        self.deletions = Deletions(means, partial(subscriptions_now, self.living, bookies))
 
     def line(self, kind: TrashKind, ledger_id: int, **others: Any) -> TrashLine:
         info = self.listed().get(ledger_id)
@@ -232,7 +244,12 @@ def test_what_was_compressed_again_is_compared_by_what_it_decompresses_to(
     properties = driver_properties(S3, cluster.bucket(), endpoint="", region="us-east-1")
     bucket, closed = open_bucket(cluster.bucket_url()), ClosedLedgers(trash.living)
     tier = Tier(bucket, S3, properties, {}, 8 << 20, lambda: recompress(codec))
-    assert OneStep(trash.lock, trash.living.nodes, closed, trash.owners, tier).offload(NAME, ids).done == ids
+    assert (
+        OneStep(trash.lock, trash.living.nodes, closed, trash.owners, tier, noted_ms=lambda: 1, url_of=tier.url_of)
+        .offload(NAME, ids)
+        .done
+        == ids
+    )
     assert [trash.listed()[one].size != closed.found(one).node.length for one in ids] == [True, True]
     first, second = (cluster.bucket() / f"{trash.listed()[one].context.uuid}-ledger-{one}" for one in ids)
     assert first.read_bytes() != second.read_bytes()
@@ -253,6 +270,76 @@ def test_ledgers_past_their_retention_go_with_their_objects(cluster: LiveCluster
     assert not any(map(trash.in_bookkeeper, (first, second)))
     assert trash.in_bookkeeper(last)
     assert trash.objects() == set()
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["no folder", "what a share is mounted on"])
+def test_ledgers_of_a_bucket_that_is_away_stay(cluster: LiveCluster, trash: Trash, is_there: bool) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    lines = trash.marked(trash.line(TrashKind.TRIMMED, first))
+    cluster.bucket().rename(cluster.bucket().with_name("away"))
+    if is_there:
+        cluster.bucket().mkdir()
+    with pytest.raises(BucketNotFoundError):
+        trim(trash, lines, trash.version())
+    assert trash.states() == {first: TrashState.MARKED}
+    assert first in trash.listed()
+
+
+def test_objects_of_a_bucket_that_is_away_for_a_moment_are_not_taken_for_deleted(
+    cluster: LiveCluster, trash: Trash
+) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    objects = trash.objects()
+    lines = trash.marked(trash.line(TrashKind.TRIMMED, first))
+    away = cluster.bucket().with_name("away")
+    # Who has the topic is asked before and behind the look at the bucket, and once more before the first line is gone on with.
+    asked = iter(range(100))
+
+    def go_away() -> None:
+        if next(asked) == 2:
+            cluster.bucket().rename(away)
+
+    trash.owners.when_asked = go_away
+    done = trim(trash, lines, trash.version())
+    assert (done.ledger_ids, trash.states()) == ([], {first: TrashState.UNLISTED})
+    assert "no such bucket or folder" in done.remarks[0]
+    away.rename(cluster.bucket())
+    assert trash.objects() == objects
+    trash.owners.when_asked = lambda: None
+    done = Done()
+    trash.deletions.finish(trash.journal(), done)
+    assert (done.ledger_ids, trash.objects()) == ([first], set())
+
+
+def test_what_a_subscription_needs_by_now_stays(cluster: LiveCluster, trash: Trash) -> None:
+    """A broker that had the topic for a moment has set one back, or made one, without a change of the list since it was decided."""
+    first, second, third, last = ledgers(cluster, 4)
+    cluster.add_cursor(TOPIC, "s", (last, 3))
+    lines = trash.marked(*(trash.line(TrashKind.TRIMMED, one) for one in (first, second, third)))
+    version = trash.version()
+    cluster.add_cursor(TOPIC, "s", (second, 19))
+    done = trim(trash, lines[1:], version)
+    assert (done.ledger_ids, list(done.postponed)) == ([second], [third])
+    assert "a subscription has not passed it" in done.postponed[third]
+    cluster.add_cursor(TOPIC, "made", (first, -1))
+    done = trim(trash, lines[:1], trash.version())
+    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
+    assert list(trash.listed()) == [first, third, last]
+
+
+def test_a_subscription_that_was_set_back_in_its_own_ledger_alone_is_seen(cluster: LiveCluster, trash: Trash) -> None:
+    """A broker that crashes leaves the node as it was, and what was acknowledged, or taken back, in the subscription's ledger."""
+    first, _, last = ledgers(cluster)
+    lines = trash.marked(trash.line(TrashKind.TRIMMED, first))
+    cluster.add_cursor(TOPIC, "s", (first, 7), stale=(last, 3))
+    done = trim(trash, lines, trash.version())
+    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
+    for bookie in cluster.bookies:
+        bookie.kill()
+    done = trim(trash, lines, trash.version())
+    assert "no bookie told where subscription s is" in done.postponed[first]
 
 
 def test_the_last_ledger_is_never_touched(cluster: LiveCluster, trash: Trash) -> None:
@@ -390,7 +477,7 @@ def test_a_broker_that_comes_back_lets_the_topic_go_though_the_store_is_broken(
     for one in (first, second):
         cluster.offload(TOPIC, one)
     lines = trash.marked(*(trash.line(TrashKind.TRIMMED, one) for one in (first, second)))
-    remove, asked = deletions.remove_ledger, iter(range(100))
+    remove, asked = deletions.remove_for_good, iter(range(100))
 
     def away(bucket: Any, key: Any) -> None:
         if key.ledger_id == first:
@@ -402,7 +489,7 @@ def test_a_broker_that_comes_back_lets_the_topic_go_though_the_store_is_broken(
 
     trash.owners.when_asked = come_back
     with monkeypatch.context() as patch:
-        patch.setattr(deletions, "remove_ledger", away)
+        patch.setattr(deletions, "remove_for_good", away)
         if dies:
             with pytest.raises(KeyboardInterrupt):
                 trim(trash, lines, trash.version())

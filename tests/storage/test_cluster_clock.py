@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from ledgerfs.lifecycle.service.clocks import ClusterClock
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH
+from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 from ledgerfs.storage.zookeeper.node import Node
 
 if TYPE_CHECKING:
@@ -81,3 +81,11 @@ def test_what_a_server_writes_later_puts_the_time_back_only(times: _Times) -> No
     assert clock.now_ms() == BEGAN_MS + 13_000
     clock.compare(BEGAN_MS + 8000, sent_ns)
     assert clock.now_ms() == BEGAN_MS + 8000
+
+
+def test_what_is_noted_is_the_later_time(times: _Times) -> None:
+    """A clock that is behind, and is set right meanwhile, makes no grace and no lag shorter; neither does a server's."""
+    clock = clock_of(BEGAN_MS + DAYS_MS)
+    assert (clock.now_ms(), clock.later_ms(), clock.ahead_ms) == (BEGAN_MS, BEGAN_MS + DAYS_MS, -DAYS_MS)
+    times.wall_ms += DAYS_MS + 3000
+    assert (clock.now_ms(), clock.later_ms()) == (BEGAN_MS + DAYS_MS, BEGAN_MS + DAYS_MS + 3000)

@@ -1,4 +1,7 @@
-"""What time it is: the earlier one of this machine's clock and ZooKeeper's, so that one that is fast deletes nothing before its time."""
+"""What time it is by two clocks, this machine's and ZooKeeper's, so that neither has anything deleted before its time, fast or slow.
+
+Whether the time has come is decided by the earlier one; the time from which on something waits is noted by the later one.
+"""
 
 import time
 
@@ -10,7 +13,7 @@ from ledgerfs.storage.zookeeper.nodes import Nodes
 class ClusterClock:
     """Knows the time of the ZooKeeper servers from nodes that were just written, and goes on from it by the monotonic clock.
 
-    So this machine's clock moves the time only to an earlier one, whenever it is set. For one thread.
+    So this machine's clock moves the time by which is decided only to an earlier one, whenever it is set. `compare` is for one thread.
     """
 
     __slots__ = ("_ahead_ms", "_server_ms", "_since_ns")
@@ -21,14 +24,14 @@ class ClusterClock:
             made_ms = nodes.get(LOCK_PATH).created_ms
         except ObjectNotFoundError:
             made_ms = took_ms
-        self._ahead_ms = max(0, took_ms - made_ms)
+        self._ahead_ms = took_ms - made_ms
         self._server_ms = made_ms
         # Behind the write: the time is rather a little early.
         self._since_ns = time.monotonic_ns()
 
     @property
     def ahead_ms(self) -> int:
-        """By how much this machine's clock was ahead at first, ms; 0 if it was not."""
+        """By how much this machine's clock was ahead at first, ms; below 0 if it was behind."""
         return self._ahead_ms
 
     def compare(self, written_ms: int, sent_ns: int) -> None:
@@ -40,8 +43,12 @@ class ClusterClock:
             self._server_ms, self._since_ns = written_ms, time.monotonic_ns()
 
     def now_ms(self) -> int:
-        """Return the earlier time, ms since 1970 UTC."""
+        """Return the earlier time, ms since 1970 UTC, by which is decided."""
         return min(time.time_ns() // 1_000_000, self._server_ms_at(time.monotonic_ns()))
+
+    def later_ms(self) -> int:
+        """Return the later time, ms since 1970 UTC, which is noted."""
+        return max(time.time_ns() // 1_000_000, self._server_ms_at(time.monotonic_ns()))
 
     def _server_ms_at(self, monotonic_ns: int) -> int:
         return self._server_ms + (monotonic_ns - self._since_ns) // 1_000_000
