@@ -86,6 +86,8 @@ class Service:
     def stop(self) -> None:
         """Have it end soon, with nothing half done."""
         self._stopping.set()
+        # Whoever waits for a rate, or for a broker, waits no longer.
+        self._parts.rates.stop()
 
     def run(self, progress: "Progress", *, once: bool = False) -> None:
         """Make passes until it is stopped; ``once``: one, and wait for the offloads that it began.
