@@ -47,8 +47,8 @@ def listed_before(survey: Survey, rows: Table, before_ms: int) -> Table:
 def unequal_ledgers(survey: Survey) -> Table:
     """Return rows of `LISTED` that are closed in BookKeeper with other entries, or bytes, than their lists tell.
 
-    Neither changes any more. Of a line without entries BookKeeper's word counts. One with a complete offload tells of objects, which have
-    other bytes if they were compressed again, and once it calls BookKeeper's copy deleted perhaps other entries, too.
+    Neither changes any more. Of a line without entries BookKeeper's word counts. One of an offload that calls BookKeeper's copy deleted
+    tells of its objects alone, which may have other entries.
     """
     listed, ledgers = survey.listed, survey.ledgers
     if not (listed.size and ledgers.size):
@@ -56,10 +56,36 @@ def unequal_ledgers(survey: Survey) -> Table:
     nodes = ledgers[np.minimum(np.searchsorted(ledgers["ledger_id"], listed["ledger_id"]), ledgers.size - 1)]
     is_closed = (nodes["ledger_id"] == listed["ledger_id"]) & (nodes["state"] == LedgerState.CLOSED)
     is_alone = listed["is_complete"] & listed["is_deleted_from_bookkeeper"]
-    has_other_entries = (nodes["last_entry"] + 1 != listed["entries"]) & ~is_alone
-    is_other = has_other_entries | ((nodes["length"] != listed["size"]) & ~listed["is_complete"])
-    found: Table = listed[is_closed & is_other & (listed["entries"] > 0)]
+    is_other = (nodes["last_entry"] + 1 != listed["entries"]) | (nodes["length"] != listed["size"])
+    found: Table = listed[is_closed & is_other & ~is_alone & (listed["entries"] > 0)]
     return found
+
+
+def with_other_bytes_only(survey: Survey, rows: Table) -> Mask:
+    """Return which of some rows of `unequal_ledgers` are offloaded completely, and closed in BookKeeper with as many entries as listed.
+
+    Their lists tell the bytes of their objects, which are others where the payloads were compressed again.
+    """
+    nodes = survey.ledgers[np.searchsorted(survey.ledgers["ledger_id"], rows["ledger_id"])]
+    found: Mask = rows["is_complete"] & (nodes["last_entry"] + 1 == rows["entries"])
+    return found
+
+
+def recompressed_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
+    """Yield a finding for each topic with ledgers `with_other_bytes_only`, whose objects were seen and agree with their lists."""
+    for some in parts_by(rows, rows["topic"]):
+        nodes = survey.ledgers[np.searchsorted(survey.ledgers["ledger_id"], some["ledger_id"])]
+        yield Finding(
+            FindingKind.RECOMPRESSED_LEDGER,
+            topic_of(survey.topics[int(some["topic"][0])]),
+            tuple(some["ledger_id"].tolist()),
+            0,
+            0,
+            f"offloaded in {int(some['size'].sum()):,} bytes by list and index, and closed in BookKeeper with as many entries of "
+            f"{int(nodes['length'].sum()):,}: both copies are there, and payloads that were compressed again are so",
+            "nothing if a policy file says recompress: ledgerfs lifecycle run compares all entries before BookKeeper's copy goes; if none "
+            "does, keep both copies, and compare them",
+        )
 
 
 def unequal_findings(survey: Survey, rows: Table) -> Iterator[Finding]:

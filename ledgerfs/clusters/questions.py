@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ledgerfs.clusters.answers import (
     Answer,
@@ -20,13 +20,20 @@ from ledgerfs.clusters.topic_policies import answer_of
 from ledgerfs.errors import CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.names import cursor_of
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 from ledgerfs.storage.zookeeper.node import Node
 
 One = TypeVar("One")
 
 _TOGETHER = 1024
 """Ledgers that are asked for at once: their metadata is in memory meanwhile."""
+
+
+class ManyNodes(Protocol):
+    """Reads of nodes, such as `ledgerfs.storage.zookeeper.nodes.Nodes`."""
+
+    def get_many(self, paths: Iterable[str]) -> Iterable[Node | LedgerfsError]:
+        """Yield the node at each path, or why it could not be read."""
+        ...
 
 
 class Questions:
@@ -46,7 +53,7 @@ class Questions:
     def __init__(
         self,
         builder: SurveyBuilder,
-        nodes: NodeReader,
+        nodes: ManyNodes,
         bookies: BookieReads | None,
         ledgers_path: str = "/ledgers",
         *,

@@ -16,7 +16,7 @@ from ledgerfs.clusters.bundles import BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies
 from ledgerfs.clusters.tables import DELAYED, Table
 from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_of
+from ledgerfs.formats.managed_ledgers.names import cursor_of, managed_ledger_of
 from ledgerfs.formats.topic_names import split_partition
 
 CHANGE_EVENTS = "__change_events"
@@ -167,11 +167,13 @@ class Survey:
         return bool(self.topic_table["terminated_ledger"][topic] >= 0)
 
     def namespaces_not_read(self) -> frozenset[str]:
-        """Return the namespaces that have a topic of policies which could not be read: topics there may have policies of their own."""
-        damaged = filter(None, (managed_ledger_of(one.path) for one in self.damaged))
-        not_read = frozenset(namespaces_of_events(self.topics)) - self.namespaces_read
-        # A list that could not be read is none of the topics.
-        return not_read | frozenset(namespaces_of_events(damaged))
+        """Return the namespaces that have a topic of policies which could not be read: topics there may have policies of their own.
+
+        That is also one whose list is damaged, or a subscription of it: compaction's knows where the older events are.
+        """
+        damaged = filter(None, (_topic_at(one.path) for one in self.damaged))
+        without_answer = frozenset(namespaces_of_events(self.topics)) - self.namespaces_read
+        return without_answer | frozenset(namespaces_of_events(damaged))
 
     def own_policies(self, managed_ledger: str) -> NamespacePolicies:
         """Return what is set for a topic itself; a partition has what its topic has."""
@@ -195,6 +197,11 @@ def is_system_topic(managed_ledger: str) -> bool:
 def is_of_brokers(managed_ledger: str) -> bool:
     """Whether a topic is a system topic, or in a namespace of brokers' own (``BrokerService.isSystemTopic``): nothing expires in it."""
     return is_system_topic(managed_ledger) or _BROKERS_NAMESPACE.fullmatch(namespace_of(managed_ledger)) is not None
+
+
+def _topic_at(path: str) -> str | None:
+    """Return the managed ledger that a node is of: its list, or one of its cursors."""
+    return managed_ledger_of(path) or (cursor_of(path) or (None, ""))[0]
 
 
 def namespaces_of_events(topics: Iterable[str]) -> Iterator[str]:

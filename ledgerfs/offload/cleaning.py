@@ -4,6 +4,8 @@ The objects are looked for twice, some time apart, since a request that was on i
 with the second look.
 """
 
+from collections.abc import Callable
+
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import StaleObjectError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
@@ -15,11 +17,17 @@ AGAIN_MS = 600_000
 """Between the two looks: longer than any store lets a request wait."""
 
 
-def clean(lock: ClusterLock, bucket: Bucket, noted: NotedAttempt, now_ms: int, noted_ms: int) -> bool:
+Remove = Callable[[Bucket, Attempt], None]
+
+
+def clean(  # noqa: PLR0917  (what is cleaned, when, and how)
+    lock: ClusterLock, bucket: Bucket, noted: NotedAttempt, now_ms: int, noted_ms: int, remove: Remove | None = None
+) -> bool:
     """Delete the objects of an attempt that no list names; return whether its note is gone, too.
 
     The note is changed first: who would complete the attempt drops its note at the version at which it was made, and cannot any more.
-    What was read before may be of a server that is behind, and the attempt complete; then this fails, and nothing is deleted.
+    ``remove`` deletes the objects, `remove_objects` unless told. What was read before may be of a server that is behind, and the attempt
+    complete; then this fails, and nothing is deleted.
 
     Raises `ChangedMeanwhileError` for an attempt that has ended or was changed since it was read, `StaleObjectError` for one whose topic's
     list names it, and the errors of the store and of ZooKeeper.
@@ -34,7 +42,7 @@ def clean(lock: ClusterLock, bucket: Bucket, noted: NotedAttempt, now_ms: int, n
     if is_named(lock, attempt):
         reason = "the topic's list names these objects: they are not deleted"
         raise StaleObjectError(reason, key=attempt.key.data_key)
-    remove_objects(bucket, attempt)
+    (remove or remove_objects)(bucket, attempt)
     if is_first or now_ms - attempt.cleaned_ms < AGAIN_MS:
         return False
     lock.commit([DropNode(attempt.path, version)])

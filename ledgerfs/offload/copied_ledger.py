@@ -92,10 +92,12 @@ def copy_ledger(
     tier: "Tier",
     *,
     pace: "Pace | None" = None,
+    pace_back: "Pace | None" = None,
 ) -> CopiedLedger:
     """Write a closed ledger under the names of an attempt, as Pulsar's offloader writes it, and read all of it back.
 
-    ``pace`` is called with the bytes of each batch before it is sent: it may wait, and end the copy by what it raises.
+    ``pace`` is called with the bytes of each batch before it is sent, and ``pace_back`` when it was read back: each may wait, and end the
+    copy by what it raises.
 
     Raises as `ClosedLedgers.batches`, `RefusedLedgerError` for an entry that no block holds, or that has to keep its id and would not,
     `CorruptLedgerError` if what is read back is not what was sent, and the errors of the store. What is in the bucket then is for the
@@ -107,7 +109,7 @@ def copy_ledger(
     ledger = NewLedger(attempt.key, node.closed_at(node.last_entry, node.length), user_metadata, tier.block_size)
     source = _Source(ledgers, stored, transform, pace)
     written = write_ledger(tier.bucket, ledger, source)
-    _require_same(tier, written, source.digest)
+    _require_same(tier, written, source.digest, pace_back)
     if not source.digest.entries:
         raise RefusedLedgerError(
             "no message of it is left: brokers forget ledgers without entries", key=written.data.key
@@ -115,13 +117,21 @@ def copy_ledger(
     return CopiedLedger(attempt, stored, source.digest.length, source.digest.entries)
 
 
-def _require_same(tier: "Tier", written: "WrittenLedger", sent: RecordDigest) -> None:
+def _require_same(tier: "Tier", written: "WrittenLedger", sent: RecordDigest, pace: "Pace | None") -> None:
     ref = ref_of(written)
     reader = tier.bucket.uncached_reader(ref)
-    found = digest_of(lambda: reader.batches(0, ref.last_entry))
+    found = digest_of(lambda: _paced(reader.batches(0, ref.last_entry), pace))
     if found != sent.value():
         reason = (
             f"what was read back is not what was written: {found[0]:,} entries of {found[1]:,} bytes, where {sent.entries:,} "
             f"of {sent.length:,} were sent"
         )
         raise CorruptLedgerError(reason, key=written.data.key)
+
+
+def _paced(batches: "Iterator[EntryBatch]", pace: "Pace | None") -> "Iterator[EntryBatch]":
+    """Yield batches, each when it may pass: what is read of a store counts as what is sent to it."""
+    for batch in batches:
+        if pace is not None:
+            pace(int(batch.lengths.sum()))
+        yield batch

@@ -86,6 +86,8 @@ class OneStep:
         Returns the URL of the bucket that has the objects of an offload, such as a failed one of a broker; None if none is known.
     pace
         Is told of the bytes of each ledger before they are sent, and may wait, or end the copy.
+    pace_back
+        Likewise of bytes that were read back.
     replaced
         Returns what notes, in the commit that completes a copy with other ids, how BookKeeper's goes; None for no such copies.
 
@@ -98,6 +100,7 @@ class OneStep:
         "_noted_ms",
         "_owners",
         "_pace",
+        "_pace_back",
         "_replaced_by",
         "_tier",
         "_url_of",
@@ -113,6 +116,7 @@ class OneStep:
         noted_ms: "Callable[[], int]",
         url_of: "Callable[[OffloadContext], str | None]",
         pace: "Pace | None" = None,
+        pace_back: "Pace | None" = None,
         replaced: Callable[[CopiedLedger, int], Operation] | None = None,
     ) -> None:
         self._lock = lock
@@ -122,6 +126,7 @@ class OneStep:
         self._noted_ms = noted_ms
         self._url_of = url_of
         self._pace = pace
+        self._pace_back = pace_back
         self._replaced_by = replaced
         self._in_flight: set[str] = set()
 
@@ -174,10 +179,14 @@ class OneStep:
             reason = "ZooKeeper does not tell which broker has the topic (extensible load manager): only brokers can offload it"
             raise RefusedLedgerError(reason, key=managed_ledger)
 
-    def copy(self, managed_ledger: str, ledger_id: int) -> CopiedLedger | NotOffloaded | int:
+    def copy(
+        self, managed_ledger: str, ledger_id: int, told: "Pace | None" = None
+    ) -> CopiedLedger | NotOffloaded | int:
         """Copy a ledger, which no list names then; return its id if it is offloaded already.
 
-        Whoever has the copy completes it, or gives it up. Raises `LockLostError`, and the errors of ZooKeeper.
+        ``told`` is called with bytes as they go, to the store and back. Whoever has the copy completes it, or gives it up.
+
+        Raises `LockLostError`, and the errors of ZooKeeper.
         """
         listed = listed_now(self._lock.newest(), managed_ledger)
         found = candidate(listed, ledger_id, self._ledgers.found)
@@ -194,7 +203,8 @@ class OneStep:
             self._in_flight.discard(attempt.uuid)
             raise
         try:
-            return copy_ledger(self._ledgers, found, attempt, self._tier, pace=self._pace)
+            pace, pace_back = _both(self._pace, told), _both(self._pace_back, told)
+            return copy_ledger(self._ledgers, found, attempt, self._tier, pace=pace, pace_back=pace_back)
         except LockLostError:
             raise
         except LedgerfsError as error:
@@ -348,3 +358,15 @@ class OneStep:
 
 def _not_renumbered(ledger_id: int, why: str) -> NotOffloaded:
     return NotOffloaded(ledger_id, f"its messages keep their ids, so its batches are not split: {why}")
+
+
+def _both(first: "Pace | None", second: "Pace | None") -> "Pace | None":
+    """Return what calls both, of those that there are."""
+    if first is None or second is None:
+        return second if first is None else first
+
+    def call(count: int) -> None:
+        first(count)
+        second(count)
+
+    return call

@@ -231,6 +231,30 @@ def test_a_marked_line_is_taken_back(cluster: LiveCluster, policy: str) -> None:
     assert [one["node"] for one in left] == ["trimmed-155"]
 
 
+@pytest.mark.parametrize("data", [b"", b"\xffrandom", b'{"kind": "trimmed"}'])
+def test_a_damaged_line_is_told_keeps_no_other_back_and_is_dropped(
+    cluster: LiveCluster, policy: str, data: bytes
+) -> None:
+    path = f"{TRASH}/trimmed-154"
+    cluster.zookeeper.set(path, data)
+    text = Path(policy).read_text()
+    Path(policy).write_text(text.replace('trash_grace = "0s"', 'trash_grace = "1h"'))
+    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+    assert f"not done: {path}: ".encode() in done.stderr
+    assert b"`ledgerfs lifecycle undo` drops it by its name, trimmed-154" in done.stderr
+    # The other line that is due with it is written, and what else is due is done.
+    assert sorted(one for one in cluster.nodes if one.startswith(f"{TRASH}/")) == [path, f"{TRASH}/trimmed-155"]
+    assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
+    for command in ("plan", "status"):
+        assert path.encode() in run("lifecycle", command, policy, code=1).stderr
+    assert b"could not be read, and is dropped" in run("lifecycle", "undo", policy, "trimmed-154").stderr
+    assert path not in cluster.nodes
+    assert [ledger_path(one) in cluster.nodes for one in (154, 155)] == [True, True]
+    run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+    assert path in cluster.nodes
+    assert cluster.nodes[path] != data
+
+
 def test_nothing_goes_by_policies_that_have_changed_since(cluster: LiveCluster, tmp_path: Path) -> None:
     early, old = "public/early/t", time.time_ns() // 1_000_000 - 3_600_000
     ids = cluster.write_ledgers(early, [messages(20) for _ in range(3)], closed_ms=old)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.clusters.answers import ExpiryAnswer, LastEnd
+from ledgerfs.clusters.answers import ExpiryAnswer, LastEnd, TopicPoliciesAnswer
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_path
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
@@ -78,6 +78,16 @@ def refusals(plan: Plan) -> dict[Refusal, list[int]]:
 
 
 # What is to be done.
+
+
+@pytest.mark.parametrize("name", ["trimmed-1", "offloaded-1", f"trimmed-1-{uuid_of(7)}"])
+def test_a_ledger_with_a_damaged_line_gets_no_other_one(cluster: MadeCluster, name: str) -> None:
+    cluster.topic(TOPIC, [listed(1), listed(2), current(3)])
+    unreadable = {f"/ledgerfs/lifecycle/trash/{one}": "no line" for one in (name, "no-name-of-ours")}
+    found = planned(cluster, HOUR_LONG, notes=noted(unreadable=unreadable))
+    assert only(found, ActionKind.MARK).ledger_ids == (2,)
+    (why,) = [one.why for one in found.refused if one.ledger_ids == (1,)]
+    assert name in why
 
 
 def test_ledgers_are_offloaded_oldest_first_with_why_in_numbers(cluster: MadeCluster) -> None:
@@ -464,6 +474,17 @@ def unknown_policies(cluster: MadeCluster) -> None:
     cluster.topic(f"{SPACE}/persistent/__change_events", [current(8)])
 
 
+def damaged_list_of_events(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.add(managed_ledger_path(f"{SPACE}/persistent/__change_events"), b"\xff\xff no list")
+
+
+def damaged_compaction_of_events(cluster: MadeCluster) -> None:
+    unknown_policies(cluster)
+    cluster.add(cursor_path(f"{SPACE}/persistent/__change_events", "__compaction"), b"\xff\xff")
+    cluster.answers.append(TopicPoliciesAnswer(SPACE, {}))
+
+
 def damaged_policies(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1), current(2)])
     cluster.add(f"/admin/policies/{SPACE}", b"[]")
@@ -518,6 +539,8 @@ def without_bucket(cluster: MadeCluster) -> None:
         (unreadable_broker, Refusal.UNKNOWN_OWNER, [1]),
         (being_deleted, Refusal.BEING_DELETED, [1]),
         (unknown_policies, Refusal.UNKNOWN_POLICIES, [1]),
+        (damaged_list_of_events, Refusal.UNKNOWN_POLICIES, [1]),
+        (damaged_compaction_of_events, Refusal.UNKNOWN_POLICIES, [1]),
         (damaged_policies, Refusal.UNKNOWN_POLICIES, [1]),
         (empty_policies, Refusal.UNKNOWN_POLICIES, [1]),
         (damaged_events, Refusal.UNKNOWN_POLICIES, [1]),

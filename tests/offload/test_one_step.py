@@ -10,12 +10,21 @@ import pytest
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
-from ledgerfs.errors import ChangedMeanwhileError, EntryRangeError, LockHeldError, LockLostError, RefusedLedgerError
+from ledgerfs.errors import (
+    ChangedMeanwhileError,
+    EntryRangeError,
+    LockHeldError,
+    LockLostError,
+    RefusedLedgerError,
+    StoppedError,
+)
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.journal.reading import read_journal
+from ledgerfs.offload.candidates import NotOffloaded
 from ledgerfs.offload.cleaning import AGAIN_MS, clean
+from ledgerfs.offload.copied_ledger import CopiedLedger
 from ledgerfs.offload.managed_ledger import ManagedLedger
 from ledgerfs.offload.one_step import Offloaded, OneStep
 from ledgerfs.offload.tier import Tier
@@ -355,3 +364,23 @@ def test_a_topic_is_opened_by_urls(cluster: LiveCluster) -> None:
     with ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url()) as topic:
         assert topic.first_not_offloaded() == (last, 0)
     assert first < second
+
+
+def test_bytes_are_told_as_they_go_and_come_back_and_each_may_end_the_copy(
+    cluster: LiveCluster, offloading: Offloading
+) -> None:
+    first, second, *_ = three_ledgers(cluster)
+    size = offloading.listed()[first].size
+    told: list[int] = []
+    copied = offloading.step().copy(NAME, first, told.append)
+    assert isinstance(copied, CopiedLedger)
+    assert sum(told) == 2 * size
+
+    def end_at_reading_back(count: int) -> None:
+        told.append(count)
+        if sum(told) > 3 * size:
+            raise StoppedError("the service is ending")
+
+    left = offloading.objects()
+    assert isinstance(offloading.step().copy(NAME, second, end_at_reading_back), NotOffloaded)
+    assert offloading.objects() == left

@@ -1,6 +1,7 @@
 """``ledgerfs cluster check``: what lies in a cluster without an owner, and what it has lost."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,7 @@ def _checked(
     tiers: tuple[tuple[str, ...], dict[str, Any]],
 ) -> "Check":
     """Check a cluster or a dump; ``access`` is --zk-rate and --no-bookies, ``tiers`` are URLs and options of buckets."""
+    from ledgerfs.lifecycle.journal.noted_work import noted_work
     from ledgerfs.upkeep.doctor.check import check_cluster, check_dump
 
     (zk_rate, no_bookies), (urls, options) = access, tiers
@@ -125,7 +127,8 @@ def _checked(
         try:
             reading = cluster.reading
             opened = opened_tiers(urls, {**reading.bucket_options, **options}, reading.bucket_urls)
-            return check_cluster(cluster, bookies_of(cluster, no_bookies=no_bookies), opened, rules, update)
+            bookies = bookies_of(cluster, no_bookies=no_bookies)
+            return check_cluster(cluster, bookies, opened, rules, update, partial(noted_work, cluster.nodes))
         finally:
             cluster.nodes.close()
 

@@ -99,6 +99,8 @@ def plan(
             _show_refused(found.refused)
     _say_result(policy, found, show_all=show_all)
     say_not_known(context, survey, 0)
+    for path, why in notes.unreadable.items():
+        say(f"{path}: {why}; left out")
     if notes.unreadable:
         context.exit(1)
 

@@ -24,6 +24,8 @@ def undo(
 ) -> None:
     """Take lines of the trash journal back, as `ledgerfs lifecycle status` names them, before anything of them is deleted.
 
+    A line that cannot be read is dropped by its name; whatever it was about stays, and is looked at anew.
+
     A service has the lock while it works, and would mark the same again: change POLICY first, and end the service for a moment.
 
     Exit code 0; 2 for a line that is not there, or whose deletion has begun; 3 while a service has the lock.
@@ -42,6 +44,12 @@ def undo(
         with ClusterLock.take(cluster.nodes.settings, holder_text()) as lock:
             for name in lines:
                 line = take_back(lock, name)
-                say(f"{name} is taken back: {line.why}")
+                if line is None:
+                    say(
+                        f"{name} could not be read, and is dropped; nothing was deleted. If its deletion had begun, `ledgerfs cluster "
+                        "check` names what is left of it"
+                    )
+                else:
+                    say(f"{name} is taken back: {line.why}")
     finally:
         cluster.nodes.close()

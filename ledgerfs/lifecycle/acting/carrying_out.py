@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.orphans import unnamed_ledgers
-from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies, parse_policies
+from ledgerfs.clusters.policies_now import SetPolicies, set_policies
 from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.subscriptions_now import SubscriptionsNow, subscriptions_now
-from ledgerfs.clusters.survey_builder import POLICIES
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, Position
 from ledgerfs.lifecycle.acting.cleaning import Cleaner
+from ledgerfs.lifecycle.acting.decided_policies import DecidedPolicies, WhyNot, nothing_against_it
 from ledgerfs.lifecycle.acting.deletions import Deletions
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.outcomes import Done
@@ -50,7 +50,7 @@ class Seen:
     list_versions
         {managed ledger: version of its list}, read before its subscriptions.
     policies
-        {namespace: what is set for it}.
+        {managed ledger: what is set for it}, of those that lines are about.
     now_ms, noted_ms
         The times by which was decided, and which is noted, ms since 1970 UTC.
 
@@ -59,7 +59,7 @@ class Seen:
     lines: Mapping[str, NotedLine]
     attempts: Mapping[str, NotedAttempt]
     list_versions: Mapping[str, int]
-    policies: Mapping[str, NamespacePolicies]
+    policies: Mapping[str, SetPolicies]
     now_ms: int
     noted_ms: int
 
@@ -69,7 +69,8 @@ class Seen:
         versions = dict(zip(survey.topics, survey.topic_table["version"].tolist(), strict=True))
         lines = {one.line.path: one for one in journal.noted_lines}
         attempts = {one.attempt.uuid: one for one in journal.noted_attempts}
-        return cls(lines, attempts, versions, survey.policies, now_ms, noted_ms)
+        topics = {one.managed_ledger for one in journal.lines if one.managed_ledger is not None}
+        return cls(lines, attempts, versions, set_policies(survey, topics), now_ms, noted_ms)
 
 
 class CarryingOut:
@@ -84,7 +85,7 @@ class CarryingOut:
 
     """
 
-    __slots__ = ("_bookies", "_broker", "_cleaner", "_cluster", "_deletions", "_means")
+    __slots__ = ("_bookies", "_broker", "_cleaner", "_cluster", "_decided", "_deletions", "_means", "_seen")
 
     def __init__(
         self,
@@ -98,8 +99,10 @@ class CarryingOut:
         self._means = means
         self._bookies = bookies
         self._broker = broker
+        self._decided = DecidedPolicies(means.lock, bookies, cluster.reading.ledgers_path)
         self._deletions = Deletions(means, self._subscriptions)
         self._cleaner = Cleaner(means, in_flight)
+        self._seen: Seen | None = None
 
     def _subscriptions(self, managed_ledger: str) -> SubscriptionsNow:
         nodes, path = self._means.lock.newest(), self._cluster.reading.ledgers_path
@@ -112,6 +115,10 @@ class CarryingOut:
         errors are remarks.
         """
         done = Done()
+        if seen is not self._seen:
+            # Of another pass: a bucket that did not answer in the one before is asked again.
+            self._seen = seen
+            self._means.away.forget()
         try:
             self._do(action, seen, done)
         except LedgerfsError as error:
@@ -140,34 +147,29 @@ class CarryingOut:
         """Delete what lines of one kind, and of one topic, tell."""
         self._deletions.finish([one for one in lines if one.line.state is TrashState.UNLISTED], done)
         marked = [one for one in lines if one.line.state is TrashState.MARKED]
-        by_policy = [one for one in marked if one.line.kind in _BY_POLICY]
-        if by_policy and name is not None and self._is_policy_changed(name, seen):
-            why = "the policies of its namespace have changed since it was decided"
-            done.postponed.update({one.line.ledger_id: why for one in by_policy})
-        elif marked:
-            self._delete_marked(name or "", marked, seen, done)
+        if not marked:
+            return
+        why_not: WhyNot = nothing_against_it
+        if name is not None and marked[0].line.kind in _BY_POLICY:
+            why_not = partial(self._decided.why_changed, name, seen.policies)
+        # Once more right before the list is set: all objects may be read in between.
+        why = why_not()
+        if why is not None:
+            done.postponed.update({one.line.ledger_id: why for one in marked})
+        else:
+            self._delete_marked(name or "", marked, seen, why_not, done)
 
-    def _is_policy_changed(self, managed_ledger: str, seen: Seen) -> bool:
-        """Whether its namespace keeps a topic otherwise than when its deletions were decided, which may be hours ago.
-
-        Brokers set policies without a change of the topic's list. Raises `CorruptMetadataError`, and the errors of ZooKeeper.
-        """
-        namespace = namespace_of(managed_ledger)
-        node = self._means.lock.node(f"{POLICIES}/{namespace}")
-        now = NOTHING_SET if node is None else parse_policies(node.data, key=node.path)
-        return now != seen.policies.get(namespace, NOTHING_SET)
-
-    def _delete_marked(self, name: str, marked: list[NotedLine], seen: Seen, done: Done) -> None:
+    def _delete_marked(self, name: str, marked: list[NotedLine], seen: Seen, why_not: WhyNot, done: Done) -> None:
         match marked[0].line.kind:
             case TrashKind.ORPHAN:
                 self._delete_orphans(marked, seen, done)
             case TrashKind.OFFLOADED:
-                self._deletions.flag(name, marked, done)
+                self._deletions.flag(name, marked, done, why_not)
             case TrashKind.TRIMMED:
-                self._deletions.trim(name, marked, seen.list_versions.get(name, -1), done)
+                self._deletions.trim(name, marked, seen.list_versions.get(name, -1), done, why_not)
             case TrashKind.FLAGGED:
                 for one in marked:
-                    self._deletions.delete_flagged(name, one, done)
+                    self._deletions.delete_flagged(name, one, done, why_not)
             case TrashKind.OBJECTS:
                 for one in marked:
                     self._deletions.delete_objects(one, done)

@@ -1,6 +1,7 @@
 """Cleaning up after attempts to offload that did not end."""
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from ledgerfs.errors import ChangedMeanwhileError, LedgerfsError, RefusedLedgerError
 from ledgerfs.formats.managed_ledgers.list_changes import without_contexts
@@ -8,9 +9,12 @@ from ledgerfs.lifecycle.acting.free_topics import why_not_free
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.offload.attempts import Attempt, NotedAttempt
 from ledgerfs.offload.candidates import listed_or_none
-from ledgerfs.offload.cleaning import clean
+from ledgerfs.offload.cleaning import clean, remove_objects
 from ledgerfs.offload.list_bytes import stored
 from ledgerfs.storage.zookeeper.changes import MakeNode, Operation, SetNode
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
 
 
 class Cleaner:
@@ -41,7 +45,8 @@ class Cleaner:
             if one.uuid in self._in_flight():
                 continue
             try:
-                if clean(self._means.lock, self._means.bucket_at(one.bucket), note, now_ms, noted_ms):
+                self._means.away.require_near(one.bucket)
+                if clean(self._means.lock, self._means.bucket_at(one.bucket), note, now_ms, noted_ms, self._remove):
                     gone.append(one.ledger_id)
             except ChangedMeanwhileError:
                 # It was completed since its note was read, or a server that is behind told of it.
@@ -51,6 +56,10 @@ class Cleaner:
                     raise
                 troubles.append(f"attempt {one.key.data_key}: {error}")
         return gone, troubles
+
+    def _remove(self, bucket: "Bucket", attempt: Attempt) -> None:
+        with self._means.away.reaching(attempt.bucket):
+            remove_objects(bucket, attempt)
 
     def contexts(self, managed_ledger: str, failed: Iterable[tuple[int, str]], noted_ms: int) -> None:
         """Take failed attempts of brokers out of a topic's list, and note them to be cleaned, together.

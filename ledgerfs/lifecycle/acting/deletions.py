@@ -25,6 +25,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.lifecycle.acting.comparing import require_same
+from ledgerfs.lifecycle.acting.decided_policies import WhyNot, nothing_against_it
 from ledgerfs.lifecycle.acting.free_topics import why_not_free
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.outcomes import Done
@@ -63,10 +64,12 @@ class Deletions:
 
     # BookKeeper's copies of what is offloaded.
 
-    def flag(self, managed_ledger: str, lines: Sequence[NotedLine], done: Done) -> None:
+    def flag(
+        self, managed_ledger: str, lines: Sequence[NotedLine], done: Done, why_not: WhyNot = nothing_against_it
+    ) -> None:
         """Delete BookKeeper's copies of offloaded ledgers of one topic (`TrashKind.OFFLOADED`), whose objects are read and compared before.
 
-        Raises `LockLostError`, and the errors of ZooKeeper.
+        ``why_not`` is asked right before each change of the list. Raises `LockLostError`, and the errors of ZooKeeper.
         """
         left = _oldest_first(lines)
         while left:
@@ -78,7 +81,8 @@ class Deletions:
             if sound:
                 ids = [one.line.ledger_id for one in sound]
                 edited = with_bookkeeper_deleted(listed.node.data, ids, key=listed.node.path)
-                unlisted = self._set_list(managed_ledger, listed, stored(edited, key=listed.node.path), sound, done)
+                data = stored(edited, key=listed.node.path)
+                unlisted = self._set_list(managed_ledger, listed, data, sound, done, why_not)
                 self._go_on(managed_ledger, unlisted, self._delete_from_bookkeeper, done)
 
     def _may_be_flagged(self, managed_ledger: str, listed: Listed, noted: NotedLine, done: Done) -> bool:
@@ -96,7 +100,8 @@ class Deletions:
         """Whether the objects of an offloaded ledger hold every entry as BookKeeper does: then BookKeeper's copy is one too many."""
         stored = self._found(info.ledger_id)
         try:
-            reader = self._means.copies.reader(managed_ledger, info)
+            with self._means.away.reaching(self._means.copies.url_of(managed_ledger, info)):
+                reader = self._means.copies.reader(managed_ledger, info)
             if stored is None:
                 require_whole(reader)
             else:
@@ -123,7 +128,14 @@ class Deletions:
 
     # What is past its retention.
 
-    def trim(self, managed_ledger: str, lines: Sequence[NotedLine], list_version: int, done: Done) -> None:
+    def trim(
+        self,
+        managed_ledger: str,
+        lines: Sequence[NotedLine],
+        list_version: int,
+        done: Done,
+        why_not: WhyNot = nothing_against_it,
+    ) -> None:
         """Delete ledgers of one topic that are past its retention (`TrashKind.TRIMMED`), with their objects.
 
         ``list_version`` is that of the list by which it was decided, before the subscriptions were read. Raises as `flag`.
@@ -145,10 +157,12 @@ class Deletions:
                 for url in {
                     one.line.bucket for one in going if one.line.uuid is not None and one.line.bucket is not None
                 }:
-                    require_anything(self._means.bucket_at(url))
+                    with self._means.away.reaching(url):
+                        require_anything(self._means.bucket_at(url))
                 ids = [one.line.ledger_id for one in going]
                 edited = without_ledgers(listed.node.data, ids, key=listed.node.path)
-                unlisted = self._set_list(managed_ledger, listed, stored(edited, key=listed.node.path), going, done)
+                data = stored(edited, key=listed.node.path)
+                unlisted = self._set_list(managed_ledger, listed, data, going, done, why_not)
                 # Only a set of ours is no change by others.
                 version += bool(unlisted)
                 self._go_on(managed_ledger, unlisted, self._finish, done)
@@ -219,10 +233,12 @@ class Deletions:
             if not self._is_whole(line.managed_ledger or "", info, done):
                 return
         if line.kind is TrashKind.TRIMMED and line.uuid is not None and line.bucket is not None:
-            remove_for_good(self._means.bucket_at(line.bucket), LedgerKey(line.uuid, line.ledger_id, is_index=False))
+            self._remove_objects(line.bucket, line.uuid, line.ledger_id)
         self._delete_from_bookkeeper(noted, done)
 
-    def delete_flagged(self, managed_ledger: str, noted: NotedLine, done: Done) -> None:
+    def delete_flagged(
+        self, managed_ledger: str, noted: NotedLine, done: Done, why_not: WhyNot = nothing_against_it
+    ) -> None:
         """Delete a ledger that its list calls deleted already, and that is there (`TrashKind.FLAGGED`). Raises as `flag`."""
         line = noted.line
         listed = self._free_list(managed_ledger, [noted], done)
@@ -232,6 +248,9 @@ class Deletions:
         if info is None or not _is_flagged(info, line.uuid):
             done.postponed[line.ledger_id] = "its list does not call it deleted any more"
         elif self._may_be_flagged(managed_ledger, listed, noted, done):
+            if (why := why_not()) is not None:
+                done.postponed[line.ledger_id] = why
+                return
             self._delete_from_bookkeeper(noted, done)
 
     # What nobody names.
@@ -241,7 +260,7 @@ class Deletions:
         self._delete_from_bookkeeper(noted, done)
 
     def delete_objects(self, noted: NotedLine, done: Done) -> None:
-        """Delete the objects of an offload that no list names (`TrashKind.OBJECTS`). Raises as `flag`, and the errors of the store."""
+        """Delete the objects of an offload that no list names (`TrashKind.OBJECTS`). Raises as `flag`."""
         line = noted.line
         if line.uuid is None or line.bucket is None or line.managed_ledger is None:
             done.postponed[line.ledger_id] = "it is not known whose objects these are"
@@ -258,11 +277,22 @@ class Deletions:
         if is_named(self._means.lock, attempt):
             done.postponed[line.ledger_id] = "its topic's list names these objects now"
             return
-        remove_for_good(self._means.bucket_at(line.bucket), LedgerKey(line.uuid, line.ledger_id, is_index=False))
+        try:
+            self._remove_objects(line.bucket, line.uuid, line.ledger_id)
+        except LedgerfsError as error:
+            if self._means.lock.is_lost:
+                raise
+            done.postponed[line.ledger_id] = str(error)
+            done.remarks.append(f"offload {line.uuid} of ledger {line.ledger_id} could not be deleted: {error}")
+            return
         closing, _ = noted.as_changed(TrashState.DELETED)
         self._means.lock.commit([closing])
         done.ledger_ids.append(line.ledger_id)
         done.size += line.size
+
+    def _remove_objects(self, bucket: str, uuid: str, ledger_id: int) -> None:
+        with self._means.away.reaching(bucket):
+            remove_for_good(self._means.bucket_at(bucket), LedgerKey(uuid, ledger_id, is_index=False))
 
     def _delete_from_bookkeeper(self, noted: NotedLine, done: Done) -> None:
         """Delete a ledger's node, which is as when it was marked, and close its line, together."""
@@ -295,8 +325,14 @@ class Deletions:
             return None
         return listed
 
-    def _set_list(
-        self, managed_ledger: str, listed: Listed, data: bytes, lines: Sequence[NotedLine], done: Done
+    def _set_list(  # noqa: PLR0917  (what is set, for what, and what must not have changed)
+        self,
+        managed_ledger: str,
+        listed: Listed,
+        data: bytes,
+        lines: Sequence[NotedLine],
+        done: Done,
+        why_not: WhyNot,
     ) -> list[NotedLine]:
         """Set a list and the lines of its ledgers together; return the lines as they are then, none if the list has changed meanwhile."""
         changes: list[Operation] = [SetNode(listed.node.path, data, listed.node.version)]
@@ -305,7 +341,7 @@ class Deletions:
             change, now = one.as_changed(TrashState.UNLISTED)
             changes.append(change)
             changed.append(now)
-        why = why_not_free(self._means.owners, managed_ledger, listed.info)
+        why = why_not() or why_not_free(self._means.owners, managed_ledger, listed.info)
         if why is None:
             try:
                 self._means.lock.commit(changes)

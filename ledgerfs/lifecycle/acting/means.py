@@ -1,8 +1,9 @@
 """What all acts on a cluster work with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ledgerfs.lifecycle.acting.away_buckets import AwayBuckets
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Means:
         Who has a topic.
     bucket_at
         Returns the bucket of a URL, with what it takes to write there.
+    away
+        Buckets that did not answer in this pass.
     url_of
         Returns the URL of the bucket that has the objects of an offload; None if no bucket is known that they are in.
 
@@ -41,3 +44,4 @@ class Means:
     owners: "TopicOwners"
     bucket_at: "Callable[[str], Bucket]"
     url_of: "Callable[[OffloadContext], str | None]"
+    away: AwayBuckets = field(default_factory=AwayBuckets)

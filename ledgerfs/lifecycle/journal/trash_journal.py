@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from ledgerfs.errors import NotFoundError, RefusedLedgerError
+from ledgerfs.errors import CorruptMetadataError, NotFoundError, RefusedLedgerError
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.trash_line import (
     TRASH,
@@ -13,7 +13,7 @@ from ledgerfs.lifecycle.journal.trash_line import (
     parse_trash_line,
     parse_trash_node_name,
 )
-from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, Operation
+from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation
 
 _AT_ONCE = 100
 """Lines that one commit makes or removes."""
@@ -34,8 +34,11 @@ def _commit_all(lock: ClusterLock, changes: Sequence[Operation]) -> None:
         lock.commit(changes[start : start + _AT_ONCE])
 
 
-def undo(lock: ClusterLock, name: str) -> TrashLine:
-    """Take a line back by the name of its node, and return it.
+def undo(lock: ClusterLock, name: str) -> TrashLine | None:
+    """Take a line back by the name of its node, and return it; None for one that could not be read, and is dropped as it is.
+
+    Nobody goes on from a line that cannot be read, and nothing else depends on it: a ledger that it marked is looked at anew, and what is
+    left of one whose deletion had begun is called deleted by its list and there, or is an orphan. No ledger is touched.
 
     Raises `NotFoundError` for one that is not there, and `RefusedLedgerError` for one whose deletion has begun.
     """
@@ -43,7 +46,12 @@ def undo(lock: ClusterLock, name: str) -> TrashLine:
     node = lock.node(f"{TRASH}/{name}")
     if node is None:
         raise NotFoundError("the trash journal has no such line", key=name)
-    noted = NotedLine(parse_trash_line(node.data, key=node.path), node.version)
+    try:
+        noted = NotedLine(parse_trash_line(node.data, key=node.path), node.version)
+    except CorruptMetadataError:
+        # At the version that could not be read: what may be put there meanwhile stays.
+        lock.commit([DropNode(node.path, node.version)])
+        return None
     if noted.line.kind is TrashKind.UNBATCHED:
         raise RefusedLedgerError(
             "the offload has other ids, and subscriptions may be at them by now: BookKeeper's copy cannot take its place again, "

@@ -13,8 +13,9 @@ import numpy as np
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.ownership import is_in, named_ledgers
 from ledgerfs.display import human_size, span
+from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
+from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, parse_trash_node_name
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Refused, Waiting
 from ledgerfs.lifecycle.planning.deletions import Proposal
 from ledgerfs.lifecycle.planning.situation import Situation
@@ -84,7 +85,8 @@ class TrashPlanner:
         self._drop(dropped)
         # A line that is dropped has the node that its successor will have.
         going = {_key(line) for line, _ in dropped}
-        self._mark(one for key, one in self._wanted.items() if _about(one.line) not in kept and key not in going)
+        wanted = [one for key, one in self._wanted.items() if _about(one.line) not in kept and key not in going]
+        self._mark(self._without_damaged(wanted))
 
     def _going_on(self, line: TrashLine) -> Iterator[TrashLine]:
         """Yield a line whose list was changed already, unless a list or a node says otherwise."""
@@ -181,6 +183,22 @@ class TrashPlanner:
             return None
         return next((one for one in ledgers.ids[ledgers.entries > 0].tolist() if one not in going), None)
 
+    def _without_damaged(self, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
+        """Yield lines of what no damaged line is about, by the name of its node; of others it is said that they are not written."""
+        damaged = dict(_damaged_lines(self._situation.notes.unreadable))
+        for one in proposals:
+            name = damaged.get(_about(one.line))
+            if name is None:
+                yield one
+                continue
+            why = (
+                f"the trash journal has a line of ledger {one.line.ledger_id} that cannot be read: "
+                f"`ledgerfs lifecycle undo` drops it by its name, {name}"
+            )
+            subject = one.line.managed_ledger or f"ledger {one.line.ledger_id}"
+            reason = Reason(Refusal.UNREADABLE, why)
+            self._plan.refuse(_MARK, subject, reason, (one.line.ledger_id,), one.line.size)
+
     def _mark(self, proposals: Iterable[Proposal]) -> None:
         for some in _grouped(one.line for one in proposals):
             since = [self._wanted[_key(line)].since_ms for line in some]
@@ -227,6 +245,20 @@ def _key(line: TrashLine) -> _Key:
 def _about(line: TrashLine) -> _About:
     """Return what a line is about: one ledger has one line, and so has one offload without a ledger."""
     return line.ledger_id, line.uuid if line.kind is TrashKind.OBJECTS else None
+
+
+def _damaged_lines(unreadable: Iterable[str]) -> Iterator[tuple[_About, str]]:
+    """Yield what the lines are about that could not be read, by the names of their nodes, and these names."""
+    for path in unreadable:
+        folder, _, name = path.rpartition("/")
+        if folder != TRASH:
+            continue
+        try:
+            kind, ledger_id, uuid = parse_trash_node_name(name)
+        except CorruptMetadataError:
+            # No line of ours is ever written there.
+            continue
+        yield (ledger_id, uuid if kind is TrashKind.OBJECTS else None), name
 
 
 def _grouped(lines: Iterable[TrashLine]) -> Iterator[list[TrashLine]]:

@@ -4,6 +4,7 @@ Every key has a type and bounds. A key that is not known, or a value that is non
 left alone: a misspelt ``trim`` would delete what was to be kept.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ _MINUTE_MS, _HOUR_MS, _SECOND_MS = 60_000, 3_600_000, 1000
 _YEARS_MS = 36_500 * DAY_MS
 _LONG = 2**63 - 1
 _MOST_PATTERN = 1000
+WAYS = 2
+"""How often each byte passes between this program and the store: it is sent, and read back."""
 _LEAST_BLOCK, _MOST_BLOCK = 5 << 20, 2 << 30
 
 
@@ -50,7 +53,7 @@ class ServiceSettings:
     prometheus
         The file for Prometheus's textfile collector; None for none.
     bookie_rate, store_rate
-        Bytes a second that are read of each bookie, and that are written to the store, at most; None for no bound.
+        Bytes a second that are read of each bookie, and that pass to the store and back, at most; None for no bound.
     floor_rate, ceiling_rate
         Bytes a second between which the rate follows the backlog; None where that has no bound of its own.
 
@@ -62,6 +65,12 @@ class ServiceSettings:
     store_rate: int | None = None
     floor_rate: int | None = None
     ceiling_rate: int | None = None
+
+    @property
+    def highest_rate(self) -> float:
+        """Bytes a second that are offloaded at most; infinity for no bound."""
+        store = math.inf if self.store_rate is None else self.store_rate / WAYS
+        return min(math.inf if self.ceiling_rate is None else self.ceiling_rate, store)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ A topic's list is set at most once a minute: with a broker that has taken the to
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Condition, Thread
 
 from ledgerfs.errors import LedgerfsError, LockLostError, StoppedError, StoreUnreachableError
@@ -205,7 +206,6 @@ class BackgroundOffloads:
             finally:
                 with self._changed:
                     del self._working[work]
-                    self._queue.charge(work.topic, work.size)
                     self._queue.done(work)
                     self._changed.notify_all()
 
@@ -213,7 +213,8 @@ class BackgroundOffloads:
         try:
             step = self._step_of(rule)
             step.require_free(work.topic)
-            found = step.copy(work.topic, work.ledger_id)
+            # As bytes go: a topic with a large ledger under way is behind those that have small ones, and not only at its end.
+            found = step.copy(work.topic, work.ledger_id, partial(self._queue.charge, work.topic))
         except LedgerfsError as error:
             found = NotOffloaded(work.ledger_id, str(error), error)
         if isinstance(found, CopiedLedger):

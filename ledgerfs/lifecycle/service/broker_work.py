@@ -65,6 +65,10 @@ class BrokerWork:
             done = self._carry_out(action)
         except LedgerfsError as error:
             self._events.trouble(f"{what} {name} by its broker: {error}")
+        except Exception as error:
+            # Nobody looks at what a thread of a pool raises: it would be left out without a word.
+            self._events.trouble(f"{what} {name} by its broker: {error!r}")
+            raise
         else:
             self._events.did(_DONE[action.kind], name, done.ledger_ids, done.size)
             for ledger_id, why in done.postponed.items():

@@ -147,6 +147,7 @@ class _Steps:
                     noted_ms=self._clock.later_ms,
                     url_of=self.url_of,
                     pace=self._rates.pace,
+                    pace_back=self._rates.pace_back,
                     replaced=replaced,
                 )
             return found

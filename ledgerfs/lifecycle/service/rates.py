@@ -3,11 +3,11 @@
 import math
 import time
 from collections.abc import Sequence
-from threading import Event, Lock
+from threading import Lock
 
 from ledgerfs.errors import StoppedError
 from ledgerfs.lifecycle.planning.actions import Action
-from ledgerfs.lifecycle.policy.policy_file import ServiceSettings
+from ledgerfs.lifecycle.policy.policy_file import WAYS, ServiceSettings
 from ledgerfs.lifecycle.scheduling.rate_control import RateControl
 from ledgerfs.storage.token_bucket import Bandwidth
 
@@ -16,33 +16,38 @@ _LEAST_DELAY_S = 5.0
 
 
 class Rates:
-    """Lets bytes pass, for all threads that offload."""
+    """Lets bytes pass, for all threads that offload.
 
-    __slots__ = ("_bandwidth", "_control", "_lock", "_most", "_sent", "_stopping")
+    What goes to the store and what is read back of it share its rate. So what is sent has half of it at most.
+    """
+
+    __slots__ = ("_bandwidth", "_control", "_is_stopping", "_lock", "_sent", "_store")
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self._most = settings.store_rate
         self._control: RateControl | None = None
-        first: float | None = self._most
+        self._store = Bandwidth(settings.store_rate)
+        first: float | None = None
         if settings.floor_rate is not None or settings.ceiling_rate is not None:
-            ceiling = min(settings.ceiling_rate or math.inf, self._most or math.inf)
+            ceiling = settings.highest_rate
             floor = min(settings.floor_rate or 0, ceiling)
             self._control = RateControl(floor, ceiling, max(_LEAST_DELAY_S, settings.every_ms / 1000))
             first = self._control.rate
         self._bandwidth = Bandwidth(first)
         self._lock = Lock()
         self._sent = 0
-        self._stopping = Event()
+        # No event, whose lock a signal's handler would wait for that meets who has it.
+        self._is_stopping = False
 
     @property
     def rate(self) -> float | None:
-        """Bytes a second that may pass now; None without a bound."""
-        return self._bandwidth.rate
+        """Bytes a second that may be sent now; None without a bound."""
+        told = [self._bandwidth.rate, None if self._store.rate is None else self._store.rate / WAYS]
+        return min((one for one in told if one is not None), default=None)
 
     @property
     def is_stopping(self) -> bool:
         """Whether nothing passes any more."""
-        return self._stopping.is_set()
+        return self._is_stopping
 
     def follow(self, due: Sequence[Action], now_ms: int) -> None:
         """Have the rate follow what is due now."""
@@ -54,15 +59,23 @@ class Rates:
         self._bandwidth.rate = None if math.isinf(rate) else rate
 
     def pace(self, count: int) -> None:
-        """Wait until so many bytes may pass; raises `StoppedError` once the service is ending."""
-        if not self._bandwidth.wait(count, self._stopping.is_set):
-            raise StoppedError("the service is ending: the copy is given up")
+        """Wait until so many bytes may be sent; raises `StoppedError` once the service is ending."""
+        self._wait(self._bandwidth, count)
+        self._wait(self._store, count)
         with self._lock:
             self._sent += count
 
+    def pace_back(self, count: int) -> None:
+        """Wait until the store may have given so many bytes back; raises `StoppedError` once the service is ending."""
+        self._wait(self._store, count)
+
     def stop(self) -> None:
-        """Let nothing pass any more."""
-        self._stopping.set()
+        """Let nothing pass any more; also for handlers of signals."""
+        self._is_stopping = True
+
+    def _wait(self, bandwidth: Bandwidth, count: int) -> None:
+        if not bandwidth.wait(count, lambda: self._is_stopping):
+            raise StoppedError("the service is ending: the copy is given up")
 
 
 def _lateness(due: Sequence[Action], now_ms: int) -> float:

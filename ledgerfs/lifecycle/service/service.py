@@ -8,12 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from threading import Event
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import LedgerfsError, StoppedError
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut, Seen
 from ledgerfs.lifecycle.journal.trash_line import TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _STEP_S = 1.0
 _DELETIONS = 1
 _ORDER = {ActionKind.CLEAN: 0, ActionKind.DELETE: _DELETIONS}
+_SLICE_S = 0.25
+"""After how long who waits looks whether it is to end: a signal ends no sleep."""
 _MOST_UNREAD = 20
 _TRIES = 5
 """How often it is tried to complete what is copied before the service ends."""
@@ -76,18 +78,21 @@ class Parts:
 class Service:
     """For one thread; `stop` is for any."""
 
-    __slots__ = ("_began_ms", "_parts", "_passes", "_refused", "_stopping")
+    __slots__ = ("_began_ms", "_is_stopping", "_parts", "_passes", "_refused")
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._stopping = Event()
+        # No event, whose lock a signal's handler would wait for for ever that meets who has it.
+        self._is_stopping = False
         self._began_ms = parts.clock.now_ms()
         self._passes = 0
         self._refused: Counter[Refusal] = Counter()
 
     def stop(self) -> None:
         """Have it end soon, with nothing half done."""
-        self._stopping.set()
+        self._is_stopping = True
+        # Whoever waits for a rate, or for a broker, waits no longer.
+        self._parts.rates.stop()
 
     def run(self, progress: "Progress", *, once: bool = False) -> None:
         """Make passes until it is stopped; ``once``: one, and wait for the offloads that it began.
@@ -96,7 +101,7 @@ class Service:
         pass, but with ``once`` it is raised.
         """
         try:
-            while not self._stopping.is_set():
+            while not self._is_stopping:
                 self._pass_or_trouble(progress, must_work=once)
                 if once:
                     self._finish()
@@ -124,15 +129,22 @@ class Service:
         try:
             self._pass(progress)
         except LedgerfsError as error:
-            if must_work or self._parts.lock.is_lost:
+            if self._parts.lock.is_lost or (must_work and not isinstance(error, StoppedError)):
                 raise
-            self._parts.events.trouble(f"this pass ended early: {error}")
+            if not isinstance(error, StoppedError):
+                self._parts.events.trouble(f"this pass ended early: {error}")
+
+    def _told(self, progress: "Progress", what: str, done: int, total: int | None) -> None:
+        """Tell how far a look is; raises `StoppedError` once the service is to end, for looks may take long."""
+        if self._is_stopping:
+            raise StoppedError("the service is ending")
+        progress(what, done, total)
 
     def _pass(self, progress: "Progress") -> None:
         parts = self._parts
         # A service that has lost its lock is not to find that out by its first deletion.
         parts.lock.commit([])
-        looked = parts.looking.look(progress)
+        looked = parts.looking.look(partial(self._told, progress))
         now_ms, noted_ms = parts.clock.now_ms(), parts.clock.later_ms()
         has_admin = parts.by_brokers is not None
         situation = looked.situation(parts.looking.file, now_ms, noted_ms, has_admin=has_admin)
@@ -144,7 +156,7 @@ class Service:
         parts.background.replace(direct, _sizes(looked, direct))
         seen = Seen.of(looked.survey, looked.journal, now_ms, noted_ms)
         for action in sorted(plan.actions, key=_turn):
-            if self._stopping.is_set():
+            if self._is_stopping:
                 return
             if _turn(action) > _DELETIONS:
                 # A set of ours, too, is a change of a list by which deletions were decided.
@@ -161,14 +173,14 @@ class Service:
 
     def _until_next_pass(self) -> None:
         until = time.monotonic() + self._parts.looking.file.service.every_ms / 1000
-        while not self._stopping.is_set() and time.monotonic() < until:
+        while not self._is_stopping and time.monotonic() < until:
             self._complete()
-            self._stopping.wait(min(_STEP_S, max(0.0, until - time.monotonic())))
+            time.sleep(min(_SLICE_S, max(0.0, until - time.monotonic())))
 
     def _finish(self) -> None:
         """Wait until all that was begun is done, or it is stopped."""
         parts = self._parts
-        while not self._stopping.is_set():
+        while not self._is_stopping:
             self._complete(everything=parts.background.has_begun_all)
             if parts.background.has_begun_all and (parts.by_brokers is None or parts.by_brokers.is_idle):
                 self._complete_or_give_up()

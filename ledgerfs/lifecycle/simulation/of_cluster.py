@@ -63,6 +63,5 @@ def simulate_cluster(survey: Survey, file: PolicyFile, days: float, history_s: f
 def rates_of(settings: ServiceSettings, after_s: Floats) -> Rates:
     """Return the bounds of a service's rate; what is late is measured by half of all topics' ``offload_after``."""
     told = after_s[np.isfinite(after_s) & (after_s > 0)]
-    ceilings = [one for one in (settings.ceiling_rate, settings.store_rate) if one is not None]
-    ceiling = float(min(ceilings, default=np.inf))
+    ceiling = settings.highest_rate
     return Rates(min(float(settings.floor_rate or 0), ceiling), ceiling, float(np.median(told)) if told.size else DAY_S)

@@ -30,7 +30,6 @@ class MakeNode:
     """Make a node that is not there, with this data."""
 
     opcode: ClassVar[int] = _CREATE
-    flags: ClassVar[int] = _PERSISTENT
     path: str
     data: bytes
 
@@ -39,14 +38,23 @@ class MakeNode:
 
     def body(self, path: str) -> bytes:
         """Return the operation for ``path``, which servers know the node by."""
-        return packed(path.encode()) + packed(self.data) + _OPEN + _LENGTH.pack(self.flags)
+        return _made(path, self.data, _PERSISTENT)
 
 
 @dataclass(frozen=True, slots=True)
-class MakeEphemeral(MakeNode):
-    """Make a node that goes with the session."""
+class MakeEphemeral:
+    """Make a node that is not there, with this data, and that goes with the session."""
 
-    flags: ClassVar[int] = _EPHEMERAL
+    opcode: ClassVar[int] = _CREATE
+    path: str
+    data: bytes
+
+    def __post_init__(self) -> None:
+        _require_path(self.path)
+
+    def body(self, path: str) -> bytes:
+        """Return the operation for ``path``, which servers know the node by."""
+        return _made(path, self.data, _EPHEMERAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ class DropNode:
 
     def body(self, path: str) -> bytes:
         """Return the operation for ``path``, which servers know the node by."""
-        return packed(path.encode()) + _LENGTH.pack(self.version)
+        return _of_version(path, self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +106,24 @@ class RequireNode:
 
     def body(self, path: str) -> bytes:
         """Return the operation for ``path``, which servers know the node by."""
-        return packed(path.encode()) + _LENGTH.pack(self.version)
+        return _of_version(path, self.version)
 
 
-Operation = MakeNode | SetNode | DropNode | RequireNode
+Operation = MakeNode | MakeEphemeral | SetNode | DropNode | RequireNode
 
 
 def parent_of(path: str) -> str:
     """Return the path of the node right above one."""
     return path.rpartition("/")[0] or "/"
+
+
+def _made(path: str, data: bytes, flags: int) -> bytes:
+    return packed(path.encode()) + packed(data) + _OPEN + _LENGTH.pack(flags)
+
+
+def _of_version(path: str, version: int) -> bytes:
+    """Return the body of what names a node and its version alone: the opcode tells what is done with it."""
+    return packed(path.encode()) + _LENGTH.pack(version)
 
 
 def _require_path(path: str) -> None:

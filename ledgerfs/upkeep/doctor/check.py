@@ -5,7 +5,7 @@ of the machine that made it, and what changed by ZooKeeper's: the grace is betwe
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,16 +15,25 @@ from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.changed_owners import with_unchanged_owners
 from ledgerfs.clusters.findings import Finding, in_order
 from ledgerfs.clusters.gone import gone_findings, named_before
-from ledgerfs.clusters.loss import listed_before, lost_findings, under_replicated, unequal_findings
+from ledgerfs.clusters.loss import (
+    listed_before,
+    lost_findings,
+    recompressed_findings,
+    under_replicated,
+    unequal_findings,
+    with_other_bytes_only,
+)
 from ledgerfs.clusters.orphans import flagged_findings, orphan_findings
+from ledgerfs.clusters.ownership import is_in
 from ledgerfs.clusters.replaced_copies import replaced_copies
 from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.shared_bookkeeper import signs_of_sharing
-from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.survey import DamagedNode, Survey
 from ledgerfs.clusters.surveying import Progress, survey_cluster, survey_dump
 from ledgerfs.clusters.tiered_objects import are_in, completely_offloaded
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from ledgerfs.upkeep.doctor.noted_work import NotedWork, without_noted
 from ledgerfs.upkeep.doctor.suspects import Suspects, suspects_of
 from ledgerfs.upkeep.doctor.tier_findings import (
     LeftOut,
@@ -130,19 +139,36 @@ def look_twice(
     return Looks(survey, first, suspects_of(second, listings, survey.began_ms, rules.grace_ms, replaced))
 
 
-def check_cluster(
-    cluster: LivingCluster, bookies: BookieReads | None, tiers: Sequence[Tier], rules: Rules, progress: Progress
+def check_cluster(  # noqa: PLR0917  (as `look_twice`, and the notes)
+    cluster: LivingCluster,
+    bookies: BookieReads | None,
+    tiers: Sequence[Tier],
+    rules: Rules,
+    progress: Progress,
+    noted: Callable[[], NotedWork] = NotedWork,
 ) -> Check:
-    """Look at a cluster and its buckets twice; nothing is written. Raises as `look_twice`."""
+    """Look at a cluster and its buckets twice; nothing is written. Raises as `look_twice`.
+
+    ``noted`` reads what the lifecycle has noted: before the first look, since a note may go with the list that names its objects, and
+    behind the second, since what nothing names may be noted meanwhile.
+    """
+    noted_before = noted()
     looks = look_twice(cluster, bookies, tiers, rules, progress)
-    survey, first, again, left_out = looks.survey, looks.first, looks.second, LeftOut()
+    work = noted_before.also(noted())
+    survey, first, again, left_out = _with_damaged_notes(looks.survey, work), looks.first, looks.second, LeftOut()
     if again is None:
         return Check(survey, 1, [], list(_left_out(first, left_out, rules)), signs_of_sharing(survey))
     # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
     not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
-    findings = in_order(_findings(looks.sure, survey, tiers, left_out, not_whole))
+    sure, told = without_noted(looks.sure, work)
+    findings = in_order([*told, *_findings(sure, survey, tiers, left_out, not_whole)])
     said = list(_left_out(first, left_out, rules))
     return Check(_with_unread(survey, again.survey), 2, findings, said, signs_of_sharing(survey))
+
+
+def _with_damaged_notes(survey: Survey, work: NotedWork) -> Survey:
+    damaged = [DamagedNode(path, why) for path, why in work.unreadable.items()]
+    return replace(survey, damaged=[*survey.damaged, *damaged]) if damaged else survey
 
 
 def _with_unread(first: Survey, second: Survey) -> Survey:
@@ -209,7 +235,7 @@ def _findings(
     yield from orphan_findings(survey, sure.unnamed.rows, is_shared=bool(signs_of_sharing(first)))
     yield from flagged_findings(survey, sure.flagged, not_whole, sound_ids(sure.tiers))
     yield from lost_findings(survey, sure.lost)
-    yield from unequal_findings(survey, sure.unequal)
+    yield from _unequal(sure, left_out, not_whole)
     yield from gone_findings(survey, sure.gone)
     yield from under_replicated(first, sure.missing_bookies)
     for tier, found in zip(tiers, sure.tiers, strict=True):
@@ -217,6 +243,17 @@ def _findings(
         yield from broken_objects(survey, found, in_bookkeeper)
         if not is_dump:
             yield from lost_objects(survey, found, in_bookkeeper)
+
+
+def _unequal(sure: Suspects, left_out: LeftOut, not_whole: Int64) -> Iterator[Finding]:
+    """Yield what is unequal, without ledgers of other bytes alone that are explained by their objects, or whose objects were not seen."""
+    rows, survey = sure.unequal, sure.survey
+    has_objects = is_in(rows["ledger_id"], sound_ids(sure.tiers))
+    is_broken = is_in(rows["ledger_id"], not_whole)
+    is_explained = with_other_bytes_only(survey, rows) & ~is_broken
+    yield from unequal_findings(survey, rows[~is_explained])
+    yield from recompressed_findings(survey, rows[is_explained & has_objects])
+    left_out.other_bytes += int((is_explained & ~has_objects).sum())
 
 
 def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> Iterator[str]:
@@ -234,6 +271,13 @@ def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> Iterator[str]:
         (objects.another_clusters, "offloads that no list names are another cluster's, by their user metadata"),
         (objects.whose, "offloads that no list names tell a cluster, and it is not known whether that is this one"),
         (objects.unreadable, "offloads that no list names may be named by lists that could not be read"),
+        (
+            objects.other_bytes,
+            (
+                "offloaded ledgers have the entries of BookKeeper's copies in other bytes, as if compressed again: no --bucket has "
+                "their objects, which would tell"
+            ),
+        ),
         (
             _elsewhere(first),
             "offloaded ledgers are in places that no --bucket names: their objects were not looked for",

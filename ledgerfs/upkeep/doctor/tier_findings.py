@@ -28,11 +28,12 @@ _RESTORE = "restore the objects under the same names, from a versioned bucket, a
 
 @dataclass(slots=True)
 class LeftOut:
-    """Objects that no list names and that are not called orphans: how many, by why."""
+    """What is not judged: objects that no list names and that are not called orphans, and ledgers of ``other_bytes``, by why."""
 
     another_clusters: int = 0
     whose: int = 0
     unreadable: int = 0
+    other_bytes: int = 0
 
 
 class OrphanObjects(NamedTuple):

@@ -19,7 +19,7 @@ from ledgerfs.errors import (
     ChangedMeanwhileError,
     CorruptMetadataError,
     LockLostError,
-    StoreUnreachableError,
+    StoreError,
 )
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.decompression import Compression
@@ -476,7 +476,7 @@ def test_lines_of_many_bytes_and_a_large_list_are_less_than_a_zookeeper_takes(
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_broker_that_comes_back_lets_the_topic_go_though_the_store_is_away(
+def test_a_broker_that_comes_back_lets_the_topic_go_though_the_store_is_broken(
     cluster: LiveCluster, trash: Trash, dies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, _ = ledgers(cluster)
@@ -487,7 +487,7 @@ def test_a_broker_that_comes_back_lets_the_topic_go_though_the_store_is_away(
 
     def away(bucket: Any, key: Any) -> None:
         if key.ledger_id == first:
-            raise KeyboardInterrupt if dies else StoreUnreachableError("away", key="a bucket")
+            raise KeyboardInterrupt if dies else StoreError("broken", key="a bucket")
         remove(bucket, key)
 
     def come_back() -> None:

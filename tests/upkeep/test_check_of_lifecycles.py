@@ -1,0 +1,175 @@
+"""What the lifecycle is at is told as that by `ledgerfs cluster check`, and hides nothing that is lost."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.clusters.findings import FindingKind
+from ledgerfs.dialects.closed_ledgers import ClosedLedgers
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.lifecycle.journal.noted_work import noted_work
+from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, build_trash_line
+from ledgerfs.messages.transforms.entry_transform import recompress
+from ledgerfs.offload.attempts import Attempt
+from ledgerfs.offload.offload_driver import driver_properties
+from ledgerfs.offload.one_step import OneStep
+from ledgerfs.offload.tier import Tier as OffloadTier
+from ledgerfs.storage.zookeeper.changes import ClusterLock
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster
+from ledgerfs.upkeep.doctor.noted_work import NotedWork
+from ledgerfs.upkeep.doctor.tier_listing import Tier
+from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.sick_clusters import prepared
+from tests.support.told_owners import NAME, ToldOwners
+
+S3 = "aws-s3"
+RECOMPRESSED, UNEQUAL = FindingKind.RECOMPRESSED_LEDGER, FindingKind.UNEQUAL_LEDGER
+NOTED, IN_TRASH = FindingKind.NOTED_OFFLOAD, FindingKind.IN_TRASH
+Kinds = set[tuple[FindingKind, tuple[int, ...]]]
+
+
+class Checked:
+    """Checks a cluster of ours."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self.cluster = cluster
+        self.living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+
+    def check(self, *, with_bucket: bool = True, has_notes: bool = True) -> Check:
+        time.sleep(0.05)
+        tiers = [Tier(open_bucket(self.cluster.bucket_url()), frozenset({"tier"}))] if with_bucket else []
+        noted = partial(noted_work, self.living.nodes) if has_notes else NotedWork
+        return check_cluster(self.living, None, tiers, Rules(1, 0.0), lambda *_: None, noted)
+
+    def kinds(self, *, with_bucket: bool = True, has_notes: bool = True) -> Kinds:
+        found = self.check(with_bucket=with_bucket, has_notes=has_notes).findings
+        return {(one.kind, one.ledger_ids) for one in found}
+
+    def offload_recompressed(self, *ledger_ids: int) -> None:
+        properties = driver_properties(S3, "tier", "us-east-1", "")
+        bucket = open_bucket(self.cluster.bucket_url())
+        tier = OffloadTier(bucket, S3, properties, {}, 5 << 20, partial(recompress, "zstd"))
+        with ClusterLock.take(self.living.nodes.settings, b"{}") as lock:
+            step = OneStep(
+                lock,
+                ClosedLedgers(self.living),
+                ToldOwners(),
+                tier,
+                noted_ms=lambda: 1,
+                url_of=tier.url_of,
+            )
+            assert step.offload(NAME, ledger_ids).done == list(ledger_ids)
+
+    def put_objects(self, ledger_id: int, uuid: str) -> None:
+        """Put the objects of an offload that no list names."""
+        key = LedgerKey(uuid, ledger_id, is_index=False)
+        for name in (key.data_key, key.index_key):
+            (self.cluster.bucket() / name).write_bytes(b"objects")
+
+    def line(self, kind: TrashKind, ledger_id: int, uuid: str | None, state: TrashState) -> None:
+        bucket = None if uuid is None else self.cluster.bucket_url()
+        line = TrashLine(kind, ledger_id, NAME, uuid, bucket, "a test", 0, 9, 1, 1, state)
+        self.cluster.zookeeper.set(line.path, build_trash_line(line))
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path) as made:
+        made.zookeeper.takes_writes = True
+        prepared(made.bucket())
+        made.write_ledgers(TOPIC, [messages(20, size=200, prefix=str(number)) for number in range(4)])
+        yield made
+
+
+@pytest.fixture(name="checked")
+def _checked(cluster: LiveCluster) -> Iterator[Checked]:
+    made = Checked(cluster)
+    yield made
+    made.living.nodes.close()
+
+
+def ids(cluster: LiveCluster) -> list[int]:
+    return [one.ledger_id for one in cluster.list_of(TOPIC).ledgers]
+
+
+def test_ledgers_that_were_compressed_again_are_no_loss(cluster: LiveCluster, checked: Checked) -> None:
+    first, second, *_ = ids(cluster)
+    checked.offload_recompressed(first, second)
+    assert checked.kinds() == {(RECOMPRESSED, (first, second))}
+    assert not RECOMPRESSED.is_loss
+    unseen = checked.check(with_bucket=False)
+    assert unseen.findings == []
+    assert any(one.startswith("2 offloaded ledgers have the entries") for one in unseen.left_out)
+
+
+@pytest.mark.parametrize("with_bucket", [False, True])
+def test_other_entries_are_loss_also_of_what_was_offloaded(
+    cluster: LiveCluster, checked: Checked, with_bucket: bool
+) -> None:
+    first, second, *_ = ids(cluster)
+    cluster.offload(TOPIC, first)
+    cluster.change_ledger(TOPIC, first, lambda info: replace(info, entries=info.entries + 1))
+    cluster.change_ledger(TOPIC, second, lambda info: replace(info, size=info.size + 1))
+    truncated: Kinds = {(FindingKind.TRUNCATED_OFFLOAD, (first,))} if with_bucket else set()
+    # Of what was never offloaded other bytes are loss, too.
+    assert checked.kinds(with_bucket=with_bucket) == {(UNEQUAL, (first,)), (UNEQUAL, (second,)), *truncated}
+
+
+def test_other_bytes_that_the_index_does_not_have_are_loss(cluster: LiveCluster, checked: Checked) -> None:
+    first, *_ = ids(cluster)
+    cluster.offload(TOPIC, first)
+    cluster.change_ledger(TOPIC, first, lambda info: replace(info, size=info.size + 1))
+    assert checked.kinds() == {(UNEQUAL, (first,)), (FindingKind.TRUNCATED_OFFLOAD, (first,))}
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_objects_of_a_noted_attempt_are_no_orphans(cluster: LiveCluster, checked: Checked, is_damaged: bool) -> None:
+    first, second, *_ = ids(cluster)
+    attempt, orphan = Attempt.begun(NAME, first, cluster.bucket_url(), 1), str(uuid4())
+    cluster.zookeeper.set(attempt.path, b"\xff" if is_damaged else attempt.build())
+    checked.put_objects(first, attempt.uuid)
+    checked.put_objects(second, orphan)
+    assert checked.kinds() == {(NOTED, (first,)), (FindingKind.ORPHAN_OBJECT, (second,))}
+    assert [one.path for one in checked.check().survey.damaged] == ([attempt.path] if is_damaged else [])
+    assert checked.kinds(has_notes=False) == {(FindingKind.ORPHAN_OBJECT, (one,)) for one in (first, second)}
+
+
+def test_what_lies_in_the_trash_is_no_orphan(cluster: LiveCluster, checked: Checked) -> None:
+    trimmed, orphan, flagged, _ = ids(cluster)
+    uuid, other = cluster.offload(TOPIC, trimmed), str(uuid4())
+    cluster.offload(TOPIC, flagged)
+    for one in (trimmed, orphan):
+        cluster.trim(TOPIC, one, only_list=True)
+    cluster.delete_from_bookkeeper(flagged, node=False, collected=False)
+    checked.put_objects(7, other)
+    assert {kind for kind, _ in checked.kinds()} == {
+        FindingKind.ORPHAN_LEDGER,
+        FindingKind.FLAGGED_DELETED,
+        FindingKind.ORPHAN_OBJECT,
+    }
+    checked.line(TrashKind.TRIMMED, trimmed, uuid, TrashState.UNLISTED)
+    checked.line(TrashKind.ORPHAN, orphan, None, TrashState.MARKED)
+    checked.line(TrashKind.OFFLOADED, flagged, None, TrashState.UNLISTED)
+    checked.line(TrashKind.OBJECTS, 7, other, TrashState.MARKED)
+    assert checked.kinds() == {(IN_TRASH, (trimmed, orphan, flagged)), (IN_TRASH, (7, trimmed))}
+    # Whose line is damaged lies in the trash, too, and that is told.
+    cluster.zookeeper.set(f"{TRASH}/orphan-{orphan}", b"")
+    assert checked.kinds() == {(IN_TRASH, (trimmed, orphan, flagged)), (IN_TRASH, (7, trimmed))}
+    assert [one.path for one in checked.check().survey.damaged] == [f"{TRASH}/orphan-{orphan}"]
+
+
+def test_what_is_lost_is_loss_though_a_line_is_about_it(cluster: LiveCluster, checked: Checked) -> None:
+    first, *_ = ids(cluster)
+    uuid = cluster.offload(TOPIC, first)
+    checked.line(TrashKind.OFFLOADED, first, None, TrashState.MARKED)
+    for one in cluster.bucket().iterdir():
+        if uuid in one.name:
+            one.unlink()
+    assert checked.kinds() == {(FindingKind.LOST_OBJECTS, (first,))}
