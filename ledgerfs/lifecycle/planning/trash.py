@@ -79,7 +79,7 @@ class TrashPlanner:
                         continue
                     kept.add(_about(line))
                     due += self._if_due(line)
-        self._delete(due)
+        self._delete(self._without_holes(due))
         self._drop(dropped)
         # A line that is dropped has the node that its successor will have.
         going = {_key(line) for line, _ in dropped}
@@ -148,6 +148,26 @@ class TrashPlanner:
             )
         else:
             yield line
+
+    def _without_holes(self, due: Sequence[TrashLine]) -> Iterator[TrashLine]:
+        """Yield what is due, without ledgers past retention behind one that is not due yet, as after its line was taken back.
+
+        A topic has no holes: a subscription that is set back would read on behind one as if nothing was missing.
+        """
+        keys = {_key(line) for line in due}
+        staying: dict[str | None, int] = {}
+        for key, one in self._wanted.items():
+            name, ledger_id = one.line.managed_ledger, one.line.ledger_id
+            if one.line.kind is TrashKind.TRIMMED and key not in keys:
+                staying[name] = min(ledger_id, staying.get(name, ledger_id))
+        for line in due:
+            first = staying.get(line.managed_ledger)
+            is_behind = first is not None and line.ledger_id > first
+            if is_behind and line.kind is TrashKind.TRIMMED and line.state is TrashState.MARKED:
+                why = f"ledger {first}, before it, is not due yet, and a topic gets no holes"
+                self._wait(line, None, why)
+            else:
+                yield line
 
     def _mark(self, proposals: Iterable[Proposal]) -> None:
         for some in _grouped(one.line for one in proposals):
