@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from ledgerfs.errors import NotFoundError, ObjectNotFoundError, RefusedLedgerError
-from ledgerfs.lifecycle.journal.noted_line import NotedLine
+from ledgerfs.lifecycle.journal.noted_line import NotedLine, parse_noted_line
 from ledgerfs.lifecycle.journal.trash_line import (
     TRASH,
     TrashLine,
     TrashState,
     build_trash_line,
-    parse_trash_line,
     parse_trash_node_name,
 )
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, Operation
@@ -44,7 +43,7 @@ def undo(lock: ClusterLock, nodes: Nodes, name: str) -> TrashLine:
         node = nodes.get(f"{TRASH}/{name}")
     except ObjectNotFoundError as error:
         raise NotFoundError("the trash journal has no such line", key=name) from error
-    noted = NotedLine(parse_trash_line(node.data, key=node.path), node.version)
+    noted = parse_noted_line(node)
     if noted.line.state is not TrashState.MARKED:
         raise RefusedLedgerError(
             f"its deletion has begun ({noted.line.state.value}), and cannot be taken back", key=name
