@@ -83,4 +83,7 @@ def parse_attempt(node: Node) -> NotedAttempt:
     if parse_ledger_key(node.path.rpartition("/")[2]) != attempt.key:
         # What is deleted by a note is what its name says.
         raise CorruptMetadataError("the note of an attempt is of other objects than its name tells", key=node.path)
+    if attempt.cleaned_ms:
+        # Whoever cleaned up may have had a clock that was behind.
+        attempt = attempt.cleaned(max(attempt.cleaned_ms, node.changed_ms))
     return NotedAttempt(attempt, node.version)

@@ -1,6 +1,8 @@
 """What is noted in a cluster is read, and what is no note is named, never taken for one."""
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,11 @@ NOTE = {"managed_ledger": "t/ns/persistent/x", "ledger_id": 5, "uuid": UUID, "bu
 LINE = TrashLine(TrashKind.ORPHAN, 9, None, None, None, "why", 0, 1, 2, 3, TrashState.MARKED)
 
 
-def read(folder: Path, **notes: bytes) -> Journal:
+def read(folder: Path, *, made_ms: int = 1, **notes: bytes) -> Journal:
     """Return what is read of a cluster with nodes, by paths with ``lifecycle`` left out."""
     with LiveCluster(folder) as cluster:
         for name, data in notes.items():
-            cluster.zookeeper.set(f"/ledgerfs/lifecycle/{name}", data)
+            cluster.zookeeper.set(f"/ledgerfs/lifecycle/{name}", data, created_ms=made_ms)
         living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         try:
             return read_journal(living.nodes)
@@ -41,6 +43,19 @@ def test_lines_and_attempts_are_read_also_with_keys_of_a_later_version(tmp_path:
     assert read(tmp_path, **notes) == Journal(
         (NotedLine(LINE, 0),), (NotedAttempt(Attempt("t/ns/persistent/x", 5, UUID, "s3://tier", 7), 0),), {}
     )
+
+
+def test_a_line_of_a_clock_that_was_behind_has_its_whole_grace(tmp_path: Path) -> None:
+    grace_ms, made_ms = LINE.due_ms - LINE.marked_ms, 1_700_000_000_000
+    (found,) = read(tmp_path, made_ms=made_ms, **{f"trash/{LINE.node_name}": build_trash_line(LINE)}).lines
+    assert found == replace(LINE, marked_ms=made_ms, due_ms=made_ms + grace_ms)
+
+
+def test_a_first_look_by_a_clock_that_was_behind_is_as_late_as_its_note(tmp_path: Path) -> None:
+    began_ms, attempt = time.time_ns() // 1_000_000, Attempt(**NOTE).cleaned(8)
+    (found,) = read(tmp_path, **{f"attempts/{UUID}-ledger-5": attempt.build()}).attempts
+    assert found == replace(attempt, cleaned_ms=found.cleaned_ms)
+    assert found.cleaned_ms >= began_ms
 
 
 @pytest.mark.parametrize(

@@ -343,6 +343,22 @@ def test_ledgers_past_retention_wait_for_older_ones_that_stay(cluster: MadeClust
 
 
 @pytest.mark.parametrize(
+    "first", [None, line_of(TrashKind.TRIMMED, 1, due_ms=NOW + HOUR), line_of(TrashKind.TRIMMED, 1, version=0)]
+)
+def test_a_ledger_past_retention_waits_for_those_before_it(cluster: MadeCluster, first: TrashLine | None) -> None:
+    """As where an older one's line was taken back, or was made anew for an attempt to offload it: a topic gets no holes."""
+    cluster.topic(TOPIC, [listed(1, 4 * HOUR), listed(2, 3 * HOUR), listed(3, 2 * HOUR), current(4)])
+    lines = [line_of(TrashKind.TRIMMED, 2), line_of(TrashKind.TRIMMED, 3)]
+    found = planned(cluster, HOUR_LONG, notes=noted(*([] if first is None else [first]), *lines))
+    assert ids(found, ActionKind.DELETE) == []
+    whys = {one.ledger_ids[0]: one.why for one in found.waiting if one.kind is ActionKind.DELETE}
+    assert "ledger 1, which is older, is not due" in whys[2]
+    assert "ledger 1, which is older, is not due" in whys[3]
+    whole = planned(cluster, HOUR_LONG, notes=noted(line_of(TrashKind.TRIMMED, 1), *lines))
+    assert ids(whole, ActionKind.DELETE) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
     ("line", "why"),
     [
         (line_of(TrashKind.TRIMMED, 2), "does not hold any more"),

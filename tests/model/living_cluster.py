@@ -63,9 +63,11 @@ class Exported:
 class World:
     """The cluster, its readers, and what was ever written to it."""
 
+    topics = TOPICS
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.cluster = LiveCluster(folder, bookies=4)
+        self.cluster = self.new_cluster(folder)
         self.cluster.__enter__()
         self.values: dict[tuple[str, Row], bytes] = {}
         self.trimmed: set[int] = set()
@@ -75,6 +77,13 @@ class World:
         self.exported: dict[str, Exported] = {}
         self.in_flight: set[str] = set()
         self.unsafe: set[Row] = set()
+        self.begin()
+
+    def new_cluster(self, folder: Path) -> LiveCluster:
+        return LiveCluster(folder, bookies=4)
+
+    def begin(self) -> None:
+        """Make the first topics."""
         for topic in TOPICS[:2]:
             self.cluster.write_ledger(topic, (), ensemble=ENSEMBLES[topic])
 
@@ -88,10 +97,10 @@ class World:
     def publish(self, topic: str, count: int) -> None:
         """Write messages whose values tell them apart, as far as bookies take them."""
         if not self.has(topic):
-            self.cluster.write_ledger(topic, (), ensemble=ENSEMBLES[topic])
+            self.cluster.write_ledger(topic, (), ensemble=ENSEMBLES.get(topic, 3))
         elif topic in self.in_flight:
             # A writer that waits for a bookie in vain ends its ledger.
-            self.cluster.roll_over(topic, ensemble=ENSEMBLES[topic])
+            self.cluster.roll_over(topic, ensemble=ENSEMBLES.get(topic, 3))
         self.in_flight.discard(topic)
         made = messages(count, "v", first=self.count)
         self.count += count
@@ -278,8 +287,11 @@ class Walk:
     def __init__(self, seed: int, folder: Path) -> None:
         self.random = Random(seed)
         self.folder = folder
-        self.world = World(folder)
+        self.world = self.new_world(folder)
         self.told: list[str] = []
+
+    def new_world(self, folder: Path) -> World:
+        return World(folder)
 
     def run(self, steps: int) -> None:
         """Do so many steps; whatever fails names them all."""
@@ -369,7 +381,7 @@ class Walk:
         """Read a topic, and compare: by a new listing, or by the one that the reader has."""
         world, trimmed = self.world, set(self.world.trimmed)
         if anew or not reader.listed:
-            reader.listed = {name: world.confirmed(name) for name in TOPICS}
+            reader.listed = {name: world.confirmed(name) for name in world.topics}
             trimmed_before = trimmed
             reader.bucket.expire()
         else:

@@ -24,6 +24,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.model.lifecycle_walk import LifecycleWalk
 from tests.model.living_cluster import Walk
 from tests.model.machine import NothingIsLost
 from tests.model.places import Folder, Place, S3Bucket
@@ -91,6 +92,12 @@ def test_schemas_in_folders() -> None:
 @pytest.mark.parametrize("seed", range(EXAMPLES or 12))
 def test_living_clusters(seed: int, tmp_path: Path) -> None:
     Walk(seed, tmp_path).run(60)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(EXAMPLES or 6))
+def test_lifecycle_services(seed: int, tmp_path: Path) -> None:
+    LifecycleWalk(seed, tmp_path).run(50)
 
 
 @pytest.mark.long

@@ -439,9 +439,12 @@ class LiveCluster:
             name = managed_ledger_of(topic)
             info = change(self.list_of(topic))
             by_id = {one.ledger_id: one for one in info.ledgers}
-            self._lists[name] = replace(info, ledgers=tuple(by_id[one] for one in sorted(by_id)))
             stored = replace(info, ledgers=tuple(by_id[one] for one in as_java_hashes(by_id)))
-            self._set(managed_ledger_path(name), self._compressed(build_managed_ledger_info(stored)))
+            self._store_list(name, self._compressed(build_managed_ledger_info(stored)))
+            self._lists[name] = replace(info, ledgers=tuple(by_id[one] for one in sorted(by_id)))
+
+    def _store_list(self, name: str, data: bytes) -> None:
+        self._set(managed_ledger_path(name), data)
 
     def change_ledger(self, topic: str, ledger_id: int, change: Callable[[LedgerInfo], LedgerInfo]) -> None:
         """Store another line of the list."""

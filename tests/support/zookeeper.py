@@ -10,7 +10,7 @@ import ssl
 import struct
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from threading import Lock, Thread
 from types import TracebackType
@@ -76,6 +76,8 @@ class ZooKeeperServer:
 
     With ``takes_writes`` nodes are made, set and deleted, and ``not_reads`` does not hold that. ``writes`` holds the paths of each write
     that came; ``write_faults`` has what becomes of the next ones, one after the other; ``at_write`` is called before each.
+    ``on_change`` is told of each write by a client that was done: {path: (data before, data after)}, None where there is no node. It is
+    called while nobody else is answered, and must ask nothing of the server itself.
     """
 
     def __init__(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
@@ -94,6 +96,7 @@ class ZooKeeperServer:
         self.writes: list[tuple[str, ...]] = []
         self.write_faults: deque[WriteFault] = deque()
         self.at_write: Callable[[], object] | None = None
+        self.on_change: Callable[[Mapping[str, tuple[bytes | None, bytes | None]]], object] | None = None
         self._late: list[tuple[int, bytes, int]] = []
         self._tree = Tree()
         self._behind: Tree | None = None
@@ -149,12 +152,20 @@ class ZooKeeperServer:
         """Return the nodes that a session is shown, with the lock."""
         return self._seen.get(session, self._behind or self._tree)
 
-    def set(self, path: str, data: bytes, *, created_ms: int | None = None) -> None:
-        """Make or change a node; its parents are made."""
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        """Return data and version of a node; None if there is none."""
+        with self._lock:
+            node = self._tree.nodes.get(path)
+            return None if node is None else (node.data, node.version)
+
+    def set(self, path: str, data: bytes, *, created_ms: int | None = None, version: int | None = None) -> bool:
+        """Make or change a node; its parents are made. With ``version`` only one of that version is changed: whether it was is returned."""
         now = time.time_ns() // 1_000_000
         with self._lock:
             transaction = self._tree.next()
             node = self._tree.nodes.get(path)
+            if version is not None and (node is None or node.version != version):
+                return False
             if node is None:
                 node = self._tree.make(path, now, transaction)
             else:
@@ -162,6 +173,7 @@ class ZooKeeperServer:
             self._tree.put(node, data, now, transaction)
             if created_ms is not None:
                 node.created_ms = created_ms
+            return True
 
     def delete(self, path: str) -> None:
         """Remove a node and all below it."""
@@ -186,6 +198,13 @@ class ZooKeeperServer:
             for session in list(self._sessions):
                 self._end(session)
         self.drop_connections()
+
+    def expire_owner(self, path: str) -> None:
+        """Know the session no more that made an ephemeral node, if there is such a node; its connection is told with its next write."""
+        with self._lock:
+            node = self._tree.nodes.get(path)
+            if node is not None:
+                self._end(node.owner)
 
     def refuse(self) -> None:
         """Break all connections and listen no more."""
@@ -353,7 +372,17 @@ class ZooKeeperServer:
     def _change(self, opcode: int, request: bytes, session: int) -> bytes:
         paths = [path for _, path in operations(request)] if opcode == MULTI else [text(request, 0)[0]]
         self.writes.append(tuple(paths))
-        return self._tree.change(opcode, request, session)
+        before = {path: self._data(path) for path in paths}
+        answer = self._tree.change(opcode, request, session)
+        after = {path: (data, self._data(path)) for path, data in before.items()}
+        changed = {path: both for path, both in after.items() if both[0] != both[1]}
+        if changed and self.on_change is not None:
+            self.on_change(changed)
+        return answer
+
+    def _data(self, path: str) -> bytes | None:
+        node = self._tree.nodes.get(path)
+        return None if node is None else node.data
 
     def _note_watch(self, opcode: int, path: str, watch: int) -> None:
         self.asked[path] += 1

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from ledgerfs.lifecycle.journal.trash_line import TrashLine, TrashState, build_trash_line
+from ledgerfs.lifecycle.journal.trash_line import TrashLine, TrashState, build_trash_line, parse_trash_line
+from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.operations import DropNode, Operation, SetNode
 
 
@@ -21,3 +22,13 @@ class NotedLine:
     def as_dropped(self) -> Operation:
         """Return the change that removes the line."""
         return DropNode(self.line.path, self.version)
+
+
+def parse_noted_line(node: Node) -> NotedLine:
+    """Parse the node of a line; raises `CorruptMetadataError` as `parse_trash_line`.
+
+    It lies there since its node was made: whoever wrote it may have had a clock that was behind, and whoever reads it has not.
+    """
+    line = parse_trash_line(node.data, key=node.path)
+    late_ms = max(0, node.created_ms - line.marked_ms)
+    return NotedLine(replace(line, marked_ms=line.marked_ms + late_ms, due_ms=line.due_ms + late_ms), node.version)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError
-from ledgerfs.lifecycle.journal.noted_line import NotedLine
-from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashLine, parse_trash_line
+from ledgerfs.lifecycle.journal.noted_line import NotedLine, parse_noted_line
+from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashLine
 from ledgerfs.offload.attempts import ROOT as ATTEMPTS
 from ledgerfs.offload.attempts import Attempt, NotedAttempt, parse_attempt
 from ledgerfs.storage.zookeeper.node import Node
@@ -49,7 +49,7 @@ def read_journal(nodes: Nodes) -> Journal:
     Raises `AccessDeniedError` and `StoreUnreachableError`.
     """
     unreadable: dict[str, str] = {}
-    lines = tuple(_read(nodes, TRASH, _line, unreadable))
+    lines = tuple(_read(nodes, TRASH, parse_noted_line, unreadable))
     return Journal(lines, tuple(_read(nodes, ATTEMPTS, parse_attempt, unreadable)), unreadable)
 
 
@@ -67,7 +67,3 @@ def _read(nodes: Nodes, root: str, parse: Callable[[Node], Value], unreadable: d
             yield parse(found)
         except CorruptMetadataError as error:
             unreadable[found.path] = error.reason
-
-
-def _line(node: Node) -> NotedLine:
-    return NotedLine(parse_trash_line(node.data, key=node.path), node.version)

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from ledgerfs.errors import CorruptMetadataError, NotFoundError, RefusedLedgerError
-from ledgerfs.lifecycle.journal.noted_line import NotedLine
+from ledgerfs.lifecycle.journal.noted_line import NotedLine, parse_noted_line
 from ledgerfs.lifecycle.journal.trash_line import (
     TRASH,
     TrashKind,
     TrashLine,
     TrashState,
     build_trash_line,
-    parse_trash_line,
     parse_trash_node_name,
 )
 from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation
@@ -47,7 +46,7 @@ def undo(lock: ClusterLock, name: str) -> TrashLine | None:
     if node is None:
         raise NotFoundError("the trash journal has no such line", key=name)
     try:
-        noted = NotedLine(parse_trash_line(node.data, key=node.path), node.version)
+        noted = parse_noted_line(node)
     except CorruptMetadataError:
         # At the version that could not be read: what may be put there meanwhile stays.
         lock.commit([DropNode(node.path, node.version)])

@@ -1,0 +1,187 @@
+"""A cluster with a lifecycle service, a broker that has some topics or none, and readers; time passes when an act says so."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs.errors import LedgerfsError, LockHeldError, RefusedLedgerError
+from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
+from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
+from ledgerfs.lifecycle.journal.reading import read_journal
+from ledgerfs.lifecycle.journal.trash_journal import undo
+from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
+from ledgerfs.lifecycle.service.making import service_of
+from ledgerfs.offload.offload_driver import user_metadata
+from ledgerfs.storage.zookeeper.changes import LOCK_PATH, ClusterLock
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from tests.model.clock import ModelClock
+from tests.model.lifecycle_audit import Audit, Terms, policies_path
+from tests.model.living_cluster import Reader, World
+from tests.model.service_requests import Died, Requests, met_at, watched_store
+from tests.model.shared_cluster import Broker, FencedError, SharedCluster, namespace_of
+
+MINUTE_MS = 60_000
+KEPT = ("public/kept/a", "public/kept/b")
+TIMED, READ = "public/timed/c", "public/read/d"
+TERMS = Terms(lag_ms=30 * MINUTE_MS, grace_ms=10 * MINUTE_MS, orphan_grace_ms=20 * MINUTE_MS)
+RETENTION_MS = {**dict.fromkeys(KEPT, -1), TIMED: 60 * MINUTE_MS, READ: 0}
+_POLICY = """
+cluster = "{cluster.url}"
+[defaults]
+trash_grace = "10m"
+orphans = true
+orphan_grace = "20m"
+[buckets.tier]
+url = "{url}"
+bucket = "tier"
+region = "us-east-1"
+block_size = "5MiB"
+[[topics]]
+match = "public/read/.*"
+offload = false
+deletion_lag = "30m"
+[[topics]]
+match = "public/.*"
+offload_after = "1m"
+deletion_lag = "30m"
+bucket = "tier"
+"""
+
+
+class LifecycleWorld(World):
+    """The cluster, and all who use it."""
+
+    topics = (*KEPT, TIMED, READ)
+    cluster: SharedCluster
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = ModelClock()
+        self._used = ExitStack()
+        self._used.enter_context(self.clock.used())
+        super().__init__(folder)
+
+    def new_cluster(self, folder: Path) -> SharedCluster:
+        return SharedCluster(folder, bookies=4)
+
+    def begin(self) -> None:
+        cluster = self.cluster
+        self.broker = Broker(cluster, self.topics)
+        self.audit = Audit(cluster, self.broker, self.clock, TERMS, self.trimmed)
+        self.passer_by = Reader(self.opened("confirmed"))
+        self.offloading: dict[str, tuple[int, str]] = {}
+        cluster.zookeeper.takes_writes = True
+        cluster.zookeeper.set("/admin/clusters/ours", b"{}")
+        cluster.bucket().mkdir(parents=True)
+        for topic, retention_ms in RETENTION_MS.items():
+            self.set_retention(topic, retention_ms)
+            self.broker.load(namespace_of(topic))
+            cluster.write_ledger(topic, ())
+        text = _POLICY.format(cluster=cluster, url=cluster.bucket_url())
+        self.file = parse_policy_file(text.encode(), self.folder / "policy.toml")
+        cluster.zookeeper.on_change = self.audit.changed
+        self._used.enter_context(watched_store(self.audit.deletes, self.metadata_of))
+        patch = self._used.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr("ledgerfs.lifecycle.service.service._STEP_S", 0.02)
+
+    def close(self) -> None:
+        super().close()
+        self._used.close()
+
+    def has(self, topic: str) -> bool:
+        return self.cluster.has(topic)
+
+    def metadata_of(self, key: str) -> Mapping[str, str]:
+        """Return the user metadata that an object has."""
+        parsed = parse_ledger_key(key)
+        assert parsed is not None
+        custom = dict(self.cluster.written[parsed.ledger_id].node.custom)
+        return completed_user_metadata(user_metadata("ours"), custom[MANAGED_LEDGER_KEY].decode())
+
+    def set_retention(self, topic: str, retention_ms: int) -> None:
+        """Change the retention of a topic's namespace, as an administrator does."""
+        asked = self.cluster.zookeeper.asked[policies_path(topic)]
+        self.audit.excused[topic] = (self.audit.retention_ms.get(topic, -1), asked)
+        self.audit.retention_ms[topic] = retention_ms
+        minutes, megabytes = (0, 0) if retention_ms == 0 else (max(-1, retention_ms // MINUTE_MS), -1)
+        retention = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
+        self.cluster.set_policies(namespace_of(topic), retention_policies=retention)
+
+    # What the broker does.
+
+    @contextmanager
+    def loaded(self, topic: str) -> Iterator[None]:
+        """Have the broker do something to a topic; if its list is not as the broker knows it, the topic is loaded again instead."""
+        try:
+            self.broker.ready(topic)
+            yield
+        except FencedError:
+            self.offloading.pop(topic, None)
+            self.broker.load_topic(topic)
+
+    def publish(self, topic: str, count: int) -> None:
+        with self.loaded(topic):
+            if not self.cluster.is_terminated(topic):
+                super().publish(topic, count)
+
+    # What services do.
+
+    @contextmanager
+    def living(self) -> Iterator[LivingCluster]:
+        """Lend the cluster as a process of its own sees it."""
+        options = {"timeout_s": 5.0, "bucket_urls": {"tier": self.cluster.bucket_url()}}
+        made = ClusterFileSystem(**options, skip_instance_cache=True).cluster(
+            self.cluster.url.removeprefix("pulsar+zk://")
+        )
+        try:
+            yield made
+        finally:
+            made.nodes.close()
+
+    def serve(self, requests: Requests | None = None) -> tuple[str, list[str]]:
+        """Make one pass, as ``ledgerfs lifecycle run --once`` does; return how it ended, and its troubles."""
+        troubles: list[str] = []
+        with ExitStack() as entered:
+            if requests is not None:
+                entered.enter_context(met_at(requests))
+            living = entered.enter_context(self.living())
+            try:
+                with service_of(self.file, living, NewestEntries(living.reading), None, 0.0) as made:
+                    try:
+                        made.service.run(lambda *_: None, once=True)
+                    finally:
+                        troubles += [one.text for one in made.events.troubles()]
+            except Died:
+                return "died", troubles
+            except LedgerfsError as error:
+                return f"{type(error).__name__}: {error}", troubles
+        return "", troubles
+
+    def replace_service(self, *, tells: bool) -> None:
+        """Have the session of a service end that is in the middle of something, and another one make a pass."""
+        self.cluster.zookeeper.expire_owner(LOCK_PATH)
+        if tells:
+            self.cluster.zookeeper.drop_connections()
+        self.serve()
+
+    def ask_for_the_lock(self) -> None:
+        """Have a second service begin, which ends if there is another one."""
+        is_held = self.cluster.zookeeper.get(LOCK_PATH) is not None
+        ended, _ = self.serve()
+        assert ended.startswith("LockHeldError") or not is_held, f"a second service: {ended}"
+
+    def take_back(self, number: int) -> str | None:
+        """Take a line of the trash back; return which one."""
+        with self.living() as living, suppress(LockHeldError, RefusedLedgerError):
+            lines = read_journal(living.nodes).noted_lines
+            if not lines:
+                return None
+            name = lines[number % len(lines)].line.node_name
+            with ClusterLock.take(living.nodes.settings, b"an operator") as lock:
+                undo(lock, name)
+                return name
+        return None
