@@ -310,3 +310,13 @@ def test_batches_are_split_where_a_policy_says_so_and_all_tell_of_it(
     run("lifecycle", "run", str(path), "--once", "--yes", *in_tier(cluster))
     assert [ledger_path(one) in cluster.nodes for one in (first, first + 1)] == [False, True]
     assert values_in(cluster, SPLIT) == before
+
+
+def test_a_bucket_with_another_url_than_its_name_is_read_where_the_file_has_it(
+    cluster: LiveCluster, policy: str
+) -> None:
+    for _ in range(3):
+        # Nobody tells where the bucket is but the file.
+        run("lifecycle", "run", policy, "--once", "--yes")
+    ids = [one.ledger_id for one in listed(cluster, KEPT)]
+    assert [ledger_path(one) in cluster.nodes for one in ids] == [False, False, False, True]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ledgerfs.lifecycle.policy.topic_rules import TopicRule
     from ledgerfs.messages.transforms.entry_transform import EntryTransform
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
-    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+    from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
     from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 _QUANTUM = 64 << 20
@@ -193,7 +193,7 @@ def service_of(
         means = Means(
             lock,
             ClosedLedgers(cluster),
-            OffloadedCopies(cluster.reading),
+            OffloadedCopies(_reading_of(file, cluster)),
             _Owners(lock, broker),
             steps.bucket_at,
             steps.url_of,
@@ -211,6 +211,19 @@ def service_of(
             background.stop()
             if by_brokers is not None:
                 by_brokers.stop()
+
+
+def _reading_of(file: "PolicyFile", cluster: "LivingCluster") -> "LiveReading":
+    """Return how a cluster is read, with its buckets where the policy file has them, unless the user has told otherwise.
+
+    What was noted of an offload tells endpoint and region, too, so it goes first where it leads to the same bucket.
+    """
+    named: dict[str, list[str]] = {}
+    for one in file.buckets.values():
+        named.setdefault(one.bucket, []).append(one.url)
+    # Of two buckets of one name the place is told by what was noted of each offload.
+    urls = {name: urls[0] for name, urls in named.items() if len(urls) == 1 and not urls[0].endswith(f"://{name}")}
+    return replace(cluster.reading, bucket_urls={**urls, **cluster.reading.bucket_urls})
 
 
 def _paced(cluster: "LivingCluster", file: "PolicyFile") -> "LivingCluster":
