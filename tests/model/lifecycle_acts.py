@@ -209,6 +209,20 @@ def come_and_go(topic: str) -> LifecycleAct:
     return act
 
 
+def of_broker(random: Random) -> tuple[str, Callable[[LifecycleWorld, str], None]]:
+    """Return what a broker may do to a topic at the worst time, of which the managed ledger is told then; and its name."""
+    chosen: dict[str, Callable[[str], LifecycleAct]] = {
+        "come and go from": come_and_go,
+        "load": load,
+        "take": take,
+        "begin an offload of": begin_offload,
+        "delete": delete,
+        "subscribe to": lambda topic: subscribe(topic, "u", 0.0),
+    }
+    name = random.choice(list(chosen))
+    return name, lambda world, managed_ledger: chosen[name](managed_ledger.replace("/persistent/", "/"))(world)
+
+
 # All else.
 
 

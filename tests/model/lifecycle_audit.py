@@ -21,6 +21,7 @@ from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_ke
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, parse_trash_line
 from ledgerfs.offload.attempts import ROOT as ATTEMPTS
+from ledgerfs.storage.zookeeper.changes import LOCK_PATH, MARKS_PATH
 from tests.model.clock import ModelClock
 from tests.model.shared_cluster import Broker, SharedCluster, namespace_of
 
@@ -49,6 +50,8 @@ class Audit:
     ----------
     trimmed
         Gets what a service takes from lists.
+    is_stale
+        Whether whoever writes has lost the lock to somebody else, who does nothing.
     done
         How often it did what.
     retention_ms
@@ -69,6 +72,7 @@ class Audit:
         self.retention_ms: dict[str, int] = {}
         self.excused: dict[str, tuple[int, int]] = {}
         self.wrong: list[str] = []
+        self.is_stale = False
         self.done: Counter[str] = Counter()
         self._marked_ms: dict[str, int] = {}
         self._nodes = cluster.zookeeper._tree.nodes
@@ -78,6 +82,8 @@ class Audit:
 
     def changed(self, changes: Changes) -> None:
         """Judge a commit; called by the server."""
+        if self.is_stale and not all(path.startswith((LOCK_PATH, MARKS_PATH)) for path in changes):
+            self._say(f"{sorted(changes)} changed by a service that has lost its lock")
         try:
             lines = {path: self._line(path, *both) for path, both in changes.items() if path.startswith(f"{TRASH}/")}
             for path, (before, after) in changes.items():
@@ -113,7 +119,8 @@ class Audit:
             return
         was, now = (parse_managed_ledger_info(data, key=topic) for data in (before, after))
         left = {one.ledger_id: one for one in now.ledgers}
-        if self.broker.has(topic):
+        is_unseen = self.broker.has_unseen(topic)
+        if self.broker.has(topic) and not is_unseen:
             self._say(f"the list of {topic} was changed, which its broker has loaded")
         if was.terminated is not None and (_gone(was) != _gone(now) or len(was.ledgers) != len(left)):
             self._say(f"ledgers of {topic} are gone, which is terminated")
@@ -131,7 +138,8 @@ class Audit:
                 self._context(topic, one, found, changes, lines)
         if left:
             self._say(f"the list of {topic} has more ledgers: {sorted(left)}")
-        self._trimmed(topic, was, now)
+        if not is_unseen:
+            self._trimmed(topic, was, now)
 
     def _trimmed(self, topic: str, was: ManagedLedgerInfo, now: ManagedLedgerInfo) -> None:
         """Judge by retention and subscriptions; what goes are the first ones."""

@@ -21,7 +21,7 @@ from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.model import lifecycle_acts as acts
 from tests.model.lifecycle_world import KEPT, LifecycleWorld
 from tests.model.living_cluster import Met, Walk, meeting
-from tests.model.service_requests import ALL, CHANGES, Requests
+from tests.model.service_requests import ALL, CHANGES, COMMITS, LISTS, Requests
 from tests.model.shared_cluster import namespace_of
 from tests.support.zookeeper import WriteFault
 
@@ -94,7 +94,15 @@ class LifecycleWalk(Walk):
         kinds = self.random.choice((ALL, CHANGES, CHANGES))
         at = int((_MOST_REQUESTS if kinds is ALL else _MOST_CHANGES) ** self.random.random()) - 1
         where = f"{'request' if kinds is ALL else 'change'} {at}"
-        if what < 0.45:
+        if what < 0.12:
+            requests = Requests(self.random.randrange(3), LISTS)
+            name, act = acts.of_broker(self.random)
+            requests.act = self._wrong_is_told(lambda: act(self.world, requests.about))
+            self.told.append(f"serve, and before list {requests.at} is set: {name} its topic")
+        elif what < 0.17:
+            requests = Requests(self.random.randrange(1, 5), COMMITS, lambda: acts.keep_longer_or_not(self.world))
+            self.told.append(f"serve, and before commit {requests.at}: keep longer, or not")
+        elif what < 0.5:
             name, act = self.meanwhile(with_service=True)
             requests = Requests(at, kinds, self._wrong_is_told(act))
             self.told.append(f"serve, and meanwhile, at {where}: {name}")
@@ -132,6 +140,8 @@ class LifecycleWalk(Walk):
             return "another service, which is refused", world.ask_for_the_lock
         if with_service and what < 0.4:
             tells = self.random.random() < 0.5
+            if what < 0.32:
+                return "another service has the lock", lambda: world.take_the_lock(tells=tells)
             return "another service", lambda: world.replace_service(tells=tells)
         if not with_service and what < 0.4:
             return "serve", self._served
@@ -141,8 +151,6 @@ class LifecycleWalk(Walk):
         if what < 0.65:
             # A topic that looks free, and is not as it was.
             return f"a broker comes to {topic}, and goes", lambda: acts.come_and_go(topic)(world)
-        if what < 0.7:
-            return "keep longer, or not", lambda: acts.keep_longer_or_not(world)
         name, act = acts.drawn(self.random, world.topics)
         return name, lambda: act(world)
 

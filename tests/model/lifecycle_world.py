@@ -73,6 +73,7 @@ class LifecycleWorld(World):
         self.broker = Broker(cluster, self.topics)
         self.audit = Audit(cluster, self.broker, self.clock, TERMS, self.trimmed)
         self.passer_by = Reader(self.opened("confirmed"))
+        self._rivals = ExitStack()
         self.offloading: dict[str, tuple[int, str]] = {}
         cluster.zookeeper.takes_writes = True
         cluster.zookeeper.set("/admin/clusters/ours", b"{}")
@@ -144,6 +145,10 @@ class LifecycleWorld(World):
 
     def serve(self, requests: Requests | None = None) -> tuple[str, list[str]]:
         """Make one pass, as ``ledgerfs lifecycle run --once`` does; return how it ended, and its troubles."""
+        with self._rivals:
+            return self._served(requests)
+
+    def _served(self, requests: Requests | None) -> tuple[str, list[str]]:
         troubles: list[str] = []
         with ExitStack() as entered:
             if requests is not None:
@@ -167,6 +172,20 @@ class LifecycleWorld(World):
         if tells:
             self.cluster.zookeeper.drop_connections()
         self.serve()
+
+    def take_the_lock(self, *, tells: bool) -> None:
+        """Have the session of a service end that is in the middle of something; another one has the lock until that one is done."""
+        self.cluster.zookeeper.expire_owner(LOCK_PATH)
+        if tells:
+            self.cluster.zookeeper.drop_connections()
+        living = self._rivals.enter_context(self.living())
+        try:
+            self._rivals.enter_context(ClusterLock.take(living.nodes.settings, b"a rival"))
+        except LockHeldError:
+            # The first one has made it anew: it had not begun, or had ended.
+            return
+        self.audit.is_stale = True
+        self._rivals.callback(setattr, self.audit, "is_stale", False)
 
     def ask_for_the_lock(self) -> None:
         """Have a second service begin, which ends if there is another one."""

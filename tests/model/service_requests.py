@@ -4,7 +4,7 @@ One that dies does nothing more, in whichever thread: neither does it clean up, 
 """
 
 import threading
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -15,10 +15,11 @@ import pytest
 
 from ledgerfs.dialects.live_cluster.bookies.connection import BookieConnection
 from ledgerfs.errors import StoreUnreachableError
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.folders.writes import LocalUpload, LocalWrites
 from ledgerfs.storage.objects import ObjectHead
-from ledgerfs.storage.zookeeper.changes import ClusterLock
+from ledgerfs.storage.zookeeper.changes import ClusterLock, Operation
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
 
@@ -28,6 +29,8 @@ class Kind(Enum):
     ZOOKEEPER = auto()
     COMMIT = auto()
     """Changes ZooKeeper: what it was decided by was read before."""
+    LIST = auto()
+    """The same, and sets the list of a topic."""
     BOOKIE = auto()
     STORE = auto()
     STORE_WRITE = auto()
@@ -35,12 +38,12 @@ class Kind(Enum):
 
 
 ALL = frozenset(Kind)
-CHANGES = frozenset({Kind.COMMIT, Kind.STORE_WRITE})
+CHANGES = frozenset({Kind.COMMIT, Kind.LIST, Kind.STORE_WRITE})
+COMMITS, LISTS = frozenset({Kind.COMMIT, Kind.LIST}), frozenset({Kind.LIST})
 
 _REQUESTS: list[tuple[Kind, type, tuple[str, ...]]] = [
     (Kind.ZOOKEEPER, Nodes, ("get", "get_many", "children", "children_many")),
     (Kind.ZOOKEEPER, ClusterLock, ("node",)),
-    (Kind.COMMIT, ClusterLock, ("commit",)),
     (Kind.BOOKIE, BookieConnection, ("send",)),
     (Kind.STORE, LocalStore, ("list_pages", "head", "read", "start", "read_many")),
     (Kind.STORE, LocalWrites, ("unfinished_uploads",)),
@@ -68,6 +71,8 @@ class Requests:
         The number of the request that is never sent, nor any after it.
     fails
         How many requests to the store fail, from request ``at`` on.
+    about
+        The managed ledger whose list was to be set last.
 
     """
 
@@ -77,6 +82,7 @@ class Requests:
     dies_at: int = -1
     fails: int = 0
     count: int = 0
+    about: str = ""
     is_dead: bool = False
     _others: threading.local = field(default_factory=threading.local)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -102,6 +108,13 @@ class Requests:
             finally:
                 self._others.act = False
 
+    def met_commit(self, operations: Sequence[Operation]) -> None:
+        """The same before a commit."""
+        lists = [name for one in operations if (name := managed_ledger_of(one.path)) is not None]
+        if lists and not getattr(self._others, "act", False):
+            self.about = lists[0]
+        self.met(Kind.LIST if lists else Kind.COMMIT)
+
 
 @contextmanager
 def met_at(requests: Requests) -> Iterator[None]:
@@ -109,7 +122,8 @@ def met_at(requests: Requests) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for kind, owner, names in _REQUESTS:
             for name in names:
-                _patch(patch, owner, name, lambda kind=kind: requests.met(kind))
+                _patch(patch, owner, name, lambda *_, kind=kind: requests.met(kind))
+        _patch(patch, ClusterLock, "commit", requests.met_commit)
         abort = LocalUpload.abort
         patch.setattr(LocalUpload, "abort", lambda self: None if requests.is_dead else abort(self))
         yield
@@ -132,11 +146,11 @@ def watched_store(
         yield
 
 
-def _patch(patch: pytest.MonkeyPatch, owner: type, name: str, met: Callable[[], None]) -> None:
+def _patch(patch: pytest.MonkeyPatch, owner: type, name: str, met: Callable[..., None]) -> None:
     original = getattr(owner, name)
 
-    def asked(self: object, *args: object, **options: object) -> Any:
-        met()
+    def asked(self: object, *args: Any, **options: Any) -> Any:
+        met(*args)
         return original(self, *args, **options)
 
     patch.setattr(owner, name, asked)

@@ -31,6 +31,11 @@ def namespace_of(topic: str) -> str:
     return topic.rpartition("/")[0]
 
 
+def owners_path(topic: str) -> str:
+    """Return the node below which are those of the owners of a topic's namespace."""
+    return f"/namespace/{namespace_of(topic)}"
+
+
 class SharedCluster(LiveCluster):
     """`LiveCluster` that knows of each list what is in ZooKeeper, and changes only what its broker knows."""
 
@@ -124,11 +129,16 @@ class Broker:
         self.topics = tuple(topics)
         self.loaded: set[str] = set()
         self.is_stopped = False
+        self._back: dict[str, int] = {}
         self.subscriptions: dict[str, dict[str, Subscription]] = {topic: {} for topic in self.topics}
 
     def has(self, topic: str) -> bool:
         """Whether it has a topic, and the right to."""
         return topic in self.loaded and not self.is_stopped
+
+    def has_unseen(self, topic: str) -> bool:
+        """Whether it has a topic again after it was stopped, which changed no list, and nobody has asked for owners since."""
+        return self.has(topic) and self._back.get(topic) == self.cluster.zookeeper.asked[owners_path(topic)]
 
     def take(self, namespace: str) -> None:
         """Take a bundle, and load nothing yet."""
@@ -146,6 +156,7 @@ class Broker:
         """Read a list, end its last ledger, and begin another one; subscriptions are read from their ledgers."""
         self.cluster.know(topic)
         self.loaded.add(topic)
+        self._back.pop(topic, None)
         if self.cluster.has(topic):
             if not self.cluster.is_terminated(topic):
                 self.cluster.roll_over(topic)
@@ -170,6 +181,7 @@ class Broker:
             self.is_stopped = False
             for topic in self.loaded:
                 self.cluster.own_bundle(namespace_of(topic), WHOLE)
+                self._back[topic] = self.cluster.zookeeper.asked[owners_path(topic)]
 
     def unload(self, namespace: str) -> None:
         """Close all topics of a bundle: the last ledger is, and the list says nothing of it; then it is free."""

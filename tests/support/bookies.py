@@ -104,6 +104,7 @@ class BookieServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._open: set[_Connection] = set()
+        self._kept_port: socket.socket | None = None
         # The port is known, and nobody else's, from now on.
         self._listener: socket.socket | None = self._listen()
 
@@ -113,6 +114,8 @@ class BookieServer:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        if self._kept_port is not None:
+            self._kept_port.close()
 
     @property
     def address(self) -> str:
@@ -187,6 +190,8 @@ class BookieServer:
             self._thread = self._loop = None
         elif listener is not None:
             listener.close()
+        if self._kept_port is None:
+            self._kept_port = self._bound()
 
     def drop_connections(self) -> None:
         """Reset all connections; new ones are welcome."""
@@ -283,16 +288,28 @@ class BookieServer:
     # Its thread.
 
     def _listen(self) -> socket.socket:
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept, self._kept_port = self._kept_port, None
+        listener = self._bound()
+        if kept is not None:
+            kept.close()
         try:
-            listener.bind((self._host, self._port))
             listener.listen(128)
         except OSError:
             listener.close()
             raise
         self._port = listener.getsockname()[1]
         return listener
+
+    def _bound(self) -> socket.socket:
+        """Return a socket that has the port, and refuses whoever connects: nobody else gets the port while it is not listened at."""
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((self._host, self._port))
+        except OSError:
+            bound.close()
+            raise
+        return bound
 
     def _serve(self, loop: asyncio.AbstractEventLoop, listener: socket.socket, ready: threading.Event) -> None:
         asyncio.set_event_loop(loop)
