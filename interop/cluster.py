@@ -198,9 +198,10 @@ class Cluster:
 
     def _start_zookeeper(self) -> None:
         settings = self._settings("zookeeper", {"dataDir": self.folder / "zookeeper", "clientPort": self._ports[0]})
-        command = java_command("org.apache.zookeeper.server.quorum.QuorumPeerMain", settings, heap="256m")
-        # Empty folders of sessions that are over go at once, not some time in the next minute.
-        command[1:1] = ["-Dznode.container.checkIntervalMs=300"]
+        command = java_command("org.apache.zookeeper.server.quorum.QuorumPeerMain", settings, heap="768m")
+        # Empty folders of sessions that are over go at once, not some time in the next minute. The last changes, which are kept for servers
+        # that lag, are lists of some hundred KB in a chaos that lasts.
+        command[1:1] = ["-Dznode.container.checkIntervalMs=300", "-Dzookeeper.commitLogCount=100"]
         self.processes.start("zookeeper", command, {}, self._ports[0])
 
     def _initialize(self) -> None:
