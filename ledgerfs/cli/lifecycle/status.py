@@ -13,6 +13,7 @@ from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
 from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.display import printable
+from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
@@ -53,13 +54,18 @@ def status(
     """
     # These import kazoo, which --help does not need.
     from ledgerfs.lifecycle.journal.reading import read_journal
-    from ledgerfs.lifecycle.service.status import read_status
+    from ledgerfs.lifecycle.service.status import STATUS_PATH, read_status
     from ledgerfs.storage.zookeeper.changes import ClusterLock
 
     cluster = opened_cluster(context, policy.source, zk_rate)
     try:
         holder = ClusterLock.holder_of(cluster.nodes)
-        told, journal = read_status(cluster.nodes), read_journal(cluster.nodes)
+        journal, told, damaged = read_journal(cluster.nodes), None, dict[str, str]()
+        try:
+            told = read_status(cluster.nodes)
+        except CorruptMetadataError as error:
+            damaged[STATUS_PATH] = error.reason
+        damaged |= journal.unreadable
     finally:
         cluster.nodes.close()
     if prometheus is not None and told is not None:
@@ -68,16 +74,16 @@ def status(
 
         write_gauges_file(prometheus, gauges_of(policy.source, told))
     if as_json:
-        print_json(_as_json(holder, told, journal))
+        print_json(_as_json(holder, told, journal, damaged))
     else:
-        _show(holder, told, journal)
-    for path, why in journal.unreadable.items():
+        _show(holder, told, journal, is_damaged=STATUS_PATH in damaged)
+    for path, why in damaged.items():
         say(f"{path}: {why}; left out")
-    if holder is None or journal.unreadable:
+    if holder is None or damaged:
         context.exit(1)
 
 
-def _show(holder: "LockHolder | None", told: "Status | None", journal: "Journal") -> None:
+def _show(holder: "LockHolder | None", told: "Status | None", journal: "Journal", *, is_damaged: bool) -> None:
     if journal.lines:
         shown = table("line", "topic", "bytes", "state", "may be deleted", "why", right=("bytes",))
         for one in journal.lines:
@@ -97,7 +103,8 @@ def _show(holder: "LockHolder | None", told: "Status | None", journal: "Journal"
             f"the lock is held since {iso_time(holder.since_ms)} by {printable(holder.holder.decode('utf-8', 'replace'))}"
         )
     if told is None:
-        say("no service has made a pass yet")
+        if not is_damaged:
+            say("no service has made a pass yet")
         return
     rate = "without a bound" if told.rate is None else f"at {human_size(int(told.rate))}/s at most"
     say(
@@ -112,7 +119,9 @@ def _show(holder: "LockHolder | None", told: "Status | None", journal: "Journal"
         say(f"{iso_time(trouble.when_ms)}: {printable(trouble.text)}{often}")
 
 
-def _as_json(holder: "LockHolder | None", told: "Status | None", journal: "Journal") -> dict[str, Any]:
+def _as_json(
+    holder: "LockHolder | None", told: "Status | None", journal: "Journal", damaged: dict[str, str]
+) -> dict[str, Any]:
     from ledgerfs.lifecycle.service.status import status_as_json
 
     return {
@@ -130,7 +139,7 @@ def _as_json(holder: "LockHolder | None", told: "Status | None", journal: "Journ
             for one in journal.lines
         ],
         "attempts": [one.key.data_key for one in journal.attempts],
-        "unreadable": journal.unreadable,
+        "unreadable": damaged,
     }
 
 

@@ -135,6 +135,8 @@ class CarryingOut:
             case ActionKind.DELETE:
                 noted = [seen.lines[one.path] for one in action.lines if one.path in seen.lines]
                 for (name, _), some in groupby(noted, lambda one: (one.line.managed_ledger, one.line.kind)):
+                    if self._means.is_stopping():
+                        return
                     self._delete(name, list(some), seen, done)
             case ActionKind.CLEAN:
                 self._clean(action, seen, done)

@@ -77,7 +77,13 @@ class Deletions:
             if listed is None:
                 return
             some, left = _that_fit(left, listed)
-            sound = [one for one in some if self._may_be_flagged(managed_ledger, listed, one, done)]
+            sound = []
+            for one in some:
+                if self._means.is_stopping():
+                    # Nothing is changed yet, and what comes after this is compared anew.
+                    return
+                if self._may_be_flagged(managed_ledger, listed, one, done):
+                    sound.append(one)
             if sound:
                 ids = [one.line.ledger_id for one in sound]
                 edited = with_bookkeeper_deleted(listed.node.data, ids, key=listed.node.path)

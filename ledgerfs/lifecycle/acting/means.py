@@ -35,6 +35,8 @@ class Means:
         Buckets that did not answer in this pass.
     url_of
         Returns the URL of the bucket that has the objects of an offload; None if no bucket is known that they are in.
+    is_stopping
+        Whether nothing is to be begun any more.
 
     """
 
@@ -45,3 +47,4 @@ class Means:
     bucket_at: "Callable[[str], Bucket]"
     url_of: "Callable[[OffloadContext], str | None]"
     away: AwayBuckets = field(default_factory=AwayBuckets)
+    is_stopping: "Callable[[], bool]" = lambda: False

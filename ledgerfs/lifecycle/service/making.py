@@ -197,6 +197,7 @@ def service_of(
             _Owners(lock, broker),
             steps.bucket_at,
             steps.url_of,
+            is_stopping=lambda: rates.is_stopping,
         )
         steps.use(means)
         hands = CarryingOut(cluster, means, bookies, broker, steps.in_flight)

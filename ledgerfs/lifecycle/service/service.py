@@ -248,7 +248,10 @@ class Service:
         written_ms = write_status(parts.lock, status)
         if written_ms is not None:
             parts.clock.compare(written_ms, sent_ns)
-        parts.on_status(status)
+        try:
+            parts.on_status(status)
+        except LedgerfsError as error:
+            parts.events.trouble(f"the gauges are not written: {error}")
 
 
 def _sizes(looked: "Looked", due: list[Action]) -> dict[int, int]:

@@ -12,6 +12,7 @@ from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, SetNode
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
 STATUS_PATH = "/ledgerfs/lifecycle/status"
+_MOST_MS, _MOST_RATE = 1 << 47, 1 << 62
 _MOST_TEXT = 500
 
 
@@ -83,9 +84,23 @@ def read_status(nodes: Nodes) -> Status | None:
     try:
         told = json.loads(node.data)
         troubles = [Trouble(int(one["when_ms"]), str(one["text"]), int(one["times"])) for one in told.pop("troubles")]
-        return Status(**told, troubles=troubles)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        return _checked(Status(**told, troubles=troubles))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptMetadataError("no status of the lifecycle service", key=node.path) from error
+
+
+def _checked(status: Status) -> Status:
+    """Return a status whose numbers are such; raises `TypeError` for another one."""
+    times = [status.began_ms, status.passed_ms, status.oldest_due_ms, *(one.when_ms for one in status.troubles)]
+    numbers = [status.passes, status.backlog_ledgers, status.backlog_bytes]
+    if not all(type(one) is int and one >= 0 for one in (*times, *numbers)) or max(times) >= _MOST_MS:
+        raise TypeError("numbers")
+    for counts in (status.done, status.waiting, status.refused, status.trash):
+        if not isinstance(counts, dict) or not all(type(one) is int for one in counts.values()):
+            raise TypeError("counts")
+    if status.rate is not None and not (type(status.rate) in {int, float} and 0 <= status.rate < _MOST_RATE):
+        raise TypeError("rate")
+    return status
 
 
 def gauges_of(source: str, status: Status) -> list[str]:

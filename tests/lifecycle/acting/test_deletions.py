@@ -60,7 +60,11 @@ class Trash:
         self.living: LivingCluster = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
         ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
-        means = Means(self.lock, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url())
+        self.is_stopping = lambda: False
+        means = Means(
+            *(self.lock, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url()),
+            is_stopping=lambda: self.is_stopping(),  # noqa: PLW0108  (tests exchange it)
+        )
         bookies = NewestEntries(self.living.reading)
         self.deletions = Deletions(
             means, lambda name: subscriptions_now(self.lock.newest(), self.living.reading.ledgers_path, bookies, name)
@@ -253,6 +257,20 @@ def test_what_was_compressed_again_is_compared_by_what_it_decompresses_to(
     done = flag(trash, lines)
     assert (done.ledger_ids, list(done.postponed)) == (ids[1:], ids[:1])
     assert "hold other entries" in done.postponed[ids[0]]
+
+
+def test_what_is_to_end_compares_no_further_ledger_and_changes_nothing(cluster: LiveCluster, trash: Trash) -> None:
+    first, second, _ = ledgers(cluster)
+    for one in (first, second):
+        cluster.offload(TOPIC, one)
+    lines = trash.marked(*(trash.line(TrashKind.OFFLOADED, one) for one in (first, second)))
+    asked = iter([False, True])
+    trash.is_stopping = lambda: next(asked)
+    done = flag(trash, lines)
+    assert (done.ledger_ids, done.postponed, done.remarks) == ([], {}, [])
+    assert set(trash.states().values()) == {TrashState.MARKED}
+    trash.is_stopping = lambda: False
+    assert flag(trash, lines).ledger_ids == [first, second]
 
 
 def test_ledgers_past_their_retention_go_with_their_objects(cluster: LiveCluster, trash: Trash) -> None:
