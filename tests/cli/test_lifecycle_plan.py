@@ -40,7 +40,7 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
             *(TrashKind.TRIMMED, first, managed_ledger_of(TOPIC), None, None, "it was past retention", 1, 1000),
             *(now - DAY, now - DAY // 2, TrashState.MARKED),
         )
-        made.zookeeper.set(f"/pulsar{line.path}", build_trash_line(line))
+        made.zookeeper.set(f"/pulsar{line.path}", build_trash_line(line), created_ms=now - DAY)
         note = {
             "managed_ledger": managed_ledger_of(TOPIC),
             "ledger_id": second,
