@@ -20,6 +20,7 @@ from interop.s3_server import S3Server
 from interop.stages import stage, table, taken
 from interop.workload import Workload, make_workload
 
+_SHARE_A_CLUSTER = {f"test_{name}.py" for name in ("new_ledgers", "reading", "schemas", "serving", "typed_imports")}
 _FOLDER = pytest.StashKey[Path]()
 _TOLD = pytest.StashKey[list[tuple[dict[str, float], str]]]()
 
@@ -104,10 +105,11 @@ def truth(cluster: Cluster, java: JavaClient, workload: Workload, original: S3Se
 
 
 class _Clusters(LoadFileScheduling):
-    """Lets the cluster that lives be one process's, and all that needs the other cluster another's: each waits much for its servers."""
+    """Lets the tests that know all that is in a bucket share one cluster in one process; each other file starts its own servers."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "living" if "/test_live_cluster.py::" in nodeid else "offloaded"
+        file = nodeid.partition("::")[0]
+        return "offloaded" if file.rpartition("/")[2] in _SHARE_A_CLUSTER else file
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -25,8 +26,10 @@ from interop.recording import (
     is_read,
     zookeeper_requests,
 )
-from interop.s3_server import S3Server
+from interop.s3_server import CREDENTIALS, S3Server
+from interop.stages import stage
 from interop.waiting import wait_until
+from interop.workload import make_tenant
 
 _BOOKIES = 3
 _SETTINGS: dict[str, dict[str, object]] = {
@@ -182,6 +185,21 @@ def start_live_cluster(folder: Path, broker: Mapping[str, object] | None = None)
     for one in (zookeeper, *bookies):
         one.start()
     return made
+
+
+@contextmanager
+def lent_live_cluster(folder: Path, broker: Mapping[str, object] | None = None) -> Iterator[LiveCluster]:
+    """Start everything for a module of tests, with the tenant of its namespaces, and the bucket's credentials in the environment."""
+    with stage(f"{folder.name}: start Pulsar"):
+        made = start_live_cluster(folder, broker)
+    try:
+        make_tenant(made.cluster)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in CREDENTIALS.items():
+                patch.setenv(name, value)
+            yield made
+    finally:
+        stop_live_cluster(made)
 
 
 def stop_live_cluster(live: LiveCluster) -> None:

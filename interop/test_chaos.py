@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from interop import chaos, workload
+from interop import chaos
 from interop.java_client import JavaClient
 from interop.keys import KeyPair
-from interop.live_cluster import LiveCluster, start_live_cluster, stop_live_cluster
+from interop.live_cluster import LiveCluster, lent_live_cluster
 from interop.processes import LEASH
-from interop.s3_server import BUCKET, CREDENTIALS
+from interop.s3_server import BUCKET
 from interop.stages import stage
 
 _SEED = 20
@@ -26,16 +26,8 @@ _SECONDS = 60
 @pytest.fixture(scope="module")
 def live(folder: Path) -> Iterator[LiveCluster]:
     """The cluster."""
-    with stage("chaos: start Pulsar"):
-        made = start_live_cluster(folder / "chaos", chaos.BROKER)
-    try:
-        workload.make_tenant(made.cluster)
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in CREDENTIALS.items():
-                patch.setenv(name, value)
-            yield made
-    finally:
-        stop_live_cluster(made)
+    with lent_live_cluster(folder / "chaos", chaos.BROKER) as made:
+        yield made
 
 
 def check(live: LiveCluster, outcome: chaos.Outcome) -> None:

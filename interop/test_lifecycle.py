@@ -10,14 +10,13 @@ from pathlib import Path
 import pulsar
 import pytest
 
-from interop import workload
 from interop.filling import fill, subscribe
 from interop.java_client import JavaClient
 from interop.keys import KeyPair
-from interop.live_cluster import LiveCluster, start_live_cluster, stop_live_cluster
+from interop.live_cluster import LiveCluster, lent_live_cluster
 from interop.live_producer import connected
 from interop.processes import LEASH
-from interop.s3_server import BUCKET, CREDENTIALS
+from interop.s3_server import BUCKET
 from interop.stages import stage
 from interop.surveys import ledgers_of
 
@@ -37,16 +36,8 @@ _TRIMMED = f"persistent://{_PASSING}/trimmed"
 @pytest.fixture(scope="module")
 def live(folder: Path) -> Iterator[LiveCluster]:
     """The cluster."""
-    with stage("lifecycle: start Pulsar"):
-        made = start_live_cluster(folder / "lifecycle", _BROKER)
-    try:
-        workload.make_tenant(made.cluster)
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in CREDENTIALS.items():
-                patch.setenv(name, value)
-            yield made
-    finally:
-        stop_live_cluster(made)
+    with lent_live_cluster(folder / "lifecycle", _BROKER) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

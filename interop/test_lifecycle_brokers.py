@@ -1,16 +1,18 @@
 """A real broker that is asked to offload, trim and unload, and what ZooKeeper then has; who owns a topic, as the broker tells it.
 
-The last test kills the broker and starts another one; ZooKeeper takes its time to notice.
+It is another cluster than that of the tests which know all that is in their bucket. The last test kills the broker and starts another one;
+ZooKeeper takes its time to notice.
 """
 
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
-from interop import workload
 from interop.cluster import Cluster
 from interop.filling import fill
+from interop.live_cluster import LiveCluster, lent_live_cluster
 from interop.live_producer import connected
 from interop.s3_server import BUCKET, S3Server
 from interop.stages import stage
@@ -34,9 +36,27 @@ _NUMBERS = count()
 
 
 @pytest.fixture(scope="module")
+def live(folder: Path) -> Iterator[LiveCluster]:
+    """All servers."""
+    with lent_live_cluster(folder / "brokers") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(live: LiveCluster) -> Cluster:
+    """The cluster, without what stands before it elsewhere."""
+    return live.cluster
+
+
+@pytest.fixture(scope="module")
+def original(live: LiveCluster) -> S3Server:
+    """The server of its bucket."""
+    return live.s3
+
+
+@pytest.fixture(scope="module")
 def nodes(cluster: Cluster) -> Iterator[Nodes]:
     """ZooKeeper, read."""
-    workload.make_tenant(cluster)
     cluster.admin.make_namespace(NAMESPACE)
     made = Nodes(cluster.zookeeper)
     yield made

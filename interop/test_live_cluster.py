@@ -22,10 +22,9 @@ from interop.comparison import differences, in_the_same_words
 from interop.follower import followed
 from interop.java_client import JavaClient, Lines
 from interop.keys import KeyPair
-from interop.live_cluster import LiveCluster, start_live_cluster, stop_live_cluster
+from interop.live_cluster import LiveCluster, lent_live_cluster
 from interop.live_producer import LiveProducer, connected, going_on, produce_to
 from interop.recording import BookieRequest, ZooKeeperRequest
-from interop.s3_server import CREDENTIALS
 from interop.stages import stage
 from interop.waiting import wait_until
 from interop.ways import OPEN_END, Ways, mounted
@@ -63,20 +62,13 @@ _SPARK = {
 @pytest.fixture(scope="module")
 def live(folder: Path) -> Iterator[LiveCluster]:
     """The cluster, with a namespace whose ledgers are on two bookies of the three, so that there is another one when one crashes."""
-    with stage("live: start Pulsar"):
-        made = start_live_cluster(folder / "live")
-    try:
+    with lent_live_cluster(folder / "live") as made:
         workload.prepare(made.cluster)
         admin = made.cluster.admin
         admin.make_namespace("public/live")
         quorums = dict.fromkeys(("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum"), 2)
         admin.call("POST", "v2/namespaces/public/live/persistence", {**quorums, "managedLedgerMaxMarkDeleteRate": 0})
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in CREDENTIALS.items():
-                patch.setenv(name, value)
-            yield made
-    finally:
-        stop_live_cluster(made)
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pytest
 from kazoo.client import KazooClient
 
-from interop import kept_topics, states, threshold_topics, workload
+from interop import kept_topics, states, threshold_topics
 from interop.filling import fill, for_each
-from interop.live_cluster import LiveCluster, start_live_cluster, stop_live_cluster
+from interop.live_cluster import LiveCluster, lent_live_cluster
 from interop.live_producer import connected, going_on, produce_to
 from interop.processes import LEASH
-from interop.s3_server import BUCKET, CREDENTIALS
+from interop.s3_server import BUCKET
 from interop.stages import stage
 from interop.surveys import ledgers_of, survey_of
 from interop.waiting import wait_until
@@ -59,16 +59,8 @@ _BOTH = "persistent://public/both/both"
 @pytest.fixture(scope="module")
 def live(folder: Path) -> Iterator[LiveCluster]:
     """The cluster."""
-    with stage("states: start Pulsar"):
-        made = start_live_cluster(folder / "states", _BROKER)
-    try:
-        workload.make_tenant(made.cluster)
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in CREDENTIALS.items():
-                patch.setenv(name, value)
-            yield made
-    finally:
-        stop_live_cluster(made)
+    with lent_live_cluster(folder / "states", _BROKER) as made:
+        yield made
 
 
 @dataclass(frozen=True)
