@@ -324,9 +324,11 @@ def play(live: LiveCluster, reader: JavaClient, folder: Path, seed: int, seconds
                 time.sleep(2)
                 acknowledged = {one.topic: one.acknowledged for one in subscribers}
         chaos.start_service()
-        time.sleep(ORPHAN_GRACE_S + 12)
+        # The longer all went on, the more there is to look at.
+        time.sleep(ORPHAN_GRACE_S + 12 + seconds / 20)
         live.cluster.processes.stop(SERVICE)
-    found = reader.read(every)
+    # Each ledger takes the broker some requests to the store.
+    found = reader.read(every, 240 + seconds)
     return Outcome({one.topic: one.acknowledged for one in producers}, acknowledged, found, watcher, chaos.done)
 
 

@@ -12,6 +12,8 @@ from interop.cluster import Cluster, java_command
 from interop.keys import KeyPair
 from interop.processes import LEASH
 
+_PATIENCE_S = 240.0
+
 Lines = dict[str, list[dict[str, Any]]]
 
 
@@ -32,10 +34,10 @@ class JavaClient:
         numbers = (str(seed), str(round_number))
         self._run("Produce", namespace, old_namespace, *numbers, str(self.keys.public))
 
-    def read(self, topics: Sequence[str]) -> Lines:
+    def read(self, topics: Sequence[str], patience_s: float = _PATIENCE_S) -> Lines:
         """Return what a reader returns, from the start of each topic to its end."""
         with TemporaryDirectory(dir=self.cluster.folder) as folder:
-            self._run("Dump", folder, str(self.keys.private), *topics)
+            self._run("Dump", folder, str(self.keys.private), *topics, patience_s=patience_s)
             return {topic: _lines(Path(folder, f"{number}.jsonl")) for number, topic in enumerate(topics)}
 
     def read_typed(self, topics: Sequence[str]) -> Lines:
@@ -44,9 +46,9 @@ class JavaClient:
             self._run("DumpTyped", folder, *topics)
             return {topic: _lines(Path(folder, f"{number}.jsonl")) for number, topic in enumerate(topics)}
 
-    def _run(self, main: str, *arguments: str) -> None:
+    def _run(self, main: str, *arguments: str, patience_s: float = _PATIENCE_S) -> None:
         command = java_command(main, self.cluster.service_url, *arguments, heap="1g", quiet=True, classes=self.classes)
-        done = subprocess.run([*LEASH, *command], capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run([*LEASH, *command], capture_output=True, text=True, timeout=patience_s, check=False)
         if done.returncode:
             raise JavaClientError(f"{main}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
 

@@ -54,7 +54,7 @@ def _orphans(live: LiveCluster) -> list[object]:
     """Return what the doctor calls an orphan of our topics, but for those of schemas, which brokers leave in health."""
     command = [chaos.LEDGERFS, "cluster", "check", f"pulsar+zk://{live.cluster.zookeeper}", "--json", "--grace", "1s"]
     command += ["--bucket", f"s3://{BUCKET}", "-O", f"endpoint_url={live.s3.endpoint}", "--pass-seconds", "3"]
-    done = subprocess.run([*LEASH, *command], capture_output=True, text=True, timeout=120, check=False, env=None)
+    done = subprocess.run([*LEASH, *command], capture_output=True, text=True, timeout=900, check=False)
     assert done.stdout, done.stderr
     findings = json.loads(done.stdout)["findings"]
     mine = [one for one in findings if "chaos" in one["subject"] or one["kind"] == "orphan-object"]
