@@ -670,12 +670,23 @@ def test_what_a_time_to_live_expires_is_left_to_a_broker_and_said(cluster: MadeC
 
 def test_orphans_that_may_be_anothers_or_are_open_are_refused(cluster: MadeCluster) -> None:
     orphans = Orphans(
-        [replace(ORPHAN, is_closed=False), replace(ORPHAN, ledger_id=72, is_known=False)],
+        [replace(ORPHAN, is_closed=False, has_states=True), replace(ORPHAN, ledger_id=72, is_known=False)],
         [replace(OBJECTS, is_known=False)],
     )
     found = planned(cluster, "[defaults]\norphans = true", orphans=orphans)
     assert found.actions == []
     assert refusals(found) == {Refusal.NOT_CLOSED: [70], Refusal.ANOTHER_CLUSTERS: [71, 72]}
+
+
+def test_what_was_never_closed_nor_listed_is_marked_where_its_topic_has_a_list(cluster: MadeCluster) -> None:
+    orphans = Orphans([replace(ORPHAN, is_closed=False, size=0)], [])
+    found = planned(cluster, "[defaults]\norphans = true", orphans=orphans)
+    assert refusals(found) == {Refusal.NOT_CLOSED: [70]}
+    cluster.topic(TOPIC, [listed(1), current(3)])
+    found = planned(cluster, "[defaults]\norphans = true", orphans=orphans)
+    assert Refusal.NOT_CLOSED not in refusals(found)
+    assert [one.ledger_ids for one in found.actions] == [(70,)]
+    assert "never closed" in found.actions[0].lines[0].why
 
 
 def test_what_a_list_names_again_is_not_deleted(cluster: MadeCluster) -> None:

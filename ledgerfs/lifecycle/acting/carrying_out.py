@@ -100,7 +100,7 @@ class CarryingOut:
         self._bookies = bookies
         self._broker = broker
         self._decided = DecidedPolicies(means.lock, bookies, cluster.reading.ledgers_path)
-        self._deletions = Deletions(means, self._subscriptions)
+        self._deletions = Deletions(means, self._subscriptions, bookies)
         self._cleaner = Cleaner(means, in_flight)
         self._seen: Seen | None = None
 

@@ -7,8 +7,10 @@ nothing is done. Topics whose loading changes nothing (terminated ones) are not 
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ledgerfs.clusters.bundles import Owner
+from ledgerfs.clusters.ownership import MANAGED_LEDGER
 from ledgerfs.clusters.subscriptions_now import SubscriptionsNow
 from ledgerfs.dialects.closed_ledgers import StoredLedger
 from ledgerfs.errors import (
@@ -19,6 +21,7 @@ from ledgerfs.errors import (
     ObjectNotFoundError,
     UnsupportedFormatError,
 )
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs.formats.managed_ledgers.list_changes import with_bookkeeper_deleted, without_ledgers
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
@@ -39,6 +42,9 @@ from ledgerfs.storage.zookeeper.changes import DropNode, Operation, RequireNode,
 from ledgerfs.writing.deletion import remove_for_good, require_anything
 from ledgerfs.writing.sources import require_whole
 
+if TYPE_CHECKING:
+    from ledgerfs.clusters.answers import BookieReads
+
 _MOST_LINES = 500
 """With one commit. What a commit that fails was prepared for, objects that were read above all, is to be done again."""
 _MORE_BYTES = 256
@@ -53,14 +59,19 @@ class Deletions:
     ----------
     subscriptions
         Tells where the subscriptions of a topic are at that moment.
+    bookies
+        Tell where ledgers end that are not closed; None if none is to be asked.
 
     """
 
-    __slots__ = ("_means", "_subscriptions")
+    __slots__ = ("_bookies", "_means", "_subscriptions")
 
-    def __init__(self, means: Means, subscriptions: Callable[[str], SubscriptionsNow]) -> None:
+    def __init__(
+        self, means: Means, subscriptions: Callable[[str], SubscriptionsNow], bookies: "BookieReads | None" = None
+    ) -> None:
         self._means = means
         self._subscriptions = subscriptions
+        self._bookies = bookies
 
     # BookKeeper's copies of what is offloaded.
 
@@ -263,7 +274,56 @@ class Deletions:
 
     def delete_orphan(self, noted: NotedLine, done: Done) -> None:
         """Delete a ledger that nothing names, as the caller has just made sure (`TrashKind.ORPHAN`). Raises as `flag`."""
-        self._delete_from_bookkeeper(noted, done)
+        found = self._found(noted.line.ledger_id)
+        if found is None or found.node.is_closed:
+            self._delete_from_bookkeeper(noted, done)
+        else:
+            self._delete_never_listed(noted, found, done)
+
+    def _delete_never_listed(self, noted: NotedLine, found: StoredLedger, done: Done) -> None:
+        """Delete a ledger that a broker made, and died or lost its topic before it listed it; entries are written once it is listed.
+
+        The list is set anew as it is, by the same commit: a broker that lives on, and made the ledger, cannot list it any more, since it
+        knows the list at an older version. One that lists it before has the commit fail.
+        """
+        line, node = noted.line, found.node
+        name = line.managed_ledger
+        made_for = (node.state, node.component, node.managed_ledger, node.told("pulsar/cursor"))
+        if name is None or made_for != (LedgerState.OPEN, MANAGED_LEDGER, name, None):
+            done.postponed[line.ledger_id] = "it is not closed: a writer may live"
+            return
+        listed = self._free_list(name, [noted], done)
+        if listed is None:
+            return
+        why = None
+        if listed.ledger(line.ledger_id) is not None:
+            why = "its topic's list names it now"
+        elif found.version != line.version:
+            why = "BookKeeper's metadata of it changed since it was marked"
+        why = why or self._why_not_empty(found)
+        if why is None:
+            closing, _ = noted.as_changed(TrashState.DELETED)
+            again = SetNode(listed.node.path, listed.node.data, listed.node.version)
+            try:
+                self._means.lock.commit(
+                    [again, closing, DropNode(self._means.ledgers.path_of(line.ledger_id), found.version)]
+                )
+            except ChangedMeanwhileError as error:
+                why = str(error)
+        if why is not None:
+            done.postponed[line.ledger_id] = why
+            return
+        done.ledger_ids.append(line.ledger_id)
+        self._let_go(name, done)
+
+    def _why_not_empty(self, found: StoredLedger) -> str | None:
+        """Return why it is not sure that no bookie has an entry of a ledger; None if it is."""
+        if self._bookies is None:
+            return "its bookies are not asked whether it has entries"
+        (end,) = self._bookies.ends([found.node])
+        if isinstance(end, LedgerfsError):
+            return f"it is not closed, and it is not known whether it has entries: {end}"
+        return "it is not closed, and has entries" if end != (0, 0) else None
 
     def delete_objects(self, noted: NotedLine, done: Done) -> None:
         """Delete the objects of an offload that no list names (`TrashKind.OBJECTS`). Raises as `flag`."""

@@ -28,6 +28,8 @@ class OrphanLedger:
         Whether this cluster has the topic.
     changed_ms
         When its node was last set, ms since 1970 UTC.
+    has_states
+        Whether it was made for states of a subscription.
 
     """
 
@@ -39,6 +41,7 @@ class OrphanLedger:
     is_closed: bool
     is_known: bool
     changed_ms: int
+    has_states: bool = False
 
     @property
     def managed_ledger(self) -> str | None:
@@ -89,4 +92,5 @@ def orphan_ledgers(survey: Survey, rows: Table) -> Iterator[OrphanLedger]:
             is_closed,
             topic_made_for(component, owner) in known,
             int(row["changed_ms"]),
+            bool(row["cursor"] >= 0),
         )

@@ -37,7 +37,9 @@ def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iter
 
 def _of_ledger(plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanLedger) -> Iterator[Proposal]:
     reason = None
-    if not one.is_closed:
+    # Of a topic with a list it can be made sure that no broker lists it any more; a subscription's node is another matter.
+    can_be_fenced = one.managed_ledger is not None and not one.has_states and cluster.has_ledgers(one.managed_ledger)
+    if not one.is_closed and not can_be_fenced:
         why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
         reason = Reason(Refusal.NOT_CLOSED, why)
     elif not one.is_known:
@@ -50,7 +52,8 @@ def _of_ledger(plan: Plan, cluster: ClusterView, situation: Situation, one: Orph
         plan.refuse(_MARK, one.managed_ledger or f"ledger {one.ledger_id}", reason, (one.ledger_id,), one.size)
         return
     ago = span(max(0, situation.now_ms - one.changed_ms))
-    why = f"nothing names it, it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
+    state = "" if one.is_closed else "it was never closed, "
+    why = f"nothing names it, {state}it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
     line = TrashLine(
         *(TrashKind.ORPHAN, one.ledger_id, one.managed_ledger, None, None, why[:4000], one.version, one.size),
         *_times(situation),

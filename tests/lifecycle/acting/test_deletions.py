@@ -1,7 +1,7 @@
 """What lies in the trash beyond its grace is deleted step by step, and nothing that somebody needs, whoever acts or dies meanwhile."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ import pytest
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.bundles import Owner
-from ledgerfs.clusters.subscriptions_now import subscriptions_now
+from ledgerfs.clusters.subscriptions_now import SubscriptionsNow, subscriptions_now
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
@@ -23,7 +23,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.decompression import Compression
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.acting import deletions
 from ledgerfs.lifecycle.acting.deletions import Deletions
@@ -66,9 +66,11 @@ class Trash:
             is_stopping=lambda: self.is_stopping(),  # noqa: PLW0108  (tests exchange it)
         )
         bookies = NewestEntries(self.living.reading)
-        self.deletions = Deletions(
-            means, lambda name: subscriptions_now(self.lock.newest(), self.living.reading.ledgers_path, bookies, name)
-        )
+
+        def subscriptions(name: str) -> SubscriptionsNow:
+            return subscriptions_now(self.lock.newest(), self.living.reading.ledgers_path, bookies, name)
+
+        self.deletions = Deletions(means, subscriptions, bookies)
 
     def line(self, kind: TrashKind, ledger_id: int, **others: Any) -> TrashLine:
         info = self.listed().get(ledger_id)
@@ -657,12 +659,83 @@ def test_a_deletion_that_began_stops_at_a_ledger_with_other_bytes(cluster: LiveC
     assert trash.in_bookkeeper(first)
 
 
-def test_a_ledger_that_is_not_closed_stays(cluster: LiveCluster, trash: Trash) -> None:
-    orphan = cluster.write_unlisted(messages(3), [("component", b"managed-ledger")])
+def never_listed(cluster: LiveCluster, payloads: Sequence[bytes] = (), **custom: bytes) -> int:
+    """Write a ledger as a broker makes it before it lists it."""
+    told = {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": NAME.encode(), **custom}
+    return cluster.write_unlisted(payloads, list(told.items()))
+
+
+def test_an_empty_ledger_that_was_never_listed_goes_and_can_be_listed_no_more(
+    cluster: LiveCluster, trash: Trash
+) -> None:
+    ledgers(cluster)
+    orphan = never_listed(cluster)
+    before, version = trash.listed(), trash.version()
     lines = trash.marked(trash.line(TrashKind.ORPHAN, orphan))
     done = Done()
     trash.deletions.delete_orphan(lines[0], done)
-    assert "not closed" in done.postponed[orphan]
+    assert (done.ledger_ids, done.postponed, done.remarks) == ([orphan], {}, [])
+    assert not trash.in_bookkeeper(orphan)
+    assert trash.states() == {orphan: TrashState.DELETED}
+    # A broker that made it, and lives on, sets the list at the version that it knows.
+    assert (trash.listed(), trash.version()) == (before, version + 1)
+
+
+def test_a_ledger_that_is_not_closed_stays_where_a_writer_may_live(cluster: LiveCluster, trash: Trash) -> None:
+    ledgers(cluster)
+    made = {
+        "has entries": never_listed(cluster, messages(3)),
+        "a writer may live": never_listed(cluster, **{"pulsar/cursor": b"s"}),
+        "not closed": cluster.write_unlisted((), [("component", b"managed-ledger")]),
+        "not closed:": never_listed(cluster, component=b"schema"),
+    }
+    version = trash.version()
+    trash.marked(*(trash.line(TrashKind.ORPHAN, one) for one in made.values()))
+    done = Done()
+    for one in trash.journal():
+        trash.deletions.delete_orphan(one, done)
+    assert done.ledger_ids == []
+    for why, orphan in made.items():
+        assert why in done.postponed[orphan]
+        assert trash.in_bookkeeper(orphan)
+    assert trash.version() == version
+
+
+def test_a_ledger_that_is_not_closed_stays_while_a_broker_has_its_topic_or_lists_it(
+    cluster: LiveCluster, trash: Trash
+) -> None:
+    ledgers(cluster)
+    orphan = never_listed(cluster)
+    (noted,) = trash.marked(trash.line(TrashKind.ORPHAN, orphan))
+    for owner, why in ((Owner.SOME, "a broker has the topic"), (Owner.UNKNOWN, "not known which broker")):
+        trash.owners.owner = owner
+        done = Done()
+        trash.deletions.delete_orphan(noted, done)
+        assert why in done.postponed[orphan]
+    trash.owners.owner = Owner.NONE
+
+    def list_it() -> None:
+        # A broker comes, lists it, and goes, between our looks at the list and at its owner.
+        trash.owners.when_asked = lambda: None
+        cluster.change_list(TOPIC, lambda info: replace(info, ledgers=(*info.ledgers, LedgerInfo(orphan, 0, 0, 0))))
+
+    trash.owners.when_asked = list_it
+    for why in ("changed", "names it now"):
+        done = Done()
+        trash.deletions.delete_orphan(noted, done)
+        assert why in done.postponed[orphan]
+    assert trash.in_bookkeeper(orphan)
+
+
+def test_a_ledger_whose_bookies_are_silent_is_not_called_empty(cluster: LiveCluster, trash: Trash) -> None:
+    ledgers(cluster)
+    orphan = never_listed(cluster)
+    (noted,) = trash.marked(trash.line(TrashKind.ORPHAN, orphan))
+    for bookie in cluster.bookies:
+        bookie.kill()
+    done = Done()
+    trash.deletions.delete_orphan(noted, done)
+    assert "not known whether it has entries" in done.postponed[orphan]
     assert trash.in_bookkeeper(orphan)
 
 
