@@ -229,11 +229,25 @@ class Service:
             {state.value: sum(one.state is state for one in looked.journal.lines) for state in TrashState},
             parts.events.troubles(),
         )
+        # What tells of the work never ends it, so neither of the two: the disk of the gauges may be full, the node not ours to set.
+        self._told("the status is not written", lambda: self._put_status(status))
+        self._told("the gauges are not written", lambda: parts.on_status(status))
+
+    def _put_status(self, status: Status) -> None:
+        parts = self._parts
         sent_ns = time.monotonic_ns()
         written_ms = write_status(parts.lock, parts.looking.cluster.nodes, status)
         if written_ms is not None:
             parts.clock.compare(written_ms, sent_ns)
-        parts.on_status(status)
+
+    def _told(self, failure: str, tell: Callable[[], None]) -> None:
+        """Tell something; an error is a trouble, unless nothing can be done any more."""
+        try:
+            tell()
+        except LedgerfsError as error:
+            if self._parts.lock.is_lost:
+                raise
+            self._parts.events.trouble(f"{failure}: {error}")
 
 
 def _sizes(looked: "Looked", due: list[Action]) -> dict[int, int]:
