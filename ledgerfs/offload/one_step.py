@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from ledgerfs.clusters.bundles import Owner
@@ -18,16 +19,18 @@ from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.errors import (
     ChangedMeanwhileError,
     LedgerfsError,
+    ListFullError,
     LockLostError,
     RefusedLedgerError,
     UncertainWriteError,
 )
 from ledgerfs.formats.managed_ledgers.list_changes import with_contexts
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import build_context
 from ledgerfs.offload.attempts import Attempt
 from ledgerfs.offload.candidates import Listed, NotOffloaded, candidate, listed_now, listed_or_none
 from ledgerfs.offload.cleaning import remove_objects
 from ledgerfs.offload.copied_ledger import CopiedLedger, Pace, copy_ledger
-from ledgerfs.offload.list_bytes import stored
+from ledgerfs.offload.list_bytes import FULL, MOST_BYTES, fits, stored
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation, SetNode
 from ledgerfs.storage.zookeeper.nodes import Nodes
@@ -42,6 +45,8 @@ BETWEEN_SETS_S = 60.0
 """A broker that has loaded the topic meanwhile loads it again after each set, and its clients wait."""
 _THREADS = 2
 """Each has up to four blocks in memory."""
+_MORE_OF_A_LINE = 8
+"""By which the line of a ledger grows besides its context: lengths, and numbers that are longer than before."""
 
 
 @dataclass(slots=True)
@@ -84,7 +89,7 @@ class OneStep:
 
     """
 
-    __slots__ = ("_in_flight", "_ledgers", "_lock", "_nodes", "_owners", "_pace", "_tier")
+    __slots__ = ("_beginning", "_in_flight", "_ledgers", "_lock", "_nodes", "_owners", "_pace", "_tier")
 
     def __init__(
         self,
@@ -102,7 +107,9 @@ class OneStep:
         self._owners = owners
         self._tier = tier
         self._pace = pace
-        self._in_flight: set[str] = set()
+        self._beginning = Lock()
+        # {uuid: its topic, and by how many bytes the list grows when it is completed}
+        self._in_flight: dict[str, tuple[str, int]] = {}
 
     @property
     def in_flight(self) -> frozenset[str]:
@@ -158,15 +165,17 @@ class OneStep:
 
         Whoever has the copy completes it, or gives it up. Raises `LockLostError`, and the errors of ZooKeeper.
         """
-        found = candidate(listed_now(self._nodes, managed_ledger), ledger_id, self._ledgers.found)
+        listed = listed_now(self._nodes, managed_ledger)
+        found = candidate(listed, ledger_id, self._ledgers.found)
         if not isinstance(found, StoredLedger):
             return found
         attempt = Attempt.begun(managed_ledger, ledger_id, self._tier.bucket.store.url, _now_ms())
-        self._in_flight.add(attempt.uuid)
+        if not self._has_room(listed, attempt):
+            return NotOffloaded(ledger_id, FULL, ListFullError(FULL, key=managed_ledger))
         try:
             self._lock.commit([MakeNode(attempt.path, attempt.build())])
         except LedgerfsError:
-            self._in_flight.discard(attempt.uuid)
+            self._in_flight.pop(attempt.uuid, None)
             raise
         try:
             return copy_ledger(self._ledgers, found, attempt, self._tier, pace=self._pace)
@@ -179,42 +188,72 @@ class OneStep:
             self.give_up(attempt)
             raise
 
+    def _has_room(self, listed: Listed, attempt: Attempt) -> bool:
+        """Whether a topic's list has room for an attempt besides all that go on; it is in flight from then on."""
+        info = listed.ledger(attempt.ledger_id)
+        more = build_context(self._tier.context(attempt.uuid, attempt.began_ms)).ByteSize() + _MORE_OF_A_LINE
+        if info is not None and info.context is not None:
+            more = max(0, more - build_context(info.context).ByteSize())
+        with self._beginning:
+            others = sum(size for name, size in self._in_flight.copy().values() if name == attempt.managed_ledger)
+            # Of a compressed list this is more than it takes.
+            if len(listed.node.data) + others + more > MOST_BYTES:
+                return False
+            self._in_flight[attempt.uuid] = attempt.managed_ledger, more
+        return True
+
     # Completing.
 
     def complete(self, managed_ledger: str, copies: Sequence[CopiedLedger], outcome: Offloaded) -> None:
         """Set the contexts of all copies by one commit, and have a broker that has taken the topic read the list again.
 
-        What cannot be completed any more is given up, and told. Raises `LockLostError`, after which the copies are not to be touched, and
-        the errors of ZooKeeper.
+        More than a ZooKeeper takes at once are completed by several commits, the oldest first; what the list has no room for is given up.
+        What cannot be completed any more is given up, too, and told. Raises `LockLostError`, after which the copies are not to be touched,
+        and the errors of ZooKeeper.
         """
+        left = sorted(copies, key=lambda one: one.attempt.ledger_id)
+        while left:
+            left = self._complete_some(managed_ledger, left, outcome)
+
+    def _complete_some(
+        self, managed_ledger: str, copies: Sequence[CopiedLedger], outcome: Offloaded
+    ) -> list[CopiedLedger]:
+        """Complete as many copies as one commit takes; return those that are left, none if nothing more can be done."""
         left = list(copies)
         for _ in range(_TRIES):
             listed = listed_or_none(self._nodes, managed_ledger)
             left = [one for one in left if self._still_wanted(listed, one, outcome)]
             if not left or listed is None:
-                return
+                return []
             owner = self._owners.owner_of(managed_ledger)
             if owner is not Owner.NONE and not self._owners.can_unload:
-                for one in left:
-                    self.give_up(one.attempt, outcome)
-                    outcome.tell(NotOffloaded(one.attempt.ledger_id, "a broker has taken the topic meanwhile"))
-                return
+                return self._give_up_all(left, outcome, "a broker has taken the topic meanwhile")
+            some, changes = self._that_fit(listed, left)
+            if not some:
+                return self._give_up_all(left, outcome, FULL, ListFullError(FULL, key=managed_ledger))
             try:
-                self._lock.commit(self._changes(listed, left))
+                self._lock.commit(changes)
             except ChangedMeanwhileError as error:
                 if error.key != listed.node.path:
                     raise
                 continue
-            self._in_flight.difference_update(one.attempt.uuid for one in left)
-            outcome.done += [one.attempt.ledger_id for one in left]
-            outcome.size += sum(one.stored.node.length for one in left)
+            for one in some:
+                self._in_flight.pop(one.attempt.uuid, None)
+            outcome.done += [one.attempt.ledger_id for one in some]
+            outcome.size += sum(one.stored.node.length for one in some)
             self._let_go(managed_ledger, outcome)
-            return
-        for one in left:
+            return left[len(some) :]
+        reason = f"the topic's list changed {_TRIES} times while it was to be set"
+        return self._give_up_all(left, outcome, reason)
+
+    def _give_up_all(
+        self, copies: Iterable[CopiedLedger], outcome: Offloaded, reason: str, error: LedgerfsError | None = None
+    ) -> list[CopiedLedger]:
+        """Give copies up, and tell why; return none, which are left."""
+        for one in copies:
             self.give_up(one.attempt, outcome)
-            outcome.tell(
-                NotOffloaded(one.attempt.ledger_id, f"the topic's list changed {_TRIES} times while it was to be set")
-            )
+            outcome.tell(NotOffloaded(one.attempt.ledger_id, reason, error))
+        return []
 
     def _still_wanted(self, listed: Listed | None, copied: CopiedLedger, outcome: Offloaded) -> bool:
         """Whether a ledger is as it was copied; what there is of the copy is removed if not."""
@@ -231,6 +270,24 @@ class OneStep:
         self.give_up(copied.attempt, outcome)
         outcome.tell(found)
         return False
+
+    def _that_fit(
+        self, listed: Listed, copies: Sequence[CopiedLedger]
+    ) -> tuple[Sequence[CopiedLedger], list[Operation]]:
+        """Return as many copies, the first ones, as the list has room for and one commit takes, and the changes that complete them."""
+        found: list[Operation] = []
+        least, most, count = 0, len(copies), len(copies)
+        while least < most:
+            try:
+                changes = self._changes(listed, copies[:count])
+            except ListFullError:
+                changes = []
+            if changes and fits(changes):
+                least, found = count, changes
+            else:
+                most = count - 1
+            count = (least + most + 1) // 2
+        return copies[:least], found
 
     def _changes(self, listed: Listed, copies: Sequence[CopiedLedger]) -> list[Operation]:
         now_ms = _now_ms()
@@ -288,7 +345,7 @@ class OneStep:
             if outcome is not None:
                 outcome.remarks.append(f"{attempt.key.data_key} is cleaned later: {error}")
         finally:
-            self._in_flight.discard(attempt.uuid)
+            self._in_flight.pop(attempt.uuid, None)
 
 
 def _now_ms() -> int:

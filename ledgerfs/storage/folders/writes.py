@@ -84,15 +84,20 @@ class LocalWrites:
 
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
         """Yield the parts of files that are being written, or whose writer ended before they were whole."""
+        unfinished: list[UnfinishedUpload] = []
         try:
             with Sent(Asked("LIST", self._root), self._traffic), os.scandir(self._root) as entries:
                 for entry in entries:
                     match = _PART_NAME.match(entry.name)
-                    if match is not None and entry.is_file(follow_symlinks=False):
+                    if match is None or not entry.is_file(follow_symlinks=False):
+                        continue
+                    # Its writer may have finished it, or given it up, since the folder was read.
+                    with suppress(FileNotFoundError):
                         written_ms = entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
-                        yield UnfinishedUpload(match["key"], entry.name, written_ms)
+                        unfinished.append(UnfinishedUpload(match["key"], entry.name, written_ms))
         except OSError as error:
             raise translate(error, self._root) from error
+        yield from unfinished
 
     def end_unfinished(self, upload: UnfinishedUpload) -> None:
         """Remove the part."""
