@@ -1,6 +1,6 @@
 """Whether the objects of an offloaded ledger hold what BookKeeper holds: other entries may have the same totals and sound sums."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.errors import CorruptLedgerError
@@ -10,23 +10,35 @@ from ledgerfs.messages.transforms.entry_transform import EntryTransform, recompr
 from ledgerfs.offload.record_digest import cryptographic, digest_of
 from ledgerfs.writing.sources import OffloadedLedger
 
+Watch = Callable[[Iterator[EntryBatch]], Iterator[EntryBatch]]
+"""Sees what is read, and may end that by what it raises."""
 
-def require_same(ledgers: ClosedLedgers, stored: StoredLedger, reader: LedgerReader) -> None:
+
+def require_same(
+    ledgers: ClosedLedgers, stored: StoredLedger, reader: LedgerReader, watch: Watch = lambda batches: batches
+) -> None:
     """Read all of a ledger from its objects and from its bookies, batch by batch, and compare each entry.
 
     Objects whose payloads were compressed again are compared by what the payloads decompress to.
 
-    Raises `CorruptLedgerError` for objects that are not whole, or that hold something else, and as the reader and `ClosedLedgers.batches`.
+    Raises `CorruptLedgerError` for objects that are not whole, or that hold something else, and as the reader, `ClosedLedgers.batches` and
+    ``watch``.
     """
-    found = digest_of(OffloadedLedger(reader).checked, cryptographic)
+
+    def ours() -> Iterator[EntryBatch]:
+        return watch(OffloadedLedger(reader).checked())
+
+    def theirs() -> Iterator[EntryBatch]:
+        return watch(ledgers.batches(stored))
+
+    found = digest_of(ours, cryptographic)
     entries, length, _ = found
     kept = stored.node.last_entry + 1, stored.node.length
     if entries != kept[0]:
         raise CorruptLedgerError(f"they have {entries:,} entries, BookKeeper {kept[0]:,}", key=reader.ref.key)
-    if length == kept[1] and found == digest_of(lambda: ledgers.batches(stored), cryptographic):
+    if length == kept[1] and found == digest_of(theirs, cryptographic):
         return
-    theirs = digest_of(lambda: _plain(OffloadedLedger(reader).checked()), cryptographic)
-    if theirs != digest_of(lambda: _plain(ledgers.batches(stored)), cryptographic):
+    if digest_of(lambda: _plain(ours()), cryptographic) != digest_of(lambda: _plain(theirs()), cryptographic):
         raise CorruptLedgerError("they hold other entries than BookKeeper", key=reader.ref.key)
 
 

@@ -18,6 +18,7 @@ from ledgerfs.errors import (
     NotFoundError,
     ObjectNotFoundError,
     RefusedLedgerError,
+    StoppedError,
     StoreError,
     UnsupportedFormatError,
 )
@@ -68,31 +69,44 @@ class Deletions:
     def flag(self, managed_ledger: str, lines: Sequence[NotedLine], done: Done) -> None:
         """Delete BookKeeper's copies of offloaded ledgers of one topic (`TrashKind.OFFLOADED`), whose objects are read and compared before.
 
-        Raises `LockLostError`, and the errors of ZooKeeper.
+        Those that this turn (`Means.turn`) leaves are told. Raises `LockLostError`, `StoppedError`, and the errors of ZooKeeper.
         """
         left = _oldest_first(lines)
         while left:
+            self._means.turn.require_going()
+            if self._means.turn.is_over:
+                done.later += [one.line.ledger_id for one in left]
+                return
             listed = self._free_list(managed_ledger, left, done)
             if listed is None:
                 return
             some, left = _that_fit(left, listed)
-            sound = [one for one in some if self._may_be_flagged(managed_ledger, listed, one, done)]
+            some = [one for one in some if _may_be_flagged(listed, one, done)]
+            if not some:
+                continue
+            # Before anything is read for nothing: raises for a list that has no room.
+            ids = [one.line.ledger_id for one in some]
+            stored(with_bookkeeper_deleted(listed.node.data, ids, key=listed.node.path), key=listed.node.path)
+            sound, others = self._whole(managed_ledger, listed, some, done)
+            left = [*others, *left]
             if sound:
                 ids = [one.line.ledger_id for one in sound]
                 edited = with_bookkeeper_deleted(listed.node.data, ids, key=listed.node.path)
                 unlisted = self._set_list(managed_ledger, listed, stored(edited, key=listed.node.path), sound, done)
                 self._go_on(managed_ledger, unlisted, self._delete_from_bookkeeper, done)
 
-    def _may_be_flagged(self, managed_ledger: str, listed: Listed, noted: NotedLine, done: Done) -> bool:
-        line = noted.line
-        info = listed.ledger(line.ledger_id)
-        if info is None or not _is_offloaded(info, line.uuid):
-            done.postponed[line.ledger_id] = "it is not offloaded any more as it was when it was marked"
-            return False
-        if info.ledger_id == listed.last:
-            done.postponed[line.ledger_id] = _LAST
-            return False
-        return self._is_whole(managed_ledger, info, done)
+    def _whole(
+        self, managed_ledger: str, listed: Listed, lines: Sequence[NotedLine], done: Done
+    ) -> tuple[list[NotedLine], Sequence[NotedLine]]:
+        """Return lines whose objects are whole, as far as they were read in this turn, and those that were not read."""
+        sound: list[NotedLine] = []
+        for place, one in enumerate(lines):
+            if self._means.turn.is_over:
+                return sound, lines[place:]
+            info = listed.ledger(one.line.ledger_id)
+            if info is not None and self._is_whole(managed_ledger, info, done):
+                sound.append(one)
+        return sound, []
 
     def _is_whole(self, managed_ledger: str, info: LedgerInfo, done: Done) -> bool:
         """Whether the objects of an offloaded ledger hold every entry as BookKeeper does: then BookKeeper's copy is one too many."""
@@ -100,9 +114,9 @@ class Deletions:
         try:
             reader = self._means.copies.reader(managed_ledger, info)
             if stored is None:
-                require_whole(reader)
+                require_whole(reader, self._means.turn.watched)
             else:
-                require_same(self._means.ledgers, stored, reader)
+                require_same(self._means.ledgers, stored, reader, self._means.turn.watched)
         except (CorruptObjectError, NotFoundError, UnsupportedFormatError) as error:
             done.postponed[info.ledger_id] = f"its objects are not whole, BookKeeper's copy stays: {error}"
             done.remarks.append(f"ledger {info.ledger_id}: its objects are not whole: {error}")
@@ -129,6 +143,7 @@ class Deletions:
         """
         left, version = _oldest_first(lines), list_version
         while left:
+            self._means.turn.require_going()
             listed = self._free_list(managed_ledger, left, done)
             if listed is None:
                 return
@@ -180,6 +195,8 @@ class Deletions:
         """Bring a line to its end; an error is told, so that it holds up no other line, and raised if nothing can be done any more."""
         try:
             end(noted, done)
+        except StoppedError:
+            raise
         except LedgerfsError as error:
             if self._means.lock.is_lost:
                 raise
@@ -188,6 +205,8 @@ class Deletions:
 
     def _finish(self, noted: NotedLine, done: Done) -> None:
         line = noted.line
+        # Where objects are to be read or deleted the rest takes long, and may be done by the next service.
+        self._means.turn.require_going()
         listed = None if line.managed_ledger is None else listed_or_none(self._means.nodes, line.managed_ledger)
         info = None if listed is None else listed.ledger(line.ledger_id)
         if line.kind is TrashKind.TRIMMED and info is not None:
@@ -196,6 +215,9 @@ class Deletions:
         if line.kind is TrashKind.OFFLOADED and info is not None:
             if not _is_flagged(info, line.uuid):
                 done.postponed[line.ledger_id] = "its list does not call it deleted any more"
+                return
+            if self._means.turn.is_over:
+                done.later.append(line.ledger_id)
                 return
             # Its objects may have gone since, while nobody went on with it.
             if not self._is_whole(line.managed_ledger or "", info, done):
@@ -213,7 +235,7 @@ class Deletions:
         info = listed.ledger(line.ledger_id)
         if info is None or not _is_flagged(info, line.uuid):
             done.postponed[line.ledger_id] = "its list does not call it deleted any more"
-        elif self._may_be_flagged(managed_ledger, listed, noted, done):
+        elif _may_be_flagged(listed, noted, done) and self._is_whole(managed_ledger, info, done):
             self._delete_from_bookkeeper(noted, done)
 
     # What nobody names.
@@ -330,6 +352,19 @@ def _that_fit(lines: Sequence[NotedLine], listed: Listed) -> tuple[list[NotedLin
             break
         count += 1
     return list(lines[:count]), list(lines[count:])
+
+
+def _may_be_flagged(listed: Listed, noted: NotedLine, done: Done) -> bool:
+    """Whether a ledger is listed as when it was marked; its objects are another matter."""
+    line = noted.line
+    info = listed.ledger(line.ledger_id)
+    if info is None or not _is_offloaded(info, line.uuid):
+        done.postponed[line.ledger_id] = "it is not offloaded any more as it was when it was marked"
+    elif info.ledger_id == listed.last:
+        done.postponed[line.ledger_id] = _LAST
+    else:
+        return True
+    return False
 
 
 def _may_be_trimmed(listed: Listed, subscriptions: SubscriptionsNow, noted: NotedLine, done: Done) -> bool:

@@ -1,8 +1,9 @@
 """What all acts on a cluster work with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ledgerfs.lifecycle.acting.turn import Turn
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
@@ -31,6 +32,8 @@ class Means:
         Who has a topic.
     bucket_at
         Returns the bucket of a URL, with what it takes to write there.
+    turn
+        How long an act may go on.
 
     """
 
@@ -40,3 +43,4 @@ class Means:
     copies: "OffloadedCopies"
     owners: "TopicOwners"
     bucket_at: "Callable[[str], Bucket]"
+    turn: Turn = field(default_factory=Turn)

@@ -24,14 +24,19 @@ class BrokerOffloads:
     ----------
     carry_out
         Has a broker offload what an action tells, and waits for it.
+    is_stopping
+        Whether no broker is to be asked any more.
 
     """
 
-    __slots__ = ("_busy", "_carry_out", "_events", "_lock", "_threads")
+    __slots__ = ("_busy", "_carry_out", "_events", "_is_stopping", "_lock", "_threads")
 
-    def __init__(self, carry_out: "Callable[[Action], Done]", events: "Events") -> None:
+    def __init__(
+        self, carry_out: "Callable[[Action], Done]", events: "Events", is_stopping: "Callable[[], bool]"
+    ) -> None:
         self._carry_out = carry_out
         self._events = events
+        self._is_stopping = is_stopping
         self._lock = Lock()
         self._busy: set[str] = set()
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ledgerfs-lifecycle-broker")
@@ -57,6 +62,8 @@ class BrokerOffloads:
 
     def _run(self, name: str, action: "Action") -> None:
         try:
+            if self._is_stopping():
+                return
             done = self._carry_out(action)
         except LedgerfsError as error:
             self._events.trouble(f"offload {name} by its broker: {error}")

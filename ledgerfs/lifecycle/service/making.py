@@ -18,6 +18,7 @@ from ledgerfs.dialects.offloaded_copies import OffloadedCopies
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut
 from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.lifecycle.acting.turn import Turn
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
 from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue
 from ledgerfs.lifecycle.service.background import BackgroundOffloads
@@ -28,6 +29,7 @@ from ledgerfs.lifecycle.service.looking import Looking
 from ledgerfs.lifecycle.service.rates import Rates
 from ledgerfs.lifecycle.service.service import Parts, Service
 from ledgerfs.lifecycle.service.status import Status, gauges_of
+from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.messages.transforms.entry_transform import recompress
 from ledgerfs.offload.offload_driver import driver_properties, user_metadata
 from ledgerfs.offload.one_step import OneStep
@@ -161,8 +163,9 @@ def service_of(
         clock = ClusterClock(cluster.nodes, took_ms)
         if clock.ahead_ms > _MUCH_MS:
             events.trouble(f"this machine's clock is {clock.ahead_ms / 1000:.0f} s ahead of ZooKeeper's, which is used")
-        rates = Rates(file.service)
-        broker = None if brokers is None else BrokerApi(brokers, is_stopping=lambda: rates.is_stopping)
+        stopping = Stopping()
+        rates = Rates(file.service, stopping)
+        broker = None if brokers is None else BrokerApi(brokers, is_stopping=stopping.is_set)
         steps = _Steps(file, rates, _cluster_name(cluster.nodes))
         means = Means(
             lock,
@@ -171,17 +174,18 @@ def service_of(
             OffloadedCopies(cluster.reading),
             _Owners(cluster.nodes, broker),
             steps.bucket_at,
+            turn=Turn(stopping.is_set),
         )
         steps.use(means)
         hands = CarryingOut(cluster, means, bookies, broker, steps.in_flight)
-        background = BackgroundOffloads(FairQueue(_QUANTUM), steps.step_of, events)
-        by_brokers = None if broker is None else BrokerOffloads(hands.offload_by_broker, events)
+        background = BackgroundOffloads(FairQueue(_QUANTUM), steps.step_of, events, stopping.is_set)
+        by_brokers = None if broker is None else BrokerOffloads(hands.offload_by_broker, events, stopping.is_set)
         looking = Looking(cluster, file, bookies, brokers, pass_s)
-        parts = Parts(lock, looking, hands, background, by_brokers, rates, clock, events, _gauges(file))
+        parts = Parts(lock, looking, hands, background, by_brokers, rates, clock, events, stopping, _gauges(file))
         try:
             yield Made(Service(parts), events)
         finally:
-            rates.stop()
+            stopping.set()
             background.stop()
             if by_brokers is not None:
                 by_brokers.stop()

@@ -3,12 +3,13 @@
 import math
 import time
 from collections.abc import Sequence
-from threading import Event, Lock
+from threading import Lock
 
 from ledgerfs.errors import StoppedError
 from ledgerfs.lifecycle.planning.actions import Action
 from ledgerfs.lifecycle.policy.policy_file import ServiceSettings
 from ledgerfs.lifecycle.scheduling.rate_control import RateControl
+from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.storage.token_bucket import Bandwidth
 
 _LEAST_DELAY_S = 5.0
@@ -16,11 +17,11 @@ _LEAST_DELAY_S = 5.0
 
 
 class Rates:
-    """Lets bytes pass, for all threads that offload."""
+    """Lets bytes pass, for all threads that offload, until the service is to end."""
 
     __slots__ = ("_bandwidth", "_control", "_lock", "_most", "_sent", "_stopping")
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, stopping: Stopping) -> None:
         self._most = settings.store_rate
         self._control: RateControl | None = None
         first: float | None = self._most
@@ -32,17 +33,12 @@ class Rates:
         self._bandwidth = Bandwidth(first)
         self._lock = Lock()
         self._sent = 0
-        self._stopping = Event()
+        self._stopping = stopping
 
     @property
     def rate(self) -> float | None:
         """Bytes a second that may pass now; None without a bound."""
         return self._bandwidth.rate
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether nothing passes any more."""
-        return self._stopping.is_set()
 
     def follow(self, due: Sequence[Action], now_ms: int) -> None:
         """Have the rate follow what is due now."""
@@ -59,10 +55,6 @@ class Rates:
             raise StoppedError("the service is ending: the copy is given up")
         with self._lock:
             self._sent += count
-
-    def stop(self) -> None:
-        """Let nothing pass any more."""
-        self._stopping.set()
 
 
 def _lateness(due: Sequence[Action], now_ms: int) -> float:

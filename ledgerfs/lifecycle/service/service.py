@@ -4,18 +4,18 @@ All that changes a cluster is done under its lock. Whoever has lost it ends: the
 is noted in the cluster.
 """
 
+import math
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from threading import Event
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import LedgerfsError, StoppedError
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut, Seen
-from ledgerfs.lifecycle.journal.trash_line import TrashState
+from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal
 from ledgerfs.lifecycle.planning.planning import plan_of
 from ledgerfs.lifecycle.policy.policy_file import Via
@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from ledgerfs.lifecycle.service.events import Events
     from ledgerfs.lifecycle.service.looking import Looked, Looking
     from ledgerfs.lifecycle.service.rates import Rates
+    from ledgerfs.lifecycle.service.stopping import Stopping
     from ledgerfs.storage.zookeeper.changes import ClusterLock
 
 _STEP_S = 1.0
+_DELETIONS_S = 60.0
+"""How long deletions, which read much, have turns in one pass: then the cluster is looked at again, for what else is due."""
 _MOST_UNREAD = 20
 _TRIES = 5
 """How often it is tried to complete what is copied before the service ends."""
@@ -55,6 +58,8 @@ class Parts:
         How it looks, and what carries actions out.
     background, by_brokers
         Offloads by this program, and by brokers; None if no broker can be asked.
+    stopping
+        Told once the service is to end; all else asks it.
     on_status
         Is told the status after each pass.
 
@@ -68,23 +73,26 @@ class Parts:
     rates: "Rates"
     clock: "ClusterClock"
     events: "Events"
+    stopping: "Stopping"
     on_status: Callable[[Status], None]
 
 
 class Service:
-    """For one thread; `stop` is for any."""
+    """For one thread; `stop` is for any, and for handlers of signals."""
 
-    __slots__ = ("_began_ms", "_parts", "_passes", "_refused", "_stopping")
+    __slots__ = ("_began_ms", "_had_turn", "_parts", "_passes", "_refused", "_stopping")
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._stopping = Event()
+        self._stopping = parts.stopping
         self._began_ms = parts.clock.now_ms()
         self._passes = 0
+        # {topic: when its deletions had their last turn}
+        self._had_turn: dict[str | None, float] = {}
         self._refused: Counter[Refusal] = Counter()
 
     def stop(self) -> None:
-        """Have it end soon, with nothing half done."""
+        """Have it end soon, with nothing half done, and nothing begun any more."""
         self._stopping.set()
 
     def run(self, progress: "Progress", *, once: bool = False) -> None:
@@ -95,13 +103,13 @@ class Service:
         """
         try:
             while not self._stopping.is_set():
-                self._pass_or_trouble(progress, must_work=once)
+                self._pass_or_trouble(progress, once=once)
                 if once:
                     self._finish()
                     return
                 self._until_next_pass()
         finally:
-            self._parts.rates.stop()
+            self._stopping.set()
             self._parts.background.stop()
             if not self._parts.lock.is_lost:
                 self._complete_or_give_up()
@@ -118,19 +126,22 @@ class Service:
 
     # Passes.
 
-    def _pass_or_trouble(self, progress: "Progress", *, must_work: bool) -> None:
+    def _pass_or_trouble(self, progress: "Progress", *, once: bool) -> None:
         try:
-            self._pass(progress)
+            self._pass(progress, once=once)
+        except StoppedError:
+            return
         except LedgerfsError as error:
-            if must_work or self._parts.lock.is_lost:
+            if once or self._parts.lock.is_lost:
                 raise
             self._parts.events.trouble(f"this pass ended early: {error}")
 
-    def _pass(self, progress: "Progress") -> None:
+    def _pass(self, progress: "Progress", *, once: bool) -> None:
         parts = self._parts
         # A service that has lost its lock is not to find that out by its first deletion.
         parts.lock.commit([])
-        looked = parts.looking.look(progress)
+        looked = parts.looking.look(self._until_stopped(progress))
+        self._require_going()
         now_ms = parts.clock.now_ms()
         plan = plan_of(
             looked.survey, looked.situation(parts.looking.file, now_ms, has_admin=parts.by_brokers is not None)
@@ -143,24 +154,59 @@ class Service:
         seen = Seen.of(looked.survey, looked.journal, now_ms)
         # A line that does not hold any more goes before another one of the same ledger comes.
         for action in sorted(plan.actions, key=lambda one: one.kind is not ActionKind.CLEAN):
-            if self._stopping.is_set():
-                return
+            self._require_going()
             self._complete()
-            if _is_direct_offload(action):
+            if _reads(action) or _is_direct_offload(action):
                 continue
             if action.kind is ActionKind.OFFLOAD:
                 if parts.by_brokers is not None:
                     parts.by_brokers.begin(action)
                 continue
             self._tell(action, parts.hands.carry_out(action, seen))
+        self._take_turns([one for one in plan.actions if _reads(one)], seen, once=once)
+        self._require_going()
         self._passes += 1
         self._write_status(looked, plan, direct)
+
+    def _take_turns(self, actions: list[Action], seen: Seen, *, once: bool) -> None:
+        """Have deletions that read much take turns, those first that had theirs longest ago; ``once``: until nothing of them is left.
+
+        Otherwise the next pass goes on with what is left after a time: nothing else of the cluster is to wait for it.
+        """
+        names = {one.managed_ledger for one in actions}
+        self._had_turn = {name: when for name, when in self._had_turn.items() if name in names}
+        left = deque(sorted(actions, key=lambda one: self._had_turn.get(one.managed_ledger, -math.inf)))
+        until = math.inf if once else time.monotonic() + _DELETIONS_S
+        while left:
+            self._require_going()
+            self._complete()
+            action = left.popleft()
+            done = self._parts.hands.carry_out(action, seen)
+            self._had_turn[action.managed_ledger] = time.monotonic()
+            self._tell(action, done)
+            if done.later:
+                left.append(_only(action, done.later))
+            if time.monotonic() >= until:
+                return
+
+    def _require_going(self) -> None:
+        if self._stopping.is_set():
+            raise StoppedError("the service is ending")
+
+    def _until_stopped(self, progress: "Progress") -> "Progress":
+        """Return what is told of a look, and ends it once the service is to end: it only reads, and may take minutes."""
+
+        def update(what: str, done: int, total: int | None) -> None:
+            self._require_going()
+            progress(what, done, total)
+
+        return update
 
     def _until_next_pass(self) -> None:
         until = time.monotonic() + self._parts.looking.file.service.every_ms / 1000
         while not self._stopping.is_set() and time.monotonic() < until:
             self._complete()
-            self._stopping.wait(min(_STEP_S, max(0.0, until - time.monotonic())))
+            time.sleep(min(_STEP_S, max(0.0, until - time.monotonic())))
 
     def _finish(self) -> None:
         """Wait until all that was begun is done, or it is stopped."""
@@ -256,6 +302,19 @@ def _sizes(looked: "Looked", due: list[Action]) -> dict[int, int]:
     listed = looked.survey.listed
     rows = listed[np.isin(listed["ledger_id"], ids)]
     return dict(zip(rows["ledger_id"].tolist(), rows["size"].tolist(), strict=True))
+
+
+def _only(action: Action, ledger_ids: list[int]) -> Action:
+    """Return what is left of an action with lines: those of some ledgers."""
+    lines = tuple(one for one in action.lines if one.ledger_id in set(ledger_ids))
+    return replace(
+        action, lines=lines, ledger_ids=tuple(one.ledger_id for one in lines), size=sum(one.size for one in lines)
+    )
+
+
+def _reads(action: Action) -> bool:
+    """Whether ledgers are read for it, or more than one topic's nodes."""
+    return action.kind is ActionKind.DELETE and any(one.kind is not TrashKind.TRIMMED for one in action.lines)
 
 
 def _is_direct_offload(action: Action) -> bool:
