@@ -16,6 +16,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, par
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.journal.trash_line import TRASH
+from ledgerfs.lifecycle.service.status import STATUS_PATH
 from ledgerfs.offload.attempts import ROOT as ATTEMPTS
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH, ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
@@ -310,3 +311,31 @@ def test_batches_are_split_where_a_policy_says_so_and_all_tell_of_it(
     run("lifecycle", "run", str(path), "--once", "--yes", *in_tier(cluster))
     assert [ledger_path(one) in cluster.nodes for one in (first, first + 1)] == [False, True]
     assert values_in(cluster, SPLIT) == before
+
+
+def test_gauges_that_cannot_be_written_are_a_trouble_and_all_work_is_done(cluster: LiveCluster, policy: str) -> None:
+    Path(policy).write_text(Path(policy).read_text().replace("gauges.prom", "gone/gauges.prom"))
+    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+    assert b"not done: the gauges are not written: " in done.stderr
+    assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
+    assert noted_attempts(cluster) == []
+    told = json.loads(output("lifecycle", "status", policy, "--json", code=1))
+    assert (told["passes"], told["unreadable"]) == (1, {})
+
+
+def test_a_damaged_status_is_said_and_the_trash_is_shown(cluster: LiveCluster, policy: str) -> None:
+    text = Path(policy).read_text().replace('trash_grace = "0s"', 'trash_grace = "1h"')
+    Path(policy).write_text(text.replace('offload_after = "1m"', "offload = false"))
+    run("lifecycle", "run", policy, "--once", "--yes")
+    good = json.loads(cluster.nodes[STATUS_PATH])
+    for bad in (b"null", json.dumps({**good, "passes": "many"}).encode()):
+        cluster.zookeeper.set(STATUS_PATH, bad)
+        shown = run("lifecycle", "status", policy, code=1)
+        assert b"trimmed-154" in shown.stdout
+        assert b"/ledgerfs/lifecycle/status: no status of the lifecycle service" in shown.stderr
+    told = json.loads(output("lifecycle", "status", policy, "--json", code=1))
+    assert [one["node"] for one in told["trash_lines"]] == ["trimmed-154", "trimmed-155"]
+    assert list(told["unreadable"]) == [STATUS_PATH]
+    # The service writes it anew.
+    run("lifecycle", "run", policy, "--once", "--yes")
+    assert json.loads(output("lifecycle", "status", policy, "--json", code=1))["unreadable"] == {}

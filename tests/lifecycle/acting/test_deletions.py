@@ -26,9 +26,11 @@ from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.acting import deletions
+from ledgerfs.lifecycle.acting.carrying_out import CarryingOut
 from ledgerfs.lifecycle.acting.deletions import Deletions
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.outcomes import Done
+from ledgerfs.lifecycle.acting.turn import Turn
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.lifecycle.journal.trash_journal import mark, undo
@@ -53,18 +55,22 @@ if TYPE_CHECKING:
 class Trash:
     """Deletes ledgers of a cluster of ours."""
 
-    def __init__(self, cluster: LiveCluster) -> None:
+    def __init__(self, cluster: LiveCluster, turn: Turn | None = None) -> None:
         self.cluster = cluster
+        self.turn = turn or Turn()
         self.owners = ToldOwners()
         options = {"bucket_urls": {"tier": cluster.bucket_url()}}
         self.living: LivingCluster = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
         ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
-        means = Means(self.lock, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url())
+        means = Means(
+            self.lock, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url(), turn=self.turn
+        )
         bookies = NewestEntries(self.living.reading)
         self.deletions = Deletions(
             means, lambda name: subscriptions_now(self.lock.newest(), self.living.reading.ledgers_path, bookies, name)
         )
+        self.hands = CarryingOut(self.living, means, bookies, None, frozenset)
 
     def line(self, kind: TrashKind, ledger_id: int, **others: Any) -> TrashLine:
         info = self.listed().get(ledger_id)
