@@ -42,6 +42,7 @@ __all__ = [
     "LedgerExistsError",
     "LedgerfsError",
     "LineError",
+    "ListFullError",
     "LockHeldError",
     "LockLostError",
     "MessageTooLargeError",
@@ -352,6 +353,10 @@ class UnsupportedWriteError(LedgerfsError):
     """A write that this store, or ledgerfs, cannot do."""
 
     code = errno.ENOTSUP
+
+
+class ListFullError(UnsupportedWriteError):
+    """A topic's list of ledgers would have more bytes than a ZooKeeper takes."""
 
 
 class LockHeldError(LedgerfsError):

@@ -14,7 +14,7 @@ def write_gauges_file(path: Path, lines: Iterable[str]) -> None:
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
                 # Collectors run as another user.
                 os.fchmod(descriptor, 0o644)
                 file.write(text)

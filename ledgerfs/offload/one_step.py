@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from ledgerfs.clusters.bundles import Owner
@@ -18,17 +19,19 @@ from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.errors import (
     ChangedMeanwhileError,
     LedgerfsError,
+    ListFullError,
     LockLostError,
     RefusedLedgerError,
     UncertainWriteError,
 )
 from ledgerfs.formats.managed_ledgers.list_changes import with_contexts
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import build_context
 from ledgerfs.offload.attempts import Attempt
 from ledgerfs.offload.candidates import Listed, NotOffloaded, candidate, listed_now, listed_or_none
 from ledgerfs.offload.cleaning import remove_objects
 from ledgerfs.offload.copied_ledger import CopiedLedger, Pace, copy_ledger
 from ledgerfs.offload.known_positions import KnownPositions, known_positions
-from ledgerfs.offload.list_bytes import stored
+from ledgerfs.offload.list_bytes import FULL, MOST_BYTES, fits, stored
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation, SetNode
 
@@ -43,6 +46,8 @@ BETWEEN_SETS_S = 60.0
 """A broker that has loaded the topic meanwhile loads it again after each set, and its clients wait."""
 _THREADS = 2
 """Each has up to four blocks in memory."""
+_MORE_OF_A_LINE = 16
+"""By which the line of a ledger grows besides its context: lengths, and its size and entries, longer numbers if batches are split."""
 
 
 @dataclass(slots=True)
@@ -94,6 +99,7 @@ class OneStep:
     """
 
     __slots__ = (
+        "_beginning",
         "_in_flight",
         "_ledgers",
         "_lock",
@@ -128,7 +134,9 @@ class OneStep:
         self._pace = pace
         self._pace_back = pace_back
         self._replaced_by = replaced
-        self._in_flight: set[str] = set()
+        self._beginning = Lock()
+        # {uuid: its topic, and by how many bytes the list grows when it is completed}
+        self._in_flight: dict[str, tuple[str, int]] = {}
 
     @property
     def in_flight(self) -> frozenset[str]:
@@ -196,11 +204,12 @@ class OneStep:
         if why is not None:
             return _not_renumbered(ledger_id, why)
         attempt = Attempt.begun(managed_ledger, ledger_id, self._tier.bucket.store.url, self._noted_ms())
-        self._in_flight.add(attempt.uuid)
+        if not self._has_room(listed, attempt):
+            return NotOffloaded(ledger_id, FULL, ListFullError(FULL, key=managed_ledger))
         try:
             self._lock.commit([MakeNode(attempt.path, attempt.build())])
         except LedgerfsError:
-            self._in_flight.discard(attempt.uuid)
+            self._in_flight.pop(attempt.uuid, None)
             raise
         try:
             pace, pace_back = _both(self._pace, told), _both(self._pace_back, told)
@@ -214,50 +223,79 @@ class OneStep:
             self.give_up(attempt)
             raise
 
+    def _has_room(self, listed: Listed, attempt: Attempt) -> bool:
+        """Whether a topic's list has room for an attempt besides all that go on; it is in flight from then on."""
+        info = listed.ledger(attempt.ledger_id)
+        more = build_context(self._tier.context(attempt.uuid, attempt.began_ms)).ByteSize() + _MORE_OF_A_LINE
+        if info is not None and info.context is not None:
+            more = max(0, more - build_context(info.context).ByteSize())
+        with self._beginning:
+            others = sum(size for name, size in self._in_flight.copy().values() if name == attempt.managed_ledger)
+            # Of a compressed list this is more than it takes.
+            if len(listed.node.data) + others + more > MOST_BYTES:
+                return False
+            self._in_flight[attempt.uuid] = attempt.managed_ledger, more
+        return True
+
     # Completing.
 
     def complete(self, managed_ledger: str, copies: Sequence[CopiedLedger], outcome: Offloaded) -> None:
         """Set the contexts of all copies by one commit, and have a broker that has taken the topic read the list again.
 
-        What cannot be completed any more is given up, and told. Raises `LockLostError`, after which the copies are not to be touched, and
-        the errors of ZooKeeper.
+        More than a ZooKeeper takes at once are completed by several commits, the oldest first; what the list has no room for is given up.
+        What cannot be completed any more is given up, too, and told. Raises `LockLostError`, after which the copies are not to be touched,
+        and the errors of ZooKeeper.
         """
+        left = sorted(copies, key=lambda one: one.attempt.ledger_id)
+        while left:
+            left = self._complete_some(managed_ledger, left, outcome)
+
+    def _complete_some(
+        self, managed_ledger: str, copies: Sequence[CopiedLedger], outcome: Offloaded
+    ) -> list[CopiedLedger]:
+        """Complete as many copies as one commit takes; return those that are left, none if nothing more can be done."""
         left = list(copies)
         for _ in range(_TRIES):
             listed = listed_or_none(self._lock.newest(), managed_ledger)
             left = [one for one in left if self._still_wanted(listed, one, outcome)]
             if not left or listed is None:
-                return
+                return []
             owner = self._owners.owner_of(managed_ledger)
             # What has other ids is completed only without a broker.
             if owner is not Owner.NONE and not (self._owners.can_unload and self._tier.keeps_ids):
-                for one in left:
-                    self.give_up(one.attempt, outcome)
-                    outcome.tell(NotOffloaded(one.attempt.ledger_id, "a broker has taken the topic meanwhile"))
-                return
+                return self._give_up_all(left, outcome, "a broker has taken the topic meanwhile")
             known = self._known(managed_ledger, listed)
             left = [one for one in left if self._may_have_other_ids(known, one, outcome)]
             if not left:
-                return
-            replaced = [found for one in left if (found := self._replaced(listed, one.attempt)) is not None]
-            noted = [one for one in replaced if isinstance(one, Attempt)]
+                return []
+            some, changes = self._that_fit(listed, left, known.unchanged())
+            if not some:
+                return self._give_up_all(left, outcome, FULL, ListFullError(FULL, key=managed_ledger))
             try:
-                self._lock.commit([*self._changes(listed, left, noted), *known.unchanged()])
+                self._lock.commit(changes)
             except ChangedMeanwhileError as error:
                 if error.key != listed.node.path and error.key not in known.paths:
                     raise
                 continue
-            self._in_flight.difference_update(one.attempt.uuid for one in left)
-            outcome.done += [one.attempt.ledger_id for one in left]
-            outcome.size += sum(one.stored.node.length for one in left)
+            for one in some:
+                self._in_flight.pop(one.attempt.uuid, None)
+            outcome.done += [one.attempt.ledger_id for one in some]
+            outcome.size += sum(one.stored.node.length for one in some)
+            replaced = (self._replaced(listed, one.attempt) for one in some)
             outcome.remarks += [one for one in replaced if isinstance(one, str)]
             self._let_go(managed_ledger, outcome)
-            return
-        for one in left:
+            return left[len(some) :]
+        reason = f"the topic's list changed {_TRIES} times while it was to be set"
+        return self._give_up_all(left, outcome, reason)
+
+    def _give_up_all(
+        self, copies: Iterable[CopiedLedger], outcome: Offloaded, reason: str, error: LedgerfsError | None = None
+    ) -> list[CopiedLedger]:
+        """Give copies up, and tell why; return none, which are left."""
+        for one in copies:
             self.give_up(one.attempt, outcome)
-            outcome.tell(
-                NotOffloaded(one.attempt.ledger_id, f"the topic's list changed {_TRIES} times while it was to be set")
-            )
+            outcome.tell(NotOffloaded(one.attempt.ledger_id, reason, error))
+        return []
 
     def _still_wanted(self, listed: Listed | None, copied: CopiedLedger, outcome: Offloaded) -> bool:
         """Whether a ledger is as it was copied; what there is of the copy is removed if not."""
@@ -292,8 +330,30 @@ class OneStep:
         outcome.tell(_not_renumbered(copied.attempt.ledger_id, why))
         return False
 
-    def _changes(self, listed: Listed, copies: Sequence[CopiedLedger], replaced: Sequence[Attempt]) -> list[Operation]:
+    def _that_fit(
+        self, listed: Listed, copies: Sequence[CopiedLedger], unchanged: Sequence[Operation]
+    ) -> tuple[Sequence[CopiedLedger], list[Operation]]:
+        """Return as many copies, the first ones, as the list has room for and one commit takes, and the changes that complete them.
+
+        ``unchanged`` is what each such commit has besides.
+        """
+        found: list[Operation] = []
+        least, most, count = 0, len(copies), len(copies)
+        while least < most:
+            try:
+                changes = [*self._changes(listed, copies[:count]), *unchanged]
+            except ListFullError:
+                changes = []
+            if changes and fits(changes):
+                least, found = count, changes
+            else:
+                most = count - 1
+            count = (least + most + 1) // 2
+        return copies[:least], found
+
+    def _changes(self, listed: Listed, copies: Sequence[CopiedLedger]) -> list[Operation]:
         now_ms = self._noted_ms()
+        replaced = (self._replaced(listed, one.attempt) for one in copies)
         contexts = {one.attempt.ledger_id: self._tier.context(one.attempt.uuid, now_ms) for one in copies}
         sizes = {one.attempt.ledger_id: one.length for one in copies if one.length != one.stored.node.length}
         entries = {} if self._tier.keeps_ids else {one.attempt.ledger_id: one.entries for one in copies}
@@ -304,7 +364,7 @@ class OneStep:
         changes += [DropNode(one.attempt.path, 0) for one in copies]
         if self._replaced_by is not None and not self._tier.keeps_ids:
             changes += [self._replaced_by(one, now_ms) for one in copies]
-        changes += [MakeNode(one.path, one.build()) for one in replaced]
+        changes += [MakeNode(one.path, one.build()) for one in replaced if isinstance(one, Attempt)]
         return changes
 
     def _replaced(self, listed: Listed, attempt: Attempt) -> Attempt | str | None:
@@ -353,7 +413,7 @@ class OneStep:
             if outcome is not None:
                 outcome.remarks.append(f"{attempt.key.data_key} is cleaned later: {error}")
         finally:
-            self._in_flight.discard(attempt.uuid)
+            self._in_flight.pop(attempt.uuid, None)
 
 
 def _not_renumbered(ledger_id: int, why: str) -> NotOffloaded:

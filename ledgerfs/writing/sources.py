@@ -146,9 +146,14 @@ class OffloadedLedger:
             )
 
 
-def require_whole(reader: LedgerReader) -> None:
-    """Read all of a ledger; raises `CorruptLedgerError` for a wrong checksum or other totals than the metadata's, and as the reader."""
-    for _ in OffloadedLedger(reader).checked():
+def require_whole(
+    reader: LedgerReader, watch: "Callable[[Iterator[EntryBatch]], Iterator[EntryBatch]]" = lambda batches: batches
+) -> None:
+    """Read all of a ledger; ``watch`` sees what is read, and may end that by what it raises.
+
+    Raises `CorruptLedgerError` for a wrong checksum or other totals than the metadata's, and as the reader.
+    """
+    for _ in watch(OffloadedLedger(reader).checked()):
         pass
 
 

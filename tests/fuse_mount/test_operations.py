@@ -91,6 +91,7 @@ NUMBERS = {
     "ChangedMeanwhileError": errno.ESTALE, "LockHeldError": errno.EBUSY, "LockLostError": errno.ENOLCK,
     "StoppedError": errno.ECANCELED, "UncertainRequestError": errno.EPROTO, "BrokerOffloadError": errno.EPROTO,
     "OffloadRunningError": errno.EBUSY, "TooSoonError": errno.EAGAIN,
+    "ListFullError": errno.ENOTSUP,
     "CacheWriteError": errno.ENOSPC, "DecryptionError": errno.EACCES, "EncryptedMessageError": errno.EACCES,
     "EntryRangeError": errno.EINVAL, "InvalidNameError": errno.EINVAL, "InvalidOptionError": errno.EINVAL,
     "InvalidRowsError": errno.EINVAL, "IsADirectoryPathError": errno.EISDIR, "LedgerExistsError": errno.EEXIST,

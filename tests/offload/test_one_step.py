@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
@@ -14,15 +15,17 @@ from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.errors import (
     ChangedMeanwhileError,
     EntryRangeError,
+    ListFullError,
     LockHeldError,
     LockLostError,
     RefusedLedgerError,
     StoppedError,
 )
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position, build_context, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.journal.reading import read_journal
+from ledgerfs.offload.attempts import ROOT as ATTEMPTS
 from ledgerfs.offload.candidates import NotOffloaded
 from ledgerfs.offload.cleaning import AGAIN_MS, clean
 from ledgerfs.offload.copied_ledger import CopiedLedger
@@ -32,7 +35,7 @@ from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
-from tests.support.live_offloads import S3, driver_properties
+from tests.support.live_offloads import S3, context, driver_properties
 from tests.support.told_owners import NAME, ToldOwners
 
 if TYPE_CHECKING:
@@ -341,6 +344,65 @@ def test_a_lost_lock_ends_it_and_the_next_holder_cleans(cluster: LiveCluster, of
         other.require_nothing_left_over()
     finally:
         other.close()
+
+
+def begun(cluster: LiveCluster) -> int:
+    """Return how many attempts were noted."""
+    return len({path for paths in cluster.zookeeper.writes for path in paths if path.startswith(f"{ATTEMPTS}/")})
+
+
+def room_for(cluster: LiveCluster, offloads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a ZooKeeper take as many bytes as the list has with so many offloads more, and not with another one."""
+    data = cluster.nodes[managed_ledger_path(NAME)]
+    properties = driver_properties(S3, cluster.bucket(), endpoint="", region="us-east-1")
+    size = build_context(context(str(uuid4()), S3, properties)).ByteSize()
+    for module in ("list_bytes", "one_step"):
+        monkeypatch.setattr(f"ledgerfs.offload.{module}.MOST_BYTES", len(data) + offloads * (size + 8) + size // 2)
+
+
+def test_what_the_list_has_room_for_is_offloaded_and_nothing_else_is_copied(
+    cluster: LiveCluster, offloading: Offloading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(7)])[:-1]
+    room_for(cluster, 2, monkeypatch)
+    step = offloading.step()
+    outcome = step.offload(NAME, ids)
+    assert outcome.done == ids[:2]
+    assert {one.ledger_id: type(one.error) for one in outcome.not_done} == dict.fromkeys(ids[2:], ListFullError)
+    assert begun(cluster) == 2
+    again = step.offload(NAME, ids[2:])
+    assert (again.done, len(again.not_done), begun(cluster)) == ([], 4, 2)
+    assert step.in_flight == frozenset()
+    offloading.require_nothing_left_over()
+    # There is room again once ledgers are trimmed.
+    cluster.trim(TOPIC, ids[0])
+    assert step.offload(NAME, ids[2:3]).done == ids[2:3]
+
+
+def test_as_many_copies_as_fit_are_completed_of_a_list_that_has_grown(
+    cluster: LiveCluster, offloading: Offloading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(6)])[:-1]
+    step = offloading.step()
+    copies = [step.copy(NAME, one) for one in reversed(ids)]
+    room_for(cluster, 3, monkeypatch)
+    outcome = Offloaded()
+    step.complete(NAME, [one for one in copies if isinstance(one, CopiedLedger)], outcome)
+    assert outcome.done == ids[:3]
+    assert [(one.ledger_id, type(one.error)) for one in outcome.not_done] == [(one, ListFullError) for one in ids[3:]]
+    assert step.in_flight == frozenset()
+    offloading.require_nothing_left_over()
+
+
+def test_more_copies_than_one_commit_takes_are_completed_by_several(
+    cluster: LiveCluster, offloading: Offloading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(6)])[:-1]
+    version = offloading.living.nodes.get(managed_ledger_path(NAME)).version
+    monkeypatch.setattr("ledgerfs.offload.list_bytes._MOST_WITH_ALL", 2500)
+    assert offloading.offload(*ids).done == ids
+    assert 1 < offloading.living.nodes.get(managed_ledger_path(NAME)).version - version < len(ids)
+    offloading.require_nothing_left_over()
 
 
 def test_a_prefix_of_a_topic_is_offloaded(cluster: LiveCluster, offloading: Offloading) -> None:

@@ -1,6 +1,6 @@
 """Batches are split by an offload only where nobody knows an id of the ledger, and then all messages are served, whoever acts or dies."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.formats.topic_names import encode_topic
 from ledgerfs.lifecycle.journal.reading import read_journal
-from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashState
+from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashState
 from ledgerfs.offload import one_step
 from ledgerfs.offload.cleaning import AGAIN_MS, clean
 from ledgerfs.offload.known_positions import known_positions
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.storage.zookeeper.changes import ClusterLock
+from ledgerfs.storage.zookeeper.operations import Operation
 from tests.support.entries import frame, metadata
 from tests.support.live_clusters import TOPIC, LiveCluster
 from tests.support.split_offloads import ENTRIES, GRACE_MS, MESSAGES, Splitting, batches, topic_in_batches
@@ -69,6 +70,29 @@ def test_each_message_is_an_entry_and_the_list_tells_of_the_objects(cluster: Liv
         assert sorted(splitting.offload(first, second).done) == [first, second], "they are offloaded already"
     finally:
         splitting.close()
+
+
+def test_lines_and_subscriptions_count_in_what_one_commit_takes(
+    cluster: LiveCluster, splitting: Splitting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, last = topic_in_batches(cluster)
+    cluster.add_cursor(TOPIC, "behind", (last, -1))
+    counted: list[set[str]] = []
+
+    def takes_one_line(changes: Sequence[Operation]) -> bool:
+        counted.append({one.path for one in changes})
+        return sum(one.path.startswith(f"{TRASH}/") for one in changes) <= 1
+
+    monkeypatch.setattr(one_step, "fits", takes_one_line)
+    cursor = cursor_path(NAME, "behind")
+    versions = [splitting.living.nodes.get(one).version for one in (cursor, managed_ledger_path(NAME))]
+    outcome = splitting.offload(first, second)
+    assert (outcome.done, outcome.not_done, outcome.remarks) == ([first, second], [], [])
+    assert all(cursor in one for one in counted)
+    after = [splitting.living.nodes.get(one).version for one in (cursor, managed_ledger_path(NAME))]
+    assert after == [one + 2 for one in versions]
+    assert set(splitting.lines()) == {first, second}
+    splitting.require_nothing_left_over()
 
 
 def test_subscriptions_before_it_and_behind_it_do_not_matter(cluster: LiveCluster, splitting: Splitting) -> None:

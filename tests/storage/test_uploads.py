@@ -7,6 +7,7 @@ import os
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -531,3 +532,24 @@ def test_a_commit_that_fails_drops_the_rest_of_the_transaction(
     assert place.ledgers() == [data]
     assert place.uploads() == []
     assert place.contents()[f"{UUID}-ledger-2"] == b"other"
+
+
+def test_a_part_that_is_finished_while_the_folder_is_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(fsspec.filesystem("file"), str(tmp_path))
+    uploads = [store.writes.begin_upload(key, {}, 1) for key in ("a", "b")]
+    for one in uploads:
+        one.write(b"x")
+    assert sorted(one.key for one in store.writes.unfinished_uploads()) == ["a", "b"]
+    scanned = os.scandir
+
+    @contextmanager
+    def then_complete(path: str) -> Iterator[list[os.DirEntry[str]]]:
+        with scanned(path) as entries:
+            found = list(entries)
+        uploads[0].complete()
+        yield found
+
+    monkeypatch.setattr("ledgerfs.storage.folders.writes.os.scandir", then_complete)
+    assert [one.key for one in store.writes.unfinished_uploads()] == ["b"]

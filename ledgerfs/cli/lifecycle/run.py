@@ -3,7 +3,7 @@
 import logging
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -100,9 +100,11 @@ def _until_signal(service: "Service") -> "Iterator[None]":
     """Have SIGTERM and the first Ctrl-C end the service; another Ctrl-C ends the program at once."""
 
     def stop(number: int, _: "FrameType | None") -> None:
-        say("ending: what is copied is completed, and nothing is begun any more")
-        signal.signal(number, before[number])
         service.stop()
+        signal.signal(number, before[number])
+        # The signal may have come while something else was being said.
+        with suppress(RuntimeError):
+            say("ending: what is copied is completed, and nothing is begun any more")
 
     before = {int(number): signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ledgerfs.lifecycle.journal.reading import Journal
     from ledgerfs.lifecycle.service.status import Status
     from ledgerfs.storage.zookeeper.changes import LockHolder
+    from ledgerfs.storage.zookeeper.nodes import Nodes
 
 
 @command()
@@ -43,8 +44,9 @@ def status(
     """Show who does the lifecycle of a cluster, what it has done, what is in the trash, and what went wrong.
 
     POLICY names the cluster. What is shown is what the service has written at the end of its last pass, and the trash journal as it is.
+    What is damaged of the one keeps nothing of the other back.
 
-    Exit code 0 if a service has the lock, 1 if none has, or notes could not be read.
+    Exit code 0 if a service has the lock, 1 if none has, or its status or notes could not be read.
 
     \b
     Examples:
@@ -54,36 +56,46 @@ def status(
     """
     # These import kazoo, which --help does not need.
     from ledgerfs.lifecycle.journal.reading import read_journal
-    from ledgerfs.lifecycle.service.status import STATUS_PATH, read_status
     from ledgerfs.storage.zookeeper.changes import ClusterLock
 
     cluster = opened_cluster(context, policy.source, zk_rate)
     try:
         holder = ClusterLock.holder_of(cluster.nodes)
-        journal, told, damaged = read_journal(cluster.nodes), None, dict[str, str]()
-        try:
-            told = read_status(cluster.nodes)
-        except CorruptMetadataError as error:
-            damaged[STATUS_PATH] = error.reason
-        damaged |= journal.unreadable
+        journal = read_journal(cluster.nodes)
+        told, damaged = _status(cluster.nodes)
     finally:
         cluster.nodes.close()
+    unreadable = {**damaged, **journal.unreadable}
+    if as_json:
+        print_json({**_as_json(holder, told, journal), "unreadable": unreadable})
+    else:
+        _show(holder, journal)
+        if told is not None:
+            _show_status(told)
+        elif not damaged:
+            say("no service has made a pass yet")
+    for path, why in unreadable.items():
+        say(f"{path}: {why}; left out")
     if prometheus is not None and told is not None:
         from ledgerfs.clusters.gauges_file import write_gauges_file
         from ledgerfs.lifecycle.service.status import gauges_of
 
         write_gauges_file(prometheus, gauges_of(policy.source, told))
-    if as_json:
-        print_json(_as_json(holder, told, journal, damaged))
-    else:
-        _show(holder, told, journal, is_damaged=STATUS_PATH in damaged)
-    for path, why in damaged.items():
-        say(f"{path}: {why}; left out")
-    if holder is None or damaged:
+    if holder is None or unreadable:
         context.exit(1)
 
 
-def _show(holder: "LockHolder | None", told: "Status | None", journal: "Journal", *, is_damaged: bool) -> None:
+def _status(nodes: "Nodes") -> "tuple[Status | None, dict[str, str]]":
+    """Return what the service wrote, None if none did or it is damaged; and {path: why} of what is damaged."""
+    from ledgerfs.lifecycle.service.status import STATUS_PATH, read_status
+
+    try:
+        return read_status(nodes), {}
+    except CorruptMetadataError as error:
+        return None, {STATUS_PATH: error.reason}
+
+
+def _show(holder: "LockHolder | None", journal: "Journal") -> None:
     if journal.lines:
         shown = table("line", "topic", "bytes", "state", "may be deleted", "why", right=("bytes",))
         for one in journal.lines:
@@ -102,10 +114,9 @@ def _show(holder: "LockHolder | None", told: "Status | None", journal: "Journal"
         say(
             f"the lock is held since {iso_time(holder.since_ms)} by {printable(holder.holder.decode('utf-8', 'replace'))}"
         )
-    if told is None:
-        if not is_damaged:
-            say("no service has made a pass yet")
-        return
+
+
+def _show_status(told: "Status") -> None:
     rate = "without a bound" if told.rate is None else f"at {human_size(int(told.rate))}/s at most"
     say(
         f"pass {told.passes:,} ended {iso_time(told.passed_ms)}: {told.backlog_ledgers:,} ledgers of {human_size(told.backlog_bytes)} "
@@ -113,15 +124,13 @@ def _show(holder: "LockHolder | None", told: "Status | None", journal: "Journal"
     )
     for what, counts in (("done", told.done), ("waits", told.waiting), ("refused", told.refused)):
         if counts:
-            say(f"{what}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
+            say(f"{what}: {', '.join(f'{count:,} {printable(name)}' for name, count in counts.items())}")
     for trouble in told.troubles[-10:]:
         often = f" ({trouble.times:,} times)" if trouble.times > 1 else ""
         say(f"{iso_time(trouble.when_ms)}: {printable(trouble.text)}{often}")
 
 
-def _as_json(
-    holder: "LockHolder | None", told: "Status | None", journal: "Journal", damaged: dict[str, str]
-) -> dict[str, Any]:
+def _as_json(holder: "LockHolder | None", told: "Status | None", journal: "Journal") -> dict[str, Any]:
     from ledgerfs.lifecycle.service.status import status_as_json
 
     return {
@@ -139,12 +148,11 @@ def _as_json(
             for one in journal.lines
         ],
         "attempts": [one.key.data_key for one in journal.attempts],
-        "unreadable": damaged,
     }
 
 
 def _said(holder: bytes) -> object:
     try:
         return json.loads(holder)
-    except ValueError:
+    except (ValueError, RecursionError):
         return holder.decode("utf-8", "replace")

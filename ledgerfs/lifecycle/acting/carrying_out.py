@@ -12,7 +12,7 @@ from ledgerfs.clusters.orphans import unnamed_ledgers
 from ledgerfs.clusters.policies_now import SetPolicies, set_policies
 from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.subscriptions_now import SubscriptionsNow, subscriptions_now
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import LedgerfsError, StoppedError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, Position
 from ledgerfs.lifecycle.acting.cleaning import Cleaner
 from ledgerfs.lifecycle.acting.decided_policies import DecidedPolicies, WhyNot, nothing_against_it
@@ -109,18 +109,22 @@ class CarryingOut:
         return subscriptions_now(nodes, path, self._bookies, managed_ledger)
 
     def carry_out(self, action: Action, seen: Seen) -> Done:
-        """Carry out an action, as far as all is as it was planned for; what is not is told.
+        """Carry out an action, for one turn and as far as all is as it was planned for; what is not is told, and so is what is left.
 
-        Raises `LockLostError`, after which nothing more can be done, and `StoreUnreachableError` if ZooKeeper does not answer. Other
-        errors are remarks.
+        Once the service is ending no more of it is begun. Raises `LockLostError`, after which nothing more can be done, and
+        `StoreUnreachableError` if ZooKeeper does not answer. Other errors are remarks.
         """
         done = Done()
         if seen is not self._seen:
             # Of another pass: a bucket that did not answer in the one before is asked again.
             self._seen = seen
             self._means.away.forget()
+        self._means.turn.begin()
         try:
             self._do(action, seen, done)
+        except StoppedError:
+            # What was not begun is planned again by the next service.
+            return done
         except LedgerfsError as error:
             if self._means.lock.is_lost:
                 raise
@@ -135,7 +139,7 @@ class CarryingOut:
             case ActionKind.DELETE:
                 noted = [seen.lines[one.path] for one in action.lines if one.path in seen.lines]
                 for (name, _), some in groupby(noted, lambda one: (one.line.managed_ledger, one.line.kind)):
-                    if self._means.is_stopping():
+                    if self._means.turn.is_stopping:
                         return
                     self._delete(name, list(some), seen, done)
             case ActionKind.CLEAN:
@@ -171,17 +175,23 @@ class CarryingOut:
                 self._deletions.trim(name, marked, seen.list_versions.get(name, -1), done, why_not)
             case TrashKind.FLAGGED:
                 for one in marked:
-                    self._deletions.delete_flagged(name, one, done, why_not)
+                    self._means.turn.require_going()
+                    if self._means.turn.is_over:
+                        done.later.append(one.line.ledger_id)
+                    else:
+                        self._deletions.delete_flagged(name, one, done, why_not)
             case TrashKind.OBJECTS:
                 for one in marked:
+                    self._means.turn.require_going()
                     self._deletions.delete_objects(one, done)
 
     def _delete_orphans(self, lines: Sequence[NotedLine], seen: Seen, done: Done) -> None:
         """Look once more, ledgers first and then all that may own them, and delete what nothing names still."""
         ids = np.array(sorted(one.line.ledger_id for one in lines), np.int64)
-        survey = look_again(self._cluster, ids, self._bookies, lambda *_: None)
+        survey = look_again(self._cluster, ids, self._bookies, lambda *_: self._means.turn.require_going())
         free = frozenset(unnamed_ledgers(survey, seen.now_ms, 0).rows["ledger_id"].tolist())
         for one in lines:
+            self._means.turn.require_going()
             if one.line.ledger_id in free:
                 self._deletions.delete_orphan(one, done)
             else:

@@ -40,6 +40,8 @@ class Cleaner:
         """
         gone, troubles = [], []
         for note in noted:
+            if self._means.turn.is_stopping:
+                break
             one = note.attempt
             # Asked after the note was read: an attempt is in flight before it is noted.
             if one.uuid in self._in_flight():

@@ -1,6 +1,6 @@
 """Whether the objects of an offloaded ledger hold what BookKeeper holds: other entries may have the same totals and sound sums."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.errors import CorruptLedgerError
@@ -10,27 +10,43 @@ from ledgerfs.messages.transforms.entry_transform import EntryTransform, recompr
 from ledgerfs.offload.record_digest import cryptographic, digest_of
 from ledgerfs.writing.sources import OffloadedLedger
 
+Watch = Callable[[Iterator[EntryBatch]], Iterator[EntryBatch]]
+"""Sees what is read, and may end that by what it raises."""
+
 
 def require_same(
-    ledgers: ClosedLedgers, stored: StoredLedger, reader: LedgerReader, *, may_be_split: bool = False
+    ledgers: ClosedLedgers,
+    stored: StoredLedger,
+    reader: LedgerReader,
+    watch: Watch = lambda batches: batches,
+    *,
+    may_be_split: bool = False,
 ) -> None:
     """Read all of a ledger from its objects and from its bookies, batch by batch, and compare each entry.
 
     Objects whose payloads were compressed again are compared by what the payloads decompress to; with ``may_be_split`` those whose batches
     were split by the messages of BookKeeper's batches.
 
-    Raises `CorruptLedgerError` for objects that are not whole, or that hold something else, and as the reader and `ClosedLedgers.batches`.
+    Raises `CorruptLedgerError` for objects that are not whole, or that hold something else, and as the reader, `ClosedLedgers.batches` and
+    ``watch``.
     """
-    found = digest_of(OffloadedLedger(reader).checked, cryptographic)
+
+    def ours() -> Iterator[EntryBatch]:
+        return watch(OffloadedLedger(reader).checked())
+
+    def theirs() -> Iterator[EntryBatch]:
+        return watch(ledgers.batches(stored))
+
+    found = digest_of(ours, cryptographic)
     entries, length, _ = found
     kept = stored.node.last_entry + 1, stored.node.length
-    if (entries, length) == kept and found == digest_of(lambda: ledgers.batches(stored), cryptographic):
+    if (entries, length) == kept and found == digest_of(theirs, cryptographic):
         return
-    plain = digest_of(lambda: _plain(OffloadedLedger(reader).checked()), cryptographic)
-    if entries == kept[0] and plain == digest_of(lambda: _plain(ledgers.batches(stored)), cryptographic):
+    plain = digest_of(lambda: _plain(ours()), cryptographic)
+    if entries == kept[0] and plain == digest_of(lambda: _plain(theirs()), cryptographic):
         return
     if may_be_split:
-        split = digest_of(lambda: _plain(_transformed(ledgers.batches(stored), unbatch())), cryptographic)
+        split = digest_of(lambda: _plain(_transformed(theirs(), unbatch())), cryptographic)
         if plain == split:
             return
     elif entries != kept[0]:

@@ -19,6 +19,7 @@ from ledgerfs.errors import (
     LedgerfsError,
     NotFoundError,
     ObjectNotFoundError,
+    StoppedError,
     UnsupportedFormatError,
 )
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
@@ -80,21 +81,27 @@ class Deletions:
     ) -> None:
         """Delete BookKeeper's copies of offloaded ledgers of one topic (`TrashKind.OFFLOADED`), whose objects are read and compared before.
 
-        ``why_not`` is asked right before each change of the list. Raises `LockLostError`, and the errors of ZooKeeper.
+        ``why_not`` is asked right before each change of the list. Those that this turn (`Means.turn`) leaves are told. Raises
+        `LockLostError`, `StoppedError`, and the errors of ZooKeeper.
         """
         left = _oldest_first(lines)
         while left:
+            self._means.turn.require_going()
+            if self._means.turn.is_over:
+                done.later += [one.line.ledger_id for one in left]
+                return
             listed = self._free_list(managed_ledger, left, done)
             if listed is None:
                 return
             some, left = _that_fit(left, listed)
-            sound = []
-            for one in some:
-                if self._means.is_stopping():
-                    # Nothing is changed yet, and what comes after this is compared anew.
-                    return
-                if self._may_be_flagged(managed_ledger, listed, one, done):
-                    sound.append(one)
+            some = [one for one in some if _may_be_flagged(listed, one, done)]
+            if not some:
+                continue
+            # Before anything is read for nothing: raises for a list that has no room.
+            ids = [one.line.ledger_id for one in some]
+            stored(with_bookkeeper_deleted(listed.node.data, ids, key=listed.node.path), key=listed.node.path)
+            sound, others = self._whole(managed_ledger, listed, some, done)
+            left = [*others, *left]
             if sound:
                 ids = [one.line.ledger_id for one in sound]
                 edited = with_bookkeeper_deleted(listed.node.data, ids, key=listed.node.path)
@@ -102,16 +109,18 @@ class Deletions:
                 unlisted = self._set_list(managed_ledger, listed, data, sound, done, why_not)
                 self._go_on(managed_ledger, unlisted, self._delete_from_bookkeeper, done)
 
-    def _may_be_flagged(self, managed_ledger: str, listed: Listed, noted: NotedLine, done: Done) -> bool:
-        line = noted.line
-        info = listed.ledger(line.ledger_id)
-        if info is None or not _is_offloaded(info, line.uuid):
-            done.postponed[line.ledger_id] = "it is not offloaded any more as it was when it was marked"
-            return False
-        if info.ledger_id == listed.last:
-            done.postponed[line.ledger_id] = _LAST
-            return False
-        return self._is_whole(managed_ledger, info, done)
+    def _whole(
+        self, managed_ledger: str, listed: Listed, lines: Sequence[NotedLine], done: Done
+    ) -> tuple[list[NotedLine], Sequence[NotedLine]]:
+        """Return lines whose objects are whole, as far as they were read in this turn, and those that were not read."""
+        sound: list[NotedLine] = []
+        for place, one in enumerate(lines):
+            if self._means.turn.is_over:
+                return sound, lines[place:]
+            info = listed.ledger(one.line.ledger_id)
+            if info is not None and self._is_whole(managed_ledger, info, done):
+                sound.append(one)
+        return sound, []
 
     def _is_whole(self, managed_ledger: str, info: LedgerInfo, done: Done) -> bool:
         """Whether the objects of an offloaded ledger hold every entry as BookKeeper does: then BookKeeper's copy is one too many."""
@@ -120,10 +129,13 @@ class Deletions:
             with self._means.away.reaching(self._means.copies.url_of(managed_ledger, info)):
                 reader = self._means.copies.reader(managed_ledger, info)
             if stored is None:
-                require_whole(reader)
+                require_whole(reader, self._means.turn.watched)
             else:
                 # With other ids an offload is completed only by a list that calls BookKeeper's copy deleted.
-                require_same(self._means.ledgers, stored, reader, may_be_split=_is_flagged(info, None))
+                is_flagged = _is_flagged(info, None)
+                require_same(self._means.ledgers, stored, reader, self._means.turn.watched, may_be_split=is_flagged)
+        except StoppedError:
+            raise
         except (CorruptObjectError, NotFoundError, UnsupportedFormatError) as error:
             done.postponed[info.ledger_id] = f"its objects are not whole, BookKeeper's copy stays: {error}"
             done.remarks.append(f"ledger {info.ledger_id}: its objects are not whole: {error}")
@@ -159,6 +171,7 @@ class Deletions:
         """
         left, version = _oldest_first(lines), list_version
         while left:
+            self._means.turn.require_going()
             listed = self._free_list(managed_ledger, left, done)
             if listed is None:
                 return
@@ -228,6 +241,8 @@ class Deletions:
         """Bring a line to its end; an error is told, so that it holds up no other line, and raised if nothing can be done any more."""
         try:
             end(noted, done)
+        except StoppedError:
+            raise
         except LedgerfsError as error:
             if self._means.lock.is_lost:
                 raise
@@ -236,6 +251,8 @@ class Deletions:
 
     def _finish(self, noted: NotedLine, done: Done) -> None:
         line = noted.line
+        # Where objects are to be read or deleted the rest takes long, and may be done by the next service.
+        self._means.turn.require_going()
         name = line.managed_ledger
         listed = None if name is None else listed_or_none(self._means.lock.newest(), name)
         info = None if listed is None else listed.ledger(line.ledger_id)
@@ -245,6 +262,9 @@ class Deletions:
         if line.kind in {TrashKind.OFFLOADED, TrashKind.UNBATCHED} and info is not None:
             if not _is_flagged(info, line.uuid):
                 done.postponed[line.ledger_id] = "its list does not call it deleted any more"
+                return
+            if self._means.turn.is_over:
+                done.later.append(line.ledger_id)
                 return
             # Its objects may have gone since, while nobody went on with it.
             if not self._is_whole(line.managed_ledger or "", info, done):
@@ -264,7 +284,7 @@ class Deletions:
         info = listed.ledger(line.ledger_id)
         if info is None or not _is_flagged(info, line.uuid):
             done.postponed[line.ledger_id] = "its list does not call it deleted any more"
-        elif self._may_be_flagged(managed_ledger, listed, noted, done):
+        elif _may_be_flagged(listed, noted, done) and self._is_whole(managed_ledger, info, done):
             if (why := why_not()) is not None:
                 done.postponed[line.ledger_id] = why
                 return
@@ -450,6 +470,19 @@ def _that_fit(lines: Sequence[NotedLine], listed: Listed) -> tuple[list[NotedLin
             break
         count += 1
     return list(lines[:count]), list(lines[count:])
+
+
+def _may_be_flagged(listed: Listed, noted: NotedLine, done: Done) -> bool:
+    """Whether a ledger is listed as when it was marked; its objects are another matter."""
+    line = noted.line
+    info = listed.ledger(line.ledger_id)
+    if info is None or not _is_offloaded(info, line.uuid):
+        done.postponed[line.ledger_id] = "it is not offloaded any more as it was when it was marked"
+    elif info.ledger_id == listed.last:
+        done.postponed[line.ledger_id] = _LAST
+    else:
+        return True
+    return False
 
 
 def _without_holes(listed: Listed, going: Sequence[NotedLine], done: Done) -> list[NotedLine]:

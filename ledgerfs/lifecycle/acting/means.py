@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ledgerfs.lifecycle.acting.away_buckets import AwayBuckets
+from ledgerfs.lifecycle.acting.turn import Turn
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ class Means:
         Buckets that did not answer in this pass.
     url_of
         Returns the URL of the bucket that has the objects of an offload; None if no bucket is known that they are in.
-    is_stopping
-        Whether nothing is to be begun any more.
+    turn
+        How long an act may go on.
 
     """
 
@@ -47,4 +48,4 @@ class Means:
     bucket_at: "Callable[[str], Bucket]"
     url_of: "Callable[[OffloadContext], str | None]"
     away: AwayBuckets = field(default_factory=AwayBuckets)
-    is_stopping: "Callable[[], bool]" = lambda: False
+    turn: Turn = field(default_factory=Turn)

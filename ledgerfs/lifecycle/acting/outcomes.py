@@ -15,6 +15,8 @@ class Done:
         Bytes that were freed, or will be once bookies collect their garbage.
     postponed
         {ledger: why nothing was done to it now}.
+    later
+        Ledgers whose turn has not come, as it was over before.
     remarks
         What somebody has to know or to do, a sentence each.
 
@@ -23,4 +25,5 @@ class Done:
     ledger_ids: list[int] = field(default_factory=list)
     size: int = 0
     postponed: dict[int, str] = field(default_factory=dict)
+    later: list[int] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)

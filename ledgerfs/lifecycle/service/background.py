@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Condition, Thread
 
-from ledgerfs.errors import LedgerfsError, LockLostError, StoppedError, StoreUnreachableError
+from ledgerfs.errors import LedgerfsError, ListFullError, LockLostError, StoppedError, StoreUnreachableError
 from ledgerfs.lifecycle.planning.actions import Action
 from ledgerfs.lifecycle.policy.topic_rules import TopicRule
 from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue, Work
@@ -39,6 +39,8 @@ class BackgroundOffloads:
     ----------
     step_of
         Returns what offloads topics with a rule.
+    is_stopping
+        Whether nothing is to be begun any more.
 
     """
 
@@ -49,6 +51,7 @@ class BackgroundOffloads:
         "_failed_s",
         "_failure",
         "_has_given_up",
+        "_is_stopping",
         "_last_set_s",
         "_queue",
         "_rules",
@@ -59,11 +62,17 @@ class BackgroundOffloads:
     )
 
     def __init__(
-        self, queue: FairQueue, step_of: Callable[[TopicRule], OneStep], events: Events, workers: int = 2
+        self,
+        queue: FairQueue,
+        step_of: Callable[[TopicRule], OneStep],
+        events: Events,
+        is_stopping: Callable[[], bool] = lambda: False,
+        workers: int = 2,
     ) -> None:
         self._queue = queue
         self._step_of = step_of
         self._events = events
+        self._is_stopping = is_stopping
         self._changed = Condition()
         self._rules: dict[str, TopicRule] = {}
         self._copied: dict[str, _Topic] = {}
@@ -193,7 +202,7 @@ class BackgroundOffloads:
     def _work_on(self) -> None:
         while True:
             with self._changed:
-                work = None if self._stopping else self._queue.take(time.monotonic())
+                work = None if self._stopping or self._is_stopping() else self._queue.take(time.monotonic())
                 if work is None:
                     if self._stopping:
                         return
@@ -227,7 +236,9 @@ class BackgroundOffloads:
     def _failed(self, name: str, found: NotOffloaded) -> None:
         with self._changed:
             self._failed_s[name, found.ledger_id] = time.monotonic()
-        self._events.trouble(f"offload {name}, ledger {found.ledger_id}: {found.reason}")
+        # What is so for all ledgers of a topic is one trouble.
+        which = name if isinstance(found.error, ListFullError) else f"{name}, ledger {found.ledger_id}"
+        self._events.trouble(f"offload {which}: {found.reason}")
 
     # With the lock.
 

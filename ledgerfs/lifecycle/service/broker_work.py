@@ -28,14 +28,19 @@ class BrokerWork:
     ----------
     carry_out
         Has a broker do what an action tells, and waits for it.
+    is_stopping
+        Whether no broker is to be asked any more.
 
     """
 
-    __slots__ = ("_busy", "_carry_out", "_events", "_lock", "_threads")
+    __slots__ = ("_busy", "_carry_out", "_events", "_is_stopping", "_lock", "_threads")
 
-    def __init__(self, carry_out: "Callable[[Action], Done]", events: "Events") -> None:
+    def __init__(
+        self, carry_out: "Callable[[Action], Done]", events: "Events", is_stopping: "Callable[[], bool]"
+    ) -> None:
         self._carry_out = carry_out
         self._events = events
+        self._is_stopping = is_stopping
         self._lock = Lock()
         self._busy: set[tuple[ActionKind, str]] = set()
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ledgerfs-lifecycle-broker")
@@ -62,6 +67,8 @@ class BrokerWork:
     def _run(self, action: "Action") -> None:
         what, name = action.kind.value, action.managed_ledger or ""
         try:
+            if self._is_stopping():
+                return
             done = self._carry_out(action)
         except LedgerfsError as error:
             self._events.trouble(f"{what} {name} by its broker: {error}")

@@ -18,6 +18,7 @@ from ledgerfs.dialects.offloaded_copies import OffloadedCopies
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut
 from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.lifecycle.acting.turn import Turn
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
 from ledgerfs.lifecycle.journal.replaced_copies import replaced_copy
 from ledgerfs.lifecycle.planning.tier_places import url_of
@@ -29,6 +30,7 @@ from ledgerfs.lifecycle.service.looking import Looking
 from ledgerfs.lifecycle.service.rates import Rates
 from ledgerfs.lifecycle.service.service import Parts, Service
 from ledgerfs.lifecycle.service.status import Status, gauges_of
+from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.messages.transforms.entry_transform import recompress
 from ledgerfs.messages.transforms.unbatch_all import unbatch_all
 from ledgerfs.offload.offload_driver import driver_properties, user_metadata
@@ -187,8 +189,9 @@ def service_of(
                 f"this machine's clock is {abs(clock.ahead_ms) / 1000:.0f} s {where} ZooKeeper's: the earlier one decides, "
                 "the later one is noted"
             )
-        rates = Rates(file.service)
-        broker = None if brokers is None else BrokerApi(brokers, is_stopping=lambda: rates.is_stopping)
+        stopping = Stopping()
+        rates = Rates(file.service, stopping)
+        broker = None if brokers is None else BrokerApi(brokers, is_stopping=stopping.is_set)
         steps = _Steps(file, rates, _cluster_name(lock.newest()), clock)
         means = Means(
             lock,
@@ -197,18 +200,18 @@ def service_of(
             _Owners(lock, broker),
             steps.bucket_at,
             steps.url_of,
-            is_stopping=lambda: rates.is_stopping,
+            turn=Turn(stopping.is_set),
         )
         steps.use(means)
         hands = CarryingOut(cluster, means, bookies, broker, steps.in_flight)
-        background = BackgroundOffloads(FairQueue(_QUANTUM), steps.step_of, events)
-        by_brokers = None if broker is None else BrokerWork(hands.by_broker, events)
+        background = BackgroundOffloads(FairQueue(_QUANTUM), steps.step_of, events, stopping.is_set)
+        by_brokers = None if broker is None else BrokerWork(hands.by_broker, events, stopping.is_set)
         looking = Looking(cluster, file, bookies, brokers, pass_s)
-        parts = Parts(lock, looking, hands, background, by_brokers, rates, clock, events, _gauges(file))
+        parts = Parts(lock, looking, hands, background, by_brokers, rates, clock, events, stopping, _gauges(file))
         try:
             yield Made(Service(parts), events)
         finally:
-            rates.stop()
+            stopping.set()
             background.stop()
             if by_brokers is not None:
                 by_brokers.stop()

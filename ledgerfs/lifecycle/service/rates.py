@@ -9,6 +9,7 @@ from ledgerfs.errors import StoppedError
 from ledgerfs.lifecycle.planning.actions import Action
 from ledgerfs.lifecycle.policy.policy_file import WAYS, ServiceSettings
 from ledgerfs.lifecycle.scheduling.rate_control import RateControl
+from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.storage.token_bucket import Bandwidth
 
 _LEAST_DELAY_S = 5.0
@@ -16,14 +17,14 @@ _LEAST_DELAY_S = 5.0
 
 
 class Rates:
-    """Lets bytes pass, for all threads that offload.
+    """Lets bytes pass, for all threads that offload, until the service is to end.
 
     What goes to the store and what is read back of it share its rate. So what is sent has half of it at most.
     """
 
-    __slots__ = ("_bandwidth", "_control", "_is_stopping", "_lock", "_sent", "_store")
+    __slots__ = ("_bandwidth", "_control", "_lock", "_sent", "_stopping", "_store")
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, stopping: Stopping) -> None:
         self._control: RateControl | None = None
         self._store = Bandwidth(settings.store_rate)
         first: float | None = None
@@ -35,19 +36,13 @@ class Rates:
         self._bandwidth = Bandwidth(first)
         self._lock = Lock()
         self._sent = 0
-        # No event, whose lock a signal's handler would wait for that meets who has it.
-        self._is_stopping = False
+        self._stopping = stopping
 
     @property
     def rate(self) -> float | None:
         """Bytes a second that may be sent now; None without a bound."""
         told = [self._bandwidth.rate, None if self._store.rate is None else self._store.rate / WAYS]
         return min((one for one in told if one is not None), default=None)
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether nothing passes any more."""
-        return self._is_stopping
 
     def follow(self, due: Sequence[Action], now_ms: int) -> None:
         """Have the rate follow what is due now."""
@@ -69,12 +64,8 @@ class Rates:
         """Wait until the store may have given so many bytes back; raises `StoppedError` once the service is ending."""
         self._wait(self._store, count)
 
-    def stop(self) -> None:
-        """Let nothing pass any more; also for handlers of signals."""
-        self._is_stopping = True
-
     def _wait(self, bandwidth: Bandwidth, count: int) -> None:
-        if not bandwidth.wait(count, lambda: self._is_stopping):
+        if not bandwidth.wait(count, self._stopping.is_set):
             raise StoppedError("the service is ending: the copy is given up")
 
 

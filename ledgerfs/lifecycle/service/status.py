@@ -12,8 +12,12 @@ from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, SetNode
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
 STATUS_PATH = "/ledgerfs/lifecycle/status"
-_MOST_MS, _MOST_RATE = 1 << 47, 1 << 62
+_MOST_MS = 1 << 47
+"""More is no time that a calendar has."""
 _MOST_TEXT = 500
+_NUMBERS = ("began_ms", "passed_ms", "passes", "backlog_ledgers", "backlog_bytes", "oldest_due_ms")
+_COUNTS = ("done", "waiting", "refused", "trash")
+_LONG = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +85,27 @@ def read_status(nodes: Nodes) -> Status | None:
         node = nodes.get(STATUS_PATH)
     except ObjectNotFoundError:
         return None
+    return parse_status(node.data, key=node.path)
+
+
+def parse_status(data: bytes, *, key: str) -> Status:
+    """Parse the data of the status' node, whose path is ``key``; names that are not known, of a later version, are left out.
+
+    Raises `CorruptMetadataError` for anything else than a status.
+    """
     try:
-        told = json.loads(node.data)
-        troubles = [Trouble(int(one["when_ms"]), str(one["text"]), int(one["times"])) for one in told.pop("troubles")]
-        return _checked(Status(**told, troubles=troubles))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise CorruptMetadataError("no status of the lifecycle service", key=node.path) from error
-
-
-def _checked(status: Status) -> Status:
-    """Return a status whose numbers are such; raises `TypeError` for another one."""
-    times = [status.began_ms, status.passed_ms, status.oldest_due_ms, *(one.when_ms for one in status.troubles)]
-    numbers = [status.passes, status.backlog_ledgers, status.backlog_bytes]
-    if not all(type(one) is int and one >= 0 for one in (*times, *numbers)) or max(times) >= _MOST_MS:
-        raise TypeError("numbers")
-    for counts in (status.done, status.waiting, status.refused, status.trash):
-        if not isinstance(counts, dict) or not all(type(one) is int for one in counts.values()):
-            raise TypeError("counts")
-    if status.rate is not None and not (type(status.rate) in {int, float} and 0 <= status.rate < _MOST_RATE):
-        raise TypeError("rate")
-    return status
+        told = json.loads(data)
+        if not isinstance(told, dict):
+            raise TypeError("no object")
+        found: dict[str, Any] = {name: _number(told[name], _most(name)) for name in _NUMBERS if name in told}
+        found |= {name: _counts(told[name]) for name in _COUNTS if name in told}
+        troubles = [
+            Trouble(_number(one["when_ms"], _MOST_MS), _text(one["text"]), _number(one["times"]))
+            for one in _list(told.get("troubles", []))
+        ]
+        return Status(**found, rate=_rate(told.get("rate")), troubles=troubles)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptMetadataError(f"no status of the lifecycle service: {error}", key=key) from error
 
 
 def gauges_of(source: str, status: Status) -> list[str]:
@@ -134,6 +139,42 @@ def gauges_of(source: str, status: Status) -> list[str]:
 def status_as_json(status: Status) -> dict[str, Any]:
     """Return a status as it is printed."""
     return asdict(status)
+
+
+def _most(name: str) -> int:
+    return _MOST_MS if name.endswith("_ms") else _LONG
+
+
+def _number(value: object, most: int = _LONG) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < most:
+        raise ValueError(f"{str(value)[:50]!r} is no number from 0 on that fits")
+    return value
+
+
+def _rate(value: object) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LONG:
+        raise ValueError(f"{str(value)[:50]!r} is no rate")
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:50]!r} is no text")
+    return value
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{str(value)[:50]!r} is no list")
+    return value
+
+
+def _counts(value: object) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{str(value)[:50]!r} are no counts")
+    return {name: _number(count) for name, count in value.items()}
 
 
 def _shortened(status: Status) -> Status:

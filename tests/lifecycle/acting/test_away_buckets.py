@@ -4,6 +4,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_lines_whose_bucket_is_away_wait_once_for_it(cluster: LiveCluster, hands
         if kind is TrashKind.FLAGGED:
             cluster.delete_from_bookkeeper(ledger_id, node=False, collected=False)
         # Objects that no list names have other names than those that it does.
-        hands.mark(kind, ledger_id, uuid.replace(uuid[0], "0") if kind is TrashKind.OBJECTS else None)
+        hands.mark(kind, ledger_id, str(UUID(int=UUID(uuid).int ^ 1)) if kind is TrashKind.OBJECTS else None)
     # In each pass, the first one asks.
     for _ in range(2):
         done = hands.delete()

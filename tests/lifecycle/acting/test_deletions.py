@@ -26,9 +26,11 @@ from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.acting import deletions
+from ledgerfs.lifecycle.acting.carrying_out import CarryingOut
 from ledgerfs.lifecycle.acting.deletions import Deletions
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.outcomes import Done
+from ledgerfs.lifecycle.acting.turn import Turn
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.lifecycle.journal.trash_journal import mark, undo
@@ -53,17 +55,16 @@ if TYPE_CHECKING:
 class Trash:
     """Deletes ledgers of a cluster of ours."""
 
-    def __init__(self, cluster: LiveCluster) -> None:
+    def __init__(self, cluster: LiveCluster, turn: Turn | None = None) -> None:
         self.cluster = cluster
+        self.turn = turn or Turn()
         self.owners = ToldOwners()
         options = {"bucket_urls": {"tier": cluster.bucket_url()}}
         self.living: LivingCluster = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
         ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
-        self.is_stopping = lambda: False
         means = Means(
-            *(self.lock, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url()),
-            is_stopping=lambda: self.is_stopping(),  # noqa: PLW0108  (tests exchange it)
+            self.lock, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url(), turn=self.turn
         )
         bookies = NewestEntries(self.living.reading)
 
@@ -71,6 +72,7 @@ class Trash:
             return subscriptions_now(self.lock.newest(), self.living.reading.ledgers_path, bookies, name)
 
         self.deletions = Deletions(means, subscriptions, bookies)
+        self.hands = CarryingOut(self.living, means, bookies, None, frozenset)
 
     def line(self, kind: TrashKind, ledger_id: int, **others: Any) -> TrashLine:
         info = self.listed().get(ledger_id)
@@ -259,20 +261,6 @@ def test_what_was_compressed_again_is_compared_by_what_it_decompresses_to(
     done = flag(trash, lines)
     assert (done.ledger_ids, list(done.postponed)) == (ids[1:], ids[:1])
     assert "hold other entries" in done.postponed[ids[0]]
-
-
-def test_what_is_to_end_compares_no_further_ledger_and_changes_nothing(cluster: LiveCluster, trash: Trash) -> None:
-    first, second, _ = ledgers(cluster)
-    for one in (first, second):
-        cluster.offload(TOPIC, one)
-    lines = trash.marked(*(trash.line(TrashKind.OFFLOADED, one) for one in (first, second)))
-    asked = iter([False, True])
-    trash.is_stopping = lambda: next(asked)
-    done = flag(trash, lines)
-    assert (done.ledger_ids, done.postponed, done.remarks) == ([], {}, [])
-    assert set(trash.states().values()) == {TrashState.MARKED}
-    trash.is_stopping = lambda: False
-    assert flag(trash, lines).ledger_ids == [first, second]
 
 
 def test_ledgers_past_their_retention_go_with_their_objects(cluster: LiveCluster, trash: Trash) -> None:

@@ -6,17 +6,19 @@ import pytest
 from ledgerfs.errors import StoppedError
 from ledgerfs.lifecycle.policy.policy_file import ServiceSettings
 from ledgerfs.lifecycle.service.rates import Rates
+from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.lifecycle.simulation.of_cluster import rates_of
 
 MIB = 1 << 20
 
 
 def test_what_is_sent_has_half_of_the_stores_rate() -> None:
-    assert Rates(ServiceSettings()).rate is None
-    assert Rates(ServiceSettings(store_rate=8 * MIB)).rate == 4 * MIB
+    assert Rates(ServiceSettings(), Stopping()).rate is None
+    assert Rates(ServiceSettings(store_rate=8 * MIB), Stopping()).rate == 4 * MIB
     bounded = ServiceSettings(store_rate=8 * MIB, floor_rate=6 * MIB, ceiling_rate=7 * MIB)
-    assert Rates(bounded).rate == 4 * MIB
-    assert Rates(ServiceSettings(store_rate=8 * MIB, floor_rate=MIB, ceiling_rate=MIB)).rate == MIB
+    assert Rates(bounded, Stopping()).rate == 4 * MIB
+    low = ServiceSettings(store_rate=8 * MIB, floor_rate=MIB, ceiling_rate=MIB)
+    assert Rates(low, Stopping()).rate == MIB
 
 
 def test_a_simulation_has_the_same_bounds() -> None:
@@ -25,8 +27,9 @@ def test_a_simulation_has_the_same_bounds() -> None:
 
 @pytest.mark.parametrize("way", ["pace", "pace_back"])
 def test_who_waits_ends_with_the_service(way: str) -> None:
-    rates = Rates(ServiceSettings(store_rate=1))
+    stopping = Stopping()
+    rates = Rates(ServiceSettings(store_rate=1), stopping)
     getattr(rates, way)(1 << 40)
-    rates.stop()
+    stopping.set()
     with pytest.raises(StoppedError):
         getattr(rates, way)(1)
