@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 from uuid import uuid4
 
+from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from tests.model.lifecycle_world import MINUTE_MS, TERMS, TIMED, LifecycleWorld
@@ -106,6 +107,36 @@ def read_on(topic: str) -> LifecycleAct:
 
 
 # What brokers do with ledgers.
+
+
+def make_ledger(topic: str, *, stops: bool = False) -> LifecycleAct:
+    """A broker has a ledger made, and lists it later, if it still has the topic as it was; it may be stopped before."""
+
+    def act(world: LifecycleWorld) -> None:
+        with world.loaded(topic):
+            if world.has(topic) and not world.cluster.is_terminated(topic):
+                name = managed_ledger_of(topic).encode()
+                told = (("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, name), ("application", b"pulsar"))
+                world.making[topic] = world.cluster.write_unlisted((), told), world.broker.loads[topic]
+        if stops:
+            world.broker.stop()
+
+    return act
+
+
+def list_ledger(topic: str) -> LifecycleAct:
+    """A broker lists what it had made before, at the version of the list that it knows: also one that was stopped, and goes on."""
+
+    def act(world: LifecycleWorld) -> None:
+        ledger_id, loads = world.making.pop(topic, (-1, -1))
+        if topic not in world.broker.loaded or loads != world.broker.loads[topic]:
+            return
+        with world.loaded(topic):
+            ledgers = world.cluster.list_of(topic).ledgers
+            if ledgers and ledgers[-1].ledger_id < ledger_id and not world.cluster.is_terminated(topic):
+                world.cluster.list_made(topic, ledger_id)
+
+    return act
 
 
 def trim(topic: str, *, crashes: bool) -> LifecycleAct:
@@ -216,6 +247,7 @@ def of_broker(random: Random) -> tuple[str, Callable[[LifecycleWorld, str], None
         "load": load,
         "take": take,
         "begin an offload of": begin_offload,
+        "list a ledger of": list_ledger,
         "delete": delete,
         "subscribe to": lambda topic: subscribe(topic, "u", 0.0),
     }
@@ -275,6 +307,9 @@ def drawn(random: Random, topics: tuple[str, ...]) -> tuple[str, LifecycleAct]:
         "trim and die": (2, trim(topic, crashes=True)),
         "delete copies": (2, delete_copies(topic, crashes=False)),
         "delete copies and die": (2, delete_copies(topic, crashes=True)),
+        "make a ledger": (4, make_ledger(topic)),
+        "make a ledger and stop": (3, make_ledger(topic, stops=True)),
+        "list a ledger": (4, list_ledger(topic)),
         "begin an offload": (4, begin_offload(topic)),
         "end an offload": (6, end_offload(topic)),
         "delete": (1, delete(topic)),

@@ -90,7 +90,7 @@ class Audit:
                 if path in self._paths:
                     self._list(self._paths[path], before, after, changes, lines)
                 elif path.startswith("/ledgers/"):
-                    self._ledger(path, before, after, lines)
+                    self._ledger(path, before, after, lines, changes)
                 elif not f"{path}/".startswith(f"{_OURS}/"):
                     self._say(f"{path} was changed")
         except (AssertionError, LedgerfsError, LookupError, ValueError) as error:
@@ -212,15 +212,27 @@ class Audit:
                 self._say(f"the objects of ledger {info.ledger_id} lack an entry")
                 return
 
-    def _ledger(self, path: str, before: bytes | None, after: bytes | None, lines: Mapping[str, TrashLine]) -> None:
+    def _ledger(
+        self,
+        path: str,
+        before: bytes | None,
+        after: bytes | None,
+        lines: Mapping[str, TrashLine],
+        changes: Changes,
+    ) -> None:
         ledger_id = next((one for one in self.cluster.written if ledger_path(one) == path), None)
         if ledger_id is None or before is None or after is not None:
             self._say(f"{path} was made or set")
             return
         for one in lines.values():
             self.done[f"deleted, {one.kind.value}"] += 1
-        if not self.cluster.written[ledger_id].node.is_closed:
-            self._say(f"ledger {ledger_id} is deleted, and open")
+        written = self.cluster.written[ledger_id]
+        if not written.node.is_closed:
+            # Whoever made it, and did not list it, is kept from that by a new version of the list.
+            name = written.node.managed_ledger
+            if written.payloads or name is None or managed_ledger_path(name) not in changes:
+                self._say(f"ledger {ledger_id} is deleted, and open")
+            self.done["deleted, never listed"] += 1
         self._require_line(ledger_id, set(TrashKind), lines)
         age_ms = self.clock.now_ms() - self.cluster.created_ms[ledger_id]
         is_orphan = any(one.kind is TrashKind.ORPHAN for one in lines.values() if one.ledger_id == ledger_id)

@@ -75,6 +75,8 @@ class LifecycleWorld(World):
         self.passer_by = Reader(self.opened("confirmed"))
         self._rivals = ExitStack()
         self.offloading: dict[str, tuple[int, str]] = {}
+        # {topic: a ledger that its broker has had made and not listed, and how often it had loaded the topic by then}
+        self.making: dict[str, tuple[int, int]] = {}
         cluster.zookeeper.takes_writes = True
         cluster.zookeeper.set("/admin/clusters/ours", b"{}")
         cluster.bucket().mkdir(parents=True)

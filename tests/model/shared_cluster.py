@@ -5,8 +5,9 @@ loads it again (`FencedError`). It has a topic while its node of the topic's bun
 does not know.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
@@ -83,6 +84,13 @@ class SharedCluster(LiveCluster):
                 self.delete_from_bookkeeper(one, flag=False)
             raise
 
+    def list_made(self, topic: str, ledger_id: int) -> None:
+        """End the last ledger of a topic, and list one that was made before."""
+        kept, empty = self._with_ended_last(managed_ledger_of(topic), None)
+        self.change_list(topic, lambda info: replace(info, ledgers=(*kept, LedgerInfo(ledger_id, 0, 0, 0))))
+        if empty is not None:
+            self.delete_from_bookkeeper(empty, flag=False)
+
     def drop(self, path: str) -> None:
         """Delete a node that somebody else may have deleted."""
         if self.zookeeper.get(path) is not None:
@@ -121,6 +129,8 @@ class Broker:
         Whether its process is: its bundles are free, and it has its topics in memory.
     subscriptions
         {topic: {name: where it is}}.
+    loads
+        {topic: how often it was loaded}.
 
     """
 
@@ -129,6 +139,7 @@ class Broker:
         self.topics = tuple(topics)
         self.loaded: set[str] = set()
         self.is_stopped = False
+        self.loads: Counter[str] = Counter()
         self._back: dict[str, int] = {}
         self.subscriptions: dict[str, dict[str, Subscription]] = {topic: {} for topic in self.topics}
 
@@ -156,6 +167,7 @@ class Broker:
         """Read a list, end its last ledger, and begin another one; subscriptions are read from their ledgers."""
         self.cluster.know(topic)
         self.loaded.add(topic)
+        self.loads[topic] += 1
         self._back.pop(topic, None)
         if self.cluster.has(topic):
             if not self.cluster.is_terminated(topic):

@@ -372,17 +372,19 @@ class ZooKeeperServer:
     def _change(self, opcode: int, request: bytes, session: int) -> bytes:
         paths = [path for _, path in operations(request)] if opcode == MULTI else [text(request, 0)[0]]
         self.writes.append(tuple(paths))
-        before = {path: self._data(path) for path in paths}
+        before = {path: self._state(path) for path in paths}
         answer = self._tree.change(opcode, request, session)
-        after = {path: (data, self._data(path)) for path, data in before.items()}
-        changed = {path: both for path, both in after.items() if both[0] != both[1]}
+        after = {path: (was, self._state(path)) for path, was in before.items()}
+        # A node that is set as it was has another version.
+        changed = {path: (was[0], now[0]) for path, (was, now) in after.items() if was != now}
         if changed and self.on_change is not None:
             self.on_change(changed)
         return answer
 
-    def _data(self, path: str) -> bytes | None:
+    def _state(self, path: str) -> tuple[bytes | None, int]:
+        """Return data and version of a node, None and -1 of none."""
         node = self._tree.nodes.get(path)
-        return None if node is None else node.data
+        return (None, -1) if node is None else (node.data, node.version)
 
     def _note_watch(self, opcode: int, path: str, watch: int) -> None:
         self.asked[path] += 1
