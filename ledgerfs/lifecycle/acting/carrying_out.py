@@ -168,7 +168,7 @@ class CarryingOut:
     def _delete_marked(self, name: str, marked: list[NotedLine], seen: Seen, why_not: WhyNot, done: Done) -> None:
         match marked[0].line.kind:
             case TrashKind.ORPHAN:
-                self._delete_orphans(marked, seen, done)
+                self._delete_orphans(name, marked, seen, done)
             case TrashKind.OFFLOADED:
                 self._deletions.flag(name, marked, done, why_not)
             case TrashKind.TRIMMED:
@@ -185,17 +185,14 @@ class CarryingOut:
                     self._means.turn.require_going()
                     self._deletions.delete_objects(one, done)
 
-    def _delete_orphans(self, lines: Sequence[NotedLine], seen: Seen, done: Done) -> None:
+    def _delete_orphans(self, name: str, lines: Sequence[NotedLine], seen: Seen, done: Done) -> None:
         """Look once more, ledgers first and then all that may own them, and delete what nothing names still."""
         ids = np.array(sorted(one.line.ledger_id for one in lines), np.int64)
         survey = look_again(self._cluster, ids, self._bookies, lambda *_: self._means.turn.require_going())
         free = frozenset(unnamed_ledgers(survey, seen.now_ms, 0).rows["ledger_id"].tolist())
-        for one in lines:
-            self._means.turn.require_going()
-            if one.line.ledger_id in free:
-                self._deletions.delete_orphan(one, done)
-            else:
-                done.postponed[one.line.ledger_id] = "something names it now, or may name it, or it is gone"
+        gone = [one.line.ledger_id for one in lines if one.line.ledger_id not in free]
+        done.postponed.update(dict.fromkeys(gone, "something names it now, or may name it, or it is gone"))
+        self._deletions.delete_orphans(name, [one for one in lines if one.line.ledger_id in free], done)
 
     # Cleaning.
 

@@ -292,49 +292,65 @@ class Deletions:
 
     # What nobody names.
 
-    def delete_orphan(self, noted: NotedLine, done: Done) -> None:
-        """Delete a ledger that nothing names, as the caller has just made sure (`TrashKind.ORPHAN`). Raises as `flag`."""
-        found = self._found(noted.line.ledger_id)
-        if found is None or found.node.is_closed:
-            self._delete_from_bookkeeper(noted, done)
-        else:
-            self._delete_never_listed(noted, found, done)
+    def delete_orphans(self, managed_ledger: str, lines: Sequence[NotedLine], done: Done) -> None:
+        """Delete ledgers that nothing names, as the caller has just made sure (`TrashKind.ORPHAN`), of one topic, or of none ("").
 
-    def _delete_never_listed(self, noted: NotedLine, found: StoredLedger, done: Done) -> None:
-        """Delete a ledger that a broker made, and died or lost its topic before it listed it; entries are written once it is listed.
+        Raises as `flag`.
+        """
+        still_open: list[tuple[NotedLine, StoredLedger]] = []
+        for one in lines:
+            self._means.turn.require_going()
+            found = self._found(one.line.ledger_id)
+            if found is None or found.node.is_closed:
+                self._delete_from_bookkeeper(one, done)
+            elif _is_of_list(found, managed_ledger):
+                still_open.append((one, found))
+            else:
+                done.postponed[one.line.ledger_id] = "it is not closed: a writer may live"
+        for first in range(0, len(still_open), _MOST_LINES):
+            self._delete_never_listed(managed_ledger, still_open[first : first + _MOST_LINES], done)
 
-        The list is set anew as it is, by the same commit: a broker that lives on, and made the ledger, cannot list it any more, since it
+    def _delete_never_listed(
+        self, managed_ledger: str, orphans: Sequence[tuple[NotedLine, StoredLedger]], done: Done
+    ) -> None:
+        """Delete ledgers that a broker made, and died or lost its topic before it listed them; entries are written to what is listed.
+
+        The list is set anew as it is, by the same commit: a broker that lives on, and made one of them, cannot list it any more, since it
         knows the list at an older version. One that lists it before has the commit fail.
         """
-        line, node = noted.line, found.node
-        name = line.managed_ledger
-        made_for = (node.state, node.component, node.managed_ledger, node.told("pulsar/cursor"))
-        if name is None or made_for != (LedgerState.OPEN, MANAGED_LEDGER, name, None):
-            done.postponed[line.ledger_id] = "it is not closed: a writer may live"
-            return
-        listed = self._free_list(name, [noted], done)
+        listed = self._free_list(managed_ledger, [one for one, _ in orphans], done)
         if listed is None:
             return
-        why = None
-        if listed.ledger(line.ledger_id) is not None:
-            why = "its topic's list names it now"
-        elif found.version != line.version:
-            why = "BookKeeper's metadata of it changed since it was marked"
-        why = why or self._why_not_empty(found)
-        if why is None:
-            closing, _ = noted.as_changed(TrashState.DELETED)
-            again = SetNode(listed.node.path, listed.node.data, listed.node.version)
-            try:
-                self._means.lock.commit(
-                    [again, closing, DropNode(self._means.ledgers.path_of(line.ledger_id), found.version)]
-                )
-            except ChangedMeanwhileError as error:
-                why = str(error)
-        if why is not None:
-            done.postponed[line.ledger_id] = why
+        changes: list[Operation] = [SetNode(listed.node.path, listed.node.data, listed.node.version)]
+        going: list[int] = []
+        for noted, found in orphans:
+            ledger_id = noted.line.ledger_id
+            why = self._why_may_be_listed(listed, noted, found)
+            if why is not None:
+                done.postponed[ledger_id] = why
+                continue
+            going.append(ledger_id)
+            changes += [
+                noted.as_changed(TrashState.DELETED)[0],
+                DropNode(self._means.ledgers.path_of(ledger_id), found.version),
+            ]
+        if not going:
             return
-        done.ledger_ids.append(line.ledger_id)
-        self._let_go(name, done)
+        try:
+            self._means.lock.commit(changes)
+        except ChangedMeanwhileError as error:
+            done.postponed.update(dict.fromkeys(going, str(error)))
+            return
+        done.ledger_ids += going
+        self._let_go(managed_ledger, done)
+
+    def _why_may_be_listed(self, listed: Listed, noted: NotedLine, found: StoredLedger) -> str | None:
+        """Return why it is not sure that an open ledger was never listed and is as it was marked; None if it is."""
+        if listed.ledger(noted.line.ledger_id) is not None:
+            return "its topic's list names it now"
+        if found.version != noted.line.version:
+            return "BookKeeper's metadata of it changed since it was marked"
+        return self._why_not_empty(found)
 
     def _why_not_empty(self, found: StoredLedger) -> str | None:
         """Return why it is not sure that no bookie has an entry of a ledger; None if it is."""
@@ -512,6 +528,13 @@ def _why_kept(line: TrashLine, found: StoredLedger) -> str | None:
 def _has_same_end(line: TrashLine, found: StoredLedger) -> bool:
     """Whether a closed ledger has the bytes that its line tells; the size of an offloaded one is that of its objects, and tells nothing."""
     return line.uuid is not None or found.node.length == line.size
+
+
+def _is_of_list(found: StoredLedger, managed_ledger: str) -> bool:
+    """Whether an open ledger was made for the list of a topic, and not for a subscription, nor is one that somebody recovers."""
+    node = found.node
+    made_for = (node.component, node.managed_ledger, node.told("pulsar/cursor"))
+    return node.state is LedgerState.OPEN and made_for == (MANAGED_LEDGER, managed_ledger, None)
 
 
 def _is_offloaded(info: LedgerInfo, uuid: str | None) -> bool:

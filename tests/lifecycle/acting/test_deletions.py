@@ -606,7 +606,7 @@ def test_a_ledger_whose_metadata_changed_since_it_was_marked_stays(cluster: Live
     lines = trash.marked(trash.line(TrashKind.ORPHAN, orphan))
     cluster.change_ensemble(orphan, 1)
     done = Done()
-    trash.deletions.delete_orphan(lines[0], done)
+    trash.deletions.delete_orphans(NAME, lines, done)
     assert "changed since it was marked" in done.postponed[orphan]
     assert trash.in_bookkeeper(orphan)
 
@@ -653,19 +653,17 @@ def never_listed(cluster: LiveCluster, payloads: Sequence[bytes] = (), **custom:
     return cluster.write_unlisted(payloads, list(told.items()))
 
 
-def test_an_empty_ledger_that_was_never_listed_goes_and_can_be_listed_no_more(
-    cluster: LiveCluster, trash: Trash
-) -> None:
+def test_empty_ledgers_that_were_never_listed_go_and_can_be_listed_no_more(cluster: LiveCluster, trash: Trash) -> None:
     ledgers(cluster)
-    orphan = never_listed(cluster)
+    orphans = [never_listed(cluster) for _ in range(3)]
     before, version = trash.listed(), trash.version()
-    lines = trash.marked(trash.line(TrashKind.ORPHAN, orphan))
+    lines = trash.marked(*(trash.line(TrashKind.ORPHAN, one) for one in orphans))
     done = Done()
-    trash.deletions.delete_orphan(lines[0], done)
-    assert (done.ledger_ids, done.postponed, done.remarks) == ([orphan], {}, [])
-    assert not trash.in_bookkeeper(orphan)
-    assert trash.states() == {orphan: TrashState.DELETED}
-    # A broker that made it, and lives on, sets the list at the version that it knows.
+    trash.deletions.delete_orphans(NAME, lines, done)
+    assert (done.ledger_ids, done.postponed, done.remarks) == (orphans, {}, [])
+    assert not any(map(trash.in_bookkeeper, orphans))
+    assert set(trash.states().values()) == {TrashState.DELETED}
+    # A broker that made one, and lives on, sets the list at the version that it knows. It is set once for all of them.
     assert (trash.listed(), trash.version()) == (before, version + 1)
 
 
@@ -680,8 +678,7 @@ def test_a_ledger_that_is_not_closed_stays_where_a_writer_may_live(cluster: Live
     version = trash.version()
     trash.marked(*(trash.line(TrashKind.ORPHAN, one) for one in made.values()))
     done = Done()
-    for one in trash.journal():
-        trash.deletions.delete_orphan(one, done)
+    trash.deletions.delete_orphans(NAME, trash.journal(), done)
     assert done.ledger_ids == []
     for why, orphan in made.items():
         assert why in done.postponed[orphan]
@@ -698,7 +695,7 @@ def test_a_ledger_that_is_not_closed_stays_while_a_broker_has_its_topic_or_lists
     for owner, why in ((Owner.SOME, "a broker has the topic"), (Owner.UNKNOWN, "not known which broker")):
         trash.owners.owner = owner
         done = Done()
-        trash.deletions.delete_orphan(noted, done)
+        trash.deletions.delete_orphans(NAME, [noted], done)
         assert why in done.postponed[orphan]
     trash.owners.owner = Owner.NONE
 
@@ -710,7 +707,7 @@ def test_a_ledger_that_is_not_closed_stays_while_a_broker_has_its_topic_or_lists
     trash.owners.when_asked = list_it
     for why in ("changed", "names it now"):
         done = Done()
-        trash.deletions.delete_orphan(noted, done)
+        trash.deletions.delete_orphans(NAME, [noted], done)
         assert why in done.postponed[orphan]
     assert trash.in_bookkeeper(orphan)
 
@@ -722,7 +719,7 @@ def test_a_ledger_whose_bookies_are_silent_is_not_called_empty(cluster: LiveClus
     for bookie in cluster.bookies:
         bookie.kill()
     done = Done()
-    trash.deletions.delete_orphan(noted, done)
+    trash.deletions.delete_orphans(NAME, [noted], done)
     assert "not known whether it has entries" in done.postponed[orphan]
     assert trash.in_bookkeeper(orphan)
 
