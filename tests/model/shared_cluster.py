@@ -148,7 +148,10 @@ class Broker:
         return topic in self.loaded and not self.is_stopped
 
     def has_unseen(self, topic: str) -> bool:
-        """Whether it has a topic again after it was stopped, which changed no list, and nobody has asked for owners since."""
+        """Whether it has loaded a terminated topic, or has one again after it was stopped, and nobody has asked for owners since.
+
+        Neither changes a list.
+        """
         return self.has(topic) and self._back.get(topic) == self.cluster.zookeeper.asked[owners_path(topic)]
 
     def take(self, namespace: str) -> None:
@@ -170,7 +173,9 @@ class Broker:
         self.loads[topic] += 1
         self._back.pop(topic, None)
         if self.cluster.has(topic):
-            if not self.cluster.is_terminated(topic):
+            if self.cluster.is_terminated(topic):
+                self._back[topic] = self.cluster.zookeeper.asked[owners_path(topic)]
+            else:
                 self.cluster.roll_over(topic)
             for name in self.subscriptions[topic]:
                 self.keep(topic, name)
