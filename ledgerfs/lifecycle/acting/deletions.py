@@ -324,6 +324,8 @@ class Deletions:
         changes: list[Operation] = [SetNode(listed.node.path, listed.node.data, listed.node.version)]
         going: list[int] = []
         for noted, found in orphans:
+            # Each has its bookies asked, and nothing is changed yet.
+            self._means.turn.require_going()
             ledger_id = noted.line.ledger_id
             why = self._why_may_be_listed(listed, noted, found)
             if why is not None:

@@ -18,7 +18,7 @@ from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import Via
-from tests.lifecycle.acting.test_deletions import Trash, flag, trim
+from tests.lifecycle.acting.test_deletions import Trash, flag, never_listed, trim
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.told_owners import NAME
 
@@ -118,9 +118,9 @@ def test_deletions_that_began_take_turns_where_objects_are_read_again(cluster: L
 
 @pytest.mark.parametrize("after", range(6))
 def test_a_comparison_ends_with_the_service_and_nothing_is_deleted(cluster: LiveCluster, after: int) -> None:
-    ids = offloaded(cluster)
-    asked = count()
-    trash = Trash(cluster, Turn(lambda: next(asked) > after))
+    ids, told, asked = offloaded(cluster), _Told(), count()
+    told.is_set = True
+    trash = Trash(cluster, Turn(lambda: told.is_set and next(asked) > after))
     lines, version = lines_of(trash, TrashKind.OFFLOADED, ids), trash.version()
     with pytest.raises(StoppedError):
         flag(trash, lines)
@@ -129,6 +129,36 @@ def test_a_comparison_ends_with_the_service_and_nothing_is_deleted(cluster: Live
     # It is no trouble.
     done = carried_out(trash, lines)
     assert (done.ledger_ids, done.postponed, done.remarks) == ([], {}, [])
+    # The next one compares all of them anew.
+    told.is_set = False
+    assert flag(trash, lines).ledger_ids == ids
+    trash.close()
+
+
+def test_ledgers_that_were_never_listed_stay_if_the_service_is_to_end_while_their_bookies_are_asked(
+    cluster: LiveCluster,
+) -> None:
+    offloaded(cluster)
+    orphans, told = [never_listed(cluster) for _ in range(3)], _Told()
+    trash = Trash(cluster, Turn(told))
+    lines, version = lines_of(trash, TrashKind.ORPHAN, orphans), trash.version()
+
+    def stop() -> None:
+        # Who has the topic is asked right before the bookies are.
+        told.is_set = True
+
+    trash.owners.when_asked = stop
+    asked = sum(len(one.asked) for one in cluster.bookies)
+    with pytest.raises(StoppedError):
+        trash.deletions.delete_orphans(NAME, lines, Done())
+    assert sum(len(one.asked) for one in cluster.bookies) == asked
+    assert all(map(trash.in_bookkeeper, orphans))
+    assert (trash.version(), set(trash.states().values())) == (version, {TrashState.MARKED})
+    trash.owners.when_asked = lambda: None
+    told.is_set = False
+    done = Done()
+    trash.deletions.delete_orphans(NAME, lines, done)
+    assert done.ledger_ids == orphans
     trash.close()
 
 

@@ -40,6 +40,9 @@ def test_names_of_a_later_version_are_left_out() -> None:
         {"backlog_bytes": -1},
         {"began_ms": 10**400},
         {"passed_ms": 1.5},
+        # No calendar has such a time.
+        {"passed_ms": 1 << 47},
+        {"troubles": [{"when_ms": 1 << 47, "text": "x", "times": 1}]},
         {"rate": "fast"},
         {"rate": 1e400},
         {"rate": float("nan")},
