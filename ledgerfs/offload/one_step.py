@@ -246,6 +246,9 @@ class OneStep:
         What cannot be completed any more is given up, too, and told. Raises `LockLostError`, after which the copies are not to be touched,
         and the errors of ZooKeeper.
         """
+        url = self._tier.bucket.store.url
+        if any(one.attempt.bucket != url for one in copies):
+            raise ValueError(f"copies in other buckets than {url}")
         left = sorted(copies, key=lambda one: one.attempt.ledger_id)
         while left:
             left = self._complete_some(managed_ledger, left, outcome)

@@ -75,7 +75,8 @@ class BackgroundOffloads:
         self._is_stopping = is_stopping
         self._changed = Condition()
         self._rules: dict[str, TopicRule] = {}
-        self._copied: dict[str, _Topic] = {}
+        # By topic and what offloads it: policies may name another bucket while copies in the first one wait to be completed.
+        self._copied: dict[tuple[str, OneStep], _Topic] = {}
         self._last_set_s: dict[str, float] = {}
         self._failed_s: dict[tuple[str, int], float] = {}
         self._working: dict[Work, None] = {}
@@ -115,23 +116,24 @@ class BackgroundOffloads:
         """
         if self._failure is not None:
             raise self._failure
-        for name in list(self._copied):
+        for place in list(self._copied):
+            name, _ = place
             with self._changed:
-                topic = self._copied[name]
+                topic = self._copied[place]
                 if not everything and not self._is_due(name, topic):
                     continue
                 copies, topic.copies = topic.copies, []
                 if not copies:
-                    del self._copied[name]
+                    del self._copied[place]
                     continue
             self._complete(name, topic, copies)
 
     def give_up(self) -> None:
         """Forget what is copied and not completed: the notes of its attempts stay, and the next service cleans up by them."""
         with self._changed:
-            left = {name: topic.copies for name, topic in self._copied.items() if topic.copies}
+            left = [(name, topic.copies) for (name, _), topic in self._copied.items() if topic.copies]
             self._copied = {}
-        for name, copies in left.items():
+        for name, copies in left:
             self._has_given_up = True
             ids = ", ".join(str(one.attempt.ledger_id) for one in copies)
             self._events.trouble(
@@ -187,7 +189,7 @@ class BackgroundOffloads:
         with self._changed:
             in_flight = topic.step.in_flight
             topic.copies = [*(one for one in copies if one.attempt.uuid in in_flight), *topic.copies]
-            self._copied[name] = self._copied.pop(name, topic)
+            self._copied[name, topic.step] = self._copied.pop((name, topic.step), topic)
 
     # In the threads.
 
@@ -228,7 +230,7 @@ class BackgroundOffloads:
             found = NotOffloaded(work.ledger_id, str(error), error)
         if isinstance(found, CopiedLedger):
             with self._changed:
-                topic = self._copied.setdefault(work.topic, _Topic(step, since_s=time.monotonic()))
+                topic = self._copied.setdefault((work.topic, step), _Topic(step, since_s=time.monotonic()))
                 topic.copies.append(found)
         elif isinstance(found, NotOffloaded) and not isinstance(found.error, StoppedError):
             self._failed(work.topic, found)
@@ -244,7 +246,7 @@ class BackgroundOffloads:
 
     def _busy(self, name: str) -> set[int]:
         """Return the ledgers of a topic that are being copied, or are copied and not completed."""
-        copied = self._copied[name].copies if name in self._copied else []
+        copied = [one for (topic, _), each in self._copied.items() if topic == name for one in each.copies]
         return {one.ledger_id for one in self._working if one.topic == name} | {one.attempt.ledger_id for one in copied}
 
     def _is_due(self, name: str, topic: _Topic) -> bool:
