@@ -109,6 +109,10 @@ class BookieReads(Protocol):
         """Return entries and bytes of each open ledger, as a recovery would find them."""
         ...
 
+    def none_has_any(self, node: LedgerNode) -> bool | LedgerfsError:
+        """Return whether all bookies of a ledger say that they have no entry of it; why that is not known if one of them is silent."""
+        ...
+
     def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:
         """Yield the newest entry of each ledger, open or closed; None of an empty one."""
         ...

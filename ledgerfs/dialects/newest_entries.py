@@ -8,14 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ledgerfs.clusters.answers import EventLedgers
+from ledgerfs.dialects.live_cluster.bookies.asking import Asked, ask_each
 from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, leases_of, shared_pool
 from ledgerfs.dialects.live_cluster.bookies.reading import Lack, LedgerReading
+from ledgerfs.dialects.live_cluster.bookies.window import Refusal
 from ledgerfs.dialects.live_cluster.entry_times import times_of
 from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
 from ledgerfs.dialects.live_cluster.refusals import refusal_error
 from ledgerfs.dialects.policy_events import LastEvents, without_ids
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
+from ledgerfs.formats.bookkeeper.requests import NEWEST
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
 from ledgerfs.storage.traffic import Traffic
@@ -42,6 +45,15 @@ class NewestEntries:
         """Return entries and bytes of each open ledger, with those that enough bookies have though no other entry confirms them."""
         ends = ends_of(self._pool, nodes, self._traffic, acknowledged=True)
         return [end if isinstance(end, LedgerfsError) else (end.last_entry + 1, end.length) for end in ends]
+
+    def none_has_any(self, node: LedgerNode) -> bool | LedgerfsError:
+        """Return whether all bookies of a ledger say that they have no entry of it; why that is not known if one of them is silent."""
+        bookies = [bookie for ensemble in node.ensembles for bookie in ensemble.bookies]
+        told = ask_each(self._pool, [Asked(node, NEWEST, bookie) for bookie in bookies], self._traffic)
+        silent = [Refusal(bookie, one.code) for bookie, one in zip(bookies, told, strict=True) if not one.is_answer]
+        if silent:
+            return refusal_error(node.ledger_id, "whether it has entries", silent)
+        return len(node.ensembles) == 1 and not any(one.is_there for one in told)
 
     def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:
         """Yield the newest entry of each ledger, open or closed; None of an empty one."""

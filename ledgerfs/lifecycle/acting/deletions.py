@@ -358,10 +358,10 @@ class Deletions:
         """Return why it is not sure that no bookie has an entry of a ledger; None if it is."""
         if self._bookies is None:
             return "its bookies are not asked whether it has entries"
-        (end,) = self._bookies.ends([found.node])
-        if isinstance(end, LedgerfsError):
-            return f"it is not closed, and it is not known whether it has entries: {end}"
-        return "it is not closed, and has entries" if end != (0, 0) else None
+        is_empty = self._bookies.none_has_any(found.node)
+        if isinstance(is_empty, LedgerfsError):
+            return f"it is not closed, and it is not known whether it has entries: {is_empty}"
+        return None if is_empty else "it is not closed, and has entries"
 
     def delete_objects(self, noted: NotedLine, done: Done) -> None:
         """Delete the objects of an offload that no list names (`TrashKind.OBJECTS`). Raises as `flag`."""
