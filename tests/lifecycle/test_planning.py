@@ -687,6 +687,10 @@ def test_what_was_never_closed_nor_listed_is_marked_where_its_topic_has_a_list(c
     assert Refusal.NOT_CLOSED not in refusals(found)
     assert [one.ledger_ids for one in found.actions] == [(70,)]
     assert "never closed" in found.actions[0].lines[0].why
+    # While a broker has the topic, it may list it.
+    cluster.own(SPACE)
+    found = planned(cluster, "[defaults]\norphans = true", orphans=orphans)
+    assert (found.actions, refusals(found)[Refusal.OWNED]) == ([], [70])
 
 
 def test_what_a_list_names_again_is_not_deleted(cluster: MadeCluster) -> None:

@@ -336,6 +336,10 @@ class Deletions:
                 noted.as_changed(TrashState.DELETED)[0],
                 DropNode(self._means.ledgers.path_of(ledger_id), found.version),
             ]
+        why = self._why_another(listed)
+        if why is not None:
+            done.postponed.update(dict.fromkeys(going, why))
+            return
         if not going:
             return
         try:
@@ -445,7 +449,7 @@ class Deletions:
             change, now = one.as_changed(TrashState.UNLISTED)
             changes.append(change)
             changed.append(now)
-        why = why_not() or why_not_free(self._means.owners, managed_ledger, listed.info)
+        why = why_not() or why_not_free(self._means.owners, managed_ledger, listed.info) or self._why_another(listed)
         if why is None:
             try:
                 self._means.lock.commit(changes)
@@ -455,6 +459,15 @@ class Deletions:
                 return changed
         done.postponed.update({one.line.ledger_id: why for one in lines})
         return []
+
+    def _why_another(self, listed: Listed) -> str | None:
+        """Return why a list is not the one that was read; None if it is.
+
+        A topic that is deleted and made anew has a list whose versions begin at 0 again, and may have come as far as the old one's.
+        """
+        node = self._means.lock.node(listed.node.path)
+        is_same = node is not None and (node.created_ms, node.data) == (listed.node.created_ms, listed.node.data)
+        return None if is_same else "its topic was deleted, or its list has changed since it was read"
 
     def _let_go(self, managed_ledger: str | None, done: Done) -> bool:
         """Have a broker let the topic go that took it meanwhile, or had it while it was stopped: it has the list as it was before.

@@ -10,8 +10,9 @@ from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashSta
 from ledgerfs.lifecycle.planning.actions import ActionKind, Plan, Reason, Refusal
 from ledgerfs.lifecycle.planning.deletions import Proposal
 from ledgerfs.lifecycle.planning.leftovers import OrphanLedger, OrphanOffload
+from ledgerfs.lifecycle.planning.routes import direct_route
 from ledgerfs.lifecycle.planning.situation import Situation
-from ledgerfs.lifecycle.planning.topic_views import ClusterView
+from ledgerfs.lifecycle.planning.topic_views import ClusterView, TopicView
 
 _MARK = ActionKind.MARK
 _ELSEWHERE = "this cluster has no such topic: it was deleted, or another cluster has the same BookKeeper or bucket"
@@ -22,10 +23,13 @@ def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iter
     if situation.orphans is None or not situation.file.orphans:
         return
     named = named_ledgers(cluster.survey)
+    views = {}
+    if not all(one.is_closed for one in situation.orphans.ledgers):
+        views = {one.name: one for one in cluster.topics()}
     for one in situation.orphans.ledgers:
         is_named = bool(is_in(np.array([one.ledger_id], np.int64), named)[0])
         if situation.is_wanted(one.managed_ledger) and not is_named:
-            yield from _of_ledger(plan, cluster, situation, one)
+            yield from _of_ledger(plan, cluster, situation, one, views.get(one.managed_ledger or ""))
     # An attempt that goes on has objects before a list names them; those of others are cleaned up after by their notes.
     noted = {(one.ledger_id, one.uuid) for one in situation.notes.attempts}
     for offload in situation.orphans.offloads:
@@ -35,13 +39,21 @@ def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iter
             yield from _of_objects(plan, cluster, situation, offload)
 
 
-def _of_ledger(plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanLedger) -> Iterator[Proposal]:
+def _of_ledger(
+    plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanLedger, topic: TopicView | None
+) -> Iterator[Proposal]:
+    """Yield the line of a ledger; ``topic`` is that in whose list it would be, if it has ledgers, of one that is not closed."""
     reason = None
     # Of a topic with a list it can be made sure that no broker lists it any more; a subscription's node is another matter.
-    can_be_fenced = one.managed_ledger is not None and not one.has_states and cluster.has_ledgers(one.managed_ledger)
-    if not one.is_closed and not can_be_fenced:
+    if not one.is_closed and (topic is None or one.has_states or topic.is_of_brokers):
         why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
         reason = Reason(Refusal.NOT_CLOSED, why)
+    elif (
+        not one.is_closed
+        and topic is not None
+        and isinstance(route := direct_route(cluster, topic, deletes=True), Reason)
+    ):
+        reason = route
     elif not one.is_known:
         reason = Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was made for {one.owner}; {_ELSEWHERE}")
     elif one.managed_ledger is not None and one.size and not cluster.has_ledgers(one.managed_ledger):

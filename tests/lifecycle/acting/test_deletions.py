@@ -23,7 +23,12 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.decompression import Compression
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    build_managed_ledger_info,
+    parse_managed_ledger_info,
+)
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.acting import deletions
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut
@@ -644,6 +649,26 @@ def test_a_deletion_that_began_stops_at_a_ledger_with_other_bytes(cluster: LiveC
     done = Done()
     trash.deletions.finish(trash.journal(), done)
     assert "changed since it was marked" in done.postponed[first]
+    assert trash.in_bookkeeper(first)
+
+
+def test_the_list_of_a_topic_that_was_made_anew_meanwhile_stays(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    lines = trash.marked(trash.line(TrashKind.OFFLOADED, first))
+    path, version = managed_ledger_path(NAME), trash.version()
+    anew = build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(900, 0, 0, 0),)))
+
+    def make_anew() -> None:
+        # After the list was read. Versions of a new node begin at 0, and this one has come as far.
+        cluster.zookeeper.delete(path)
+        for _ in range(version + 1):
+            cluster.zookeeper.set(path, anew)
+
+    done = Done()
+    trash.deletions.flag(NAME, lines, done, make_anew)
+    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
+    assert (cluster.nodes[path], trash.version()) == (anew, version)
     assert trash.in_bookkeeper(first)
 
 
