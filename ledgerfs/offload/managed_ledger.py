@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ledgerfs.errors import EntryRangeError, RefusedLedgerError
+from ledgerfs.errors import EntryRangeError, InvalidOptionError, RefusedLedgerError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     ManagedLedgerInfo,
     Position,
@@ -13,7 +13,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.offload.offload_driver import driver_properties
+from ledgerfs.offload.offload_driver import driver_properties, folder_in_bucket
 
 DEFAULT_BLOCK_SIZE = 64 << 20
 
@@ -83,6 +83,8 @@ class ManagedLedger:
         # These import kazoo, numba and fsspec.
         from ledgerfs.offload.opening import opened_step
 
+        if folder_in_bucket(bucket):
+            raise InvalidOptionError("a folder in a bucket: no broker would find what is offloaded there", key=bucket)
         closing = ExitStack()
         with ExitStack() as undoing:
             undoing.enter_context(closing)

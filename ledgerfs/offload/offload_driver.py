@@ -24,6 +24,15 @@ _OLDER_KEYS = {"aws-s3": "s3ManagedLedgerOffload", "google-cloud-storage": "gcsM
 _KEYS = "managedLedgerOffload"
 
 
+_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"})
+
+
+def folder_in_bucket(url: str) -> str:
+    """Return the folder that a URL names in the bucket of an object store, "" for none; brokers' drivers know buckets only."""
+    protocol, _, rest = url.partition("://")
+    return rest.strip("/").partition("/")[2] if protocol in _OBJECT_STORES else ""
+
+
 @dataclass(frozen=True, slots=True)
 class OffloadDriver:
     """An offloader's driver and place, as an offload context has them.

@@ -211,6 +211,13 @@ KEYS = [
 ]
 
 
+@pytest.mark.parametrize("url", ["s3://tier/prod", "gs://tier/prod/", "abfs://tier/a/b"])
+def test_a_folder_in_a_bucket_is_refused(url: str) -> None:
+    """Brokers would look for what is offloaded there in the bucket itself."""
+    with pytest.raises(InvalidOptionError, match=r"buckets\.tier\.url"):
+        parsed(f'cluster = "pulsar+zk://zk:2181"\n[buckets.tier]\nurl = "{url}"')
+
+
 @given(st.sampled_from(KEYS), values)
 def test_any_value_of_any_key_is_read_or_refused_by_name(key: str, value: object) -> None:
     told: dict[str, object] = {}

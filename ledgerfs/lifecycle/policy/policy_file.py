@@ -17,6 +17,7 @@ from typing import Any
 from ledgerfs.clusters.policies import BROKERS_DELETION_LAG_MS, NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.lifecycle.policy.typed_keys import DAY_MS, Keys
+from ledgerfs.offload.offload_driver import folder_in_bucket
 
 MOST_BYTES = 1 << 20
 """Of a policy file."""
@@ -274,6 +275,9 @@ def _bucket(name: str, keys: Keys) -> TierBucket:
     url = keys.text("url")
     if url is None:
         raise keys.error("url", "is missing; such as s3://tier")
+    folder = folder_in_bucket(url)
+    if folder:
+        raise keys.error("url", f"has a folder in the bucket, {folder}: no broker would find what is offloaded there")
     block_size = keys.size("block_size", _LEAST_BLOCK, _MOST_BLOCK)
     made = TierBucket(
         name,
