@@ -15,6 +15,7 @@ from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.errors import (
     ChangedMeanwhileError,
     EntryRangeError,
+    InvalidOptionError,
     ListFullError,
     LockHeldError,
     LockLostError,
@@ -420,6 +421,8 @@ def test_a_prefix_of_a_topic_is_offloaded(cluster: LiveCluster, offloading: Offl
 def test_a_topic_is_opened_by_urls(cluster: LiveCluster) -> None:
     first, second, last = three_ledgers(cluster)
     cluster.bucket().mkdir(parents=True, exist_ok=True)
+    with pytest.raises(InvalidOptionError, match="no broker would find"):
+        ManagedLedger.open(cluster.url, TOPIC, "s3://tier/prod")
     with ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url(), region="us-east-1", block_size=BLOCK) as topic:
         with pytest.raises(LockHeldError):
             ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url())
