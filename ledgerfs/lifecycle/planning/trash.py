@@ -112,8 +112,8 @@ class TrashPlanner:
         """Return why a line in `TrashState.MARKED` does not hold any more; None if it does, or if that is not known."""
         wanted = self._wanted.get(_key(line))
         if wanted is not None:
-            changed = f"the node of ledger {line.ledger_id} changed since it was marked"
-            return None if wanted.line.version == line.version else changed
+            now, marked = ((one.version, one.managed_ledger, one.size) for one in (wanted.line, line))
+            return None if now == marked else f"ledger {line.ledger_id} is not as it was marked"
         if self._is_unknown(line):
             return None
         if line.kind in _OF_ORPHANS:
