@@ -36,8 +36,9 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
         orphan = write_of(made, "managed-ledger", owner, created_ms=now - 9 * DAY, state=CLOSED)
         assert (first, second, third, orphan) == (150, 151, 152, 155)
         # The version of a node that was made and then closed.
+        size = made.list_of(TOPIC).ledgers[0].size
         line = TrashLine(
-            *(TrashKind.TRIMMED, first, managed_ledger_of(TOPIC), None, None, "it was past retention", 1, 1000),
+            *(TrashKind.TRIMMED, first, managed_ledger_of(TOPIC), None, None, "it was past retention", 1, size),
             *(now - DAY, now - DAY // 2, TrashState.MARKED),
         )
         made.zookeeper.set(f"/pulsar{line.path}", build_trash_line(line), created_ms=now - DAY)
