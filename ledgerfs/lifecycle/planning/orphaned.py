@@ -12,7 +12,7 @@ from ledgerfs.lifecycle.planning.deletions import Proposal
 from ledgerfs.lifecycle.planning.leftovers import OrphanLedger, OrphanOffload
 from ledgerfs.lifecycle.planning.routes import direct_route
 from ledgerfs.lifecycle.planning.situation import Situation
-from ledgerfs.lifecycle.planning.topic_views import ClusterView, TopicView
+from ledgerfs.lifecycle.planning.topic_views import ClusterView
 
 _MARK = ActionKind.MARK
 _ELSEWHERE = "this cluster has no such topic: it was deleted, or another cluster has the same BookKeeper or bucket"
@@ -23,13 +23,10 @@ def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iter
     if situation.orphans is None or not situation.file.orphans:
         return
     named = named_ledgers(cluster.survey)
-    views = {}
-    if not all(one.is_closed for one in situation.orphans.ledgers):
-        views = {one.name: one for one in cluster.topics()}
     for one in situation.orphans.ledgers:
         is_named = bool(is_in(np.array([one.ledger_id], np.int64), named)[0])
         if situation.is_wanted(one.managed_ledger) and not is_named:
-            yield from _of_ledger(plan, cluster, situation, one, views.get(one.managed_ledger or ""))
+            yield from _of_ledger(plan, cluster, situation, one)
     # An attempt that goes on has objects before a list names them; those of others are cleaned up after by their notes.
     noted = {(one.ledger_id, one.uuid) for one in situation.notes.attempts}
     for offload in situation.orphans.offloads:
@@ -39,27 +36,8 @@ def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iter
             yield from _of_objects(plan, cluster, situation, offload)
 
 
-def _of_ledger(
-    plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanLedger, topic: TopicView | None
-) -> Iterator[Proposal]:
-    """Yield the line of a ledger; ``topic`` is that in whose list it would be, if it has ledgers, of one that is not closed."""
-    reason = None
-    # Of a topic with a list it can be made sure that no broker lists it any more; a subscription's node is another matter.
-    if not one.is_closed and (topic is None or one.has_states or topic.is_of_brokers):
-        why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
-        reason = Reason(Refusal.NOT_CLOSED, why)
-    elif (
-        not one.is_closed
-        and topic is not None
-        and isinstance(route := direct_route(cluster, topic, deletes=True), Reason)
-    ):
-        reason = route
-    elif not one.is_known:
-        reason = Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was made for {one.owner}; {_ELSEWHERE}")
-    elif one.managed_ledger is not None and one.size and not cluster.has_ledgers(one.managed_ledger):
-        reason = Reason(
-            Refusal.LOST_LIST, f"ledger {one.ledger_id} was made for {one.owner}, whose list is empty: it was lost"
-        )
+def _of_ledger(plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanLedger) -> Iterator[Proposal]:
+    reason = _why_kept(cluster, one)
     if reason is not None:
         plan.refuse(_MARK, one.managed_ledger or f"ledger {one.ledger_id}", reason, (one.ledger_id,), one.size)
         return
@@ -72,6 +50,31 @@ def _of_ledger(
         TrashState.MARKED,
     )
     yield Proposal(line, one.changed_ms)
+
+
+def _why_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
+    """Return why a ledger must stay; None if it may be marked."""
+    if not one.is_closed and (reason := _why_open_one_is_kept(cluster, one)) is not None:
+        return reason
+    if not one.is_known:
+        return Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was made for {one.owner}; {_ELSEWHERE}")
+    if one.managed_ledger is not None and one.size and not cluster.has_ledgers(one.managed_ledger):
+        why = f"ledger {one.ledger_id} was made for {one.owner}, whose list is empty: it was lost"
+        return Reason(Refusal.LOST_LIST, why)
+    return None
+
+
+def _why_open_one_is_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
+    """Return why a ledger that is not closed must stay.
+
+    Of a topic with a list it can be made sure that no broker lists it any more; a subscription's node is another matter.
+    """
+    topic = None if one.managed_ledger is None or one.has_states else cluster.topic(one.managed_ledger)
+    if topic is None or topic.is_of_brokers:
+        why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
+        return Reason(Refusal.NOT_CLOSED, why)
+    route = direct_route(cluster, topic, deletes=True)
+    return route if isinstance(route, Reason) else None
 
 
 def _of_objects(plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanOffload) -> Iterator[Proposal]:

@@ -166,30 +166,38 @@ class ClusterView:
 
     def topics(self) -> Iterator[TopicView]:
         """Yield every topic that has ledgers, in the order of the survey."""
+        for row, name in enumerate(self.survey.topics):
+            found = self._view(row, name)
+            if found is not None:
+                yield found
+
+    def topic(self, managed_ledger: str) -> TopicView | None:
+        """Return one topic; None if there is none of this name, or it has no ledgers."""
+        row = self._rows.get(managed_ledger)
+        return None if row is None else self._view(row, managed_ledger)
+
+    def _view(self, row: int, name: str) -> TopicView | None:
         survey = self.survey
-        nodes = survey.ledgers
-        for row, name in enumerate(survey.topics):
-            ledgers = survey.ledgers_of(row)
-            if not ledgers.ids.size:
-                continue
-            places = np.searchsorted(nodes["ledger_id"], ledgers.ids)
-            is_there = is_in(ledgers.ids, nodes["ledger_id"])
-            first = int(survey.topic_table["first"][row])
-            namespace = namespace_of(name)
-            yield TopicView(
-                row,
-                name,
-                self._rules.of(name),
-                ledgers,
-                survey.listed[first : first + ledgers.ids.size],
-                nodes[np.minimum(places, nodes.size - 1)] if nodes.size else np.zeros(ledgers.ids.size, nodes.dtype),
-                is_there,
-                survey.owners.of(name),
-                namespace not in self._namespaces_damaged
-                and (namespace not in self._not_read or is_system_topic(name)),
-                frozenset(self._cursors.get(name, ())),
-                survey.is_terminated(row),
-                is_of_brokers(name),
-                survey.policies_of(name).is_deleted,
-                int(survey.topic_table["changed_ms"][row]),
-            )
+        nodes, ledgers = survey.ledgers, survey.ledgers_of(row)
+        if not ledgers.ids.size:
+            return None
+        places = np.searchsorted(nodes["ledger_id"], ledgers.ids)
+        is_there = is_in(ledgers.ids, nodes["ledger_id"])
+        first = int(survey.topic_table["first"][row])
+        namespace = namespace_of(name)
+        return TopicView(
+            row,
+            name,
+            self._rules.of(name),
+            ledgers,
+            survey.listed[first : first + ledgers.ids.size],
+            nodes[np.minimum(places, nodes.size - 1)] if nodes.size else np.zeros(ledgers.ids.size, nodes.dtype),
+            is_there,
+            survey.owners.of(name),
+            namespace not in self._namespaces_damaged and (namespace not in self._not_read or is_system_topic(name)),
+            frozenset(self._cursors.get(name, ())),
+            survey.is_terminated(row),
+            is_of_brokers(name),
+            survey.policies_of(name).is_deleted,
+            int(survey.topic_table["changed_ms"][row]),
+        )
