@@ -27,9 +27,12 @@ _NOT_AGAIN_S = 600.0
 class _Topic:
     """What is copied of a topic and not completed."""
 
-    step: OneStep
     copies: list[CopiedLedger] = field(default_factory=list)
     since_s: float = 0.0
+
+
+_Place = tuple[str, OneStep]
+"""A topic and what offloads it: policies may name another bucket while copies in the first one wait to be completed."""
 
 
 class BackgroundOffloads:
@@ -75,8 +78,7 @@ class BackgroundOffloads:
         self._is_stopping = is_stopping
         self._changed = Condition()
         self._rules: dict[str, TopicRule] = {}
-        # By topic and what offloads it: policies may name another bucket while copies in the first one wait to be completed.
-        self._copied: dict[tuple[str, OneStep], _Topic] = {}
+        self._copied: dict[_Place, _Topic] = {}
         self._last_set_s: dict[str, float] = {}
         self._failed_s: dict[tuple[str, int], float] = {}
         self._working: dict[Work, None] = {}
@@ -117,16 +119,15 @@ class BackgroundOffloads:
         if self._failure is not None:
             raise self._failure
         for place in list(self._copied):
-            name, _ = place
             with self._changed:
                 topic = self._copied[place]
-                if not everything and not self._is_due(name, topic):
+                if not everything and not self._is_due(place[0], topic):
                     continue
                 copies, topic.copies = topic.copies, []
                 if not copies:
                     del self._copied[place]
                     continue
-            self._complete(name, topic, copies)
+            self._complete(place, topic, copies)
 
     def give_up(self) -> None:
         """Forget what is copied and not completed: the notes of its attempts stay, and the next service cleans up by them."""
@@ -171,12 +172,13 @@ class BackgroundOffloads:
         for one in self._threads:
             one.join()
 
-    def _complete(self, name: str, topic: _Topic, copies: list[CopiedLedger]) -> None:
+    def _complete(self, place: _Place, topic: _Topic, copies: list[CopiedLedger]) -> None:
+        name, step = place
         outcome = Offloaded()
         try:
-            topic.step.complete(name, copies, outcome)
+            step.complete(name, copies, outcome)
         except LedgerfsError as error:
-            self._keep(name, topic, copies)
+            self._keep(place, topic, copies)
             if isinstance(error, LockLostError | StoppedError | StoreUnreachableError):
                 raise
             self._events.trouble(f"offload {name}: copied ledgers are not completed yet: {error}")
@@ -184,12 +186,12 @@ class BackgroundOffloads:
             self._last_set_s[name] = time.monotonic()
             self._tell(name, outcome)
 
-    def _keep(self, name: str, topic: _Topic, copies: list[CopiedLedger]) -> None:
+    def _keep(self, place: _Place, topic: _Topic, copies: list[CopiedLedger]) -> None:
         """Keep what is neither completed nor given up, behind the copies of all other topics."""
         with self._changed:
-            in_flight = topic.step.in_flight
+            in_flight = place[1].in_flight
             topic.copies = [*(one for one in copies if one.attempt.uuid in in_flight), *topic.copies]
-            self._copied[name, topic.step] = self._copied.pop((name, topic.step), topic)
+            self._copied[place] = self._copied.pop(place, topic)
 
     # In the threads.
 
@@ -230,7 +232,7 @@ class BackgroundOffloads:
             found = NotOffloaded(work.ledger_id, str(error), error)
         if isinstance(found, CopiedLedger):
             with self._changed:
-                topic = self._copied.setdefault((work.topic, step), _Topic(step, since_s=time.monotonic()))
+                topic = self._copied.setdefault((work.topic, step), _Topic(since_s=time.monotonic()))
                 topic.copies.append(found)
         elif isinstance(found, NotOffloaded) and not isinstance(found.error, StoppedError):
             self._failed(work.topic, found)
