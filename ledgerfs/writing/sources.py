@@ -146,9 +146,11 @@ class OffloadedLedger:
             )
 
 
-def require_whole(
-    reader: LedgerReader, watch: "Callable[[Iterator[EntryBatch]], Iterator[EntryBatch]]" = lambda batches: batches
-) -> None:
+Watch = Callable[["Iterator[EntryBatch]"], "Iterator[EntryBatch]"]
+"""Sees what is read, and may end that by what it raises."""
+
+
+def require_whole(reader: LedgerReader, watch: Watch = lambda batches: batches) -> None:
     """Read all of a ledger; ``watch`` sees what is read, and may end that by what it raises.
 
     Raises `CorruptLedgerError` for a wrong checksum or other totals than the metadata's, and as the reader.

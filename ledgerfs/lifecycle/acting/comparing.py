@@ -1,6 +1,6 @@
 """Whether the objects of an offloaded ledger hold what BookKeeper holds: other entries may have the same totals and sound sums."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.errors import CorruptLedgerError
@@ -8,10 +8,7 @@ from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.transforms.entry_transform import EntryTransform, recompress, unbatch
 from ledgerfs.offload.record_digest import cryptographic, digest_of
-from ledgerfs.writing.sources import OffloadedLedger
-
-Watch = Callable[[Iterator[EntryBatch]], Iterator[EntryBatch]]
-"""Sees what is read, and may end that by what it raises."""
+from ledgerfs.writing.sources import OffloadedLedger, Watch
 
 
 def require_same(

@@ -9,7 +9,6 @@ nothing is done. Topics whose loading changes nothing (terminated ones) are not 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.ownership import MANAGED_LEDGER
 from ledgerfs.clusters.subscriptions_now import SubscriptionsNow
 from ledgerfs.dialects.closed_ledgers import StoredLedger
@@ -30,7 +29,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.lifecycle.acting.comparing import require_same
 from ledgerfs.lifecycle.acting.decided_policies import WhyNot, nothing_against_it
-from ledgerfs.lifecycle.acting.free_topics import why_not_free
+from ledgerfs.lifecycle.acting.free_lists import FreeLists
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.outcomes import Done
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
@@ -39,7 +38,7 @@ from ledgerfs.offload.attempts import Attempt
 from ledgerfs.offload.candidates import Listed, listed_or_none
 from ledgerfs.offload.cleaning import is_named
 from ledgerfs.offload.list_bytes import MOST_BYTES, stored
-from ledgerfs.storage.zookeeper.changes import DropNode, Operation, RequireNode, SetNode
+from ledgerfs.storage.zookeeper.changes import DropNode, Operation, RequireNode
 from ledgerfs.writing.deletion import remove_for_good, require_anything
 from ledgerfs.writing.sources import require_whole
 
@@ -65,12 +64,13 @@ class Deletions:
 
     """
 
-    __slots__ = ("_bookies", "_means", "_subscriptions")
+    __slots__ = ("_bookies", "_lists", "_means", "_subscriptions")
 
     def __init__(
         self, means: Means, subscriptions: Callable[[str], SubscriptionsNow], bookies: "BookieReads | None" = None
     ) -> None:
         self._means = means
+        self._lists = FreeLists(means.lock, means.owners)
         self._subscriptions = subscriptions
         self._bookies = bookies
 
@@ -90,7 +90,7 @@ class Deletions:
             if self._means.turn.is_over:
                 done.later += [one.line.ledger_id for one in left]
                 return
-            listed = self._free_list(managed_ledger, left, done)
+            listed = self._lists.read(managed_ledger, left, done)
             if listed is None:
                 return
             some, left = _that_fit(left, listed)
@@ -106,7 +106,7 @@ class Deletions:
                 ids = [one.line.ledger_id for one in sound]
                 edited = with_bookkeeper_deleted(listed.node.data, ids, key=listed.node.path)
                 data = stored(edited, key=listed.node.path)
-                unlisted = self._set_list(managed_ledger, listed, data, sound, done, why_not)
+                unlisted = self._lists.unlist(managed_ledger, listed, data, sound, done, why_not)
                 self._go_on(managed_ledger, unlisted, self._delete_from_bookkeeper, done)
 
     def _whole(
@@ -172,7 +172,7 @@ class Deletions:
         left, version = _oldest_first(lines), list_version
         while left:
             self._means.turn.require_going()
-            listed = self._free_list(managed_ledger, left, done)
+            listed = self._lists.read(managed_ledger, left, done)
             if listed is None:
                 return
             if listed.node.version != version:
@@ -192,7 +192,7 @@ class Deletions:
                 ids = [one.line.ledger_id for one in going]
                 edited = without_ledgers(listed.node.data, ids, key=listed.node.path)
                 data = stored(edited, key=listed.node.path)
-                unlisted = self._set_list(managed_ledger, listed, data, going, done, why_not)
+                unlisted = self._lists.unlist(managed_ledger, listed, data, going, done, why_not)
                 # Only a set of ours is no change by others.
                 version += bool(unlisted)
                 self._go_on(managed_ledger, unlisted, self._finish, done)
@@ -229,13 +229,13 @@ class Deletions:
         """
         if not lines:
             return
-        had_broker = self._let_go(managed_ledger, done)
+        had_broker = self._lists.let_go(managed_ledger, done)
         try:
             for one in lines:
                 self._try(one, end, done)
         finally:
             if not had_broker:
-                self._let_go(managed_ledger, done)
+                self._lists.let_go(managed_ledger, done)
 
     def _try(self, noted: NotedLine, end: Callable[[NotedLine, Done], None], done: Done) -> None:
         """Bring a line to its end; an error is told, so that it holds up no other line, and raised if nothing can be done any more."""
@@ -278,7 +278,7 @@ class Deletions:
     ) -> None:
         """Delete a ledger that its list calls deleted already, and that is there (`TrashKind.FLAGGED`). Raises as `flag`."""
         line = noted.line
-        listed = self._free_list(managed_ledger, [noted], done)
+        listed = self._lists.read(managed_ledger, [noted], done)
         if listed is None:
             return
         info = listed.ledger(line.ledger_id)
@@ -318,10 +318,10 @@ class Deletions:
         The list is set anew as it is, by the same commit: a broker that lives on, and made one of them, cannot list it any more, since it
         knows the list at an older version. One that lists it before has the commit fail.
         """
-        listed = self._free_list(managed_ledger, [one for one, _ in orphans], done)
+        listed = self._lists.read(managed_ledger, [one for one, _ in orphans], done)
         if listed is None:
             return
-        changes: list[Operation] = [SetNode(listed.node.path, listed.node.data, listed.node.version)]
+        changes: list[Operation] = []
         going: list[int] = []
         for noted, found in orphans:
             # Each has its bookies asked, and nothing is changed yet.
@@ -336,19 +336,14 @@ class Deletions:
                 noted.as_changed(TrashState.DELETED)[0],
                 DropNode(self._means.ledgers.path_of(ledger_id), found.version),
             ]
-        why = self._why_another(listed)
+        if not going:
+            return
+        why = self._lists.set(listed, listed.node.data, changes)
         if why is not None:
             done.postponed.update(dict.fromkeys(going, why))
             return
-        if not going:
-            return
-        try:
-            self._means.lock.commit(changes)
-        except ChangedMeanwhileError as error:
-            done.postponed.update(dict.fromkeys(going, str(error)))
-            return
         done.ledger_ids += going
-        self._let_go(managed_ledger, done)
+        self._lists.let_go(managed_ledger, done)
 
     def _why_may_be_listed(self, listed: Listed, noted: NotedLine, found: StoredLedger) -> str | None:
         """Return why it is not sure that an open ledger was never listed and is as it was marked; None if it is."""
@@ -420,72 +415,6 @@ class Deletions:
             return
         done.ledger_ids.append(line.ledger_id)
         done.size += line.size
-
-    # Lists.
-
-    def _free_list(self, managed_ledger: str, lines: Sequence[NotedLine], done: Done) -> Listed | None:
-        """Return the list of a topic that no broker has; None, and why in ``done``, for others."""
-        listed = listed_or_none(self._means.lock.newest(), managed_ledger)
-        # After the list, so that a broker that loads the topic from now on changes its version.
-        why = "the topic is gone" if listed is None else why_not_free(self._means.owners, managed_ledger, listed.info)
-        if why is not None:
-            done.postponed.update({one.line.ledger_id: why for one in lines})
-            return None
-        return listed
-
-    def _set_list(  # noqa: PLR0917  (what is set, for what, and what must not have changed)
-        self,
-        managed_ledger: str,
-        listed: Listed,
-        data: bytes,
-        lines: Sequence[NotedLine],
-        done: Done,
-        why_not: WhyNot,
-    ) -> list[NotedLine]:
-        """Set a list and the lines of its ledgers together; return the lines as they are then, none if the list has changed meanwhile."""
-        changes: list[Operation] = [SetNode(listed.node.path, data, listed.node.version)]
-        changed = []
-        for one in lines:
-            change, now = one.as_changed(TrashState.UNLISTED)
-            changes.append(change)
-            changed.append(now)
-        why = why_not() or why_not_free(self._means.owners, managed_ledger, listed.info) or self._why_another(listed)
-        if why is None:
-            try:
-                self._means.lock.commit(changes)
-            except ChangedMeanwhileError as error:
-                why = str(error)
-            else:
-                return changed
-        done.postponed.update({one.line.ledger_id: why for one in lines})
-        return []
-
-    def _why_another(self, listed: Listed) -> str | None:
-        """Return why a list is not the one that was read; None if it is.
-
-        A topic that is deleted and made anew has a list whose versions begin at 0 again, and may have come as far as the old one's.
-        """
-        node = self._means.lock.node(listed.node.path)
-        is_same = node is not None and (node.created_ms, node.data) == (listed.node.created_ms, listed.node.data)
-        return None if is_same else "its topic was deleted, or its list has changed since it was read"
-
-    def _let_go(self, managed_ledger: str | None, done: Done) -> bool:
-        """Have a broker let the topic go that took it meanwhile, or had it while it was stopped: it has the list as it was before.
-
-        Returns whether one has it, or may have it. Errors are told: a deletion that began goes on.
-        """
-        try:
-            if managed_ledger is None or self._means.owners.owner_of(managed_ledger) is Owner.NONE:
-                return False
-            if self._means.owners.can_unload:
-                self._means.owners.unload(managed_ledger)
-            else:
-                done.remarks.append(
-                    f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
-                )
-        except LedgerfsError as error:
-            done.remarks.append(f"{managed_ledger} may have been taken by a broker, and could not be unloaded: {error}")
-        return True
 
 
 def _oldest_first(lines: Sequence[NotedLine]) -> list[NotedLine]:
