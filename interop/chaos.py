@@ -6,7 +6,6 @@ be had again, as far as time lets it. For an hour of it: ``python -m interop.cha
 """
 
 import argparse
-import os
 import random
 import sys
 import tempfile
@@ -20,11 +19,11 @@ from pathlib import Path
 import pulsar
 from kazoo.exceptions import NoNodeError
 
-from interop import machine, workload
+from interop import machine
 from interop.admin import AdminError
 from interop.java_client import JavaClient, Lines
 from interop.keys import make_key_pair
-from interop.live_cluster import LiveCluster, start_live_cluster, stop_live_cluster
+from interop.live_cluster import LiveCluster, lent_live_cluster
 from interop.live_producer import LiveProducer, connected, going_on, produce_to
 from interop.processes import ServerFailedError
 from interop.s3_server import BUCKET, CREDENTIALS
@@ -359,19 +358,14 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     print(f"seed {told.seed}, in {folder}", flush=True)
     machine.require_commands()
-    os.environ |= CREDENTIALS
-    live = start_live_cluster(folder / "cluster", BROKER)
-    try:
-        workload.make_tenant(live.cluster)
+    from interop.test_chaos import check
+
+    with lent_live_cluster(folder / "cluster", BROKER) as live:
         classes = machine.compiled_clients(folder / "classes")
         reader = JavaClient(live.cluster, classes, make_key_pair(folder / "keys"))
-        from interop.test_chaos import check
-
         outcome = play(live, reader, folder, told.seed, told.minutes * 60)
         check(live, outcome)
         print({topic: (outcome.sent[topic], len(outcome.found[topic])) for topic in outcome.sent})
-    finally:
-        stop_live_cluster(live)
 
 
 if __name__ == "__main__":

@@ -165,8 +165,8 @@ class LiveCluster:
         return self.znodes() == before
 
 
-def start_live_cluster(folder: Path, broker: Mapping[str, object] | None = None) -> LiveCluster:
-    """Start everything, the broker with settings besides the usual ones; ``stop`` of its processes ends it."""
+def _started(folder: Path, broker: Mapping[str, object] | None) -> LiveCluster:
+    """Start everything, the broker with settings besides the usual ones."""
     folder.mkdir()
     processes = Processes(folder)
     bookies = [Recorder() for _ in range(_BOOKIES)]
@@ -189,9 +189,9 @@ def start_live_cluster(folder: Path, broker: Mapping[str, object] | None = None)
 
 @contextmanager
 def lent_live_cluster(folder: Path, broker: Mapping[str, object] | None = None) -> Iterator[LiveCluster]:
-    """Start everything for a module of tests, with the tenant of its namespaces, and the bucket's credentials in the environment."""
+    """Start everything, with the tenant of the namespaces, and the bucket's credentials in the environment; end all servers afterwards."""
     with stage(f"{folder.name}: start Pulsar"):
-        made = start_live_cluster(folder, broker)
+        made = _started(folder, broker)
     try:
         make_tenant(made.cluster)
         with pytest.MonkeyPatch.context() as patch:
@@ -199,11 +199,6 @@ def lent_live_cluster(folder: Path, broker: Mapping[str, object] | None = None) 
                 patch.setenv(name, value)
             yield made
     finally:
-        stop_live_cluster(made)
-
-
-def stop_live_cluster(live: LiveCluster) -> None:
-    """End all servers."""
-    live.cluster.processes.stop_all()
-    for one in (live.zookeeper, *live.bookies):
-        one.stop()
+        made.cluster.processes.stop_all()
+        for one in (made.zookeeper, *made.bookies):
+            one.stop()

@@ -11,7 +11,7 @@ import tarfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -22,6 +22,9 @@ from tests.support.needs import needs_of, processes_started
 from tests.support.programs import Programs
 from tests.support.s3 import FaultProxy, S3Server
 from tests.support.shares import Shares, longest_first
+
+if TYPE_CHECKING:
+    from tests.support.live_clusters import LiveCluster
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
 GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
@@ -231,3 +234,13 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"no tmpfs can be mounted here: {done.stderr.decode().strip()}")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> "Iterator[LiveCluster]":
+    """A living cluster of ours whose metadata may be changed, without topics."""
+    from tests.support.live_clusters import LiveCluster
+
+    with LiveCluster(tmp_path) as made:
+        made.zookeeper.takes_writes = True
+        yield made

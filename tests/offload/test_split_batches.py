@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,13 +25,6 @@ from tests.support.entries import frame, metadata
 from tests.support.live_clusters import TOPIC, LiveCluster
 from tests.support.split_offloads import ENTRIES, GRACE_MS, MESSAGES, Splitting, batches, topic_in_batches
 from tests.support.told_owners import NAME
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        made.zookeeper.takes_writes = True
-        yield made
 
 
 @pytest.fixture

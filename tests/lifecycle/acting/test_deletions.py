@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -118,13 +117,6 @@ class Trash:
     def close(self) -> None:
         self.lock.release()
         self.living.nodes.close()
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        made.zookeeper.takes_writes = True
-        yield made
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -24,13 +23,6 @@ from ledgerfs.storage.zookeeper.changes import ClusterLock
 from tests.support.live_clusters import TOPIC, LiveCluster
 from tests.support.split_offloads import Splitting, topic_in_batches
 from tests.support.told_owners import NAME
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        made.zookeeper.takes_writes = True
-        yield made
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ Each test has a server that shows the nodes as they were, to all that do not ask
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -43,13 +42,6 @@ from tests.support.told_owners import NAME
 WHOLE = "0x00000000_0xffffffff"
 NAMESPACE = "public/default"
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        made.zookeeper.takes_writes = True
-        yield made
 
 
 class BehindTrash(Trash):

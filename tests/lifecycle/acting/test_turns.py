@@ -1,8 +1,6 @@
 """What reads much acts upon what it has read after a turn, and leaves the rest; once a service is to end, nothing more is begun."""
 
-from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -23,13 +21,6 @@ from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.told_owners import NAME
 
 
-@pytest.fixture(name="cluster")
-def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        made.zookeeper.takes_writes = True
-        yield made
-
-
 class _Told:
     """Whether a service is to end, as the test says."""
 
@@ -44,6 +35,14 @@ def offloaded(cluster: LiveCluster) -> list[int]:
     ids = cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(4)])[:3]
     for one in ids:
         cluster.offload(TOPIC, one)
+    return ids
+
+
+def called_deleted(cluster: LiveCluster) -> list[int]:
+    """Offload ledgers whose list calls BookKeeper's copies deleted, which are there."""
+    ids = offloaded(cluster)
+    for one in ids:
+        cluster.delete_from_bookkeeper(one, node=False, collected=False)
     return ids
 
 
@@ -96,9 +95,7 @@ def test_within_a_turn_all_is_set_at_once(cluster: LiveCluster) -> None:
 
 
 def test_ledgers_that_are_called_deleted_take_turns_too(cluster: LiveCluster) -> None:
-    ids = offloaded(cluster)
-    for one in ids:
-        cluster.delete_from_bookkeeper(one, node=False, collected=False)
+    ids = called_deleted(cluster)
     trash = Trash(cluster, Turn(most_s=0))
     done = carried_out(trash, lines_of(trash, TrashKind.FLAGGED, ids))
     assert (done.ledger_ids, done.later, done.postponed) == (ids[:1], ids[1:], {})
@@ -106,9 +103,7 @@ def test_ledgers_that_are_called_deleted_take_turns_too(cluster: LiveCluster) ->
 
 
 def test_deletions_that_began_take_turns_where_objects_are_read_again(cluster: LiveCluster) -> None:
-    ids = offloaded(cluster)
-    for one in ids:
-        cluster.delete_from_bookkeeper(one, node=False, collected=False)
+    ids = called_deleted(cluster)
     trash = Trash(cluster, Turn(most_s=0))
     trash.marked(*(trash.line(TrashKind.OFFLOADED, one, state=TrashState.UNLISTED) for one in ids))
     done = carried_out(trash, trash.journal())

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import chain, repeat
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -24,13 +23,6 @@ from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.live_offloads import S3, driver_properties
 from tests.support.told_owners import NAME, ToldOwners
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        made.zookeeper.takes_writes = True
-        yield made
 
 
 @pytest.fixture
