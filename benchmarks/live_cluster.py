@@ -7,9 +7,11 @@ of 256 KiB ahead on one connection a bookie, and counts the bytes that come: it 
 
 import argparse
 import multiprocessing
+import random
 import socket
 import struct
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -180,6 +182,33 @@ def checking(url: str) -> None:
     print(f"cluster check of {looked}: {wall:.2f} s, of which {cpu:.2f} s CPU of the client")
 
 
+def following(count: int = 60) -> None:
+    """Print how long after its publishing a follower has each of some messages, with pauses of up to 2 s between them."""
+    chance = random.Random(1)
+    with tempfile.TemporaryDirectory() as folder, LiveCluster(Path(folder)) as cluster:
+        cluster.write_ledger(TOPIC, messages(1))
+        rows = ledgerfs.open_bucket(cluster.url, {"open_end": "acknowledged"}).topic(TOPIC).follow(["value"])
+        published: list[float] = []
+
+        def publish() -> None:
+            for _ in range(count):
+                time.sleep(chance.uniform(0, 2))
+                published.append(time.monotonic())
+                cluster.publish(TOPIC, messages(1, f"late{len(published)}-"))
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        came: list[float] = []
+        while len(came) < count:
+            values = next(rows)["value"].to_pylist()
+            came += [time.monotonic() for value in values if value.startswith(b"late")]
+        thread.join()
+    delays = sorted(there - begin for begin, there in zip(published, came, strict=True))
+    print(
+        f"follow: median {delays[count // 2]:.2f} s, 19 of 20 within {delays[count * 19 // 20]:.2f} s, at most {delays[-1]:.2f} s"
+    )
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -198,6 +227,7 @@ def main() -> None:
             compare(url, TOPIC, arguments.rounds)
     with served(1, 1, 100, 3, 1000) as url:
         checking(url)
+    following()
     with served(1, 1, 100, 3, arguments.topics) as url:
         listing(url)
 

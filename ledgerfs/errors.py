@@ -23,6 +23,7 @@ __all__ = [
     "ChangedMeanwhileError",
     "CorruptIndexError",
     "CorruptLedgerError",
+    "CorruptLogError",
     "CorruptMessageError",
     "CorruptMetadataError",
     "CorruptObjectError",
@@ -56,7 +57,9 @@ __all__ = [
     "NotFoundError",
     "ObjectExistsError",
     "ObjectNotFoundError",
+    "OffloadRemarkWarning",
     "OffloadRunningError",
+    "PolicyChangedError",
     "ReadOnlyError",
     "RefusedLedgerError",
     "SchemaConflictError",
@@ -135,11 +138,15 @@ class CorruptIndexError(CorruptObjectError):
 
 
 class CorruptMetadataError(CorruptObjectError):
-    """Ledger metadata (protobuf) does not parse, or lacks a field that every ledger has."""
+    """Ledger metadata (protobuf) or a bookie's cookie does not parse, or lacks a field that each of them has."""
 
 
 class CorruptLedgerError(CorruptObjectError):
     """A data object contradicts its index, its records or their checksums."""
+
+
+class CorruptLogError(CorruptObjectError):
+    """An entry log or a journal of a bookie, or a ledgers map, cannot be what BookKeeper wrote."""
 
 
 class CorruptReplyError(CorruptObjectError):
@@ -148,6 +155,10 @@ class CorruptReplyError(CorruptObjectError):
 
 class MissingLedgerError(LedgerfsError):
     """A topic lacks ledgers that belong to it, as other objects of the bucket show. Without this error the rest would look whole."""
+
+
+class OffloadRemarkWarning(UserWarning):
+    """An offload is done, and something is left for somebody: objects to remove, or a topic to unload."""
 
 
 class UnplacedLedgersWarning(UserWarning):
@@ -282,6 +293,12 @@ class ObjectExistsError(LedgerfsError, FileExistsError):
 
 class LedgerExistsError(ObjectExistsError):
     """The bucket has a ledger of this id already."""
+
+
+class PolicyChangedError(LedgerfsError):
+    """The policy file is another one than the service has read: it has ended, and is to be started again."""
+
+    code = errno.EINVAL
 
 
 class RefusedLedgerError(LedgerfsError):

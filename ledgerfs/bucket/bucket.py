@@ -82,7 +82,7 @@ class Bucket:
     ) -> None:
         require_of_files(scan_options or {})
         self._raw_store = store
-        self.store = BucketStore(store, identity, self.expire, _disk_ranges(cache_dir))
+        self.store = BucketStore(store, identity, self.expire, _disk_ranges(cache_dir), cache_dir=cache_dir)
         self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, dialect)
         self._dialects = open_dialects(self.store, dialect)
         files, offsets = None, None

@@ -14,6 +14,7 @@ from ledgerfs.ledgers.dialect import Dialect, Progress
 from ledgerfs.ledgers.dialects_known import AUTO, dialect_rows, in_one_place
 from ledgerfs.ledgers.listing import list_bucket
 from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.object_store import is_of_a_cluster
 
 
 class CatalogFiles(NamedTuple):
@@ -116,8 +117,9 @@ class CurrentCatalog:
 
         Raises `UnsupportedWriteError` for a bucket that is read only in dialects that ledgerfs does not write, otherwise as `load`.
         """
-        if self._store.cluster is not None:
-            raise UnsupportedWriteError("nothing is written to a living cluster here", key=self._store.url)
+        if is_of_a_cluster(self._store):
+            what = "disks of bookies" if self._store.cluster is None else "a living cluster"
+            raise UnsupportedWriteError(f"nothing is written to {what} here", key=self._store.url)
         if not any(dialect_rows(one.number).IS_WRITABLE for one in self._dialects):
             reason = "ledgerfs does not write ledgers in this dialect, and others are not looked at; open the bucket without it"
             raise UnsupportedWriteError(reason, key=f"dialect={self._dialect}")

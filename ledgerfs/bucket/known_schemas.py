@@ -1,7 +1,9 @@
 """All that is known of the schemas of a bucket's topics: what is saved in it, given by hand, and what a living cluster itself has."""
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ledgerfs.errors import CorruptObjectError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas, ordered_versions
 from ledgerfs.storage.ordered_map import ordered_map
@@ -10,6 +12,9 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
 
 _THREADS = 8
+
+OnDamage = Callable[[str, LedgerfsError], None]
+"""Is told of a topic whose schemas cannot be read, and why."""
 
 
 class KnownSchemas:
@@ -42,12 +47,28 @@ class KnownSchemas:
         """Return the topics whose schemas the cluster itself has, sorted; none for a bucket."""
         return sorted({name for dialect in self._bucket.dialects for name in dialect.schema_topics()})
 
-    def all_versions(self) -> dict[str, tuple[SchemaVersion, ...]]:
-        """Return what is known of each topic, by the topics' names, sorted."""
-        found = self._saved.all_versions()
-        names = self.topics()
-        found |= zip(names, ordered_map(self.versions, names, _THREADS, "ledgerfs-schemas-of"), strict=True)
+    def all_versions(self, on_damage: OnDamage) -> dict[str, tuple[SchemaVersion, ...]]:
+        """Return what is known of each topic, by the topics' names, sorted; without those of the cluster's that are damaged."""
+        found = self._saved.all_versions() | self.versions_of(self.topics(), on_damage)
         return {name: found[name] for name in sorted(found) if found[name]}
+
+    def versions_of(self, topics: Sequence[str], on_damage: OnDamage) -> dict[str, tuple[SchemaVersion, ...]]:
+        """Return what is known of topics, some read at a time; those whose schemas are damaged are left out, and ``on_damage`` is told."""
+        found: dict[str, tuple[SchemaVersion, ...]] = {}
+        for name, versions in zip(
+            topics, ordered_map(self._tried, topics, _THREADS, "ledgerfs-schemas-of"), strict=True
+        ):
+            if isinstance(versions, LedgerfsError):
+                on_damage(name, versions)
+            else:
+                found[name] = versions
+        return found
+
+    def _tried(self, topic: str) -> tuple[SchemaVersion, ...] | LedgerfsError:
+        try:
+            return self.versions(topic)
+        except (CorruptObjectError, StaleObjectError) as error:
+            return error
 
     def require_place(self) -> None:
         """Raise `BucketNotFoundError` if the bucket or cluster is not there: nothing is known of it either."""

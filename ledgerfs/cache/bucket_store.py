@@ -18,6 +18,7 @@ from ledgerfs.storage.traffic import Traffic
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from ledgerfs.storage.disks.bookie_disks import BookieDisks
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
@@ -36,27 +37,32 @@ class BucketStore:
         Called when an object was replaced or deleted since it was listed.
     disk
         Keeps ranges for other processes, too; only with an identity.
+    cache_dir
+        The folder for what is kept on disk, as the user named it.
 
     """
 
-    __slots__ = ("_cache", "_disk", "_identity", "_on_change", "store")
+    __slots__ = ("_cache", "_disk", "_identity", "_on_change", "cache_dir", "store")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (a pickle hands them on)
         self,
         store: RawStore,
         identity: str | None = None,
         on_change: Callable[[], None] = lambda: None,
         disk: DiskRanges | None = None,
         cache: BlockCache = process_cache,
+        cache_dir: str | None = None,
     ) -> None:
         self.store = store
         self._identity: Hashable = object() if identity is None else identity
         self._on_change = on_change
         self._disk = None if disk is None or identity is None else DiskLevel(store, disk, identity)
         self._cache = cache
+        self.cache_dir = cache_dir
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self.store, self._identity if isinstance(self._identity, str) else None))
+        identity = self._identity if isinstance(self._identity, str) else None
+        return (_restored, (self.store, identity, self.cache_dir))
 
     @property
     def url(self) -> str:
@@ -77,6 +83,11 @@ class BucketStore:
     def cluster(self) -> "LivingCluster | None":
         """The cluster that the store stands for."""
         return self.store.cluster
+
+    @property
+    def disks(self) -> "BookieDisks | None":
+        """The disks that the store stands for."""
+        return self.store.disks
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         """List the store itself."""
@@ -157,6 +168,11 @@ class BucketStore:
         except (StaleObjectError, ObjectNotFoundError):
             self._on_change()
             raise
+
+
+def _restored(store: RawStore, identity: str | None, cache_dir: str | None) -> BucketStore:
+    """Return a pickled store: it keeps ranges in memory alone."""
+    return BucketStore(store, identity, cache_dir=cache_dir)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,9 @@ from ledgerfs.errors import CacheWriteError
 IDLE_SECONDS = 90 * 24 * 3600
 """A file that was not opened for this long is removed when another one is written."""
 
+_CLEANED_SECONDS = 60.0
+"""How seldom idle files of one folder are looked for, which costs more the more files there are."""
+
 _PAUSE = 0.02
 _LOG = logging.getLogger("ledgerfs.cache")
 _NAME = re.compile(r"[0-9a-f]{64}\.[a-z]+(\.part)?\Z")
@@ -143,8 +146,15 @@ def read_array(descriptor: int, start: int, table: npt.NDArray[np.generic]) -> i
     return start
 
 
+_cleaned: dict[Path, float] = {}
+"""{folder: when this process last looked for idle files in it}."""
+
+
 def _remove_idle(folder: Path) -> None:
     """Remove files that were not opened for long, and parts of killed processes."""
+    if time.monotonic() < _cleaned.get(folder, -_CLEANED_SECONDS) + _CLEANED_SECONDS:
+        return
+    _cleaned[folder] = time.monotonic()
     limit = time.time() - IDLE_SECONDS
     for path, stat in whole_files(folder, _NAME):
         if max(stat.st_atime, stat.st_mtime) < limit:

@@ -13,8 +13,8 @@ from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.records import EntryBatch
+from ledgerfs.storage.empty_store import EmptyStore
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-from ledgerfs.storage.zookeeper.store import ClusterStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,14 @@ class StoredLedger:
         With the time at which its node was made as its creation, where it tells none: brokers take that, too.
     version
         Of its node; deleting the ledger takes it.
+    made_ms
+        When its node was made, ms since 1970 UTC by ZooKeeper's clock.
 
     """
 
     node: LedgerNode
     version: int
+    made_ms: int
 
     @property
     def records_size(self) -> int:
@@ -45,7 +48,7 @@ class ClosedLedgers:
     __slots__ = ("_access",)
 
     def __init__(self, cluster: LivingCluster) -> None:
-        self._access = ClusterAccess(BucketStore(ClusterStore(cluster)), cluster)
+        self._access = ClusterAccess(BucketStore(EmptyStore(cluster)), cluster)
 
     def path_of(self, ledger_id: int) -> str:
         """Return where the node of a ledger is."""
@@ -60,7 +63,19 @@ class ClosedLedgers:
         node = self._access.cluster.nodes.get(path)
         ledger = parse_ledger_node(node.data, ledger_id, key=path)
         made = ledger if ledger.created_ms is not None else replace(ledger, created_ms=node.created_ms)
-        return StoredLedger(made, node.version)
+        return StoredLedger(made, node.version, node.created_ms)
+
+    def require_last_entry(self, ledger: StoredLedger) -> None:
+        """Have a bookie give the last entry of a closed ledger, if it has any: its node may be there, and its entries be collected.
+
+        Raises `CorruptLedgerError` if no bookie has it undamaged, `StoreUnreachableError`, and the errors of ZooKeeper.
+        """
+        node = ledger.node
+        if node.last_entry < 0:
+            return
+        hot = HotLedger(self._access, node.ledger_id, max(1, node.length // (node.last_entry + 1)))
+        if not sum(map(len, hot.batches(node.last_entry, node.last_entry))):
+            raise CorruptLedgerError(f"no bookie gives entry {node.last_entry}", key=self.path_of(node.ledger_id))
 
     def batches(self, ledger: StoredLedger) -> Iterator[EntryBatch]:
         """Yield all entries of a closed ledger, each with its digest verified, and compare them with its metadata.

@@ -3,7 +3,7 @@
 Here so that rooms that know no dialect can ask.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,6 +21,7 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs.formats.bookkeeper.requests import NEWEST
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
+from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs.storage.zookeeper.living_cluster import LiveReading
 
@@ -62,12 +63,16 @@ class NewestEntries:
         with ThreadPoolExecutor(_AT_ONCE) as workers:
             yield from workers.map(lambda node: self._last_entry(node, ends.get(node.ledger_id)), nodes)
 
+    def entries(self, asked: Sequence[tuple[LedgerNode, int]]) -> Iterator[bytes | LedgerfsError]:
+        """Yield each entry, or why no replica has given it; some are asked for at a time."""
+        return ordered_map(lambda one: self._entry_or_why_not(*one), asked, _AT_ONCE, "ledgerfs-entries")
+
     def entry_times(self, asked: Sequence[tuple[LedgerNode, int]]) -> list[int | LedgerfsError | None]:
         """Return when brokers took each entry, or else when it was published, ms since 1970 UTC; None for what is no message."""
         return times_of(self._pool, asked, self._traffic)
 
-    def last_events(self, events: EventLedgers) -> Mapping[str, Mapping[str, Any]] | LedgerfsError:
-        """Return the last event of each key, decoded; without those keys that were deleted."""
+    def last_events(self, events: EventLedgers) -> Sequence[tuple[str, Any]] | LedgerfsError:
+        """Return keys and decoded events: of each key the last one for this cluster, and the last global one; none that was deleted."""
         try:
             schemas = {
                 version: parse_stored_schema(
@@ -111,14 +116,10 @@ class NewestEntries:
         if isinstance(end, LedgerfsError):
             return end
         last = node.last_entry if end is None else end[0] - 1
-        if last < 0:
-            return None
+        return None if last < 0 else self._entry_or_why_not(node, last)
+
+    def _entry_or_why_not(self, node: LedgerNode, entry_id: int) -> bytes | LedgerfsError:
         try:
-            with leases_of(self._pool) as leases:
-                reading = LedgerReading(self._pool, leases, node, _ENTRY_BYTES, self._traffic)
-                found = next(reading.windows(last, last))
+            return self._entry(node, entry_id)
         except LedgerfsError as error:
             return error
-        if isinstance(found, Lack):
-            return refusal_error(node.ledger_id, f"entry {last}", found.entries[0][1])
-        return next(bytes(entry) for _, entry in found)

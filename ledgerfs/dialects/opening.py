@@ -5,7 +5,7 @@ from typing import Protocol, cast
 
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.dialect import Dialect
-from ledgerfs.ledgers.dialects_known import AUTO, NAMES, OF_BUCKETS, OF_CLUSTERS
+from ledgerfs.ledgers.dialects_known import AUTO, NAMES, OF_BUCKETS, OF_CLUSTERS, OF_DISKS
 from ledgerfs.storage.object_store import KeepingStore
 
 
@@ -26,15 +26,21 @@ def require_dialect(dialect: str) -> None:
 def open_dialects(store: KeepingStore, dialect: str = AUTO) -> tuple[Dialect, ...]:
     """Return one dialect over a store, or all that may be in it for ``auto``.
 
-    Raises as `require_dialect`, and `InvalidOptionError` for a dialect of buckets in a living cluster, and the other way round.
+    Raises as `require_dialect`, and `InvalidOptionError` for a dialect of one kind of place in another one.
     """
     require_dialect(dialect)
-    known = OF_BUCKETS if store.cluster is None else OF_CLUSTERS
+    what, known = _place_of(store)
     if dialect not in {AUTO, *known}:
-        what = "a bucket" if store.cluster is None else "a living cluster"
         raise InvalidOptionError(
-            f"{store.url} is {what}, whose dialects are {', '.join(known)}", key=f"dialect={dialect}"
+            f"{store.url}: {what}, whose dialects are {', '.join(known)}", key=f"dialect={dialect}"
         )
     wanted = known if dialect == AUTO else (dialect,)
     modules = (cast("_Module", import_module(f"ledgerfs.dialects.{name}.dialect")) for name in wanted)
     return tuple(module.open_dialect(store) for module in modules)
+
+
+def _place_of(store: KeepingStore) -> tuple[str, tuple[str, ...]]:
+    """Return what a store is, in words, and the dialects that may be in it."""
+    if store.cluster is not None:
+        return "a living cluster", OF_CLUSTERS
+    return ("a bucket", OF_BUCKETS) if store.disks is None else ("disks of bookies", OF_DISKS)

@@ -1,6 +1,11 @@
-"""The events of policies in ``__change_events``: the last one of each key, decoded by the schema that wrote it."""
+"""The events of policies in ``__change_events``: the last ones of each topic, decoded by the schemas that wrote them.
 
-from collections.abc import Iterable, Mapping
+A topic has two of them at most: its own policies, and those for all clusters, which are *global*. Brokers keep the two apart when they
+replay events, but older ones write both with the key that the topic has; newer ones put `_GLOBAL_KEY` before the key of the global ones. So
+the newest event of a key is not enough: it would hide the other one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +17,13 @@ from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.value_decoder import ValueDecoder, payloads_of
 
 _COLUMNS = DecodeOptions(columns=("key", "value", "schema_version"))
+_GLOBAL_KEY = "__G__"
+_Written = tuple[bytes, bytes]
+"""A value, and the version of its schema."""
 
 
 class LastEvents:
-    """Takes the entries of a topic in their order, and keeps the newest value of each key, as compaction does.
+    """Takes the entries of a topic in their order, and finds what brokers have that replay them.
 
     Parameters
     ----------
@@ -24,12 +32,14 @@ class LastEvents:
 
     """
 
-    __slots__ = ("_decoder", "_last", "_schemas")
+    __slots__ = ("_decoder", "_decoders", "_schemas", "_written")
 
     def __init__(self, topic: str, schemas: Mapping[int, SchemaInfo]) -> None:
         self._decoder = TopicDecoder(topic, _COLUMNS)
         self._schemas = schemas
-        self._last: dict[str, tuple[bytes, bytes]] = {}
+        self._decoders: dict[bytes, ValueDecoder] = {}
+        # {(key without its prefix): values, the oldest first, or of which key a deletion is}
+        self._written: dict[str, list[_Written | bool]] = {}
 
     def take(self, ledger_id: int, batches: Iterable[EntryBatch]) -> None:
         """Take entries of a ledger; raises `CorruptMessageError` for damaged ones."""
@@ -38,23 +48,35 @@ class LastEvents:
             for portion in self._decoder.portions(entries, keep):
                 for row in self._decoder.decode(batch, ledger_id, entries, portion).to_pylist():
                     key = row["key"] or ""
-                    self._last.pop(key, None)
+                    value: _Written | bool = key.startswith(_GLOBAL_KEY)
                     if row["value"]:
-                        self._last[key] = row["value"], row["schema_version"] or b""
+                        value = row["value"], row["schema_version"] or b""
+                    self._written.setdefault(key.removeprefix(_GLOBAL_KEY), []).append(value)
 
-    def values(self) -> dict[str, Any]:
-        """Return the newest value of each key, without those that were deleted.
+    def values(self) -> list[tuple[str, Any]]:
+        """Return keys, without their prefix, and events: of each key the newest one of its own and the newest global one.
 
-        Raises `UnknownSchemaError` for a value whose schema is not there, `InvalidSchemaError`, and `UndecodableValueError` for one that
-        contradicts its schema.
+        Those that were deleted are left out. Raises `UnknownSchemaError` for an event whose schema is not there, `InvalidSchemaError`, and
+        `UndecodableValueError` for one that contradicts its schema.
         """
-        decoders: dict[bytes, ValueDecoder] = {}
-        found: dict[str, Any] = {}
-        for key, (value, version) in self._last.items():
-            if version not in decoders:
-                decoders[version] = self._decoder_of(version, key)
-            found[key] = _decoded(decoders[version], value, key)
-        return found
+        return [(key, event) for key, written in self._written.items() for event in self._newest(key, written)]
+
+    def _newest(self, key: str, written: list[_Written | bool]) -> Iterator[Any]:
+        """Yield the events of a key that hold; what is older than both is not looked at, and may be damaged."""
+        found: set[bool] = set()
+        for one in reversed(written):
+            if len(found) == 2:
+                return
+            if isinstance(one, bool):
+                found.add(one)
+                continue
+            value, version = one
+            if version not in self._decoders:
+                self._decoders[version] = self._decoder_of(version, key)
+            event = _decoded(self._decoders[version], value, key)
+            if (is_global := _is_global(event)) not in found:
+                found.add(is_global)
+                yield event
 
     def _decoder_of(self, version: bytes, key: str) -> ValueDecoder:
         schema = self._schemas.get(int.from_bytes(version, "big")) if version else None
@@ -81,6 +103,13 @@ def without_ids(batch: EntryBatch) -> EntryBatch:
         starts[row] += at
         sizes[row] = size
     return replace(batch, offsets=starts, lengths=sizes, is_framed=False)
+
+
+def _is_global(event: object) -> bool:
+    """Whether an event is for all clusters; what is no event of policies is told by who takes it for one."""
+    for name in ("topicPoliciesEvent", "policies"):
+        event = event.get(name) if isinstance(event, Mapping) else None
+    return isinstance(event, Mapping) and bool(event.get("isGlobal"))
 
 
 def _decoded(decoder: ValueDecoder, value: bytes, key: str) -> Any:  # noqa: ANN401  (as the schema has it)

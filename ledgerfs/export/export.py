@@ -44,6 +44,7 @@ from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Place, Reach
 from ledgerfs.scan.value_reading import Undecodable, add_undecodable, counts_of
+from ledgerfs.storage.object_store import is_of_a_cluster
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def export_listed(
     versions = {one.name: one.ref.version for one in ledgers}
     with ExportFolder(path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
         unclear = _unclear(scan.missing, is_of_partitions=isinstance(scan, PartitionedScan))
-        unseen = folder.unseen(unclear, is_living=topic.bucket.raw_store.cluster is not None)
+        unseen = folder.unseen(unclear, is_living=is_of_a_cluster(topic.bucket.raw_store))
         export = _Export(
             ExportReport(topic.name, missing=scan.missing, unseen=unseen), folder, kind, progress or (lambda *_: None)
         )

@@ -101,6 +101,15 @@ class EntryBatch:
         _frame(np.frombuffer(self.buffer, np.uint8), ids, self.offsets, self.lengths, out, offsets)
         return EntryBatch(self.first_entry, out.data.toreadonly(), offsets, self.lengths, self.ids, is_framed=True)
 
+    def records(self) -> memoryview:
+        """Return the bytes of all entries as contiguous records, headers included; copied unless they lie so already."""
+        framed = self.framed()
+        if not len(framed):
+            return framed.buffer[:0]
+        return framed.buffer[
+            int(framed.offsets[0]) - RECORD_HEADER_BYTES : int(framed.offsets[-1] + framed.lengths[-1])
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class EntryScan:

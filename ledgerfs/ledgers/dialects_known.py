@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ledgerfs.ledgers.remains import Kept, Remains
 
-NAMES = ("pulsar_blob", "mapfile", "live_cluster")
+NAMES = ("pulsar_blob", "mapfile", "live_cluster", "bookie")
 """The number of a name never changes: catalogs on disk have it."""
 
 OF_BUCKETS = ("pulsar_blob", "mapfile")
@@ -25,10 +25,13 @@ OF_BUCKETS = ("pulsar_blob", "mapfile")
 OF_CLUSTERS = ("live_cluster",)
 """The dialects of a living cluster, which stands where a bucket is expected."""
 
+OF_DISKS = ("bookie",)
+"""The dialects of disks of bookies, which stand where a bucket is expected."""
+
 
 def in_one_place(number: int) -> tuple[int, ...]:
     """Return the numbers of all dialects that may be in one place with a dialect, itself among them."""
-    names = OF_BUCKETS if NAMES[number] in OF_BUCKETS else OF_CLUSTERS
+    names = next(names for names in (OF_BUCKETS, OF_CLUSTERS, OF_DISKS) if NAMES[number] in names)
     return tuple(map(NAMES.index, names))
 
 

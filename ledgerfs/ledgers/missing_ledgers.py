@@ -39,12 +39,24 @@ class GapKind(IntEnum):
     NOT_IN_BOOKKEEPER = 7
     """A living cluster lists it without entries, as the one that is written, and has no such ledger."""
     END_UNKNOWN = 8
-    """It is open in a living cluster, and so many of its bookies are silent that nobody can tell where it ends."""
+    """It is open, and so many of its bookies are silent, or their disks away, that nobody can tell where it ends."""
     LIST_UNREADABLE = 9
-    """The list of all ledgers of its topic is damaged, in a living cluster: which there are is unknown."""
+    """The list of all ledgers of its topic is damaged, in the metadata of a cluster: which there are is unknown."""
+    NOT_ON_DISKS = 10
+    """It is in BookKeeper by its metadata, and none of the given disks has an entry of it."""
+    NEWER_THAN_METADATA = 11
+    """It was made after the metadata was saved: nobody can tell whose it is."""
 
 
-THERE_OR_UNCLEAR = frozenset({GapKind.END_UNKNOWN, GapKind.LIST_UNREADABLE, GapKind.UNREADABLE})
+THERE_OR_UNCLEAR = frozenset(
+    {
+        GapKind.END_UNKNOWN,
+        GapKind.LIST_UNREADABLE,
+        GapKind.UNREADABLE,
+        GapKind.NOT_ON_DISKS,
+        GapKind.NEWER_THAN_METADATA,
+    }
+)
 """Of what is missing so nobody can say that it is gone: it is there, or nobody knows."""
 
 
@@ -74,8 +86,10 @@ _REASONS = {
     GapKind.CONTRADICTED: "two copies of it have different entries, and one would hide the other",
     GapKind.NOTHING_LEFT: "neither its data nor its index is there",
     GapKind.NOT_IN_BOOKKEEPER: "the topic lists it, and neither BookKeeper nor a bucket has it",
-    GapKind.END_UNKNOWN: "so many of its bookies do not answer that nobody can tell where it ends",
+    GapKind.END_UNKNOWN: "so many of its bookies do not answer, or are away, that nobody can tell where it ends",
     GapKind.LIST_UNREADABLE: "the topic's list of ledgers cannot be read",
+    GapKind.NOT_ON_DISKS: "none of the given disks has an entry of it",
+    GapKind.NEWER_THAN_METADATA: "it was made after the metadata was saved",
     GapKind.BEING_WRITTEN: "it is being written just now, or its writing ended early",
 }
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ledgerfs.formats.buffers import Buffer
+    from ledgerfs.storage.disks.bookie_disks import BookieDisks
     from ledgerfs.storage.object_writes import WritableStore
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
@@ -40,6 +41,11 @@ class ObjectStore(Protocol):
     @property
     def cluster(self) -> "LivingCluster | None":
         """The living cluster that stands where a bucket is expected; None for a bucket."""
+        ...
+
+    @property
+    def disks(self) -> "BookieDisks | None":
+        """The disks of bookies that stand where a bucket is expected; None for a bucket."""
         ...
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
@@ -106,6 +112,11 @@ class RawStore(ObjectStore, Protocol):
 class KeepingStore(ObjectStore, Protocol):
     """A store with a cache."""
 
+    @property
+    def cache_dir(self) -> str | None:
+        """The folder for what is kept on disk, as the user named it; None for the usual one."""
+        ...
+
     def forget(self, stat: ObjectStat) -> None:
         """Drop the cached bytes of an object, in which damage was found: the next read asks the store itself."""
         ...
@@ -117,3 +128,8 @@ class KeepingStore(ObjectStore, Protocol):
     def is_current(self, stat: ObjectStat) -> bool:
         """Ask the store whether an object is still of this version; if not, the bucket will be listed again."""
         ...
+
+
+def is_of_a_cluster(store: ObjectStore) -> bool:
+    """Whether a living cluster, or disks of one, stand where a bucket is expected: nothing is written there, and ledgers may be trimmed."""
+    return store.cluster is not None or store.disks is not None

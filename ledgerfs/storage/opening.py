@@ -1,4 +1,4 @@
-"""The object store for a filesystem of fsspec: S3, local folders and living clusters have their own, all others a generic one."""
+"""The object store for a filesystem of fsspec: S3, folders, living clusters and disks have their own, all others a generic one."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ __all__ = ["open_store"]
 def open_store(fs: Any, root: str) -> RawStore:  # noqa: ANN401  (fsspec is not typed)
     """Return the store over folder ``root`` of an fsspec filesystem; raises `InvalidOptionError` for an invalid option of ledgerfs."""
     handle = FsspecHandle.of(fs)
-    root = root.rstrip("/")
+    given, root = root, root.rstrip("/")
     if handle.is_kind("s3fs.core", "S3FileSystem"):
         # This import, and that of the generic store, are slow, and folders do not need them.
         from ledgerfs.storage.s3.store import S3Store
@@ -23,9 +23,13 @@ def open_store(fs: Any, root: str) -> RawStore:  # noqa: ANN401  (fsspec is not 
     if handle.is_kind("fsspec.implementations.local", "LocalFileSystem"):
         return LocalStore(root or "/", follow_links=_follows_links(handle))
     if handle.is_kind("ledgerfs.storage.zookeeper.filesystem", "ClusterFileSystem"):
-        from ledgerfs.storage.zookeeper.store import ClusterStore
+        from ledgerfs.storage.empty_store import EmptyStore
 
-        return ClusterStore(handle.fs.cluster(root))
+        return EmptyStore(handle.fs.cluster(root))
+    if handle.is_kind("ledgerfs.storage.disks.filesystem", "DisksFileSystem"):
+        from ledgerfs.storage.empty_store import EmptyStore
+
+        return EmptyStore(handle.fs.disks(given))
     from ledgerfs.storage.generic.store import FsspecStore
 
     return FsspecStore(handle, root)

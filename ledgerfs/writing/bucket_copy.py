@@ -381,9 +381,9 @@ class _Copy:
         reader = self.source.reader(ref)
         transform = None if self.options.transform is None else self.options.transform()
         require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
+        _require_owner(self.source, ref)
         metadata = copied_metadata(reader, ledger_id, ref.managed_ledger)
-        if self.source.raw_store.cluster is not None and metadata.state != LedgerState.CLOSED:
-            raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)
+        _require_end(self.source, ref, metadata.state)
         return NewLedger(
             new_key(ledger_id, uuid),
             metadata if ledger_id == ref.ledger_id else metadata.made_of(ref.root),
@@ -410,6 +410,30 @@ class _Copy:
             remove_ledger(self.target, written.ledger.key)
             reason = f"the copy was not whole when it was read back, and is removed: {wrong[0].message}"
             raise CorruptLedgerError(reason, key=wrong[0].key, offset=wrong[0].offset)
+
+
+def _require_owner(source: Bucket, ref: LedgerRef) -> None:
+    """Raise `RefusedLedgerError` for a ledger of bookies' disks that is no topic's: its own metadata may name one that has dropped it."""
+    disks = source.raw_store.disks
+    if disks is not None and ref.managed_ledger is None:
+        reason = (
+            "no topic lists the ledger"
+            if disks.metadata
+            else "its metadata is needed, which tells its topic and its end"
+        )
+        raise RefusedLedgerError(reason, key=ref.key)
+
+
+def _require_end(source: Bucket, ref: LedgerRef, state: int | None) -> None:
+    """Raise `RefusedLedgerError` for a ledger of which nobody knows yet where it ends."""
+    store = source.raw_store
+    if state == LedgerState.CLOSED:
+        return
+    if store.cluster is not None:
+        raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)
+    if store.disks is not None:
+        reason = "the ledger is not closed; if these disks are all that is left, -o open_end=recovered ends it as BookKeeper would"
+        raise RefusedLedgerError(reason, key=ref.key)
 
 
 def _claim_of_skipped(claim: Claim, found: LedgerRef) -> Claim:

@@ -27,6 +27,11 @@ def remove_for_good(bucket: Bucket, key: LedgerKey) -> None:
             raise StoreError("the object was deleted, and is there still", key=one)
 
 
+def has_index(bucket: Bucket, key: LedgerKey) -> bool:
+    """Whether a ledger has its index there, without which it is none; raises the errors of the store."""
+    return _is_there(bucket.raw_store, key.index_key)
+
+
 def require_anything(bucket: Bucket) -> None:
     """Raise `BucketNotFoundError` for a bucket that is not there, or has nothing: a folder that is not mounted looks like that."""
     store = bucket.raw_store

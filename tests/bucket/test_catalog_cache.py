@@ -541,9 +541,11 @@ def test_a_forked_child_uses_and_writes_the_file(bucket_folder: Path) -> None:
 
 
 def test_a_catalog_that_nobody_opened_for_long_goes_when_another_is_written(
-    bucket_folder: Path, tmp_path: Path, catalogs: Path
+    bucket_folder: Path, tmp_path: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cost(bucket_folder)
+    # Idle files are looked for once a minute.
+    monkeypatch.setattr(kept_file, "_cleaned", {})
     idle = kept(catalogs)
     old = time.time() - kept_file.IDLE_SECONDS - 60
     os.utime(idle, (old, old))

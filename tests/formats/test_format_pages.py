@@ -66,6 +66,7 @@ def test_each_page_has_an_example() -> None:
     assert [page.name for page in PAGES] == [
         "bookkeeper.md",
         "entries.md",
+        "entry-logs.md",
         "mapfile.md",
         "pulsar-blob.md",
         "schemas.md",

@@ -146,6 +146,30 @@ def test_a_brokers_change_between_read_and_commit_wins(
     assert server.nodes[LIST] == b"a broker's and ours"
 
 
+@pytest.mark.parametrize("fault", [WriteFault.NONE, WriteFault.LOST_BEFORE])
+def test_a_node_that_was_made_anew_is_not_the_one_that_was_read(
+    server: ZooKeeperServer, lock: ClusterLock, nodes: Nodes, fault: WriteFault
+) -> None:
+    """Versions of a node that was deleted begin at 0 again, and may come as far; a commit may be sent several times, too."""
+    server.set(LIST, b"a broker's")
+    read = nodes.get(LIST)
+    server.write_faults.append(fault)
+    lock.commit([SetNode.of(read, b"ours")])
+    read = nodes.get(LIST)
+    server.delete(LIST)
+    for _ in range(read.version + 1):
+        server.set(LIST, b"another topic's")
+    assert server.versions[LIST] == read.version
+    with pytest.raises(ChangedMeanwhileError) as raised:
+        lock.commit([MakeNode(ATTEMPT, b""), SetNode.of(read, b"ours")])
+    assert (raised.value.key, raised.value.found) == (LIST, "other version")
+    assert (server.nodes[LIST], ATTEMPT in server.nodes) == (b"another topic's", False)
+    server.delete(LIST)
+    with pytest.raises(ChangedMeanwhileError) as raised:
+        lock.commit([SetNode.of(read, b"ours")])
+    assert (raised.value.found, lock.is_lost) == ("gone", False)
+
+
 def test_nodes_are_read_as_they_are_now_and_one_sync_is_enough_for_many(
     server: ZooKeeperServer, lock: ClusterLock
 ) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY, DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import (
@@ -138,6 +139,7 @@ class LiveCluster:
         self.created_ms: dict[int, int] = {}
         self._by_address = {one.address: one for one in self.bookies}
         self._lists: dict[str, ManagedLedgerInfo] = {}
+        self._namespaces: set[str] = set()
         self._schemas: dict[str, list[StoredVersion]] = {}
         self._deleted: set[int] = set()
         self._next_id = first_ledger_id
@@ -444,7 +446,11 @@ class LiveCluster:
             self._lists[name] = replace(info, ledgers=tuple(by_id[one] for one in sorted(by_id)))
 
     def _store_list(self, name: str, data: bytes) -> None:
-        self._set(managed_ledger_path(name), data)
+        namespace = namespace_of(name)
+        if namespace not in self._namespaces:
+            # No broker loads a topic of a namespace that is not there.
+            self.set_policies(namespace)
+        self._set(managed_ledger_path(name), data, _LISTS_MADE_MS)
 
     def change_ledger(self, topic: str, ledger_id: int, change: Callable[[LedgerInfo], LedgerInfo]) -> None:
         """Store another line of the list."""
@@ -548,6 +554,7 @@ class LiveCluster:
 
     def set_policies(self, namespace: str, **policies: object) -> None:
         """Set the policies of a namespace, such as ``retention_policies``, as ZooKeeper has them."""
+        self._namespaces.add(namespace)
         self._set(f"/admin/policies/{namespace}", json.dumps({"deleted": False, **policies}).encode())
 
     def set_bundles(self, namespace: str, *boundaries: str) -> None:
@@ -597,6 +604,10 @@ class LiveCluster:
 
     def _set(self, path: str, data: bytes, created_ms: int | None = None) -> None:
         self.zookeeper.set(self.chroot + path, data, created_ms=created_ms)
+
+
+_LISTS_MADE_MS = 1_000_000_000_000
+"""Lists are older than all their ledgers, however old tests make these."""
 
 
 def _now() -> int:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from ledgerfs.clusters.answers import CursorAnswer, ExpiryAnswer, LastEnd, LedgerEndAnswer, TopicPoliciesAnswer
+from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.formats.bookkeeper.digests import Digest
@@ -18,7 +19,8 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     Position,
     build_managed_ledger_info,
 )
-from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
+from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_of, managed_ledger_path
+from ledgerfs.formats.schemas.stored_schema import StoredVersion, build_locator
 from ledgerfs.storage.zookeeper.node import Node
 
 NOW = 1_700_000_000_000
@@ -73,6 +75,8 @@ class MadeCluster:
     def __init__(self) -> None:
         self.ledgers: list[Node] = []
         self.nodes: list[Node] = []
+        # Paths of policies that are not in this ZooKeeper.
+        self.without_policies: set[str] = set()
         self.answers: list[CursorAnswer | ExpiryAnswer | LedgerEndAnswer | TopicPoliciesAnswer] = []
 
     def add(self, path: str, data: bytes, *, age_ms: int = DAY) -> None:
@@ -139,6 +143,19 @@ class MadeCluster:
         """Add a subscription; with ``ledger`` its state is there."""
         self.add(cursor_path(name, cursor), build_cursor_info(CursorInfo(ledger, Position(*mark))))
 
+    def compaction(self, name: str, ledger_id: int) -> None:
+        """Add the subscription of a topic's compaction, which names a compacted ledger; -1 for none."""
+        told = () if ledger_id < 0 else (("CompactedTopicLedger", ledger_id),)
+        self.add(
+            cursor_path(name, "__compaction"),
+            build_cursor_info(CursorInfo(IN_THE_NODE, Position(1, 9), properties=told)),
+        )
+
+    def schema(self, name: str, ledger_id: int) -> None:
+        """Add a schema, and its locator, by tenant/namespace/topic."""
+        version = StoredVersion(0, (ledger_id, 0), b"hash")
+        self.add(f"/schemas/{name}", build_locator([version]))
+
     def policies(self, namespace: str, **policies: object) -> None:
         """Add the policies of a namespace."""
         self.add(f"/admin/policies/{namespace}", json.dumps(policies).encode())
@@ -158,8 +175,15 @@ class MadeCluster:
     def survey(self) -> Survey:
         """Return a survey of all nodes."""
         builder = SurveyBuilder()
-        for node in (*self.ledgers, *self.nodes):
+        for node in (*self.ledgers, *self.nodes, *self._namespaces()):
             builder.take(node)
         for answer in self.answers:
             builder.answer(answer)
         return builder.survey("made", NOW, NOW - MINUTE)
+
+    def _namespaces(self) -> list[Node]:
+        """Return the nodes of namespaces with topics of which nothing was added: each has one, and nothing is set."""
+        there = {one.path for one in self.nodes} | self.without_policies
+        topics = filter(None, (managed_ledger_of(one.path) for one in self.nodes))
+        paths = {f"/admin/policies/{namespace_of(one)}" for one in topics} - there
+        return [Node(path, b"{}", NOW - DAY, NOW - DAY, 0, 0) for path in sorted(paths)]

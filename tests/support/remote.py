@@ -24,6 +24,7 @@ class RemoteFolder:
     """`RawStore` whose reads are done at once, or wait until they are told to be done."""
 
     cluster = None
+    disks = None
 
     is_remote = True
 

@@ -184,6 +184,10 @@ class ZooKeeperServer:
         """Refuse to show a node to anybody."""
         self._tree.no_auth.add(path)
 
+    def as_to_all(self, path: str) -> None:
+        """Show a node to everybody again."""
+        self._tree.no_auth.discard(path)
+
     def drop_connections(self) -> None:
         """Break all connections; clients may come again, into their sessions."""
         with self._lock:

@@ -3,7 +3,7 @@
 A listing reads the list of every topic, and asks bookies only where open ledgers end. Nothing is ever written, and no ledger fenced.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -16,9 +16,10 @@ from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
 from ledgerfs.dialects.live_cluster.reader import LiveReader
 from ledgerfs.dialects.live_cluster.remains import LiveRemains, Unknown
 from ledgerfs.dialects.live_cluster.tail import TopicTail
-from ledgerfs.dialects.live_cluster.topics import is_of_transactions, listed_topics, managed_ledger_names
+from ledgerfs.dialects.live_cluster.topics import listed_topics, managed_ledger_names
 from ledgerfs.errors import InvalidOptionError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_paths import layout_path, require_layout
+from ledgerfs.formats.managed_ledgers.names import is_of_transactions
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
@@ -26,29 +27,15 @@ from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, 
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
+from ledgerfs.ledgers.no_objects import NoObjects
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.storage.object_store import KeepingStore
-from ledgerfs.storage.objects import ObjectStat
 
 if TYPE_CHECKING:
     from hashlib import blake2b
 
     from ledgerfs.dialects.live_cluster.ledger_check import LiveCheck
-
-
-class LiveListing:
-    """Takes nothing: a living cluster has no objects (`ledgerfs.ledgers.dialect.Listing`)."""
-
-    __slots__ = ()
-
-    def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
-        """Return all."""
-        return list(page)
-
-    def may_be_behind(self, key: str) -> bool:  # noqa: ARG002
-        """Return False."""
-        return False
 
 
 class LiveCluster:
@@ -63,9 +50,9 @@ class LiveCluster:
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
 
-    def begin_listing(self) -> LiveListing:
+    def begin_listing(self) -> NoObjects:
         """Return what takes no objects."""
-        return LiveListing()
+        return NoObjects()
 
     def kind_of_other(self, key: str) -> str | None:  # noqa: ARG002
         """Know nothing."""

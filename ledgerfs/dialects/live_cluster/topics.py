@@ -11,9 +11,6 @@ from ledgerfs.formats.managed_ledgers.names import ROOT, managed_ledger_path
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.storage.zookeeper.nodes import Node, Nodes
 
-_COORDINATOR_LOGS = "pulsar/system/persistent/__transaction_log_"
-_PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
-
 
 class UnlistedTopic(NamedTuple):
     """A managed ledger whose list cannot be read, and why."""
@@ -39,14 +36,6 @@ def managed_ledger_names(nodes: Nodes) -> list[str]:
     if not found:
         _require_root(nodes)
     return sorted(path[len(ROOT) + 1 :] for path in found)
-
-
-def is_of_transactions(name: str) -> bool:
-    """Whether a managed ledger is a log of Pulsar's own about transactions: its entries are no messages, and no client reads it as a topic.
-
-    Pulsar knows them by these names, too (``SystemTopicNames.isTransactionInternalName``).
-    """
-    return name.startswith(_COORDINATOR_LOGS) or name.endswith(_PENDING_ACKNOWLEDGEMENTS)
 
 
 def listed_topics(

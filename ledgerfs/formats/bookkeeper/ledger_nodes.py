@@ -37,6 +37,7 @@ __all__ = [
 
 _VARINT = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f]", re.DOTALL)
 _HEADER = re.compile(rb"BookieMetadataFormatVersion\t(\d{1,9})\n")
+_OWNER_KEYS = (MANAGED_LEDGER_KEY, "pulsar/schemaId", "pulsar/compactedTopic", "pulsar/delayedIndexTopic")
 _MAX_FILE_BYTES = 2**63 - 1
 _REQUIRED = ("write_quorum", "ensemble_size", "length", "state")
 _STATES = {int(state): state for state in LedgerState}
@@ -85,6 +86,11 @@ class LedgerNode:
     def managed_ledger(self) -> str | None:
         """Name of the managed ledger (``tenant/ns/persistent/topic``) whose entries, or whose cursor's states, the ledger has."""
         return self.told(MANAGED_LEDGER_KEY)
+
+    @property
+    def owner(self) -> str | None:
+        """Whose the ledger is by the component that made it: a managed ledger, or the topic of a schema or of delayed messages."""
+        return next(filter(None, map(self.told, _OWNER_KEYS)), None)
 
     @property
     def component(self) -> str | None:

@@ -20,7 +20,7 @@ from ledgerfs.formats.crc import crc32_after, crc32c_after
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.formats.memory_loads import load_int64, load_uint32
 
-__all__ = ["ENTRY_HEADER_BYTES", "Checked", "Digest", "Fault", "build_stored_entry", "check_entries"]
+__all__ = ["ENTRY_HEADER_BYTES", "Checked", "Digest", "Fault", "build_stored_entry", "check_entries", "is_digest"]
 
 ENTRY_HEADER_BYTES = 32
 """Bytes before the digest."""
@@ -154,11 +154,11 @@ def _check(  # type: ignore[no-untyped-def]  # noqa: ANN202, PLR0917
         if load_int64(data, at) != ledger_id or not is_expected:
             wrong[i] = 1
         else:
-            wrong[i] = 0 if _is_digest(data, at, at + before, at + size, kind) else 2
+            wrong[i] = 0 if is_digest(data, at, at + before, at + size, kind) else 2
 
 
 @kernel
-def _is_digest(data, at, payload_at, end, kind):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def is_digest(data, at, payload_at, end, kind):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Whether the digest of an entry is that of its bytes; True for those that are no checksums."""
     if kind == 3:
         crc = crc32c_after(np.uint32(0), data, at, at + 32)

@@ -10,12 +10,22 @@ from ledgerfs.formats.topic_names import decode_topic, encode_topic
 
 ROOT = "/managed-ledgers"
 _DOMAIN = "persistent"
+_COORDINATOR_LOGS = "pulsar/system/persistent/__transaction_log_"
+_PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
 
 
 def managed_ledger_of(path: str, *, root: str = ROOT) -> str | None:
     """Return the name of the managed ledger at a path, such as ``t/ns/persistent/x``; None for folders, cursors, and other paths."""
     parts, ledger = _placed(path, root)
     return "/".join(parts) if ledger and len(parts) == ledger else None
+
+
+def is_of_transactions(name: str) -> bool:
+    """Whether a managed ledger is a log of Pulsar's own about transactions: its entries are no messages, and no client reads it as a topic.
+
+    Pulsar knows them by these names, too (``SystemTopicNames.isTransactionInternalName``).
+    """
+    return name.startswith(_COORDINATOR_LOGS) or name.endswith(_PENDING_ACKNOWLEDGEMENTS)
 
 
 def is_twofold(path: str, *, root: str = ROOT) -> bool:

@@ -34,6 +34,7 @@ class LocalStore:
     __slots__ = ("_follow_links", "_root", "traffic")
 
     cluster = None
+    disks = None
 
     def __init__(self, root: str, *, follow_links: bool = False) -> None:
         self._root = root

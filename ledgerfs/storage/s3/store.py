@@ -44,6 +44,7 @@ class S3Store:
     __slots__ = ("_bucket", "_client", "_handle", "_has_answered", "_prefix", "traffic")
 
     cluster = None
+    disks = None
 
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle

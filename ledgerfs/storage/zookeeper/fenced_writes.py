@@ -20,7 +20,7 @@ from ledgerfs.storage.zookeeper.operations import Operation, RequireNode, SetNod
 _TRIES = 3
 _PAUSE_S = 0.05
 _FENCES = 2
-_NO_NODE = -101
+_NO_NODE, _BAD_VERSION = -101, -103
 
 
 class FencedWrites:
@@ -70,6 +70,9 @@ class FencedWrites:
         losses = 0
         until = time.monotonic() + 2 * self._session.timeout_s
         while True:
+            refused = self._made_anew(operations)
+            if refused is not None:
+                return refused
             number = self._next()
             written = self._sent([*self._fences(number), *operations])
             if written.is_done:
@@ -86,6 +89,18 @@ class FencedWrites:
                 reason = f"the connection to ZooKeeper broke at each try ({written.trouble}); nothing was done"
                 raise StoreUnreachableError(reason, key=operations[0].path if operations else self._lock_path)
             time.sleep(_PAUSE_S)
+
+    def _made_anew(self, operations: Sequence[Operation]) -> Refusal | None:
+        """Return which operation is for a node that is gone, or was deleted and made anew; None if none is."""
+        for at, one in enumerate(operations):
+            if isinstance(one, SetNode) and one.created_ms is not None:
+                try:
+                    node = self._session.node(one.path)
+                except StoreUnreachableError as error:
+                    raise self.lose(error.reason) from error
+                if node is None or node.created_ms != one.created_ms:
+                    return Refusal(at, _NO_NODE if node is None else _BAD_VERSION)
+        return None
 
     def _sent(self, operations: Sequence[Operation]) -> Written:
         try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ledgerfs.errors import InvalidNameError, InvalidOptionError
+from ledgerfs.storage.zookeeper.node import Node
 
 _LENGTH = struct.Struct("!i")
 _CREATE, _DELETE, _SET_DATA, _CHECK = 1, 2, 5, 13
@@ -59,12 +60,22 @@ class MakeEphemeral:
 
 @dataclass(frozen=True, slots=True)
 class SetNode:
-    """Set the data of a node that has this version."""
+    """Set the data of a node that has this version.
+
+    With ``created_ms`` it is the node that was created then (ms since 1970 UTC). One that was deleted and made anew has versions from 0 on
+    again, and may have come as far: no operation of ZooKeeper's tells the two apart, so who sends this looks right before.
+    """
 
     opcode: ClassVar[int] = _SET_DATA
     path: str
     data: bytes
     version: int
+    created_ms: int | None = None
+
+    @classmethod
+    def of(cls, node: Node, data: bytes) -> "SetNode":
+        """Return what sets the data of a node that was read, and of no other one of its path."""
+        return cls(node.path, data, node.version, node.created_ms)
 
     def __post_init__(self) -> None:
         _require_path(self.path)

@@ -80,9 +80,7 @@ class EntriesTests:
                 assert (batch.offsets + batch.lengths <= len(batch.buffer)).all()
                 assert batch.last_entry == ids[-1]
                 expected += len(batch)
-                framed = batch.framed()
-                records = framed.buffer[framed.offsets[0] - 12 : framed.offsets[-1] + framed.lengths[-1]]
-                assert bytes(records) == records_of(ledger, int(ids[0]), int(ids[-1]))
+                assert bytes(batch.records()) == records_of(ledger, int(ids[0]), int(ids[-1]))
             assert expected == ledger.last_entry + 1
 
     def test_ledgers_are_streamed_one_after_the_other(self, sample: SampleBucket, whole: OpenedBucket) -> None:

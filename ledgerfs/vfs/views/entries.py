@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from ledgerfs.errors import CorruptLedgerError
-from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.ledgers.file_reader import FileReader
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
@@ -43,9 +42,7 @@ def _render(ledger: LedgerReader, sink: BinaryIO) -> bool:
     """Write all records; raises `CorruptLedgerError` if they do not have the ledger's size, which `size` has told."""
     size = 0
     for batch in ledger.batches(ledger.first_entry, ledger.last_entry):
-        framed = batch.framed()
-        start = int(framed.offsets[0]) - RECORD_HEADER_BYTES
-        size += sink.write(framed.buffer[start : int(framed.offsets[-1] + framed.lengths[-1])])
+        size += sink.write(batch.records())
     if ledger.length >= 0 and size != ledger.records_size:
         reason = f"its entries make {size} bytes of records, its metadata says {ledger.records_size}"
         raise CorruptLedgerError(reason, key=ledger.ref.key)

@@ -111,7 +111,9 @@ def test_versions_that_were_deleted_softly_are_read(live: Bucket, golden_typed: 
 def test_what_it_has_is_what_the_admin_api_told(live: Bucket, golden_typed: Path) -> None:
     known = KnownSchemas(live)
     told = answers(golden_typed)
-    found = known.all_versions()
+    damaged: dict[str, Exception] = {}
+    found = known.all_versions(damaged.__setitem__)
+    assert damaged == {}
     assert list(found) == known.topics() == sorted(found)
     assert {name for name, versions in told.items() if versions} < set(found)
     compared = 0
@@ -333,6 +335,38 @@ def test_commands_tell_of_them(cluster: LiveCluster, tmp_path: Path) -> None:
     assert b"schema version" not in done.stderr
     (told,) = json.loads(output("topics", cluster.url, "--schemas", "--json"))
     assert told["unsaved_schemas"] == []
+
+
+@pytest.mark.parametrize("locator", [b"\xff\xff", b""], ids=["bytes", "empty"])
+def test_a_damaged_locator_hides_no_other(cluster: LiveCluster, tmp_path: Path, locator: bytes) -> None:
+    of_two_versions(cluster)
+    bad, no_topic = "public/default/bad", "public/default/nothing"
+    cluster.write_ledger(bad, [entry(7, 0)], state=CLOSED)
+    for name in (bad, no_topic):
+        cluster.put_schemas(f"/schemas/{name}", locator, {})
+    damaged = [f"persistent://{name}" for name in (bad, no_topic)]
+    for topics in ((), (bad, TOPIC, no_topic)):
+        done = run("schemas", "ls", cluster.url, *topics, "--json", code=1)
+        assert [(one["topic"], one["version"]) for one in json.loads(done.stdout)] == [
+            (f"persistent://{TOPIC}", 0), (f"persistent://{TOPIC}", 1),
+        ]  # fmt: skip
+        for name in damaged:
+            assert f"{name}: left out: ".encode() in done.stderr
+        assert b"no schema" not in done.stderr
+        assert b"INT64" in run("schemas", "ls", cluster.url, *topics, code=1).stdout
+    listed = run("topics", cluster.url, "--schemas", "--json", code=1)
+    assert [(one["name"], one["schemas"], one["unsaved_schemas"]) for one in json.loads(listed.stdout)] == [
+        (f"persistent://{bad}", None, None), (f"persistent://{TOPIC}", 2, []),
+    ]  # fmt: skip
+    for name in damaged:
+        assert listed.stderr.count(f"{name}: its schemas cannot be read: ".encode()) == 1
+    assert b"is lost" not in listed.stderr
+    lines = run("topics", cluster.url, "--schemas", code=1).stdout.decode().splitlines()
+    assert [line.split()[-1] for line in lines] == ["schemas", "?", "2"]
+    saved = run("schemas", "save", cluster.url, "--to", str(tmp_path / "schemas"), code=1)
+    for name in damaged:
+        assert f"{name}: not saved: ".encode() in saved.stderr
+    assert b"2 versions of 1 topics, 2 of them new; 2 topics failed" in saved.stderr
 
 
 def test_they_are_saved_beside_a_bucket_and_never_into_a_cluster(cluster: LiveCluster, tmp_path: Path) -> None:

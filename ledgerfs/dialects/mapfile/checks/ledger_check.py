@@ -163,9 +163,7 @@ class MapFileCheck:
         self.entries += len(batch)
         self.length += int(batch.lengths.sum())
         if self.digest is not None:
-            framed = batch.framed()
-            first, behind = int(framed.offsets[0]) - 12, int(framed.offsets[-1] + framed.lengths[-1])
-            self.digest.update(framed.buffer[first:behind])
+            self.digest.update(batch.records())
         self.schema_versions |= named_versions(batch)
         for _, kind, message in self._checksums.check(batch):
             self._about(Severity.DAMAGE, kind, message)

@@ -26,7 +26,6 @@ from ledgerfs.formats.pulsar_blob.block import (
 )
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
-from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
@@ -173,8 +172,7 @@ class PulsarLedgerCheck:
         self.entries += len(batch)
         self.length += int(batch.lengths.sum())
         if self.digest is not None:
-            first, behind = int(batch.offsets[0]) - RECORD_HEADER_BYTES, int(batch.offsets[-1] + batch.lengths[-1])
-            self.digest.update(batch.buffer[first:behind])
+            self.digest.update(batch.records())
         self.schema_versions |= named_versions(batch)
         for row, kind, message in self._checksums.check(batch):
             self._damage(kind, message, stretch.position + int(batch.offsets[row]))

@@ -75,7 +75,5 @@ def _object(survey: Survey, stat: ObjectStat, end: int) -> Iterator[memoryview]:
 
 
 def _records(batches: Iterator[EntryBatch]) -> Iterator[memoryview]:
-    """Yield the records of batches, headers included."""
-    for batch in (one.framed() for one in batches):
-        start = int(batch.offsets[0]) - 12
-        yield batch.buffer[start : int(batch.offsets[-1] + batch.lengths[-1])]
+    """Return the records of batches, headers included."""
+    return (batch.records() for batch in batches)

@@ -1,9 +1,10 @@
-"""A living cluster where a bucket is expected: an object store without objects, whose ledgers its dialect finds in the cluster itself."""
+"""A living cluster, or disks of bookies, where a bucket is expected: a store without objects, whose dialect finds ledgers itself."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectNotFoundError, UnsupportedWriteError
+from ledgerfs.storage.disks.bookie_disks import BookieDisks
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.traffic import Traffic
@@ -15,27 +16,37 @@ if TYPE_CHECKING:
     from ledgerfs.formats.buffers import Buffer
 
 
-class ClusterStore:
-    """`RawStore` of a living cluster: it lists nothing, and whatever is asked of it by key is not there."""
+class EmptyStore:
+    """`RawStore` of a place that is no bucket: it lists nothing, and whatever is asked of it by key is not there."""
 
-    __slots__ = ("cluster", "traffic")
+    __slots__ = ("_place", "traffic")
 
-    def __init__(self, cluster: LivingCluster) -> None:
-        self.cluster = cluster
+    def __init__(self, place: LivingCluster | BookieDisks) -> None:
+        self._place = place
         self.traffic = Traffic()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self.cluster,))
+        return (type(self), (self._place,))
+
+    @property
+    def cluster(self) -> LivingCluster | None:
+        """The living cluster, if it is one."""
+        return self._place if isinstance(self._place, LivingCluster) else None
+
+    @property
+    def disks(self) -> BookieDisks | None:
+        """The disks of bookies, if it is these."""
+        return self._place if isinstance(self._place, BookieDisks) else None
 
     @property
     def url(self) -> str:
-        """The cluster's URL."""
-        return self.cluster.url
+        """The place's URL."""
+        return self._place.url
 
     @property
     def is_remote(self) -> bool:
-        """True: bookies are asked over a network."""
-        return True
+        """Whether bookies are asked over a network."""
+        return self.cluster is not None
 
     @property
     def writes(self) -> "RefusedWrites":
@@ -43,12 +54,13 @@ class ClusterStore:
         return RefusedWrites(self.url)
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:  # noqa: ARG002
-        """Yield nothing, once the servers have answered; raises `BucketNotFoundError` and `StoreUnreachableError`."""
-        try:
-            self.cluster.nodes.children("/")
-        except ObjectNotFoundError as error:
-            reason = "these servers have no such path, below which a cluster would be"
-            raise BucketNotFoundError(reason, key=self.url) from error
+        """Yield nothing, once the servers of a cluster have answered; raises `BucketNotFoundError` and `StoreUnreachableError`."""
+        if self.cluster is not None:
+            try:
+                self.cluster.nodes.children("/")
+            except ObjectNotFoundError as error:
+                reason = "these servers have no such path, below which a cluster would be"
+                raise BucketNotFoundError(reason, key=self.url) from error
         return iter(())
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:  # noqa: ARG002
@@ -77,11 +89,11 @@ class ClusterStore:
 
 
 def _no_object(key: str) -> ObjectNotFoundError:
-    return ObjectNotFoundError("a living cluster has no objects", key=key)
+    return ObjectNotFoundError("there are no objects here", key=key)
 
 
 class RefusedWrites:
-    """`WritableStore` that writes nothing: changing a cluster is not for readers of it."""
+    """`WritableStore` that writes nothing: changing a cluster, or disks, is not for readers of it."""
 
     __slots__ = ("_url",)
 
@@ -122,4 +134,4 @@ class RefusedWrites:
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise UnsupportedWriteError("nothing is written to a living cluster here", key=self._url)
+        raise UnsupportedWriteError("nothing is written here: it is no bucket", key=self._url)

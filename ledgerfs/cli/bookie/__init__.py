@@ -1,0 +1,1 @@
+"""``ledgerfs bookie``: the commands about disks of bookies."""

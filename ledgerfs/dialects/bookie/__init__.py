@@ -1,0 +1,1 @@
+"""Ledgers on disks of bookies, read without BookKeeper."""

@@ -1,0 +1,47 @@
+"""The columns that ledgers on disks have in a catalog besides those of all dialects."""
+
+from struct import Struct
+
+import numpy as np
+
+from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
+from ledgerfs.ledgers.catalog_rows import OWN_BYTES, Table, own_columns
+from ledgerfs.ledgers.dialects_known import NAMES
+
+NUMBER = NAMES.index("bookie")
+
+CUT_BYTES = 8 << 20
+"""Bytes between entries at which reading begins at little cost: every entry does; fewer are quicker to handle."""
+
+_MOST_CUTS = 1 << 20
+
+ROLE = "ledger"
+"""The role of what stands for a ledger in the catalog."""
+
+OWN = np.dtype([("digest", "i1"), ("is_open", "?"), ("newest", "<i8"), ("_", f"V{OWN_BYTES - 10}")])
+"""What only this dialect knows of a ledger: its `DigestType`, whether it was still written, and the greatest id of an entry that is there,
+which may be behind the end of a ledger that is not closed."""
+
+_OWN_STRUCT = Struct("<b?q")
+
+
+def own_of(rows: Table) -> Table:
+    """Return the dialect's own columns of its rows."""
+    return own_columns(rows, OWN)
+
+
+def pack_own(digest: DigestType, newest: int, *, is_open: bool) -> bytes:
+    """Return the dialect's own columns of a row."""
+    return _OWN_STRUCT.pack(digest, is_open, newest).ljust(OWN_BYTES, b"\0")
+
+
+def unpack_own(own: bytes) -> tuple[DigestType, bool, int]:
+    """Return the digest, whether the ledger was still written, and the greatest id of an entry."""
+    digest, is_open, newest = _OWN_STRUCT.unpack_from(own)
+    return DigestType(digest), is_open, newest
+
+
+def entries_between_cuts(entries: int, length: int) -> int:
+    """Return how many entries of a ledger there are from one cut to the next."""
+    size = max(CUT_BYTES, -(-length // _MOST_CUTS))
+    return entries if length <= size else max(1, entries * size // length)

@@ -1,0 +1,152 @@
+"""Disks of bookies: entry logs and journals, read without BookKeeper, with the metadata of their ledgers where there is any.
+
+A listing reads of the disks what is new on them. Nothing is ever written to them, and nothing locked: a bookie may run meanwhile.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.dialects.bookie.columns import NUMBER
+from ledgerfs.dialects.bookie.place import DiskPlace
+from ledgerfs.dialects.bookie.reader import DiskReader
+from ledgerfs.dialects.bookie.remains import DiskRemains
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_findings import severity_of
+from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
+from ledgerfs.ledgers.findings import Finding, Severity
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
+from ledgerfs.ledgers.no_objects import NoObjects
+from ledgerfs.ledgers.reader import LedgerReader, OnRead
+from ledgerfs.ledgers.repairs import Repair
+from ledgerfs.storage.object_store import KeepingStore
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
+
+    from ledgerfs.dialects.bookie.ledger_check import DiskCheck
+
+_KINDS = {
+    GapKind.NOT_ON_DISKS: "not-on-disks",
+    GapKind.NOT_IN_BOOKKEEPER: "lost-ledger",
+    GapKind.END_UNKNOWN: "unknown-end",
+    GapKind.NEWER_THAN_METADATA: "newer-ledger",
+}
+
+
+class Disks:
+    """`Dialect` of disks of bookies."""
+
+    __slots__ = ("_place",)
+
+    number = NUMBER
+    is_in_folders = False
+    repaired_kinds: frozenset[str] = frozenset()
+
+    def __init__(self, place: DiskPlace) -> None:
+        self._place = place
+
+    def begin_listing(self) -> NoObjects:
+        """Return what takes no objects."""
+        return NoObjects()
+
+    def kind_of_other(self, key: str) -> str | None:  # noqa: ARG002
+        """Know nothing."""
+        return None
+
+    def load(
+        self,
+        listing: Any,  # noqa: ANN401, ARG002
+        previous: Catalog | None,  # noqa: ARG002  (any ledger may have changed)
+        names: Names,
+        places: Names,
+        progress: Progress | None,
+    ) -> FoundLedgers:
+        """Read the metadata, then what is new on the disks: a ledger that is closed meanwhile has all its entries there.
+
+        Raises `BucketNotFoundError` for a path without a disk, `InvalidOptionError` for disks, or metadata, of another cluster,
+        `AccessDeniedError`, `StoreError`, and as `ledgerfs.disks.known_ledgers.known_ledgers`. Damage raises nothing.
+        """
+        # numba, which this imports, is not needed to open a bucket.
+        from ledgerfs.dialects.bookie.found_ledgers import FoundOnDisks
+
+        known = self._place.known_now(progress)
+        index, files = self._place.index_now(progress)
+        if known is not None:
+            known.require_same_cluster(index.listing)
+        path = self._place.disks.ledgers_path if known is None else known.ledgers_path
+        found = FoundOnDisks(index, files, known, self._place.disks.open_end, names, places.row_of(path))
+        found.find(progress)
+        return FoundLedgers(found.table(), found.remains())
+
+    def completed(self, catalog: Catalog) -> Catalog:
+        """Return the catalog as it is."""
+        return catalog
+
+    def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
+        """Yield rows of `GAP`: ledgers and topics that cannot be read, or not to their end."""
+        row = len(catalog.places) - 1
+        for one in _remains(catalog).lacking:
+            yield (0, 0, one.ledger_id, one.name, row, NUMBER, one.kind, one.is_beside, -1, -1, 0, 0)
+
+    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (tables have them)
+        """Return a reader of one ledger; nothing is read before it is needed."""
+        return DiskReader(self._place, ref)
+
+    def tail(self, managed_ledger: str | None) -> None:  # noqa: ARG002
+        """Return None: the bookies themselves are asked for what is being written."""
+        return
+
+    def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield what is lacking, by metadata and tables alone."""
+        from ledgerfs.dialects.bookie.catalog_checks import check_rows
+
+        remains = _remains(catalog)
+        for one in remains.lacking:
+            is_unclear = one.kind in {GapKind.END_UNKNOWN, GapKind.NOT_ON_DISKS, GapKind.NEWER_THAN_METADATA}
+            severity = Severity.UNCHECKED if is_unclear else Severity.DAMAGE
+            ledger_id = None if one.ledger_id == UNKNOWN else one.ledger_id
+            topic = None if one.name == UNKNOWN else topic_of(catalog.names[one.name])
+            kind = _KINDS.get(one.kind, "unreadable-object")
+            yield Finding(severity, kind, one.error.reason, one.error.key or "", None, ledger_id, topic)
+        for trouble in remains.troubles:
+            yield Finding(severity_of(trouble), "unreadable-object", trouble.reason, trouble.key, trouble.offset)
+        yield from check_rows(self._place, catalog)
+
+    def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "DiskCheck":
+        """Read every copy of every entry of a ledger."""
+        from ledgerfs.dialects.bookie.ledger_check import DiskCheck
+
+        return DiskCheck(cast("DiskReader", ledger), on_read, digest=digest).run()
+
+    def remarks(self, catalog: Catalog) -> list[Finding]:  # noqa: ARG002
+        """Say nothing more."""
+        return []
+
+    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:  # noqa: ARG002
+        """Return none: disks tell of none."""
+        return ()
+
+    def schema_topics(self) -> list[str]:
+        """Return none."""
+        return []
+
+    def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
+        """Yield nothing: disks are not changed."""
+        return iter(())
+
+
+def _remains(catalog: Catalog) -> DiskRemains:
+    remains = catalog.remains.get(NUMBER)
+    return remains if isinstance(remains, DiskRemains) else DiskRemains()
+
+
+def open_dialect(store: KeepingStore) -> Disks:
+    """Return the dialect over some disks (`ledgerfs.dialects.opening`)."""
+    if store.disks is None:
+        raise InvalidOptionError(f"{store.url} is no disk of a bookie", key="dialect=bookie")
+    return Disks(DiskPlace(store.disks, store.cache_dir))

@@ -1,0 +1,1 @@
+"""What a bookie's collector would free of its logs, and when: pure functions over columns, no I/O."""

@@ -1,0 +1,75 @@
+"""Reading bytes of files on disks, which may fail in places: `os.pread`, never a mapping, whose reader an error of the disk would kill."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ledgerfs.errors import AccessDeniedError, ObjectNotFoundError, StoreError
+from ledgerfs.formats.array_types import Bytes
+
+UNREADABLE = 0xFF
+"""Instead of each byte that a disk does not give: it is neither a record's nor padding, so it is told of as what is no record."""
+
+_PIECE = 1 << 16
+
+
+@contextmanager
+def opened(path: str) -> Iterator[int]:
+    """Lend a descriptor to read a file; raises `ObjectNotFoundError`, `AccessDeniedError`, `StoreError`."""
+    descriptor = open_to_read(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_to_read(path: str) -> int:
+    """Return a descriptor to read a file; raises as `opened`."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError("the file is not there any more", key=path) from error
+    except PermissionError as error:
+        raise AccessDeniedError("the file may not be read", key=path) from error
+    except OSError as error:
+        raise StoreError(f"the file cannot be read: {error.strerror}", key=path) from error
+
+
+OnError = Callable[[int, OSError], None]
+"""Called with the offset of a piece that cannot be read, and why."""
+
+
+def read_into(descriptor: int, target: Bytes, offset: int, on_error: OnError = lambda *_: None) -> int:
+    """Fill ``target`` from byte ``offset`` of a file on, and return how many bytes there were; what cannot be read is `UNREADABLE`."""
+    done = 0
+    while done < target.size:
+        try:
+            count = os.preadv(descriptor, [target[done:].data], offset + done)
+        except OSError:
+            # An error of the disk: the rest of this range is read in pieces, of which others may be sound.
+            return done + _read_pieces(descriptor, target[done:], offset + done, on_error)
+        if count == 0:
+            break
+        done += count
+    return done
+
+
+def _read_pieces(descriptor: int, target: Bytes, offset: int, on_error: OnError) -> int:
+    """Fill as `read_into` does, piece by piece."""
+    size = min(target.size, max(0, os.fstat(descriptor).st_size - offset))
+    for start in range(0, size, _PIECE):
+        piece = target[start : min(size, start + _PIECE)]
+        try:
+            count = os.preadv(descriptor, [piece.data], offset + start)
+        except OSError as error:
+            on_error(offset + start, error)
+            count = 0
+        piece[count:] = UNREADABLE
+    return size
+
+
+def empty_bytes(size: int) -> Bytes:
+    """Return bytes that are not set."""
+    return np.empty(size, np.uint8)

@@ -1,0 +1,198 @@
+"""Finding the entries of one log or journal: all of it is read once, in windows, and gone on with where it has grown since."""
+
+import os
+import zlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ledgerfs.disks.reading import OnError, empty_bytes, opened, read_into
+from ledgerfs.errors import CorruptLogError, LedgerfsError, StoreError
+from ledgerfs.formats.array_types import Bytes, Int64
+from ledgerfs.formats.bookkeeper.entry_log_header import (
+    LOG_HEADER_BYTES,
+    EntryLogHeader,
+    parse_ledgers_map,
+    parse_log_header,
+)
+from ledgerfs.formats.bookkeeper.journal_records import parse_journal_header, scan_journal
+from ledgerfs.formats.bookkeeper.location_table import MOST_FILE_BYTES, LocationTable, location_table, records_of
+from ledgerfs.formats.bookkeeper.log_records import LEAST_WINDOW_BYTES, LogRecords, scan_records
+from ledgerfs.storage.disks.disk_files import DiskFile, FileKind
+
+WINDOW_BYTES = 64 << 20
+"""Read at once; a multiple of the blocks that padding fills."""
+
+_BLOCK = 4096
+_MOST_MAP_BYTES = 256 << 20
+_TAIL_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedFile:
+    """The entries of a file.
+
+    Attributes
+    ----------
+    file
+        As it was when it was listed; what was written to it since may be in the table, too.
+    tail
+        A checksum of the last bytes before ``table.end``: a file that has grown has them still.
+    trouble
+        Why the file is not what its name says, or is read only in part; None if nothing is wrong with it.
+
+    """
+
+    file: DiskFile
+    table: LocationTable
+    tail: int
+    trouble: LedgerfsError | None = None
+
+
+def scan_file(file: DiskFile, known: ScannedFile | None = None) -> ScannedFile:
+    """Read a file, from where ``known`` ends if that is of the same file, which has only grown.
+
+    Raises `ObjectNotFoundError` if it is gone; all else that is wrong with it is told.
+    """
+    with opened(file.path) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if known is not None and known.tail == _tail(descriptor, known.table.end) and size >= known.table.end:
+            before, start, trouble = records_of(known.table), known.table.end, known.trouble
+        else:
+            before, (start, trouble) = None, _begin(file, descriptor, size)
+        if size > MOST_FILE_BYTES:
+            reason = f"it has {size:,} bytes, and no log or journal has more than {MOST_FILE_BYTES:,}: what is behind is not read"
+            trouble, size = CorruptLogError(reason, key=file.path, offset=MOST_FILE_BYTES), MOST_FILE_BYTES
+        before, start = _without_open_gap(before, start)
+        errors: list[StoreError] = []
+
+        def note(offset: int, error: OSError) -> None:
+            errors.append(StoreError(f"the disk does not give it: {error.strerror}", key=file.path, offset=offset))
+
+        records = _joined(before, _scanned(file.kind, descriptor, (start, size), note))
+        table = location_table(records)
+        lacking = _lacking(file, descriptor, table) if size and file.kind is FileKind.LOG and trouble is None else None
+        return ScannedFile(file, table, _tail(descriptor, table.end), errors[0] if errors else trouble or lacking)
+
+
+def read_log_header(path: str) -> EntryLogHeader | None:
+    """Return a log's header; None if it has none, or is no log. Raises as `ledgerfs.disks.reading.opened`."""
+    with opened(path) as descriptor:
+        front = _front(descriptor)
+    try:
+        return parse_log_header(front, key=path)
+    except CorruptLogError:
+        return None
+
+
+def _begin(file: DiskFile, descriptor: int, size: int) -> tuple[int, LedgerfsError | None]:
+    """Return where the first record may be, and what is wrong with the header; what has a wrong one is searched all the same."""
+    if size == 0:
+        return 0, None
+    front = _front(descriptor)
+    try:
+        if file.kind is FileKind.JOURNAL:
+            return parse_journal_header(front, key=file.path).first_record, None
+        parse_log_header(front, key=file.path)
+    except LedgerfsError as error:
+        return min(size, LOG_HEADER_BYTES if file.kind is FileKind.LOG else 0), error
+    return LOG_HEADER_BYTES, None
+
+
+def _lacking(file: DiskFile, descriptor: int, table: LocationTable) -> CorruptLogError | None:
+    """Return what a log that was ended lacks by its own map of ledgers; None if it has no map, or all of it."""
+    try:
+        header = parse_log_header(_front(descriptor), key=file.path)
+        if not header.has_map:
+            return None
+        room = empty_bytes(min(_MOST_MAP_BYTES, max(0, os.fstat(descriptor).st_size - header.map_at)))
+        told = parse_ledgers_map(room[: read_into(descriptor, room, header.map_at)].data, header, key=file.path)
+    except CorruptLogError as error:
+        return error
+    found = dict.fromkeys(table.ledger_ids.tolist(), 0)
+    for ledger_id, size in zip(table.ledger_ids.tolist(), table.stored.tolist(), strict=True):
+        found[ledger_id] += size
+    for ledger_id, size in zip(told.ledger_ids.tolist(), told.sizes.tolist(), strict=True):
+        if found.get(ledger_id, 0) < size:
+            reason = f"its map tells of {size:,} bytes of ledger {ledger_id}, and {found.get(ledger_id, 0):,} are found: entries are lost"
+            return CorruptLogError(reason, key=file.path, offset=header.map_at)
+    return None
+
+
+def _front(descriptor: int) -> memoryview:
+    front = empty_bytes(LOG_HEADER_BYTES)
+    return front[: read_into(descriptor, front, 0)].data
+
+
+def _scanned(kind: FileKind, descriptor: int, places: tuple[int, int], on_error: OnError) -> LogRecords:
+    """Scan a file from a place on, up to another one."""
+    start, size = places
+    found: list[LogRecords] = []
+    buffer = empty_bytes(min(WINDOW_BYTES + _BLOCK, max(0, size - start) + _BLOCK))
+    at, is_end, in_gap, tries = start, False, False, 0
+    while not is_end:
+        offset = at - at % _BLOCK
+        count = read_into(descriptor, buffer[: max(0, min(buffer.size, size - offset))], offset, on_error)
+        is_end = offset + count >= size or count < buffer.size
+        scan = scan_journal if kind is FileKind.JOURNAL else scan_records
+        records = scan(buffer[:count], at - offset, is_end=is_end, in_gap=in_gap, tries=tries)
+        # A window of padding alone says that it is filled as far as it begins: bookies write over the zeros before that, too.
+        is_filled = not found or records.filled_to > at - offset
+        moved = _moved(records, offset)
+        found.append(moved if is_filled else replace(moved, filled_to=found[-1].filled_to))
+        in_gap, tries = records.ends_in_gap, records.tries
+        if not is_end and offset + records.end <= at:
+            raise AssertionError(f"a window of {count} bytes at {offset} was not gone on with")
+        at = offset + records.end
+    return _all_of(found)
+
+
+def _moved(records: LogRecords, by: int) -> LogRecords:
+    return replace(
+        records,
+        starts=records.starts + by,
+        gaps=records.gaps + by,
+        end=records.end + by,
+        filled_to=records.filled_to + by,
+    )
+
+
+def _all_of(parts: list[LogRecords]) -> LogRecords:
+    starts, sizes, ledger_ids, entry_ids = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("starts", "sizes", "ledger_ids", "entry_ids")
+    )
+    gaps = _joined_gaps(np.concatenate([part.gaps for part in parts]))
+    last = parts[-1]
+    return LogRecords(starts, sizes, ledger_ids, entry_ids, gaps, last.end, last.filled_to, last.ends_in_gap)
+
+
+def _joined(before: LogRecords | None, behind: LogRecords) -> LogRecords:
+    return behind if before is None else _all_of([before, behind])
+
+
+def _joined_gaps(gaps: Int64) -> Int64:
+    """Join gaps of which one ends where the next one begins: windows cut them."""
+    if len(gaps) < 2:
+        return gaps
+    begins = np.append(True, gaps[1:, 0] != gaps[:-1, 1])
+    ends = np.append(begins[1:], True)
+    return np.stack([gaps[begins, 0], gaps[ends, 1]], axis=1)
+
+
+def _without_open_gap(before: LogRecords | None, start: int) -> tuple[LogRecords | None, int]:
+    """Drop a gap that the file ended with: it may have been a record that was being written, and is looked at again."""
+    if before is None or not before.gaps.size or before.gaps[-1, 1] < start:
+        return before, start
+    at = int(before.gaps[-1, 0])
+    return replace(before, gaps=before.gaps[:-1], end=at, filled_to=at), at
+
+
+def _tail(descriptor: int, end: int) -> int:
+    start = max(0, end - _TAIL_BYTES)
+    tail: Bytes = empty_bytes(end - start)
+    return zlib.crc32(tail[: read_into(descriptor, tail, start)].data)
+
+
+if WINDOW_BYTES < LEAST_WINDOW_BYTES or WINDOW_BYTES % _BLOCK:
+    raise AssertionError("windows are too small for the largest record")

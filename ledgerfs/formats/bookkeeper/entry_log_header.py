@@ -1,0 +1,128 @@
+"""The header of an entry log, and its ledgers map: what a bookie notes of a log that it has ended (``docs/formats/entry-logs.md``).
+
+A log begins with 1024 bytes, ``BKLO | int32 version | int64 offset of the map | int32 ledgers``, big-endian. The map, behind the last
+entry, tells how many bytes each ledger has in the log. Offset and count are 0 until the log is ended, and stay so in a crash: then only the
+records themselves tell.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from ledgerfs.errors import CorruptLogError
+from ledgerfs.formats.array_types import Int64
+
+LOG_HEADER_BYTES = 1024
+"""Where the first record is, but for logs of the direct writer, which have a record of nothing up to byte 4096."""
+_MAGIC = b"BKLO"
+_HEADER = struct.Struct(">4siqi")
+_PART = struct.Struct(">iqqi")
+_PART_BYTES, _LEDGER_BYTES = 24, 16
+_NO_ENTRY, _MAP = -1, -2
+_MOST_IN_A_PART = 10_000
+_VERSIONS = (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryLogHeader:
+    """What a log says of itself.
+
+    Attributes
+    ----------
+    version
+        0 or 1; logs of version 0 have no map.
+    map_at
+        The offset of the map; 0 if the log was not ended.
+    ledgers
+        How many ledgers the map has.
+
+    """
+
+    version: int
+    map_at: int
+    ledgers: int
+
+    @property
+    def has_map(self) -> bool:
+        """Whether the log was ended, and has a map."""
+        return self.map_at > 0
+
+
+@dataclass(frozen=True, slots=True)
+class LedgersMap:
+    """How many bytes each ledger has in a log, by ascending id; arrays of shape (ledgers,).
+
+    Attributes
+    ----------
+    sizes
+        Bytes of all its entries, each with the 4 bytes of its size.
+
+    """
+
+    ledger_ids: Int64
+    sizes: Int64
+
+
+def parse_log_header(data: memoryview, *, key: str) -> EntryLogHeader:
+    """Parse the first bytes of a log, whose name is ``key``.
+
+    Raises `CorruptLogError` for what is no entry log, or one of a version that is not known.
+    """
+    if len(data) < LOG_HEADER_BYTES:
+        raise CorruptLogError(f"{len(data)} bytes are shorter than the header of an entry log", key=key, offset=0)
+    magic, version, map_at, ledgers = _HEADER.unpack_from(data)
+    if magic != _MAGIC:
+        raise CorruptLogError(f"it begins with {magic!r}, an entry log with {_MAGIC!r}", key=key, offset=0)
+    if version not in _VERSIONS:
+        raise CorruptLogError(f"an entry log of version {version} is not known", key=key, offset=4)
+    if not (map_at == ledgers == 0 or (map_at >= LOG_HEADER_BYTES and ledgers >= 0)):
+        raise CorruptLogError(f"a ledgers map of {ledgers} ledgers at {map_at} is none", key=key, offset=8)
+    return EntryLogHeader(version, map_at, ledgers)
+
+
+def parse_ledgers_map(data: memoryview, header: EntryLogHeader, *, key: str) -> LedgersMap:
+    """Parse the map of a log: ``data`` is what the log has from ``header.map_at`` on.
+
+    Raises `CorruptLogError` if it ends early, or has other ledgers than the header counts: then the log is to be scanned.
+    """
+    parts: list[Int64] = []
+    at = found = 0
+    while found < header.ledgers:
+        if at + _PART_BYTES > len(data):
+            raise _broken(header, at, f"its map ends behind {found} of {header.ledgers} ledgers", key)
+        size, ledger_id, entry_id, count = _PART.unpack_from(data, at)
+        is_map = (ledger_id, entry_id) == (_NO_ENTRY, _MAP) and 0 < count <= _MOST_IN_A_PART
+        if not is_map or size != _PART_BYTES - 4 + count * _LEDGER_BYTES:
+            raise _broken(header, at, "what should be a part of its map is none", key)
+        end = at + 4 + size
+        if end > len(data) or found + count > header.ledgers:
+            raise _broken(header, at, f"a part of its map has {count} ledgers, which is more than there are", key)
+        parts.append(np.frombuffer(data[at + _PART_BYTES : end], ">i8").astype(np.int64).reshape(count, 2))
+        at, found = end, found + count
+    table = np.concatenate(parts) if parts else np.zeros((0, 2), np.int64)
+    if (table < 0).any():
+        raise _broken(header, 0, "its map has negative numbers", key)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    if (table[1:, 0] == table[:-1, 0]).any():
+        raise _broken(header, 0, "its map has a ledger twice", key)
+    return LedgersMap(table[:, 0].copy(), table[:, 1].copy())
+
+
+def build_log_header(header: EntryLogHeader) -> bytes:
+    """Return the first bytes of a log."""
+    return _HEADER.pack(_MAGIC, header.version, header.map_at, header.ledgers).ljust(LOG_HEADER_BYTES, b"\0")
+
+
+def build_ledgers_map(ledgers: LedgersMap, most: int = _MOST_IN_A_PART) -> bytes:
+    """Return a map, in parts of ``most`` ledgers."""
+    table = np.stack([ledgers.ledger_ids, ledgers.sizes], axis=1)
+    parts = [table[first : first + most] for first in range(0, len(table), most)]
+    return b"".join(
+        _PART.pack(_PART_BYTES - 4 + part.size * 8, _NO_ENTRY, _MAP, len(part)) + part.astype(">i8").tobytes()
+        for part in parts
+    )
+
+
+def _broken(header: EntryLogHeader, at: int, reason: str, key: str) -> CorruptLogError:
+    return CorruptLogError(reason, key=key, offset=header.map_at + at)
