@@ -1,6 +1,6 @@
 """What bookies are asked for a survey, and their answers: ends of open ledgers, states of cursors in use, policies of topics, expiry.
 
-Expiry is up to where the time to live of a topic acknowledges.
+Expiry is up to where the time to live of a topic acknowledges. Stored schemas are asked for a dump alone: no survey needs them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,6 +90,29 @@ class ExpiryAnswer:
     trouble: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaAnswer:
+    """What BookKeeper has of one version of a schema.
+
+    Attributes
+    ----------
+    name
+        Whose it is: the path of the locator below ``/schemas``.
+    version
+        Its number.
+    payload
+        The entry (`ledgerfs.formats.schemas.stored_schema.parse_stored_schema`); None for ``trouble``.
+    trouble
+        Why it is not known; None if it is.
+
+    """
+
+    name: str
+    version: int
+    payload: bytes | None
+    trouble: str | None = None
+
+
 Answer = LedgerEndAnswer | CursorAnswer | TopicPoliciesAnswer | ExpiryAnswer
 
 
@@ -117,8 +140,12 @@ class BookieReads(Protocol):
         """Yield the newest entry of each ledger, open or closed; None of an empty one."""
         ...
 
-    def last_events(self, events: EventLedgers) -> Mapping[str, Mapping[str, Any]] | LedgerfsError:
-        """Return the last event of each key, decoded; without those keys that were deleted."""
+    def entries(self, asked: Sequence[tuple[LedgerNode, int]]) -> Iterator[bytes | LedgerfsError]:
+        """Yield each entry, or why no replica has given it."""
+        ...
+
+    def last_events(self, events: EventLedgers) -> Sequence[tuple[str, Any]] | LedgerfsError:
+        """Return keys and decoded events: of each key the last one for this cluster, and the last global one; none that was deleted."""
         ...
 
     def entry_times(self, asked: Sequence[tuple[LedgerNode, int]]) -> Sequence[int | LedgerfsError | None]:

@@ -1,9 +1,9 @@
 """The file of a dump: JSON, compressed with zstd, one line a node, so that neither writing nor reading it needs much memory.
 
 The document is one object: ``{"ledgerfs": {…}, "/ledgers/00/0000/L0007": {"data": "<base64>", "created_ms": …}, …, "end": {…}}``. Besides
-nodes it has what bookies told, under ``ledger end <id>``, ``cursor state <path>``, ``topic policies <namespace>`` and
-``expired <topic>``, and ``part <name>`` behind each part of the walk. A file that is not finished ends after a whole frame of zstd, or in
-one that a second run leaves out.
+nodes it has what bookies told, under ``ledger end <id>``, ``cursor state <path>``, ``topic policies <namespace>``,
+``expired <topic>`` and ``schema <path of the locator below /schemas> <version>``, and ``part <name>`` behind each part of the walk. A file
+that is not finished ends after a whole frame of zstd, or in one that a second run leaves out.
 """
 
 import io
@@ -16,13 +16,21 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from ledgerfs.clusters.answers import Answer, CursorAnswer, ExpiryAnswer, LastEnd, LedgerEndAnswer, TopicPoliciesAnswer
+from ledgerfs.clusters.answers import (
+    Answer,
+    CursorAnswer,
+    ExpiryAnswer,
+    LastEnd,
+    LedgerEndAnswer,
+    SchemaAnswer,
+    TopicPoliciesAnswer,
+)
 from ledgerfs.errors import CorruptObjectError, NotFoundError
 from ledgerfs.storage.zookeeper.node import Node
 
 _FORMAT, _VERSION = "cluster-dump", 1
 _HEADER, _PART, _END, _LEDGER_END, _CURSOR_STATE = "ledgerfs", "part ", "end", "ledger end ", "cursor state "
-_TOPIC_POLICIES, _EXPIRY = "topic policies ", "expired "
+_TOPIC_POLICIES, _EXPIRY, _SCHEMA = "topic policies ", "expired ", "schema "
 _CLOSE = b"}"
 _FRAME_BYTES = 1 << 20
 _LONGEST_LINE = 64 << 20
@@ -57,7 +65,7 @@ class DumpEnd:
     ended_ms: int
 
 
-Record = DumpHeader | Node | Answer | PartDone | DumpEnd
+Record = DumpHeader | Node | Answer | SchemaAnswer | PartDone | DumpEnd
 
 
 class DumpWriter:
@@ -192,9 +200,12 @@ def _told(record: Record) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one 
             return f"{_TOPIC_POLICIES}{namespace}", {"policies": policies, "trouble": trouble}
         case ExpiryAnswer(managed_ledger, ttl_ms, position, trouble):
             return f"{_EXPIRY}{managed_ledger}", {"ttl_ms": ttl_ms, "position": position, "trouble": trouble}
-        case Node(path, data, created_ms, changed_ms, version, children):
+        case SchemaAnswer(name, number, payload, trouble):
+            data = None if payload is None else b64encode(payload).decode()
+            return f"{_SCHEMA}{name} {number}", {"data": data, "trouble": trouble}
+        case Node(path, content, created_ms, changed_ms, version, children):
             times = {"created_ms": created_ms, "changed_ms": changed_ms, "version": version, "children": children}
-            return path, {"data": b64encode(data).decode(), **times}
+            return path, {"data": b64encode(content).decode(), **times}
 
 
 def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: C901, PLR0911  (one a kind)
@@ -226,6 +237,10 @@ def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: C901, PLR0911  (
         return TopicPoliciesAnswer(key.removeprefix(_TOPIC_POLICIES), policies, value["trouble"])
     if key.startswith(_EXPIRY):
         return _expiry(key.removeprefix(_EXPIRY), value)
+    if key.startswith(_SCHEMA):
+        name, _, version = key.removeprefix(_SCHEMA).rpartition(" ")
+        payload = None if value["data"] is None else b64decode(value["data"], validate=True)
+        return SchemaAnswer(name, _number(version, 63), payload, value["trouble"])
     if key.startswith(_PART):
         return PartDone(key.removeprefix(_PART), int(value["ended_ms"]))
     if key == _END:

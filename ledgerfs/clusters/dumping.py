@@ -3,13 +3,13 @@
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ledgerfs.clusters.answers import Answer, BookieReads
+from ledgerfs.clusters.answers import Answer, BookieReads, SchemaAnswer
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, PartDone, Record, read_partial
 from ledgerfs.clusters.questions import Questions
 from ledgerfs.clusters.survey_builder import SurveyBuilder
@@ -26,13 +26,17 @@ SUFFIX = ".partial"
 
 @dataclass(frozen=True, slots=True)
 class Dumped:
-    """A finished dump: its nodes, those that an earlier run had read, and when that began, ms since 1970 UTC; None for no such run."""
+    """A finished dump: its nodes, those that an earlier run had read, and when that began, ms since 1970 UTC; None for no such run.
+
+    ``troubles`` is how many questions to bookies have no answer; ``lost_schemas`` tells those of them that were about schemas.
+    """
 
     path: Path
     nodes: int
     nodes_before: int
     began_before_ms: int | None
     troubles: int
+    lost_schemas: tuple[str, ...]
     size: int
 
 
@@ -67,7 +71,7 @@ def dump_cluster(
         os.fsync(file.fileno())
         size = file.tell()
         os.rename(partial, path)  # noqa: PTH104  (over the lock of the same file)
-    return Dumped(path, dump.nodes, nodes_before, began_before, dump.troubles, size)
+    return Dumped(path, dump.nodes, nodes_before, began_before, dump.troubles, tuple(dump.lost_schemas), size)
 
 
 class _Dump:
@@ -82,6 +86,8 @@ class _Dump:
         "_ids",
         "_paths",
         "_progress",
+        "_schemas",
+        "lost_schemas",
         "nodes",
         "troubles",
         "writer",
@@ -96,6 +102,8 @@ class _Dump:
         self._done: set[str] = set()
         self._paths: set[str] = set()
         self._ids: set[int] = set()
+        self._schemas: set[tuple[str, int]] = set()
+        self.lost_schemas: list[str] = []
         self.nodes = 0
         self.troubles = 0
         self.writer = DumpWriter(file)
@@ -135,35 +143,43 @@ class _Dump:
             self.writer.write(PartDone(part, _now()))
             if part == LEDGERS:
                 self._ids.clear()
-        questions = Questions(self._builder, self._cluster.nodes, self._bookies, self._cluster.reading.ledgers_path)
-        total = len(questions)
-        for done, answer in enumerate(questions.answers(), 1):
-            self._take(answer)
-            if done % EVERY == 0 or done == total:
-                self._progress("asking bookies", done, total)
-        for done, expiry in enumerate(questions.expiries(broker_ttl_ms, _now()), 1):
-            self._take(expiry)
-            if done % EVERY == 0:
-                self._progress("asking for times of entries", done, None)
+        self._ask(broker_ttl_ms)
         self.writer.write(DumpEnd(self.nodes, _now()))
 
-    def _take(self, record: Node | Answer) -> None:
+    def _ask(self, broker_ttl_ms: int) -> None:
+        questions = Questions(self._builder, self._cluster.nodes, self._bookies, self._cluster.reading.ledgers_path)
+        self._take_all("asking bookies", questions.answers(), len(questions))
+        self._take_all("asking for times of entries", questions.expiries(broker_ttl_ms, _now()))
+        self._take_all("asking for schemas", questions.schemas(frozenset(self._schemas)))
+
+    def _take_all(self, what: str, answers: Iterable[Answer | SchemaAnswer], total: int | None = None) -> None:
+        for done, answer in enumerate(answers, 1):
+            self._take(answer)
+            if done % EVERY == 0 or done == total:
+                self._progress(what, done, total)
+
+    def _take(self, record: Node | Answer | SchemaAnswer) -> None:
         self.writer.write(record)
         self._know(record)
 
-    def _know(self, record: Node | Answer) -> None:
+    def _know(self, record: Node | Answer | SchemaAnswer) -> None:
         if isinstance(record, Node):
             self.nodes += 1
             self._builder.take(record)
-        else:
-            self.troubles += record.trouble is not None
+            return
+        self.troubles += record.trouble is not None
+        if not isinstance(record, SchemaAnswer):
             self._builder.answer(record)
+        elif record.trouble is not None:
+            self.lost_schemas.append(record.trouble)
 
     def _take_again(self, record: Record) -> None:
         if isinstance(record, PartDone):
             self._done.add(record.name)
-        elif isinstance(record, Node | Answer):
-            if isinstance(record, Node):
+        elif isinstance(record, Node | Answer | SchemaAnswer):
+            if isinstance(record, SchemaAnswer):
+                self._schemas.add((record.name, record.version))
+            elif isinstance(record, Node):
                 ledger_id = ledger_id_at(record.path, self._cluster.reading.ledgers_path)
                 if ledger_id is None:
                     self._paths.add(record.path)

@@ -3,6 +3,7 @@
 A damaged list is never "no owner": whatever it may name is left alone.
 """
 
+from collections.abc import Container
 from enum import Enum
 from functools import reduce
 from urllib.parse import unquote_plus
@@ -58,6 +59,15 @@ def is_in(ids: Int64, sorted_ids: Int64) -> Mask:
     return found
 
 
+def is_at_or_below(path: str, folders: Container[str]) -> bool:
+    """Whether a path, or a folder above it, is among some: of a folder that may not be listed nobody knows what is below."""
+    while path:
+        if path in folders:
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
 class Claims:
     """Tells what may name a ledger that nothing of a survey names."""
 
@@ -83,7 +93,7 @@ class Claims:
         if owner is None:
             return Claim.UNCLEAR
         if component == SCHEMA:
-            return Claim.UNREADABLE if unquote_plus(owner) in self._schemas else Claim.NONE
+            return Claim.UNREADABLE if is_at_or_below(unquote_plus(owner), self._schemas) else Claim.NONE
         if component == MANAGED_LEDGER:
             return self._of_topic(owner, cursor)
         if component in {COMPACTED, DELAYED}:

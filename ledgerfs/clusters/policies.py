@@ -155,10 +155,16 @@ def policies_of(told: Mapping[str, Any], *, key: str) -> NamespacePolicies:
     megabytes = _number(retention, "retentionSizeInMB", key)
     seconds = _number(offload, "managedLedgerOffloadThresholdInSeconds", key)
     lag = _number(offload, "managedLedgerOffloadDeletionLagInMillis", key)
+    size = _number(offload, "managedLedgerOffloadThresholdInBytes", key)
+    # What namespaces had before there were policies of offloading; brokers take it still where these do not tell otherwise.
+    if size is None and (older := _number(told, "offload_threshold", key)) != NO_LIMIT:
+        size = older
+    if lag is None:
+        lag = _number(told, "offload_deletion_lag_ms", key)
     return NamespacePolicies(
         # Of an object without a number Java has 0.
         retention=Retention.of(minutes or 0, megabytes or 0) if told.get("retention_policies") is not None else None,
-        offload_size=_number(offload, "managedLedgerOffloadThresholdInBytes", key),
+        offload_size=size,
         offload_time_ms=None if seconds is None else seconds * 1000 if seconds >= 0 else NO_LIMIT,
         deletion_lag_ms=None if lag is None else max(lag, NO_LIMIT),
         # Brokers take what is below 0 for not set.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.ownership import COMPACTION
-from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies, json_object
+from ledgerfs.clusters.policies import NamespacePolicies, json_object
 from ledgerfs.clusters.questions import ManyNodes, Questions
 from ledgerfs.clusters.survey import CHANGE_EVENTS, Survey
 from ledgerfs.clusters.survey_builder import POLICIES, SurveyBuilder
@@ -22,7 +22,7 @@ _MOST_PARTITIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SetPolicies:
-    """What is set for a namespace, and for one of its topics alone; None for what could not be read."""
+    """What is set for a namespace, and for one of its topics alone; None for what could not be read, or is not there."""
 
     of_namespace: NamespacePolicies | None
     of_topic: NamespacePolicies | None
@@ -30,15 +30,12 @@ class SetPolicies:
 
 def set_policies(survey: Survey, managed_ledgers: Iterable[str]) -> dict[str, SetPolicies]:
     """Return {managed ledger: what a survey has of it}."""
-    damaged, not_read = {one.path for one in survey.damaged}, survey.namespaces_not_read()
+    not_read = survey.namespaces_not_read()
     found = {}
     for name in managed_ledgers:
         namespace = namespace_of(name)
-        is_damaged = f"{POLICIES}/{namespace}" in damaged
-        found[name] = SetPolicies(
-            None if is_damaged else survey.policies.get(namespace, NOTHING_SET),
-            None if namespace in not_read else survey.own_policies(name),
-        )
+        own = None if namespace in not_read else survey.own_policies(name)
+        found[name] = SetPolicies(survey.policies.get(namespace), own)
     return found
 
 

@@ -1,6 +1,6 @@
 """What a survey has to ask bookies, since ZooKeeper does not know it: ends of topics, cursors, policies of topics, times of entries."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -12,12 +12,13 @@ from ledgerfs.clusters.answers import (
     ExpiryAnswer,
     LastEnd,
     LedgerEndAnswer,
+    SchemaAnswer,
     TopicPoliciesAnswer,
 )
 from ledgerfs.clusters.expiry import Wanted, searches
-from ledgerfs.clusters.survey_builder import EventPlaces, SurveyBuilder
+from ledgerfs.clusters.survey_builder import EventPlaces, SchemaPlace, SurveyBuilder
 from ledgerfs.clusters.topic_policies import answer_of
-from ledgerfs.errors import CorruptObjectError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import AccessDeniedError, CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.storage.zookeeper.node import Node
@@ -102,6 +103,27 @@ class Questions:
         survey = self._builder.survey("", now_ms)
         for part in _parts(searches(survey, broker_ttl_ms, now_ms)):
             yield from self._searched(self._bookies, part)
+
+    def schemas(self, known: Container[tuple[str, int]]) -> Iterator[SchemaAnswer]:
+        """Yield what BookKeeper has of each version of each schema but those that are known, by name and number; raises as `answers`."""
+        if self._bookies is None:
+            return
+        for part in _parts(one for one in self._builder.schema_places() if (one.name, one.version) not in known):
+            yield from self._schemas(self._bookies, part)
+
+    def _schemas(self, bookies: BookieReads, places: Sequence[SchemaPlace]) -> Iterator[SchemaAnswer]:
+        asked: list[tuple[SchemaPlace, LedgerNode]] = []
+        for place, node in zip(places, self._read(one.ledger_id for one in places), strict=True):
+            if isinstance(node, LedgerNode):
+                asked.append((place, node))
+            else:
+                yield _schema_trouble(place, node or f"ledger {place.ledger_id} is not in BookKeeper (any more)")
+        entries = bookies.entries([(node, place.entry_id) for place, node in asked])
+        for (place, _), entry in zip(asked, entries, strict=True):
+            if isinstance(entry, LedgerfsError):
+                yield _schema_trouble(place, str(entry))
+            else:
+                yield SchemaAnswer(place.name, place.version, entry)
 
     def _searched(self, bookies: BookieReads, part: Sequence[Wanted]) -> Iterator[ExpiryAnswer]:
         nodes: dict[int, LedgerNode | str | None] = {}
@@ -194,7 +216,7 @@ class Questions:
         return TopicPoliciesAnswer(places.namespace, {}, f"policies of topics of {places.namespace}: {trouble}")
 
     def _read(self, ledger_ids: Iterable[int]) -> Iterator[LedgerNode | str | None]:
-        """Yield the metadata of ledgers: None of one that is gone, and what is wrong with a damaged one."""
+        """Yield the metadata of ledgers: None of one that is gone, and what is wrong with one that is damaged or may not be read."""
         ids = list(ledger_ids)
         paths = [ledger_path(one, self._ledgers_path) for one in ids]
         for ledger_id, node in zip(ids, self._nodes.get_many(paths), strict=True):
@@ -205,8 +227,14 @@ class Questions:
                     yield parse_ledger_node(node.data, ledger_id, key=node.path)
                 except CorruptObjectError as error:
                     yield str(error)
+            elif isinstance(node, AccessDeniedError):
+                yield str(node)
             else:
                 raise node
+
+
+def _schema_trouble(place: SchemaPlace, reason: str) -> SchemaAnswer:
+    return SchemaAnswer(place.name, place.version, None, f"schema version {place.version} of {place.name}: {reason}")
 
 
 def _parts(many: Iterable[One]) -> Iterator[list[One]]:

@@ -16,7 +16,7 @@ from ledgerfs.clusters.bundles import BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies
 from ledgerfs.clusters.tables import DELAYED, Table
 from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs.formats.managed_ledgers.names import cursor_of, managed_ledger_of
+from ledgerfs.formats.managed_ledgers.names import cursor_of, is_of_transactions, managed_ledger_of
 from ledgerfs.formats.topic_names import split_partition
 
 CHANGE_EVENTS = "__change_events"
@@ -30,10 +30,7 @@ _OF_EVENTS = frozenset(
         "__transaction_buffer_snapshot_segments",
     }
 )
-_OF_COORDINATORS = tuple(
-    f"pulsar/system/persistent/{one}" for one in ("transaction_coordinator_assign", "__transaction_log_")
-)
-_PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
+_OF_COORDINATORS = "pulsar/system/persistent/transaction_coordinator_assign"
 _BROKERS_NAMESPACE = re.compile(r"pulsar/system|pulsar/(?:[^/]+/)?[^:]+:[0-9]+|sla-monitor/[^/]+/[^:]+:[0-9]+")
 
 
@@ -167,13 +164,16 @@ class Survey:
         return bool(self.topic_table["terminated_ledger"][topic] >= 0)
 
     def namespaces_not_read(self) -> frozenset[str]:
-        """Return the namespaces that have a topic of policies which could not be read: topics there may have policies of their own.
+        """Return the namespaces of which not all policies were read: others may hold for their topics.
 
-        That is also one whose list is damaged, or a subscription of it: compaction's knows where the older events are.
+        They have a topic of policies that could not be read, also one whose list is damaged, or a subscription of it: compaction's knows
+        where the older events are. Or this ZooKeeper has no node of them, and a configuration store of several clusters may have it.
         """
         damaged = filter(None, (_topic_at(one.path) for one in self.damaged))
         without_answer = frozenset(namespaces_of_events(self.topics)) - self.namespaces_read
-        return without_answer | frozenset(namespaces_of_events(damaged))
+        with_topics = frozenset(map(namespace_of, self.topics))
+        elsewhere = (one for one in with_topics - self.policies.keys() if _BROKERS_NAMESPACE.fullmatch(one) is None)
+        return without_answer | frozenset(namespaces_of_events(damaged)) | frozenset(elsewhere)
 
     def own_policies(self, managed_ledger: str) -> NamespacePolicies:
         """Return what is set for a topic itself; a partition has what its topic has."""
@@ -190,8 +190,7 @@ def is_system_topic(managed_ledger: str) -> bool:
     Others whose names begin with __, such as those of Kafka's protocol, are topics like all.
     """
     topic, _ = split_partition(managed_ledger)
-    is_of_transactions = topic.startswith(_OF_COORDINATORS) or topic.endswith(_PENDING_ACKNOWLEDGEMENTS)
-    return is_of_transactions or topic.rpartition("/")[2] in _OF_EVENTS
+    return topic.startswith(_OF_COORDINATORS) or is_of_transactions(topic) or topic.rpartition("/")[2] in _OF_EVENTS
 
 
 def is_of_brokers(managed_ledger: str) -> bool:

@@ -29,7 +29,7 @@ from ledgerfs.clusters.tables import (
     Table,
 )
 from ledgerfs.clusters.topic_policies import policies_in
-from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
+from ledgerfs.errors import AccessDeniedError, CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_id_at, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info, parse_position_info
@@ -45,8 +45,6 @@ from ledgerfs.storage.zookeeper.node import Node
 POLICIES = "/admin/policies"
 _COMPACTED = "CompactedTopicLedger"
 _DELAYED = "#pulsar.internal.delayed.bucket"
-_OWNER_KEYS = ("pulsar/managed-ledger", "pulsar/schemaId", "pulsar/compactedTopic", "pulsar/delayedIndexTopic")
-"""Keys of custom metadata: whose a ledger is, by the component that made it."""
 _IN_LOCATORS = 2
 """Slashes in the path of a locator: tenant, namespace, topic."""
 _DIGITS = 19
@@ -73,6 +71,15 @@ class EventPlaces(NamedTuple):
     trouble: str | None
 
 
+class SchemaPlace(NamedTuple):
+    """Where one version of a schema is; ``name`` is the path of its locator below ``/schemas``."""
+
+    name: str
+    version: int
+    ledger_id: int
+    entry_id: int
+
+
 class SurveyBuilder:
     """Takes nodes, each once, then answers; for one thread.
 
@@ -93,6 +100,7 @@ class SurveyBuilder:
         "_damaged",
         "_damaged_ledgers",
         "_delayed",
+        "_denied",
         "_drivers",
         "_ends",
         "_expiries",
@@ -147,6 +155,7 @@ class SurveyBuilder:
         self._holes: list[Int64] = []
         self._damaged: list[DamagedNode] = []
         self._damaged_ledgers: set[int] = set()
+        self._denied: set[str] = set()
         self._troubles: list[str] = []
 
     def take(self, node: Node) -> None:
@@ -158,6 +167,20 @@ class SurveyBuilder:
             ledger_id = ledger_id_at(node.path, self._ledgers_path)
             if ledger_id is not None:
                 self._damaged_ledgers.add(ledger_id)
+
+    def take_denied(self, path: str, error: AccessDeniedError) -> None:
+        """Take the path of a node that may not be read, or a folder that may not be listed: as one that is damaged."""
+        if path in self._denied:
+            # A folder is asked for its data, and for its children.
+            return
+        self._denied.add(path)
+        self._damaged.append(DamagedNode(path, error.reason))
+        ledger_id = ledger_id_at(path, self._ledgers_path)
+        if ledger_id is not None:
+            self._damaged_ledgers.add(ledger_id)
+        elif path.startswith((f"{self._ledgers_path}/", f"{NAMESPACES}/", f"{CLUSTERS}/")):
+            # Of bookies, owners and clusters all is in the path.
+            self._take_of(path)(Node(path, b"", 0, 0, 0, 0))
 
     def open_ledgers(self) -> list[int]:
         """Return the last ledgers of topics that were not closed when nodes of ledgers were read, and of which no answer has come."""
@@ -200,6 +223,11 @@ class SurveyBuilder:
             rows = schemas[schemas["name"] == self._words.row_of(path)] if path in self._words.values else schemas[:0]
             places = rows[["version", "ledger_id", "entry_id"]].tolist()
             yield EventPlaces(namespace, topic_of(of_namespace[0]), before, ids, places, trouble)
+
+    def schema_places(self) -> Iterator[SchemaPlace]:
+        """Yield where each version of each schema is, in the order of their locators."""
+        for name, version, ledger_id, entry_id, _ in map(tuple, self._schemas.table()):
+            yield SchemaPlace(self._words.values[name], int(version), int(ledger_id), int(entry_id))
 
     def _compacted_topics(self) -> dict[int, int | None]:
         """Return the rows of topics that have a compacted ledger, and which; None if that is not known."""
@@ -303,7 +331,7 @@ class SurveyBuilder:
                 *(one.ensemble_size, one.write_quorum, one.ack_quorum),
                 words.row_of(one.application),
                 words.row_of(one.component),
-                words.row_of(next(filter(None, map(one.told, _OWNER_KEYS)), None)),
+                words.row_of(one.owner),
                 words.row_of(_decoded(one.told("pulsar/cursor"))),
             )
         )
@@ -341,7 +369,8 @@ class SurveyBuilder:
             if not (last.entries or last.is_offloaded):
                 end = LastEnd.UNKNOWN
         terminated = -1 if info.terminated is None else info.terminated.ledger_id
-        self._topics.append((first, len(info.ledgers), node.version, node.changed_ms, terminated, end, 0, 0, 0, 0))
+        times = node.created_ms, node.changed_ms
+        self._topics.append((first, len(info.ledgers), node.version, *times, terminated, end, 0, 0, 0, 0))
 
     def _listed_row(self, topic: int, one: LedgerInfo) -> tuple[Any, ...]:
         context = one.context

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ledgerfs.clusters.answers import BookieReads
+from ledgerfs.clusters.answers import BookieReads, SchemaAnswer
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, PartDone, read_dump
 from ledgerfs.clusters.questions import Questions
 from ledgerfs.clusters.survey import Survey
@@ -26,17 +26,22 @@ def survey_cluster(
     progress: Progress,
     parts: Sequence[str] = PARTS,
     broker_ttl_ms: int = 0,
+    *,
+    skips_denied: bool = False,
 ) -> Survey:
     """Read a cluster, or only some of its `PARTS`; nothing is written to it.
 
     ``broker_ttl_ms`` is the brokers' own time to live, 0 for none.
 
-    Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for nodes that may not be read, and
+    With ``skips_denied`` nodes that may not be read are damaged ones, and so are folders that may not be listed, but for those of ledgers,
+    topics and owners: nobody knows what is below, and what is told of others would be wrong.
+
+    Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for other nodes that may not be read, and
     `StoreUnreachableError`.
     """
     path, began_ms = cluster.reading.ledgers_path, time.time_ns() // 1_000_000
     builder = SurveyBuilder(path)
-    walk = Walk(cluster.nodes, path)
+    walk = Walk(cluster.nodes, path, on_denied=builder.take_denied if skips_denied else None)
     for part in parts:
         done = 0
         for done, node in enumerate(walk.part(part), 1):
@@ -68,7 +73,7 @@ def survey_dump(path: Path, progress: Progress) -> Survey:
                 builder.take(record)
             case DumpEnd():
                 ended_ms = record.ended_ms
-            case PartDone():
+            case PartDone() | SchemaAnswer():
                 pass
             case _:
                 builder.answer(record)

@@ -32,6 +32,7 @@ TOPIC = np.dtype(
         ("first", "i8"),
         ("ledgers", "i4"),
         ("version", "i4"),
+        ("created_ms", "i8"),
         ("changed_ms", "i8"),
         ("terminated_ledger", "i8"),
         ("last_end", "i1"),
@@ -41,7 +42,8 @@ TOPIC = np.dtype(
         ("cursors", "i4"),
     ]
 )
-"""A topic: where its rows of `LISTED` and `CURSOR` are, and what is known of the end of its last ledger (`LastEnd`)."""
+"""A topic: where its rows of `LISTED` and `CURSOR` are, when its list was made and last set, and what is known of the end of its last
+ledger (`LastEnd`)."""
 
 CURSOR = np.dtype(
     [

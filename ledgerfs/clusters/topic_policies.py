@@ -1,10 +1,10 @@
-"""Policies of single topics: the last event of each key in a namespace's ``__change_events``, as brokers replay them.
+"""Policies of single topics: the last events of each key in a namespace's ``__change_events``, as brokers replay them.
 
 An event has the topic's name and all its policies, and may be *global*, for all clusters of a replicated namespace: then it stands below
 the topic's others. A partition has the policies of its topic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ledgerfs.clusters.answers import TopicPoliciesAnswer
@@ -28,10 +28,10 @@ _OF_OFFLOAD = (
 _POLICIES, _DELETION, _GLOBAL = "TOPIC_POLICY", "DELETE", " global"
 
 
-def answer_of(namespace: str, events: Mapping[str, Mapping[str, Any]]) -> TopicPoliciesAnswer:
+def answer_of(namespace: str, events: Iterable[tuple[str, Any]]) -> TopicPoliciesAnswer:
     """Return the answer that the last events of all keys are; raises `CorruptMetadataError` for one that names no topic."""
     found: dict[str, dict[str, Any]] = {}
-    for key, event in events.items():
+    for key, event in events:
         told = _mapping(event, key).get("topicPoliciesEvent")
         if event.get("eventType") != _POLICIES or event.get("actionType") == _DELETION or not told:
             continue

@@ -7,8 +7,8 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from ledgerfs.clusters.answered_nodes import answered, paths_below
-from ledgerfs.clusters.bundles import BROKERS, NAMESPACES
+from ledgerfs.clusters.answered_nodes import OnDenied, answered, paths_below
+from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, is_bundle
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
 from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import is_folder_of_ledgers, ledger_id_at
@@ -45,18 +45,21 @@ class Walk(NamedTuple):
     ----------
     read
         Paths that are not read again.
+    on_denied
+        Is told of nodes that may not be read, and of folders that may not be listed if it is enough to know that. None to raise.
 
     """
 
     nodes: Nodes
     ledgers_path: str = "/ledgers"
     read: Container[str] = frozenset()
+    on_denied: OnDenied | None = None
 
     def part(self, name: str) -> Iterator[Node]:
         """Yield the nodes of one of `PARTS`; those that are deleted meanwhile are left out.
 
         Raises `BucketNotFoundError` if these are no servers of a cluster, `UnsupportedFormatError` for a layout of ledgers that is not
-        known, and the errors of ZooKeeper.
+        known, and the errors of ZooKeeper, those of `on_denied` as that has it.
         """
         if name == LEDGERS:
             return self._found(self._ledger_paths())
@@ -91,7 +94,7 @@ class Walk(NamedTuple):
         topics = managed_ledger_paths(self.nodes)
         have_cursors: list[str] = []
         below_others: set[str] = set()
-        for path, node in answered(self.nodes.get_many, topics):
+        for path, node in answered(self.nodes.get_many, topics, self.on_denied):
             if is_twofold(path.rpartition("/")[0]):
                 below_others.add(path)
             if node.children:
@@ -127,10 +130,24 @@ class Walk(NamedTuple):
     def _all_below(self, root: str) -> Iterator[str]:
         level: list[str] = [root]
         for _ in range(_DEEPEST):
-            below = list(paths_below(self.nodes, level))
+            below = list(paths_below(self.nodes, level, self._on_unlisted(root)))
             yield from below
             level = below
 
+    def _on_unlisted(self, root: str) -> OnDenied | None:
+        """Return who takes folders below a root that may not be listed, though not the root itself, nor those that would show owners."""
+        told = self.on_denied
+        if told is None:
+            return None
+
+        def take(path: str, error: AccessDeniedError) -> None:
+            if path == root or (root == NAMESPACES and not is_bundle(path)):
+                raise error
+            told(path, error)
+
+        return take
+
     def _found(self, paths: Iterable[str]) -> Iterator[Node]:
-        for _, node in answered(self.nodes.get_many, (path for path in paths if path not in self.read)):
+        asked = (path for path in paths if path not in self.read)
+        for _, node in answered(self.nodes.get_many, asked, self.on_denied):
             yield node

@@ -19,7 +19,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfs.clusters.answers import CursorAnswer, LastEnd, LedgerEndAnswer
+from ledgerfs.clusters.answers import CursorAnswer, LastEnd, LedgerEndAnswer, SchemaAnswer
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, PartDone, Record, read_dump, read_partial
 from ledgerfs.clusters.dumping import dump_cluster, partial_path
 from ledgerfs.clusters.survey import Survey
@@ -232,6 +232,8 @@ RECORDS: list[Record] = [
     LedgerEndAnswer(8, LastEnd.UNKNOWN, trouble="away"),
     CursorAnswer("/managed-ledgers/t/n/persistent/x/s", b"\1\2"),
     CursorAnswer("/managed-ledgers/t/n/persistent/x/t", None, "gone"),
+    SchemaAnswer("public/default/€ b", 7, b"\0\1"),
+    SchemaAnswer("public/default/x", 1 << 40, None, "gone"),
     DumpEnd(2, 9),
 ]
 

@@ -21,6 +21,16 @@ def test_what_is_absent_is_the_brokers() -> None:
     assert parsed(retention_policies=None, offload_policies=None, message_ttl_in_seconds=None) == NamespacePolicies()
 
 
+def test_older_numbers_of_offloading_hold_where_its_policies_do_not_tell() -> None:
+    assert parsed(offload_threshold=7, offload_deletion_lag_ms=5) == NamespacePolicies(
+        offload_size=7, deletion_lag_ms=5
+    )
+    newer = {"managedLedgerOffloadThresholdInBytes": 8, "managedLedgerOffloadDeletionLagInMillis": -1}
+    found = parsed(offload_threshold=7, offload_deletion_lag_ms=5, offload_policies=newer)
+    assert found == NamespacePolicies(offload_size=8, deletion_lag_ms=NO_LIMIT)
+    assert parsed(offload_threshold=-1, offload_deletion_lag_ms=0) == NamespacePolicies(deletion_lag_ms=0)
+
+
 def test_numbers_have_the_units_of_ours() -> None:
     found = parsed(
         retention_policies={"retentionTimeInMinutes": 3, "retentionSizeInMB": -1},

@@ -1,4 +1,7 @@
-"""Policies of single topics from the events of a real broker (4.0.7): set, set again, taken back, and of a topic that was deleted."""
+"""Policies of single topics from the events of a real broker (4.0.7): set, set again, taken back, and of a topic that was deleted.
+
+In ``global.json`` two topics have policies of their own and global ones, then one of them is deleted.
+"""
 
 import base64
 import json
@@ -18,7 +21,10 @@ from ledgerfs.formats.records import EntryBatch
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
 
-REAL = json.loads((Path(__file__).parent.parent / "data" / "topic_policies" / "events.json").read_text())
+DATA = Path(__file__).parent.parent / "data" / "topic_policies"
+REAL = json.loads((DATA / "events.json").read_text())
+GLOBAL = json.loads((DATA / "global.json").read_text())
+X, Y = "public/default/persistent/x", "public/default/persistent/y"
 
 
 def batch(entries: list[str]) -> EntryBatch:
@@ -37,15 +43,56 @@ def last_events(schemas: dict[int, SchemaInfo]) -> LastEvents:
 
 
 def test_the_last_event_of_each_topic_holds() -> None:
-    schemas = {
-        number: parse_stored_schema(base64.b64decode(data), key="k", version=number).schema
-        for number, data in REAL["schemas"]
-    }
-    answer = answer_of("public/default", last_events(schemas).values())
+    answer = answer_of("public/default", last_events(schemas_of_events()).values())
     assert policies_in(answer) == {
         "public/default/persistent/a": NamespacePolicies(Retention.of(61, -1)),
         "public/default/persistent/p": NamespacePolicies(offload_size=1234, target=OffloadTarget("aws-s3", "x", "r")),
     }
+
+
+def schemas_of_events() -> dict[int, SchemaInfo]:
+    ((number, data),) = REAL["schemas"]
+    return {number: parse_stored_schema(base64.b64decode(data), key="k", version=number).schema}
+
+
+def retentions(entries: list[str]) -> dict[str, dict[str, Any]]:
+    last = LastEvents(REAL["topic"], schemas_of_events())
+    last.take(1, [batch(entries)])
+    policies = answer_of("public/default", last.values()).policies
+    return {name: told["retention_policies"]["retentionTimeInMinutes"] for name, told in policies.items()}
+
+
+def with_older_key(entry: str) -> str:
+    """Return an event with the key that brokers gave it before global ones had a prefix: that of the topic. Without a checksum."""
+    data = base64.b64decode(entry)
+    head = 6 + int.from_bytes(data[2:6], "big")
+    start = head + 6
+    size = int.from_bytes(data[start : start + 4], "big")
+    metadata = data[start + 4 : start + 4 + size]
+    topic = metadata[metadata.index(b"persistent://") :][:29]
+    shorter = metadata.replace(b'2"__G__' + topic, b"2\x1d" + topic)
+    return base64.b64encode(data[:head] + len(shorter).to_bytes(4, "big") + shorter + data[start + 4 + size :]).decode()
+
+
+@pytest.mark.parametrize("is_older", [False, True], ids=["own key", "one key"])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 0, 3, 2)], ids=str)
+def test_policies_of_a_topic_and_global_ones_do_not_hide_each_other(*, is_older: bool, order: tuple[int, ...]) -> None:
+    entries = [GLOBAL["entries"][one] for one in order]
+    if is_older:
+        entries = [with_older_key(one) for one in entries]
+        assert not any(b"__G__" in base64.b64decode(one) for one in entries)
+    assert retentions(entries) == {X: -1, f"{X} global": 5, Y: 9, f"{Y} global": 7}
+    # The other way round a global one would be taken for the topic's.
+    assert retentions([*entries, entries[0]]) == retentions(entries)
+
+
+def test_a_deletion_is_of_one_of_the_two() -> None:
+    own, of_all = GLOBAL["deletions"]
+    assert retentions([*GLOBAL["entries"], own]) == {f"{X} global": 5, Y: 9, f"{Y} global": 7}
+    assert retentions([*GLOBAL["entries"], of_all]) == {X: -1, Y: 9, f"{Y} global": 7}
+    assert retentions([*GLOBAL["entries"], own, of_all]) == {Y: 9, f"{Y} global": 7}
+    older = [with_older_key(one) for one in GLOBAL["entries"]]
+    assert retentions([*older, own]) == {f"{X} global": 5, Y: 9, f"{Y} global": 7}
 
 
 def test_an_event_without_its_schema_is_an_error() -> None:
@@ -89,7 +136,7 @@ def test_an_event_tells_where_to_offload_and_its_credentials_are_not_kept() -> N
             "policies": {"offloadPolicies": offload},
         },
     }
-    answer = answer_of("t/ns", {"key": event})
+    answer = answer_of("t/ns", [("key", event)])
     assert "secret" not in repr(answer)
     found = policies_in(answer)["t/ns/persistent/x"]
     assert (found.target, found.deletion_lag_ms) == (OffloadTarget("aws-s3", "own"), 9)
@@ -107,4 +154,4 @@ def test_an_event_tells_where_to_offload_and_its_credentials_are_not_kept() -> N
 )
 def test_what_another_schema_made_of_an_event_is_damage(event: Any) -> None:
     with pytest.raises(CorruptMetadataError):
-        answer_of("public/default", {"key": event})
+        answer_of("public/default", [("key", event)])

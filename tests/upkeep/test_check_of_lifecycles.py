@@ -165,6 +165,17 @@ def test_what_lies_in_the_trash_is_no_orphan(cluster: LiveCluster, checked: Chec
     assert [one.path for one in checked.check().survey.damaged] == [f"{TRASH}/orphan-{orphan}"]
 
 
+def test_what_is_there_and_was_deleted_by_its_line_is_an_orphan(cluster: LiveCluster, checked: Checked) -> None:
+    """As objects that a store put late: the line stays for a while, and nobody goes on with it."""
+    first, *_ = ids(cluster)
+    uuid = str(uuid4())
+    cluster.trim(TOPIC, first)
+    checked.put_objects(first, uuid)
+    checked.line(TrashKind.TRIMMED, first, uuid, TrashState.DELETED)
+    assert IN_TRASH not in {kind for kind, _ in checked.kinds()}
+    assert checked.kinds() == checked.kinds(has_notes=False) != set()
+
+
 def test_what_is_lost_is_loss_though_a_line_is_about_it(cluster: LiveCluster, checked: Checked) -> None:
     first, *_ = ids(cluster)
     uuid = cluster.offload(TOPIC, first)

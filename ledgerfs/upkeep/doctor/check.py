@@ -30,7 +30,8 @@ from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.shared_bookkeeper import signs_of_sharing
 from ledgerfs.clusters.survey import DamagedNode, Survey
 from ledgerfs.clusters.surveying import Progress, survey_cluster, survey_dump
-from ledgerfs.clusters.tiered_objects import are_in, completely_offloaded
+from ledgerfs.clusters.tiered_objects import TieredObjects, are_in, completely_offloaded
+from ledgerfs.errors import LedgerfsError, StoppedError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.upkeep.doctor.noted_work import NotedWork, without_noted
@@ -105,12 +106,15 @@ class Looks:
         The first look.
     first, second
         What each makes suspect; no second one if there is nothing to look at again.
+    tiers
+        The buckets that were listed for both, in the order of what is suspect of them.
 
     """
 
     survey: Survey
     first: Suspects
     second: Suspects | None
+    tiers: tuple[Tier, ...] = ()
 
     @property
     def sure(self) -> Suspects:
@@ -119,24 +123,55 @@ class Looks:
 
 
 def look_twice(
-    cluster: LivingCluster, bookies: BookieReads | None, tiers: Sequence[Tier], rules: Rules, progress: Progress
+    cluster: LivingCluster,
+    bookies: BookieReads | None,
+    tiers: Sequence[Tier],
+    rules: Rules,
+    progress: Progress,
+    *,
+    unlisted: dict[str, str] | None = None,
 ) -> Looks:
     """Look at a cluster and its buckets, and some seconds later again at what is suspect; nothing is written.
 
-    Raises as `ledgerfs.clusters.surveying.survey_cluster`, and the errors of listing buckets.
+    ``unlisted`` gets {URL: why} of buckets that cannot be listed: of these nothing is suspect; nodes that may not be read are damaged ones
+    then. Raises as `ledgerfs.clusters.surveying.survey_cluster`, and without ``unlisted`` the errors of listing buckets.
     """
-    listings = [listed_tier(one, progress) for one in tiers]
-    survey = survey_cluster(cluster, bookies, progress, broker_ttl_ms=rules.broker_ttl_ms)
+    listed = _listed(tiers, progress, unlisted)
+    listings = [found for _, found in listed]
+    skips = unlisted is not None
+    survey = survey_cluster(cluster, bookies, progress, broker_ttl_ms=rules.broker_ttl_ms, skips_denied=skips)
     # Lines come with the lists that call their ledgers deleted.
     replaced = replaced_copies(cluster.nodes)
     first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms, replaced)
     if first.are_none:
-        return Looks(survey, first, None)
+        return Looks(survey, first, None, tuple(tier for tier, _ in listed))
     time.sleep(rules.pass_s)
     if first.are_in_tiers:
-        listings = [listed_tier(one, progress) for one in tiers]
-    second = look_again(cluster, first.ledger_ids, bookies, progress)
-    return Looks(survey, first, suspects_of(second, listings, survey.began_ms, rules.grace_ms, replaced))
+        listed = _listed([tier for tier, _ in listed], progress, unlisted)
+        listings = [found for _, found in listed]
+        urls = {one.url for one in listings}
+        first = replace(first, tiers=tuple(one for one in first.tiers if one.objects.url in urls))
+    second = look_again(cluster, first.ledger_ids, bookies, progress, skips_denied=skips)
+    found = suspects_of(second, listings, survey.began_ms, rules.grace_ms, replaced)
+    return Looks(survey, first, found, tuple(tier for tier, _ in listed))
+
+
+def _listed(
+    tiers: Sequence[Tier], progress: Progress, unlisted: dict[str, str] | None
+) -> list[tuple[Tier, TieredObjects]]:
+    """Return those buckets that can be listed, with their listings; raises what ``unlisted`` does not take."""
+    found = []
+    for one in tiers:
+        try:
+            found.append((one, listed_tier(one, progress)))
+        except StoppedError:
+            raise
+        except LedgerfsError as error:
+            if unlisted is None:
+                raise
+            unlisted[one.bucket.store.url] = error.reason
+    # Of several that are one place none is looked at if one was not listed.
+    return [(tier, objects) for tier, objects in found if not unlisted or objects.url not in unlisted]
 
 
 def check_cluster(  # noqa: PLR0917  (as `look_twice`, and the notes)

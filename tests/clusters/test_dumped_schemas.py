@@ -1,0 +1,187 @@
+"""Definitions of schemas in dumps: every version that BookKeeper has, each once, and why where it has none."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfs.clusters.answers import SchemaAnswer
+from ledgerfs.clusters.dump_file import DumpWriter, read_dump
+from ledgerfs.clusters.dumping import Dumped, dump_cluster
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.surveying import survey_cluster, survey_dump
+from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path
+from ledgerfs.formats.schemas.schema_info import SchemaInfo
+from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from tests.support.commands import run
+from tests.support.live_clusters import LiveCluster, messages
+
+ORDERS, ODD = "public/default/orders", "public/default/a b"
+KEYS = [("public/default/a+b", 0), *(("public/default/orders", number) for number in range(3))]
+DEFINITIONS = [b'{"type":"record","name":"r%d","fields":[]}' % number for number in range(2)]
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path / "cluster") as made:
+        made.write_ledger(ORDERS, messages(5))
+        for definition in DEFINITIONS:
+            made.add_schema(ORDERS, SchemaInfo("AVRO", definition, {"a": "b"}))
+        made.add_schema(ORDERS, SchemaInfo("NONE"), is_deletion=True)
+        made.add_schema(ODD, SchemaInfo("STRING"))
+        yield made
+        assert made.not_reads() == []
+
+
+class Bookies:
+    """The bookies of a cluster, of which each call is counted that asks for entries."""
+
+    def __init__(self, one: LivingCluster, most: int | None = None) -> None:
+        self._real = NewestEntries(one.reading)
+        self._most = most
+        self.asked: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def entries(self, asked: Sequence[tuple[LedgerNode, int]]) -> Iterator[bytes | LedgerfsError]:
+        for (node, _), found in zip(asked, self._real.entries(asked), strict=True):
+            if len(self.asked) == self._most:
+                raise KeyboardInterrupt
+            self.asked.append(node.ledger_id)
+            yield found
+
+
+def living(cluster: LiveCluster) -> LivingCluster:
+    return ClusterFileSystem(timeout_s=1.0).cluster(cluster.url.removeprefix("pulsar+zk://"))
+
+
+def dumped(cluster: LiveCluster, path: Path, most: int | None = None) -> tuple[Dumped | None, list[int]]:
+    """Make a dump; return it, or None if it ended after so many schemas, and the ledgers of those that were asked for."""
+    one = living(cluster)
+    bookies = Bookies(one, most)
+    try:
+        return dump_cluster(one, bookies, path, lambda *_: None), bookies.asked
+    except KeyboardInterrupt:
+        return None, bookies.asked
+    finally:
+        one.nodes.close()
+
+
+def schemas_in(path: Path) -> dict[tuple[str, int], SchemaAnswer]:
+    found = [record for record in read_dump(path) if isinstance(record, SchemaAnswer)]
+    assert len({(one.name, one.version) for one in found}) == len(found)
+    return {(one.name, one.version): one for one in found}
+
+
+def same(one: Survey, other: Survey) -> None:
+    for field in fields(Survey):
+        if field.name not in {"source", "read_ms", "began_ms", "owners"}:
+            assert str(getattr(one, field.name)) == str(getattr(other, field.name)), field.name
+
+
+def test_a_dump_has_every_version_of_every_schema(cluster: LiveCluster, tmp_path: Path) -> None:
+    done, _ = dumped(cluster, tmp_path / "x")
+    found = schemas_in(tmp_path / "x")
+    assert sorted(found) == KEYS
+    assert done is not None
+    assert done.troubles == 0
+    told = [parse_stored_schema(found[key].payload or b"", key="x", version=key[1]) for key in KEYS]
+    assert [one.schema.type for one in told] == ["STRING", "AVRO", "AVRO", "NONE"]
+    assert [one.schema.data for one in told[1:3]] == DEFINITIONS
+    assert [one.is_deletion for one in told] == [False, False, False, True]
+    stored = cluster.written[cluster.schema_ledgers(ORDERS)[0]].payloads[0]
+    assert found[ORDERS, 0].payload == stored
+
+
+@pytest.mark.parametrize("most", range(4))
+def test_schemas_that_an_earlier_run_has_are_not_asked_for_again(
+    cluster: LiveCluster, tmp_path: Path, most: int
+) -> None:
+    none, first = dumped(cluster, tmp_path / "x", most)
+    assert none is None
+    done, rest = dumped(cluster, tmp_path / "x")
+    assert done is not None
+    assert len(first) == most
+    assert len(rest) == len(KEYS) - most
+    assert not set(first) & set(rest)
+    whole = tmp_path / "whole"
+    dumped(cluster, whole)
+    assert schemas_in(tmp_path / "x") == schemas_in(whole)
+
+
+def test_what_no_bookie_gives_is_told_and_asked_for_once(cluster: LiveCluster, tmp_path: Path) -> None:
+    lost, gone, damaged = cluster.schema_ledgers(ORDERS)
+    cluster.delete_from_bookkeeper(gone, flag=False)
+    cluster.zookeeper.set(ledger_path(damaged), b"nonsense")
+    cluster.collect(lost)
+    done, _ = dumped(cluster, tmp_path / "x")
+    assert done is not None
+    found = schemas_in(tmp_path / "x")
+    assert [found[key].trouble is None for key in KEYS] == [True, False, False, False]
+    assert all(found[key].payload is None for key in KEYS[1:])
+    assert done.troubles == len(done.lost_schemas) == 3
+    assert f"ledger {gone} is not in BookKeeper" in (found[ORDERS, 1].trouble or "")
+    assert f"schema version 0 of {ORDERS}" in (found[ORDERS, 0].trouble or "")
+    told = run("cluster", "dump", cluster.url, str(tmp_path / "y")).stderr.decode()
+    assert f"not known: schema version 1 of {ORDERS}: ledger {gone} is not in BookKeeper" in told
+    assert "questions to bookies" not in told
+
+
+def test_silent_bookies_are_told_of_as_of_each_schema(cluster: LiveCluster, tmp_path: Path) -> None:
+    for one in cluster.bookies:
+        one.is_silent = True
+    done, _ = dumped(cluster, tmp_path / "x")
+    found = schemas_in(tmp_path / "x")
+    assert sorted(found) == KEYS
+    assert all(one.payload is None and one.trouble for one in found.values())
+    assert done is not None
+    assert len(done.lost_schemas) == len(KEYS)
+    assert done.troubles == len(KEYS) + 1
+
+
+def test_a_schema_with_trouble_is_not_asked_for_by_a_run_that_goes_on(cluster: LiveCluster, tmp_path: Path) -> None:
+    gone = cluster.schema_ledgers(ORDERS)[0]
+    cluster.collect(gone)
+    none, first = dumped(cluster, tmp_path / "x", 3)
+    assert none is None
+    done, rest = dumped(cluster, tmp_path / "x")
+    assert gone in first
+    assert gone not in rest
+    assert done is not None
+    assert done.troubles == len(done.lost_schemas) == 1
+
+
+def test_without_bookies_there_are_none(cluster: LiveCluster, tmp_path: Path) -> None:
+    one = living(cluster)
+    done = dump_cluster(one, None, tmp_path / "x", lambda *_: None)
+    one.nodes.close()
+    assert done.troubles == 0
+    assert schemas_in(tmp_path / "x") == {}
+
+
+def test_surveys_neither_ask_for_schemas_nor_keep_them(cluster: LiveCluster, tmp_path: Path) -> None:
+    """Of a dump, with what is wrong with its schemas, they are those of one without any, as older ones are."""
+    cluster.collect(cluster.schema_ledgers(ORDERS)[0])
+    dumped(cluster, tmp_path / "x")
+    writer = DumpWriter((tmp_path / "old").open("wb"))
+    for record in read_dump(tmp_path / "x"):
+        if not isinstance(record, SchemaAnswer):
+            writer.write(record)
+    writer.flush()
+    of_old = survey_dump(tmp_path / "old", lambda *_: None)
+    same(survey_dump(tmp_path / "x", lambda *_: None), of_old)
+    for bookie in cluster.bookies:
+        bookie.asked.clear()
+    living_one = living(cluster)
+    same(survey_cluster(living_one, NewestEntries(living_one.reading), lambda *_: None), of_old)
+    living_one.nodes.close()
+    asked = {read.ledger_id for bookie in cluster.bookies for read in bookie.asked}
+    assert asked
+    assert not asked & {*cluster.schema_ledgers(ORDERS), *cluster.schema_ledgers(ODD)}
