@@ -31,6 +31,7 @@ from ledgerfs.errors import (
     MissingLedgerError,
     NamedSchemasWarning,
     ObjectNotFoundError,
+    PolicyChangedError,
     StaleObjectError,
     StoreError,
     UndecodableValueError,
@@ -57,7 +58,7 @@ _DAMAGE = (
 )
 _STORAGE = (
     *(BucketNotFoundError, AccessDeniedError, AdminApiError, StoreError),
-    *(LockHeldError, LockLostError, ChangedMeanwhileError),
+    *(LockHeldError, LockLostError, ChangedMeanwhileError, PolicyChangedError),
 )
 
 _EPILOG = """\b
@@ -110,6 +111,7 @@ _COMMANDS = (
     LazyCommand(
         "schemas", "ledgerfs.cli.schemas.group:schemas", "Save the schemas of topics beside their bucket, show them, give them by hand."
     ),
+    LazyCommand("bookie", "ledgerfs.cli.bookie.group:bookie", "Look at the disks of bookies: entry logs, journals, and their space."),
     LazyCommand(
         "cluster", "ledgerfs.cli.cluster.group:cluster", "Show what lies in a living cluster, and what its brokers would do with it."
     ),

@@ -21,12 +21,13 @@ def notice(bucket: "Bucket") -> None:
     """Say on standard error, in one line, what the bucket has besides readable ledgers, or that it has no ledgers."""
     # This imports numpy, which --help does not need.
     from ledgerfs.ledgers.catalog_rows import is_sound
+    from ledgerfs.storage.object_store import is_of_a_cluster
 
     catalog = bucket.catalog
     others = sum(catalog.others.counts.values())
     if catalog.is_empty:
-        if bucket.store.cluster is not None:
-            say(f"{bucket.store.url}: no topics")
+        if is_of_a_cluster(bucket.store):
+            say(f"{bucket.store.url}: {'no topics' if bucket.store.disks is None else 'no ledgers'}")
             return
         found = f"none of its {others} objects is a ledger's" if others else "it has no objects"
         say(f"{bucket.store.url}: no offloaded ledgers; {found}")

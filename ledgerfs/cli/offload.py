@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.options import CODECS, bucket_argument, target_argument
+from ledgerfs.cli.options import CODECS, disks_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.parameter_types import Size
 
@@ -25,7 +25,7 @@ _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @command()
-@bucket_argument
+@disks_argument
 @target_argument
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
 @click.option("--block-size", type=Size(), help="Of the copies, such as 64MiB.  [default: as in the source]")

@@ -1,6 +1,7 @@
 """Arguments and options that commands share: the bucket, the options of its storage, and reports of the traffic with it."""
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +22,22 @@ _TEXTS = frozenset({"key", "secret", "token", "username", "password", "account_n
 def bucket_argument(command: Command) -> Command:
     """Add the argument BUCKET and the options -o, --stats and --trace; the command gets an opened `Bucket` as ``bucket``."""
     argument = click.argument("bucket", metavar="BUCKET", callback=_open)
-    return argument(storage_option(dialect_option(traffic_options(command))))
+    return argument(storage_option(metadata_option(dialect_option(traffic_options(command)))))
+
+
+def disks_argument(command: Command) -> Command:
+    """Add what `bucket_argument` adds; instead of one BUCKET several disks of bookies may be named, which are one."""
+    argument = click.argument("bucket", metavar="BUCKET...", nargs=-1, required=True, callback=_open_disks)
+    return argument(storage_option(metadata_option(dialect_option(traffic_options(command)))))
+
+
+def metadata_option(command: Command) -> Command:
+    """Add the option --metadata, which is a storage option of disks of bookies."""
+    option = click.option(
+        "--metadata", metavar="URL|FILE", is_eager=True, expose_value=False, callback=_metadata,
+        help="If BUCKET is a bookie's disk: of which cluster, pulsar+zk://… or a file that `ledgerfs cluster dump` wrote.",
+    )  # fmt: skip
+    return option(command)
 
 
 def optional_bucket_argument(command: Command) -> Command:
@@ -66,8 +82,10 @@ def storage_option(command: Command) -> Command:
 
 
 def storage_options_of(context: click.Context) -> dict[str, Any]:
-    """Return the values of -o."""
-    return context.meta.get("ledgerfs.storage_options") or {}
+    """Return the values of -o, and of --metadata."""
+    options = context.meta.get("ledgerfs.storage_options") or {}
+    metadata = context.meta.get("ledgerfs.metadata")
+    return options if metadata is None else {**options, "metadata": metadata}
 
 
 def target_argument(command: Command) -> Command:
@@ -124,6 +142,23 @@ def _open(context: click.Context, _: click.Parameter, url: str | None) -> "Bucke
     if context.resilient_parsing or url is None:  # a shell's completion, whose URL may not be complete
         return None
     return opened_here(context, url)
+
+
+def _open_disks(context: click.Context, param: click.Parameter, urls: tuple[str, ...]) -> "Bucket | None":
+    if context.resilient_parsing:
+        return None
+    if len(urls) == 1:
+        return opened_here(context, urls[0])
+    from ledgerfs.storage.disks.bookie_disks import url_of
+
+    strange = next((url for url in urls if "://" in url), None)
+    if strange is not None:
+        raise click.BadParameter(f"several paths are disks of bookies, and {strange} is none", ctx=context, param=param)
+    return opened_here(context, url_of(tuple(os.path.abspath(url) for url in urls)))  # noqa: PTH100
+
+
+def _metadata(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    context.meta["ledgerfs.metadata"] = value
 
 
 def _opened(url: str, storage_options: dict[str, Any] | None, dialect: str = AUTO) -> "Bucket":

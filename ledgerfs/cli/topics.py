@@ -1,12 +1,12 @@
 """``ledgerfs topics``: what is in a bucket."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
-from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.options import disks_argument, json_option
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
 from ledgerfs.display import printable
 from ledgerfs.ledgers.time_arguments import iso_time
@@ -14,11 +14,12 @@ from ledgerfs.ledgers.time_arguments import iso_time
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.cli.hot_and_cold import HotAndCold
+    from ledgerfs.errors import LedgerfsError
     from ledgerfs.ledgers.topic_infos import TopicInfo
 
 
 @command()
-@bucket_argument
+@disks_argument
 @click.option(
     "--schemas",
     "with_schemas",
@@ -40,7 +41,8 @@ def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json:
     counted; standard error tells how many these are, of how many ledgers the topic is not known, and which seem to be uploaded just now.
 
     With --schemas standard error also names the topics whose newest message names a version of a schema that is not saved in the bucket,
-    and "schemas" is how many versions are. Save them while the cluster lives: without them values stay bytes.
+    and "schemas" is how many versions are. Save them while the cluster lives: without them values stay bytes. Of a living cluster, "?" is a
+    topic whose schemas are damaged; they are named, whether the topic is there or not, and the exit code is 1.
 
     Of a living cluster, pulsar+zk://host:port,…, "cold" are ledgers that are offloaded, even if BookKeeper still has them, and "hot" all
     others. With --backlog "backlog" is what the slowest subscription has not acknowledged, in entries; ? if that cannot be known.
@@ -58,7 +60,8 @@ def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json:
     with progress() as update:
         bucket.load_catalog(update)
     found, unplaced = bucket.topics(), len(bucket.catalog.unplaced())
-    schemas = _schemas(bucket, found) if with_schemas else {}
+    damaged: dict[str, LedgerfsError] = {}
+    schemas = _schemas(bucket, found, damaged) if with_schemas else {}
     halves, is_damaged = _halves(bucket, with_backlog=with_backlog)
     if as_json:
         print_json(
@@ -73,38 +76,41 @@ def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json:
                     "uploaded": iso_time(topic.uploaded_ms or None),
                     "missing": topic.missing,
                     "unplaced_in_bucket": unplaced,
-                    **(
-                        {"schemas": schemas[topic.name][0], "unsaved_schemas": schemas[topic.name][1]}
-                        if schemas
-                        else {}
-                    ),
+                    **(schemas[topic.name].as_json() if schemas else {}),
                     **({} if halves is None else halves.as_json(topic)),
                 }
                 for topic in found
             ]
         )
     elif found:
-        _show_table(found, halves, {name: count for name, (count, _) in schemas.items()})
+        _show_table(found, halves, {name: one.shown for name, one in schemas.items()})
     for topic in found:
         if topic.missing:
             say(f"{topic.name}: {topic.missing:,} ledgers are missing")
-    for name, (_, unsaved) in schemas.items():
-        if unsaved:
-            versions = ", ".join(map(str, unsaved))
+    _say_lacking(bucket, schemas, damaged)
+    bucket.warn_of_unplaced([None, *bucket.catalog.known_names], bucket.catalog)
+    notice(bucket)
+    # Nobody knows how long a topic of a cluster is that is not listed whole.
+    if damaged or is_damaged or (halves is not None and any(topic.missing for topic in found)):
+        click.get_current_context().exit(1)
+
+
+def _say_lacking(bucket: "Bucket", schemas: "dict[str, _Schemas]", damaged: "dict[str, LedgerfsError]") -> None:
+    """Say whose schemas cannot be read, and which versions are not there."""
+    for name, error in damaged.items():
+        say(f"{name}: its schemas cannot be read: {error}")
+    for name, of_topic in schemas.items():
+        if of_topic.unsaved:
+            versions = ", ".join(map(str, of_topic.unsaved))
             if bucket.raw_store.cluster is None:
                 say(
                     f"{name}: schema version {versions} is not saved; save it while the cluster lives: ledgerfs schemas save"
                 )
             else:
                 say(f"{name}: schema version {versions} is lost: the cluster does not have it any more")
-    bucket.warn_of_unplaced([None, *bucket.catalog.known_names], bucket.catalog)
-    notice(bucket)
-    # Nobody knows how long a topic of a cluster is that is not listed whole.
-    if is_damaged or (halves is not None and any(topic.missing for topic in found)):
-        click.get_current_context().exit(1)
 
 
-def _show_table(found: "list[TopicInfo]", halves: "HotAndCold | None", schemas: dict[str, int]) -> None:
+def _show_table(found: "list[TopicInfo]", halves: "HotAndCold | None", schemas: dict[str, str]) -> None:
     own = ("ledgers", "entries", "bytes") if halves is None else halves.columns
     columns = ("topic", *own, "oldest", "newest", *(("schemas",) if schemas else ()))
     rows = table(*columns, right=(*own, "schemas"))
@@ -115,7 +121,7 @@ def _show_table(found: "list[TopicInfo]", halves: "HotAndCold | None", schemas: 
             *(sums if halves is None else halves.cells(topic)),
             minute(topic.created_ms),
             minute(topic.uploaded_ms or None),
-            *((str(schemas[topic.name]),) if schemas else ()),
+            *((schemas[topic.name],) if schemas else ()),
         )
     show(rows)
 
@@ -131,27 +137,46 @@ def _halves(bucket: "Bucket", *, with_backlog: bool) -> "tuple[HotAndCold | None
     return HotAndCold(bucket.catalog, backlogs), is_damaged
 
 
-def _schemas(bucket: "Bucket", topics: "list[TopicInfo]") -> dict[str, tuple[int, list[int]]]:
-    """Return of each topic how many versions are saved, and which is not although its newest message names it."""
+class _Schemas(NamedTuple):
+    """How many versions of a topic's schema are saved, and which is not although its newest message names it; None for damaged ones."""
+
+    saved: int | None
+    unsaved: list[int] | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"schemas": self.saved, "unsaved_schemas": self.unsaved}
+
+    @property
+    def shown(self) -> str:
+        return "?" if self.saved is None else str(self.saved)
+
+
+def _schemas(bucket: "Bucket", topics: "list[TopicInfo]", damaged: "dict[str, LedgerfsError]") -> dict[str, _Schemas]:
+    """Return what each topic has, and put into ``damaged`` whose schemas cannot be read."""
     # These import numpy and numba, which a list of topics does not need.
     from ledgerfs.bucket.known_schemas import KnownSchemas
     from ledgerfs.errors import CorruptObjectError, InvalidNameError
     from ledgerfs.formats.topic_names import schema_owner
     from ledgerfs.upkeep.verification.unsaved_schemas import newest_named, unsaved_versions
 
-    saved = KnownSchemas(bucket).all_versions()
+    saved = KnownSchemas(bucket).all_versions(damaged.__setitem__)
     found = {}
     with progress() as update:
         for done, topic in enumerate(topics, 1):
             try:
-                known = saved.get(schema_owner(topic.managed_ledger or "").topic, ())
+                owner = schema_owner(topic.managed_ledger or "").topic
             except InvalidNameError:
-                known = ()
+                owner = ""
+            known = saved.get(owner, ())
             try:
                 named = newest_named(bucket.readers_of(topic.managed_ledger, bucket.catalog))
             except CorruptObjectError as error:
                 say(f"{topic.name}: its newest message cannot be read: {error}")
                 named = set()
-            found[topic.name] = (sum(not one.is_deletion for one in known), unsaved_versions(known, named))
+            if owner in damaged:
+                found[topic.name] = _Schemas(None, None)
+            else:
+                count = sum(not one.is_deletion for one in known)
+                found[topic.name] = _Schemas(count, unsaved_versions(known, named))
             update("reading newest messages", done, len(topics))
     return found

@@ -6,7 +6,7 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
-from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.options import disks_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, progress
 from ledgerfs.display import printable
 from ledgerfs.ledgers.findings import Finding, Report, Severity
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @command()
-@bucket_argument
+@disks_argument
 @click.option(
     "--quick", is_flag=True, help="Compare indexes and sizes only; reads no data, and still finds truncated offloads."
 )

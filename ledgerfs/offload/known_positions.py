@@ -103,7 +103,7 @@ class KnownPositions:
 
     def unchanged(self) -> list[Operation]:
         """Return what sets the nodes of all subscriptions to what they are: it fails if any was changed, and so does who set one later."""
-        return [SetNode(one.node.path, one.node.data, one.node.version) for one in self.subscriptions]
+        return [SetNode.of(one.node, one.node.data) for one in self.subscriptions]
 
     @property
     def paths(self) -> frozenset[str]:

@@ -1,11 +1,12 @@
 """`ManagedLedger`: PIP-17's interface of one topic of a living cluster, without its broker."""
 
+import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ledgerfs.errors import EntryRangeError, InvalidOptionError, RefusedLedgerError
+from ledgerfs.errors import EntryRangeError, InvalidOptionError, OffloadRemarkWarning, RefusedLedgerError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     ManagedLedgerInfo,
     Position,
@@ -13,7 +14,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.offload.offload_driver import driver_properties, folder_in_bucket
+from ledgerfs.offload.offload_driver import bucket_in, driver_for, driver_properties, folder_in_bucket, require_place
 
 DEFAULT_BLOCK_SIZE = 64 << 20
 
@@ -47,7 +48,7 @@ class ManagedLedger:
         topic: str,
         bucket: str,
         *,
-        driver: str = "aws-s3",
+        driver: str | None = None,
         name: str | None = None,
         region: str = "",
         endpoint: str = "",
@@ -66,7 +67,8 @@ class ManagedLedger:
         bucket
             The URL of the bucket.
         driver, name, region, endpoint
-            As a broker notes them of an offload, and finds it by; ``name`` is the end of ``bucket`` unless told.
+            As a broker notes them of an offload, and finds it by; ``driver`` is that of the URL's store, ``aws-s3`` of a folder, and
+            ``name`` the bucket of the URL unless told.
         block_size
             Bytes.
         storage_options, cluster_options
@@ -88,7 +90,9 @@ class ManagedLedger:
         closing = ExitStack()
         with ExitStack() as undoing:
             undoing.enter_context(closing)
-            tier_name = bucket.rstrip("/").rpartition("/")[2] if name is None else name
+            tier_name = bucket_in(bucket) if name is None else name
+            driver = driver or driver_for(bucket)
+            require_place(bucket, driver, tier_name, endpoint)
             properties = driver_properties(driver, tier_name, region, endpoint)
             nodes, step = opened_step(
                 closing, cluster, cluster_options, bucket, storage_options, driver, properties, block_size
@@ -114,7 +118,8 @@ class ManagedLedger:
         """Offload all ledgers before that of a position, and return the first position that is not offloaded.
 
         As PIP-17's ``asyncOffloadPrefix``: a ledger is offloaded whole, so the one that has the position stays; the last ledger of a topic
-        always does. Ledgers that are offloaded already are left alone.
+        always does. Ledgers that are offloaded already are left alone. What is left for somebody is an `OffloadRemarkWarning`: objects of a
+        broker's failed attempt in a bucket that is not this one, or a broker that has taken the topic meanwhile.
 
         Raises
         ------
@@ -129,8 +134,12 @@ class ManagedLedger:
         self._require_in(info, wanted)
         due = [one for one in info.ledgers[:-1] if one.ledger_id < wanted.ledger_id and not one.is_offloaded]
         outcome = self._step.offload(self.name, [one.ledger_id for one in due if one.entries]) if due else None
-        reached = first_not_offloaded(self._info())
-        self._require_done(outcome, wanted, reached)
+        try:
+            reached = first_not_offloaded(self._info())
+            self._require_done(outcome, wanted, reached)
+        finally:
+            for remark in () if outcome is None else outcome.remarks:
+                warnings.warn(f"{self.name}: {remark}", OffloadRemarkWarning, stacklevel=2)
         return reached
 
     def first_not_offloaded(self) -> Position:

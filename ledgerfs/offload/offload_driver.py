@@ -24,13 +24,49 @@ _OLDER_KEYS = {"aws-s3": "s3ManagedLedgerOffload", "google-cloud-storage": "gcsM
 _KEYS = "managedLedgerOffload"
 
 
-_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"})
+_DRIVERS = {
+    **dict.fromkeys(("s3", "s3a"), ("aws-s3", "S3", "aliyun-oss")),
+    **dict.fromkeys(("gs", "gcs"), ("google-cloud-storage",)),
+    **dict.fromkeys(("abfs", "abfss", "az"), ("azureblob",)),
+    "oss": ("aliyun-oss",),
+}
+"""{protocol of an object store's URL: brokers' drivers for it, the one that is meant first}."""
 
 
 def folder_in_bucket(url: str) -> str:
     """Return the folder that a URL names in the bucket of an object store, "" for none; brokers' drivers know buckets only."""
     protocol, _, rest = url.partition("://")
-    return rest.strip("/").partition("/")[2] if protocol in _OBJECT_STORES else ""
+    return rest.strip("/").partition("/")[2] if protocol in _DRIVERS else ""
+
+
+def driver_for(url: str) -> str:
+    """Return the driver with which brokers offload to a bucket, unless it is told; ``aws-s3`` for what is no object store."""
+    return _DRIVERS.get(url.partition("://")[0], ("aws-s3",))[0]
+
+
+def bucket_in(url: str) -> str:
+    """Return the name of the bucket of a URL, which is the last part of a folder's path; "" if it has none."""
+    protocol, _, rest = url.partition("://")
+    if protocol in _DRIVERS:
+        return rest.partition("/")[0].partition("@")[0]
+    return rest.rstrip("/").rpartition("/")[2]
+
+
+def require_place(url: str, driver: str, bucket: str, endpoint: str) -> None:
+    """Raise `InvalidOptionError` if brokers would look for objects elsewhere than in a URL that is an object store's.
+
+    Another name, or another store's driver, is right only where brokers have an endpoint of their own: that of a gateway, say.
+    """
+    driver_of_bucket(driver, bucket, endpoint=endpoint)
+    known = _DRIVERS.get(url.partition("://")[0])
+    if known is None:
+        return
+    if bucket != bucket_in(url) and not endpoint:
+        reason = f"without an endpoint brokers would look for the objects in bucket {bucket}, and {url} is another one"
+        raise InvalidOptionError(reason, key="bucket")
+    if _spelled(driver) not in known and not endpoint:
+        reason = f"brokers reach {url} with {' or '.join(known)}; with {driver} only by an endpoint"
+        raise InvalidOptionError(reason, key="driver")
 
 
 @dataclass(frozen=True, slots=True)

@@ -361,9 +361,7 @@ class OneStep:
         sizes = {one.attempt.ledger_id: one.length for one in copies if one.length != one.stored.node.length}
         entries = {} if self._tier.keeps_ids else {one.attempt.ledger_id: one.entries for one in copies}
         edited = with_contexts(listed.node.data, contexts, key=listed.node.path, sizes=sizes, entries=entries)
-        changes: list[Operation] = [
-            SetNode(listed.node.path, stored(edited, key=listed.node.path), listed.node.version)
-        ]
+        changes: list[Operation] = [SetNode.of(listed.node, stored(edited, key=listed.node.path))]
         changes += [DropNode(one.attempt.path, 0) for one in copies]
         if self._replaced_by is not None and not self._tier.keeps_ids:
             changes += [self._replaced_by(one, now_ms) for one in copies]

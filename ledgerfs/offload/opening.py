@@ -22,10 +22,13 @@ from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 from ledgerfs.storage.zookeeper.filesystem import PROTOCOL, ClusterFileSystem
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
+SERVICE = "lifecycle service"
+"""What the holder of a lock is that goes on with all that is due."""
 
-def holder_text() -> bytes:
-    """Return what the holder of a cluster's lock says of itself to others that want it: host and process, as JSON."""
-    return json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode()
+
+def holder_text(what: str) -> bytes:
+    """Return what the holder of a cluster's lock says of itself to others that want it: what it is, host and process, as JSON."""
+    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "what": what}).encode()
 
 
 def opened_step(  # noqa: PLR0917  (what `ManagedLedger.open` was told)
@@ -44,7 +47,7 @@ def opened_step(  # noqa: PLR0917  (what `ManagedLedger.open` was told)
     living = ClusterFileSystem(**(cluster_options or {})).cluster(cluster.removeprefix(f"{PROTOCOL}://").rstrip("/"))
     closing.callback(living.nodes.close)
     took_ms = time.time_ns() // 1_000_000
-    lock = closing.enter_context(ClusterLock.take(living.nodes.settings, holder_text()))
+    lock = closing.enter_context(ClusterLock.take(living.nodes.settings, holder_text("ManagedLedger")))
     clock = ClusterClock(lock, took_ms)
     names = cluster_names(lock.newest())
     metadata = user_metadata(names[0] if len(names) == 1 else None)

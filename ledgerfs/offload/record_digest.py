@@ -14,7 +14,6 @@ import numpy as np
 
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.formats.crc import crc32c_after
-from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch
 
 
@@ -66,8 +65,7 @@ class RecordDigest:
         if not len(batch):
             return batch
         framed = batch.framed()
-        start = int(framed.offsets[0]) - RECORD_HEADER_BYTES
-        self._hash.update(framed.buffer[start : int(framed.offsets[-1] + framed.lengths[-1])])
+        self._hash.update(framed.records())
         self.entries += len(framed)
         self.length += int(framed.lengths.sum())
         return framed

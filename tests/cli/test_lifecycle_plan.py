@@ -158,3 +158,14 @@ def test_nodes_that_cannot_be_read_are_an_exit_code(policy: str, tmp_path: Path)
         cluster.zookeeper.set("/managed-ledgers/public/default/persistent/broken", b"\xff\xff")
         done = run("lifecycle", "plan", policy, "--cluster", cluster.url, code=1)
         assert b"persistent/broken" in done.stderr
+        cluster.zookeeper.delete("/managed-ledgers/public/default/persistent/broken")
+        hidden = "/managed-ledgers/public/default/persistent/hidden"
+        cluster.zookeeper.set(hidden, b"")
+        cluster.zookeeper.set(f"{TRASH}/trimmed-2", b"")
+        for path in (hidden, f"{TRASH}/trimmed-2"):
+            cluster.zookeeper.no_auth(path)
+        done = run("lifecycle", "plan", policy, "--cluster", cluster.url, "--json", code=1)
+        refused = {one["subject"] for one in json.loads(done.stdout)["refused"] if one["refusal"] == "unreadable"}
+        assert refused == {"public/default/persistent/hidden", f"{TRASH}/trimmed-2"}
+        # What has no place for what it could not read ends.
+        run("cluster", "retention", cluster.url, code=3)

@@ -15,11 +15,13 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.journal.trash_line import TRASH
+from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashState, parse_trash_line
 from ledgerfs.lifecycle.service.status import STATUS_PATH
 from ledgerfs.offload.attempts import ROOT as ATTEMPTS
+from ledgerfs.offload.opening import holder_text
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH, ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.storage.zookeeper.nodes import Nodes
 from tests.support.commands import LEDGERFS, output, run
 from tests.support.live_broker import live_broker
 from tests.support.live_clusters import LiveCluster, messages
@@ -107,7 +109,11 @@ def test_what_is_due_is_offloaded_deleted_and_trimmed(cluster: LiveCluster, poli
     assert [one for one in gone if ledger_path(one) in cluster.nodes] == []
     assert read(cluster, KEPT) == before[KEPT]
     assert read(cluster, PASSING) == [one for one in before[PASSING] if one[0] in ids[PASSING][2:]]
-    assert [path for path in cluster.nodes if path.startswith(f"{TRASH}/")] == []
+    # They stay in case that a broker comes back that has the lists of before.
+    left = {
+        parse_trash_line(data, key=path).state for path, data in cluster.nodes.items() if path.startswith(f"{TRASH}/")
+    }
+    assert left == {TrashState.DELETED}
     assert json.loads(output("lifecycle", "plan", policy, "--json", *in_tier(cluster)))["actions"] == []
     assert "ledgerfs_lifecycle_backlog_bytes" in (tmp_path / "gauges.prom").read_text()
 
@@ -154,6 +160,22 @@ def foul_while_copied(cluster: LiveCluster, topic: str) -> None:
 
 def noted_attempts(cluster: LiveCluster) -> list[str]:
     return [path for path in cluster.nodes if path.startswith(f"{ATTEMPTS}/")]
+
+
+def test_what_once_has_done_and_what_went_wrong_is_in_the_status(cluster: LiveCluster, policy: str) -> None:
+    """Offloads end behind the pass that begins them."""
+    first = listed(cluster, KEPT)[0].ledger_id
+    cluster.collect(first)
+    ended = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+    assert b"not done: " in ended.stderr
+    told = json.loads(
+        subprocess.run([LEDGERFS, "lifecycle", "status", policy, "--json"], capture_output=True, check=False).stdout
+    )
+    assert told["done"]["offloaded_ledgers"] == sum(
+        one.is_offloaded for topic in (KEPT, PASSING) for one in listed(cluster, topic)
+    )
+    assert told["backlog_ledgers"] == 1
+    assert any(str(first) in one["text"] for one in told["troubles"])
 
 
 def test_a_topic_that_cannot_be_completed_keeps_no_other_back(cluster: LiveCluster, policy: str) -> None:
@@ -218,6 +240,16 @@ def test_a_service_goes_on_until_it_is_ended(cluster: LiveCluster, policy: str) 
             process.kill()
     assert LOCK_PATH not in cluster.nodes
     run("lifecycle", "status", policy, code=1)
+
+
+def test_a_lock_that_is_no_services_is_said(cluster: LiveCluster, policy: str) -> None:
+    nodes = Nodes(cluster.zookeeper.address)
+    try:
+        for what, code in (("ManagedLedger", 1), ("lifecycle service", 0)):
+            with ClusterLock.take(nodes.settings, holder_text(what)):
+                assert what in run("lifecycle", "status", policy, code=code).stderr.decode()
+    finally:
+        nodes.close()
 
 
 def test_a_marked_line_is_taken_back(cluster: LiveCluster, policy: str) -> None:
@@ -286,6 +318,60 @@ def test_nothing_goes_by_policies_that_have_changed_since(cluster: LiveCluster, 
     assert len(listed(cluster, kept[0])) == whole[kept[0]]
 
 
+def keep(policy: Path, topic: str) -> None:
+    """Edit a policy file, as an operator does who wants nothing of a topic trimmed any more."""
+    wish = f"[[topics]]\nmatch = '{topic}'\ntrim = false\noffload = false\n"
+    made = policy.with_suffix(".new")
+    made.write_text(policy.read_text().replace("[[topics]]", f"{wish}[[topics]]", 1))
+    made.replace(policy)
+
+
+def test_what_a_policy_keeps_that_was_edited_meanwhile_stays(cluster: LiveCluster, tmp_path: Path) -> None:
+    early, old = "public/early/t", time.time_ns() // 1_000_000 - 3_600_000
+    ids = cluster.write_ledgers(early, [messages(20) for _ in range(3)], closed_ms=old)
+    cluster.add_cursor(early, "s", (ids[1], 19))
+    cluster.set_policies("public/early", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": -1})
+    path = tmp_path / "trims.toml"
+    path.write_text(
+        f'cluster = "{cluster.url}"\n[defaults]\ntrash_grace = "0s"\n[[topics]]\nmatch = ".*"\noffload = false\n'
+    )
+    run("lifecycle", "run", str(path), "--once", "--yes")
+    whole = {topic: len(listed(cluster, topic)) for topic in (early, PASSING)}
+    kept: list[str] = []
+
+    def keep_all() -> None:
+        """Keep all of the other topic, once the list of the first one is set."""
+        for one, other in ((early, PASSING), (PASSING, early)):
+            changed = managed_ledger_path(managed_ledger_of(one))
+            if not kept and cluster.zookeeper.writes and changed in cluster.zookeeper.writes[-1]:
+                kept.append(other)
+                keep(path, other)
+
+    cluster.zookeeper.at_write = keep_all
+    ended = run("lifecycle", "run", str(path), "--once", "--yes", code=3)
+    assert b"trims.toml was edited since it was read" in ended.stderr
+    assert [topic for topic in (early, PASSING) if len(listed(cluster, topic)) == whole[topic]] == kept
+    run("lifecycle", "run", str(path), "--once", "--yes")
+    assert len(listed(cluster, kept[0])) == whole[kept[0]]
+
+
+@pytest.mark.parametrize("how", ["edited", "removed"])
+def test_a_service_ends_once_its_policy_is_another_one(cluster: LiveCluster, policy: str, how: str) -> None:
+    text = Path(policy).read_text().replace('trash_grace = "0s"', 'trash_grace = "1h"')
+    Path(policy).write_text(text)
+    command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+        try:
+            wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3)
+            keep(Path(policy), KEPT) if how == "edited" else Path(policy).unlink()
+            assert process.wait(60) == 3
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        assert (b"was edited since" if how == "edited" else b"cannot be read") in process.stderr.read()
+    assert LOCK_PATH not in cluster.nodes
+
+
 def test_batches_are_split_where_a_policy_says_so_and_all_tell_of_it(
     cluster: LiveCluster, policy: str, tmp_path: Path
 ) -> None:
@@ -315,6 +401,10 @@ def test_batches_are_split_where_a_policy_says_so_and_all_tell_of_it(
     noted = cluster.nodes[f"{TRASH}/unbatched-{first}"]
     line = json.loads(noted)
     cluster.zookeeper.set(f"{TRASH}/unbatched-{first}", json.dumps({**line, "due_ms": line["marked_ms"]}).encode())
+    # The longer of two graces holds: that of the line, and that of the file.
+    run("lifecycle", "run", str(path), "--once", "--yes", *in_tier(cluster))
+    assert ledger_path(first) in cluster.nodes
+    path.write_text(f'{text}unbatch = true\ntrash_grace = "0s"\n')
     run("lifecycle", "run", str(path), "--once", "--yes", *in_tier(cluster))
     assert [ledger_path(one) in cluster.nodes for one in (first, first + 1)] == [False, True]
     assert values_in(cluster, SPLIT) == before
@@ -356,3 +446,36 @@ def test_a_damaged_status_is_said_and_the_trash_is_shown(cluster: LiveCluster, p
     # The service writes it anew.
     run("lifecycle", "run", policy, "--once", "--yes")
     assert json.loads(output("lifecycle", "status", policy, "--json", code=1))["unreadable"] == {}
+
+
+def test_what_brokers_are_to_offload_is_told_beside_what_the_service_does(
+    cluster: LiveCluster, policy: str, tmp_path: Path
+) -> None:
+    with live_broker(cluster) as broker:
+        broker.load(KEPT)
+        broker.fails_with = "no space left"
+        text = Path(policy).read_text().replace("[service]", f'admin = "{broker.url}"\n[service]')
+        Path(policy).write_text(text)
+        run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+    told = json.loads(output("lifecycle", "status", policy, "--json", code=1))
+    size = sum(one.size for one in listed(cluster, KEPT)[:3])
+    assert (told["broker_backlog_ledgers"], told["broker_backlog_bytes"]) == (3, size)
+    # What the service does itself is done.
+    assert (told["backlog_ledgers"], told["backlog_bytes"]) == (0, 0)
+    assert 0 < told["broker_oldest_due_ms"] < told["passed_ms"]
+    assert set(told["by_brokers"]) == {"offload_goes_on", "offload_waits", "trim_goes_on", "trim_waits"}
+    shown = run("lifecycle", "status", policy, code=1).stderr
+    assert b"brokers: 3 ledgers of " in shown
+    assert 'by_brokers{cluster="' in (tmp_path / "gauges.prom").read_text()
+
+
+def test_the_status_needs_no_policy_where_the_cluster_is_named(cluster: LiveCluster, policy: str) -> None:
+    shown = [
+        output("lifecycle", "status", *which, "--json", code=1) for which in ((policy,), ("--cluster", cluster.url))
+    ]
+    assert shown[0] == shown[1]
+    error = run("lifecycle", "status", code=2).stderr.decode()
+    assert "POLICY" in error
+    assert "--cluster is needed" in error
+    # All else needs to know what is to be done.
+    assert "Missing argument 'POLICY'" in run("lifecycle", "plan", "--cluster", cluster.url, code=2).stderr.decode()

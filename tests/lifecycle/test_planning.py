@@ -1,6 +1,6 @@
 """Plans over surveys: what is to be done, what waits, and each thing that must not be done by its name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,18 @@ import pytest
 from ledgerfs.clusters.answers import ExpiryAnswer, LastEnd, TopicPoliciesAnswer
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_path
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    build_managed_ledger_info,
+)
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal
 from ledgerfs.lifecycle.planning.leftovers import OrphanLedger, OrphanOffload
 from ledgerfs.lifecycle.planning.planning import plan_of
 from ledgerfs.lifecycle.planning.situation import Notes, Orphans, Situation
+from ledgerfs.lifecycle.planning.topic_views import ClusterView
 from ledgerfs.lifecycle.policy.policy_file import Via, parse_policy_file
 from ledgerfs.offload.attempts import Attempt
 from tests.support.made_surveys import (
@@ -238,7 +244,9 @@ def test_what_is_called_deleted_and_is_there_is_marked_after_a_grace(cluster: Ma
     assert (found.actions, [one.due_ms for one in found.waiting]) == ([], [NOW - MINUTE + HOUR])
 
 
-ORPHAN = OrphanLedger(70, 2, 500, "managed-ledger", TOPIC, is_closed=True, is_known=True, changed_ms=NOW - DAY)
+ORPHAN = OrphanLedger(
+    70, 2, 500, "managed-ledger", TOPIC, is_closed=True, is_known=True, created_ms=NOW - DAY, changed_ms=NOW - DAY
+)
 OBJECTS = OrphanOffload(71, uuid_of(71), "s3://tier", TOPIC, is_known=True, size=900, modified_ms=NOW - DAY)
 
 
@@ -246,7 +254,7 @@ ORPHANS = "[defaults]\norphans = true\nbucket = 'tier'\n"
 
 
 def test_orphans_are_marked_if_the_file_wants_it(cluster: MadeCluster) -> None:
-    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.topic(TOPIC, [listed(75), current(80)])
     orphans = Orphans([ORPHAN], [OBJECTS])
     assert planned(cluster, KEEPS + TIER, orphans=orphans).actions == []
     found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=orphans)
@@ -258,6 +266,160 @@ def test_orphans_are_marked_if_the_file_wants_it(cluster: MadeCluster) -> None:
     cluster.topic(f"{SPACE}/persistent/y", [listed(70), listed(71, offloaded_ms=0), current(72)])
     again = planned(cluster, KEEPS + TIER + ORPHANS, orphans=orphans)
     assert again.actions == []
+
+
+@pytest.mark.parametrize(
+    ("orphan", "why"),
+    [
+        (replace(ORPHAN, ledger_id=99), "whose list begins at ledger 75, and does not name it: it was set back"),
+        # A broker has loaded the topic since, and made ledger 80.
+        (replace(ORPHAN, ledger_id=77), "whose list begins at ledger 75, and does not name it: it was set back"),
+        (replace(ORPHAN, created_ms=NOW - DAY - 1), "whose list was made later"),
+    ],
+    ids=["set back", "set back and loaded", "made anew"],
+)
+def test_ledgers_that_their_topic_lost_with_its_list_stay(cluster: MadeCluster, orphan: OrphanLedger, why: str) -> None:
+    """A list is restored from an older dump, or lost, and a broker has loaded the topic since: what it does not name are rows."""
+    cluster.topic(TOPIC, [listed(75), current(80)])
+    found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([orphan], []))
+    assert found.actions == []
+    ((refused),) = found.refused
+    assert (refused.refusal, refused.ledger_ids) == (Refusal.LOST_LIST, (orphan.ledger_id,))
+    assert why in refused.why
+    # Whatever it was marked for before.
+    for kind in (TrashKind.ORPHAN, TrashKind.FLAGGED):
+        line = line_of(kind, orphan.ledger_id)
+        found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([orphan], []), notes=noted(line))
+        assert only(found, ActionKind.CLEAN).lines == (line,)
+    # What has no entries has no rows, and states of subscriptions are none.
+    for one in (replace(orphan, size=0), replace(orphan, has_states=True)):
+        planned_so = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([one], []))
+        assert only(planned_so, ActionKind.MARK).ledger_ids == (orphan.ledger_id,)
+
+
+def test_patterns_that_no_topic_comes_to_are_told(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    text = "".join(f"[[topics]]\nmatch = '{one}'\ntrim = false\n" for one in ("t/ms/.*", "t/ns/.*", "t/ns/x"))
+    found = [one for one in planned(cluster, text).refused if one.refusal is Refusal.NO_TOPIC]
+    assert [one.subject for one in found] == ["[[topics]] match = 't/ms/.*'", "[[topics]] match = 't/ns/x'"]
+
+
+@pytest.mark.parametrize(
+    ("offload", "lines", "absent", "why"),
+    [
+        (OBJECTS, [listed(71), current(80)], [71], "neither BookKeeper nor another offload has it"),
+        (OBJECTS, [listed(70), current(80)], [], "does not name it: it was set back"),
+        (replace(OBJECTS, modified_ms=NOW - DAY - 1), [listed(75), current(80)], [], "whose list was made later"),
+        (OBJECTS, [listed(71), current(80)], [], None),
+        (OBJECTS, [listed(71, offloaded_ms=HOUR), current(80)], [71], None),
+        (OBJECTS, [listed(75), current(80)], [], None),
+    ],
+    ids=["not in BookKeeper", "set back", "made anew", "in BookKeeper", "offloaded otherwise", "trimmed"],
+)
+def test_objects_that_may_be_an_only_copy_are_not_marked(
+    cluster: MadeCluster, offload: OrphanOffload, lines: list[LedgerInfo], absent: list[int], why: str | None
+) -> None:
+    """A list is restored from a dump: since then an offload was completed, and BookKeeper's copy deleted."""
+    if len(lines) and lines[0].context is not None:
+        other = replace(lines[0].context, uuid=uuid_of(5))
+        lines = [replace(lines[0], context=other), *lines[1:]]
+    cluster.topic(TOPIC, lines, absent=absent)
+    found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([], [offload]))
+    if why is None:
+        assert [one.ledger_ids for one in found.actions if one.kind is ActionKind.MARK] == [(71,)]
+    else:
+        assert [one for one in found.actions if one.kind is ActionKind.MARK] == []
+        (refused,) = [one for one in found.refused if one.refusal is Refusal.LOST_LIST]
+        assert why in refused.why
+
+
+@pytest.mark.parametrize("named", [-1, 60, 99], ids=["lost", "set back", "later"])
+@pytest.mark.parametrize("component", ["compacted-ledger", "schema"])
+def test_compacted_ledgers_and_schemas_go_only_if_a_later_one_is_named(
+    cluster: MadeCluster, component: str, named: int
+) -> None:
+    cluster.topic(TOPIC, [listed(75), current(80)])
+    if component == "schema":
+        orphan = replace(ORPHAN, component=component, owner="t/ns/x")
+        if named >= 0:
+            cluster.schema("t/ns/x", named)
+    else:
+        orphan = replace(ORPHAN, component=component, owner="persistent://t/ns/x")
+        cluster.compaction(TOPIC, named)
+    found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([orphan], []))
+    if named == 99:
+        assert only(found, ActionKind.MARK).ledger_ids == (70,)
+    else:
+        assert [one.kind for one in found.actions] == []
+        assert Refusal.LOST_LIST in refusals(found)
+
+
+def test_a_context_of_a_ledger_that_bookkeeper_does_not_have_stays(cluster: MadeCluster) -> None:
+    """The list is of a moment when an offload went on, which was completed since."""
+    begun = [listed(one, offloaded_ms=2 * HOUR, is_complete=False) for one in (1, 2)]
+    cluster.topic(TOPIC, [*begun, current(3)], absent=[1])
+    found = planned(cluster, KEEPS + TIER)
+    assert only(found, ActionKind.CLEAN).contexts == ((2, uuid_of(2)),)
+    assert refusals(found)[Refusal.LOST] == [1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_kept"),
+    [({"entries": 9}, True), ({"size": 999}, True), ({}, False)],
+    ids=str,
+)
+def test_a_ledger_with_other_entries_in_bookkeeper_than_its_list_tells_is_not_trimmed(
+    cluster: MadeCluster, changes: dict[str, int], is_kept: bool
+) -> None:
+    cluster.retention(SPACE, 0, 0)
+    cluster.topic(TOPIC, [listed(1), listed(2), current(3)])
+    one = replace(listed(1), **changes)
+    cluster.nodes = [node for node in cluster.nodes if node.path != managed_ledger_path(TOPIC)]
+    info = ManagedLedgerInfo((one, listed(2), current(3)))
+    cluster.add(managed_ledger_path(TOPIC), build_managed_ledger_info(info))
+    found = planned(cluster, HOUR_LONG)
+    if is_kept:
+        assert found.actions == []
+        # Those behind it stay, too.
+        assert refusals(found)[Refusal.DIFFERENT] == [1, 2]
+    else:
+        assert only(found, ActionKind.MARK).ledger_ids == (1, 2)
+
+
+def test_no_broker_is_asked_to_trim_where_its_lag_is_not_told_and_the_file_keeps_copies(cluster: MadeCluster) -> None:
+    """With a trim it deletes copies by its own lag, too, whatever that is."""
+    cluster.retention(SPACE, 60)
+    cluster.topic(TOPIC, [listed(1), listed(2, age_ms=MINUTE, offloaded_ms=MINUTE), current(3)])
+    cluster.own(SPACE)
+    keeps = f"{TIER}[[topics]]\nmatch = '.*'\ndeletion_lag = 'never'\n"
+    found = planned(cluster, keeps, has_admin=True)
+    assert [one for one in found.actions if one.kind is ActionKind.TRIM] == []
+    assert Refusal.BROKERS_LAG in refusals(found)
+    told = planned(cluster, keeps + "[broker]\ndeletion_lag = '4h'\n", has_admin=True)
+    assert only(told, ActionKind.TRIM).ledger_ids == (1,)
+
+
+def test_no_broker_is_asked_to_trim_what_several_lists_name(cluster: MadeCluster) -> None:
+    cluster.retention(SPACE, 0, 0)
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.own(SPACE)
+    assert only(planned(cluster, HOUR_LONG, has_admin=True), ActionKind.TRIM).ledger_ids == (1,)
+    cluster.topic("public/other/persistent/y", [listed(1), current(3)], absent=[1])
+    found = planned(cluster, HOUR_LONG, has_admin=True)
+    assert [one for one in found.actions if one.kind is ActionKind.TRIM] == []
+    assert (ActionKind.TRIM, TOPIC) in [
+        (one.kind, one.subject) for one in found.refused if one.refusal is Refusal.SHARED
+    ]
+
+
+def test_a_line_of_objects_in_another_bucket_than_now_is_dropped(cluster: MadeCluster) -> None:
+    """The name of a bucket stands for another URL by now: what is there may be a copy that somebody keeps."""
+    orphans = Orphans([], [OBJECTS])
+    cluster.topic(TOPIC, [listed(75), current(80)])
+    marked = only(planned(cluster, KEEPS + TIER + ORPHANS, orphans=orphans), ActionKind.MARK).lines[0]
+    old = replace(marked, bucket="s3://before", marked_ms=NOW - DAY, due_ms=NOW - DAY)
+    found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=orphans, notes=noted(old))
+    assert only(found, ActionKind.CLEAN).lines == (old,)
 
 
 def test_objects_of_an_attempt_that_is_noted_are_no_orphans(cluster: MadeCluster) -> None:
@@ -275,7 +437,7 @@ def test_objects_of_an_attempt_that_is_noted_are_no_orphans(cluster: MadeCluster
 
 
 def test_objects_where_their_topic_is_not_offloaded_to_may_be_a_backup(cluster: MadeCluster) -> None:
-    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.topic(TOPIC, [listed(75), current(76)])
     buckets = TIER + '[buckets.vault]\nurl = "s3://vault"\n'
     for where in ("", "bucket = 'vault'\n"):
         found = planned(
@@ -285,7 +447,7 @@ def test_objects_where_their_topic_is_not_offloaded_to_may_be_a_backup(cluster: 
         assert [one.refusal for one in found.refused if one.ledger_ids == (71,)] == [Refusal.BACKUP]
     # What its list tells of another ledger is enough.
     cluster = MadeCluster()
-    cluster.topic(TOPIC, [listed(1, offloaded_ms=HOUR), current(2)])
+    cluster.topic(TOPIC, [listed(75, offloaded_ms=HOUR), current(76)])
     found = planned(cluster, KEEPS + TIER + "[defaults]\norphans = true\n", orphans=Orphans([], [OBJECTS]))
     assert only(found, ActionKind.MARK).ledger_ids == (71,)
 
@@ -385,6 +547,37 @@ def test_a_line_that_does_not_hold_is_dropped_and_nothing_is_deleted(
     assert ids(found, ActionKind.DELETE) == []
 
 
+@pytest.mark.parametrize("kind", [TrashKind.TRIMMED, TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED])
+def test_a_line_of_what_is_deleted_stays_for_a_while_in_case_that_a_broker_comes_back(
+    cluster: MadeCluster, kind: TrashKind
+) -> None:
+    cluster.topic(TOPIC, [listed(2, MINUTE), current(3)])
+    line = line_of(kind, 1, state=TrashState.DELETED, changed_ms=NOW - 9 * MINUTE)
+    found = planned(cluster, HOUR_LONG, notes=noted(line))
+    assert found.actions == []
+    assert [(one.due_ms, one.size) for one in found.waiting if one.kind is ActionKind.CLEAN] == [(NOW + MINUTE, 0)]
+    late = planned(cluster, HOUR_LONG, notes=noted(replace(line, changed_ms=NOW - 10 * MINUTE)))
+    assert only(late, ActionKind.CLEAN).lines == (line,)
+    cluster.own(SPACE)
+    owned = planned(cluster, HOUR_LONG, notes=noted(line), has_admin=True)
+    assert "has to let it go" in only(owned, ActionKind.CLEAN).why
+
+
+@pytest.mark.parametrize("kind", [TrashKind.ORPHAN, TrashKind.OBJECTS])
+def test_a_line_of_what_no_list_named_goes_when_it_is_deleted(cluster: MadeCluster, kind: TrashKind) -> None:
+    cluster.topic(TOPIC, [listed(2, MINUTE), current(3)])
+    line = line_of(kind, 1, uuid=uuid_of(1), bucket="s3://tier", state=TrashState.DELETED, changed_ms=NOW - 9 * MINUTE)
+    assert only(planned(cluster, HOUR_LONG, notes=noted(line)), ActionKind.CLEAN).lines == (line,)
+
+
+def test_a_line_that_stays_keeps_its_place_and_no_other_line(cluster: MadeCluster) -> None:
+    """As where a list is put back: a ledger that is deleted is marked again once its line is gone."""
+    cluster.topic(TOPIC, [listed(1, 4 * HOUR), listed(2, 3 * HOUR), current(3)])
+    deleted = line_of(TrashKind.TRIMMED, 1, state=TrashState.DELETED, changed_ms=NOW)
+    other = line_of(TrashKind.OFFLOADED, 2, uuid=uuid_of(2), state=TrashState.DELETED, changed_ms=NOW)
+    assert ids(planned(cluster, HOUR_LONG, notes=noted(deleted, other)), ActionKind.MARK) == [2]
+
+
 def test_a_line_is_dropped_when_a_broker_takes_the_topic(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1, 3 * HOUR), current(3)])
     cluster.own(SPACE)
@@ -422,6 +615,59 @@ def test_a_deletion_that_began_goes_on_at_once(cluster: MadeCluster) -> None:
     found = planned(cluster, KEEPS, notes=noted(*began))
     assert ids(found, ActionKind.DELETE) == [1, 2, 90]
     assert ids(found, ActionKind.MARK) == []
+
+
+@pytest.mark.parametrize("url", ["s3://tier", "s3://tier/"])
+def test_objects_in_a_bucket_that_nobody_could_look_into_are_neither_due_nor_dropped(
+    cluster: MadeCluster, url: str
+) -> None:
+    cluster.topic(TOPIC, [listed(75), current(80)])
+    line = line_of(TrashKind.OBJECTS, 71, uuid=uuid_of(71), bucket="s3://tier")
+    unknown = Orphans([ORPHAN], unlisted={url: "it does not answer"})
+    found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=unknown, notes=noted(line))
+    assert [(one.kind, one.ledger_ids) for one in found.actions] == [(ActionKind.MARK, (70,))]
+    assert [(one.kind, one.subject, one.refusal) for one in found.refused] == [
+        (ActionKind.DELETE, TOPIC, Refusal.UNREADABLE),
+        (None, url, Refusal.UNREADABLE),
+    ]
+    other = replace(line, bucket="s3://other")
+    found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=unknown, notes=noted(other))
+    assert only(found, ActionKind.CLEAN).lines == (other,)
+
+
+class _Counted(list[TrashLine]):
+    """Lines that count how often all of them are gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[TrashLine]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_lines_are_not_gone_through_for_each_topic() -> None:
+    times = []
+    for topics in (2, 20):
+        cluster = MadeCluster()
+        for number in range(topics):
+            first = 10 * number + 1
+            lines = [listed(first, offloaded_ms=DAY, is_deleted=True), listed(first + 1), current(first + 2)]
+            cluster.topic(f"{SPACE}/persistent/x{number}", lines, there=[first])
+        made = _Counted([line_of(TrashKind.UNBATCHED, 1, uuid=uuid_of(1), state=TrashState.UNLISTED)])
+        found = planned(cluster, KEEPS, notes=Notes(made))
+        # All but the first get a line.
+        assert len(ids(found, ActionKind.MARK)) == topics - 1
+        times.append(made.times)
+    assert times[0] == times[1]
+
+
+def test_an_offload_is_named_by_its_uuid_and_ledger(cluster: MadeCluster) -> None:
+    file = parse_policy_file(b"", Path("policy.toml"))
+    assert not ClusterView(cluster.survey(), file).names_offload(1, uuid_of(1))
+    cluster.topic(TOPIC, [*(listed(one, offloaded_ms=DAY) for one in (1, 5, 9)), listed(10), current(11)])
+    view = ClusterView(cluster.survey(), file)
+    named = {(one, two) for one in range(12) for two in range(12) if view.names_offload(one, uuid_of(two))}
+    assert named == {(1, 1), (5, 5), (9, 9)}
 
 
 # What attempts have left.
@@ -509,6 +755,12 @@ def damaged_policies(cluster: MadeCluster) -> None:
     cluster.add(f"/admin/policies/{SPACE}", b"[]")
 
 
+def policies_elsewhere(cluster: MadeCluster) -> None:
+    """The namespace has its node in a configuration store that several clusters share."""
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    cluster.without_policies.add(f"/admin/policies/{SPACE}")
+
+
 def empty_policies(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1), current(2)])
     cluster.add(f"/admin/policies/{SPACE}", b"")
@@ -562,6 +814,7 @@ def without_bucket(cluster: MadeCluster) -> None:
         (damaged_compaction_of_events, Refusal.UNKNOWN_POLICIES, [1]),
         (damaged_policies, Refusal.UNKNOWN_POLICIES, [1]),
         (empty_policies, Refusal.UNKNOWN_POLICIES, [1]),
+        (policies_elsewhere, Refusal.UNKNOWN_POLICIES, [1]),
         (damaged_events, Refusal.UNKNOWN_POLICIES, [1]),
         (silent_end, Refusal.SILENT_BOOKIES, [1]),
         (silent_cursor, Refusal.SILENT_BOOKIES, [1]),
@@ -766,6 +1019,20 @@ def test_what_splitting_batches_costs_is_told(cluster: MadeCluster) -> None:
     assert "split" not in only(planned(cluster, KEEPS + OFFLOADS), ActionKind.OFFLOAD).why
 
 
+def test_what_compressing_again_costs_is_told_of_who_does_it(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(2)])
+    policy = KEEPS + OFFLOADS + "recompress = 'zstd'\n"
+    why = only(planned(cluster, policy), ActionKind.OFFLOAD).why
+    assert "compressed again, by zstd: that takes processor time" in why
+    assert "before BookKeeper's copy goes all of it is read once more" in why
+    assert "compressed" not in only(planned(cluster, KEEPS + OFFLOADS), ActionKind.OFFLOAD).why
+    # Brokers do not compress.
+    cluster.own(SPACE)
+    action = only(planned(cluster, policy, has_admin=True), ActionKind.OFFLOAD)
+    assert action.via is Via.BROKER
+    assert "compressed" not in action.why
+
+
 @pytest.mark.parametrize("via", ["auto", "direct"])
 def test_batches_are_split_once_no_broker_has_the_topic(cluster: MadeCluster, via: str) -> None:
     closed(cluster).own(SPACE)
@@ -823,6 +1090,10 @@ def test_a_copy_with_other_ids_waits_for_its_grace_and_then_goes(cluster: MadeCl
     assert (found.actions, found.refused) == ([], [])
     (waits,) = found.waiting
     assert (waits.kind, waits.ledger_ids, waits.due_ms, waits.why) == (ActionKind.DELETE, (1,), NOW + HOUR, "other ids")
+    # The file's grace is an hour by now.
+    (waits,) = planned(cluster, KEEPS, notes=Notes([replace(line, due_ms=NOW)])).waiting
+    assert (waits.ledger_ids, waits.due_ms) == ((1,), NOW - MINUTE + HOUR)
+    line = replace(line, marked_ms=NOW - HOUR)
     due = planned(cluster, KEEPS, notes=Notes([replace(line, due_ms=NOW)]))
     assert only(due, ActionKind.DELETE).lines[0].kind is TrashKind.UNBATCHED
     # That a broker has the topic by then changes nothing.

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.clusters.policies import NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.lifecycle.policy.kept_file import why_other
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile, ServiceSettings, Via, parse_policy_file, read_policy_file
 
 FILE = Path("/etc/ledgerfs/policy.toml")
@@ -156,16 +157,27 @@ BAD = [
         "buckets.b.url",
         "is that of [buckets.a]",
     ),
+    ("[buckets.tier]\nurl = 's3://tier'\nbucket = 'teir'", "buckets.tier.url", "is another one"),
+    ("[buckets.tier]\nurl = 's3://tier'\ndriver = 'google-cloud-storage'", "buckets.tier.url", "only by an endpoint"),
+    ("[buckets.tier]\nurl = 'gs://tier'\ndriver = 'aws-s3'", "buckets.tier.url", "only by an endpoint"),
+    ("[buckets.tier]\nurl = 's3://tier'\ndriver = 'aws_s3'", "buckets.tier.url", "one of aws-s3"),
+    ("[buckets.tier]\nurl = 's3://tier'\ndriver = 'filesystem'", "buckets.tier.url", "one of aws-s3"),
+    ("[buckets.tier]\nurl = 's3://'", "buckets.tier.url", "needs the name of a bucket"),
+    ("[[topics]]\nmatch = 'persistent://public/x/.*'", "topics[1].match", "without persistent://"),
     ("[topics]\nmatch = '.*'", "topics", "[[topics]]"),
     ("topics = [3]", "topics", "[[topics]]"),
     ("[[topics]]\ntrim = true", "topics[1].match", "is missing"),
     ("[[topics]]\nmatch = '('", "topics[1].match", "no regular expression"),
     ("[[topics]]\nmatch = '" + "x" * 1001 + "'", "topics[1].match", "more than 1,000"),
     ("[[topics]]\nmatch = '.*'\n[[topics]]\nmatch = 'x'\nbucket = 'tier'", "topics[2].bucket", "no [buckets.tier]"),
+    ("[[topics]]\nmatch = '.*'\noffload_after = '1.5'", "topics[1].offload_after", "with a unit"),
+    ("[[topics]]\nmatch = '.*'\noffload_after = ''", "topics[1].offload_after", "with a unit"),
+    ("[buckets.tier]\nurl = 's3://tier'\nblock_size = '2GiB'", "buckets.tier.block_size", "not from"),
     ("[[topics]]\nmatch = '.*'\noffload_after = 5", "topics[1].offload_after", "with a unit"),
     ("[[topics]]\nmatch = '.*'\noffload_above = -1", "topics[1].offload_above", "not from 0"),
     ("[[topics]]\nmatch = '.*'\ndeletion_lag = 'nie'", "topics[1].deletion_lag", "invalid time"),
-    ("[[topics]]\nmatch = '.*'\nrecompress = 'gzip'", "topics[1].recompress", "none of none, lz4"),
+    ("[[topics]]\nmatch = '.*'\nrecompress = 'gzip'", "topics[1].recompress", "none of lz4"),
+    ("[[topics]]\nmatch = '.*'\nrecompress = 'none'", "topics[1].recompress", "none of lz4"),
     ("[[topics]]\nmatch = '.*'\nunbatch = 'yes'", "topics[1].unbatch", "neither true nor false"),
     ("[[topics]]\nmatch = '.*'\nunbatch = true\nvia = 'broker'", "topics[1].unbatch", "brokers split no batches"),
     (
@@ -209,6 +221,48 @@ KEYS = [
     *(f"buckets.tier.{name}" for name in ("url", "driver", "block_size", "options")),
     *("cluster", "topics", "buckets", "defaults"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("url", "driver", "bucket"),
+    [
+        ("s3://tier", "aws-s3", "tier"),
+        ("gs://tier/", "google-cloud-storage", "tier"),
+        ("abfs://tier@account.dfs.core.windows.net", "azureblob", "tier"),
+        ("oss://tier", "aliyun-oss", "tier"),
+        ("file:///mnt/tier/", "aws-s3", "tier"),
+    ],
+)
+def test_what_brokers_note_of_a_bucket_is_by_its_url_unless_told(url: str, driver: str, bucket: str) -> None:
+    (found,) = parsed(f'[buckets.tier]\nurl = "{url}"').buckets.values()
+    assert (found.driver, found.bucket) == (driver, bucket)
+
+
+def test_another_stores_driver_takes_an_endpoint() -> None:
+    text = "[buckets.tier]\nurl = 's3://tier'\ndriver = 'google-cloud-storage'\nendpoint = 'https://storage.googleapis.com'"
+    assert parsed(text).buckets["tier"].driver == "google-cloud-storage"
+
+
+def test_a_file_is_the_one_that_was_read_until_it_is_edited(tmp_path: Path) -> None:
+    path, pauses = tmp_path / "policy.toml", list[float]()
+    path.write_text("[defaults]\norphans = true\n")
+    file = read_policy_file(path)
+    assert why_other(file, pauses.append) is None
+    path.write_text("[defaults]\norphans = false\n")
+    assert "was edited since it was read" in (why_other(file, pauses.append) or "")
+    assert pauses == []
+    path.unlink()
+
+    def put_back(_: float) -> None:
+        path.write_text("[defaults]\norphans = true\n")
+
+    # An editor moves files away for a moment.
+    assert why_other(file, put_back) is None
+    path.unlink()
+    assert "nobody knows what is wanted any more" in (why_other(file, pauses.append) or "")
+    assert len(pauses) == 4
+    # What was never a file is never another one.
+    assert why_other(parsed("")) is None
 
 
 @pytest.mark.parametrize("url", ["s3://tier/prod", "gs://tier/prod/", "abfs://tier/a/b"])

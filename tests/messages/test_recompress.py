@@ -1,5 +1,6 @@
 """Entries whose payloads are compressed by another codec: all else of them stays."""
 
+import random
 import struct
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from ledgerfs.errors import CorruptMessageError, InvalidOptionError, MessageTooLargeError
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.messages.codecs import native_compression
+from ledgerfs.messages.codecs.size_limits import MOST_SENT_BYTES
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.proto.message_metadata_pb2 import (
     BatchedMetadataRecord,
@@ -288,3 +290,49 @@ def test_a_codec_must_be_one_that_there_is():
 def test_batches_stay_batches():
     entries = [batched([(BatchedMetadataRecord(key=b"a"), b"1"), (BatchedMetadataRecord(key=b"b"), b"2")])]
     assert rows_of(transformed(recompress("zlib"), entries), without=()) == rows_of(entries, without=())
+
+
+@pytest.mark.parametrize("codec", NAMES)
+def test_an_entry_that_brokers_would_not_send_stays_as_it_is(codec):
+    """A client's limit is of what is stored: a payload of LZ4 may be much larger plain."""
+    large = packed(LZ4, b"0123456789abcdef" * (MOST_SENT_BYTES // 16))
+    entries = [packed(LZ4), large, packed(LZ4)]
+    assert len(large) < MOST_SENT_BYTES // 50
+    made = transformed(recompress(codec), entries)
+    assert rows_of(made) == rows_of(entries)
+    assert all(len(new) <= max(len(old), MOST_SENT_BYTES) for new, old in zip(made, entries, strict=True))
+    assert [codec_of(one) for one in made[::2]] == [Compression[codec.upper()]] * 2
+    assert (made[1] == large) is (codec in {"none", "lz4"})
+    unbound = transformed(recompress(codec, most_grown=None), entries)
+    assert codec_of(unbound[1]) == Compression[codec.upper()]
+
+
+def test_the_bound_is_of_the_whole_entry():
+    size = MOST_SENT_BYTES - len(frame(metadata(compression=LZ4, uncompressed_size=MOST_SENT_BYTES), b"")) - 64
+    fits = packed(LZ4, b"x" * size)
+    (made,) = transformed(recompress("none"), [fits])
+    assert len(made) <= MOST_SENT_BYTES
+    assert codec_of(made) == NONE
+    too_large = packed(LZ4, b"x" * MOST_SENT_BYTES)
+    assert transformed(recompress("none"), [too_large]) == [too_large]
+
+
+def test_what_was_larger_before_may_become_smaller():
+    """Brokers may be configured to send more."""
+    large = packed(NONE, b"0123456789abcdef" * (2 * MOST_SENT_BYTES // 16))
+    assert len(large) > MOST_SENT_BYTES
+    (made,) = transformed(recompress("zstd"), [large])
+    assert len(made) < MOST_SENT_BYTES
+    assert rows_of([made]) == rows_of([large])
+
+
+@pytest.mark.parametrize("codec", NAMES)
+def test_without_growth_only_what_becomes_smaller_changes(codec):
+    noise = random.Random(7).randbytes(3000)
+    entries = [packed(of, plain) for of in (NONE, LZ4, ZSTD) for plain in (PLAIN, noise, b"")]
+    made = transformed(recompress(codec, most_grown=0), entries)
+    assert rows_of(made) == rows_of(entries)
+    assert all(len(new) <= len(old) for new, old in zip(made, entries, strict=True))
+    whole = transformed(recompress(codec), entries)
+    kept = [new if len(new) <= len(old) else old for new, old in zip(whole, entries, strict=True)]
+    assert made == kept

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.errors import CorruptMessageError, InvalidOptionError, MessageTooLargeError
+from ledgerfs.errors import CorruptMessageError, InvalidOptionError, MessageTooLargeError, RefusedLedgerError
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.messages.codecs import native_compression
+from ledgerfs.messages.codecs.size_limits import MOST_SENT_BYTES
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.proto.message_metadata_pb2 import (
     BatchedMetadataRecord,
@@ -292,3 +293,32 @@ def test_messages_alone_get_the_codec_of_those_of_batches(codec, monkeypatch):
     assert {codec_of(one) for one in made} == {Compression[(codec or "none").upper()]}
     if codec is None:
         assert made[4] == made[9] == alone
+
+
+def test_a_message_that_brokers_would_not_send_by_itself_is_refused():
+    """A batch is bounded by what is stored of it: of LZ4 that may be much less than its messages have."""
+    large = b"0123456789abcdef" * (MOST_SENT_BYTES // 16)
+    plain = b"".join(
+        framed(single, payload)
+        for single, payload in ((BatchedMetadataRecord(), b"small"), (BatchedMetadataRecord(), large))
+    )
+    entry = frame(metadata(compression=LZ4, uncompressed_size=len(plain), messages_in_batch=2), compress(LZ4, plain))
+    assert len(entry) < MOST_SENT_BYTES // 50
+    others = [batched(FOUR)]
+    with pytest.raises(
+        RefusedLedgerError, match=r"message of entry 1 would be an entry of 5,24\d,\d{3} bytes.*are not split"
+    ):
+        transformed(unbatch(), [*others, entry])
+    # Compressed by itself it is small enough.
+    made = transformed(unbatch("zstd"), [*others, entry])
+    assert len(made) == len(FOUR) + 2
+    assert rows_of(made) == rows_of([*others, entry])
+    assert len(transformed(unbatch(most_grown=None), [entry])) == 2
+
+
+def test_a_message_of_a_batch_that_was_larger_may_stay_large():
+    """Brokers may be configured to send more."""
+    large = bytes(range(256)) * (MOST_SENT_BYTES // 200)
+    entry = batched([(BatchedMetadataRecord(), large), (BatchedMetadataRecord(), b"small")])
+    assert len(entry) > len(large) > MOST_SENT_BYTES
+    assert rows_of(transformed(unbatch(), [entry])) == rows_of([entry])

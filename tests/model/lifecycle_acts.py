@@ -219,6 +219,20 @@ def delete(topic: str) -> LifecycleAct:
     return act
 
 
+def make_anew(topic: str, ledgers: int) -> LifecycleAct:
+    """Delete a topic, and fill some ledgers of another one of its name: the list may come to the version that the old one had."""
+
+    def act(world: LifecycleWorld) -> None:
+        delete(topic)(world)
+        for _ in range(ledgers):
+            world.publish(topic, 1)
+            roll_over(topic)(world)
+        world.publish(topic, 1)
+        unload(topic)(world)
+
+    return act
+
+
 def _remove_failed(world: LifecycleWorld, topic: str, one: LedgerInfo) -> None:
     if one.context is not None and one.context.uuid is not None:
         remove_objects(world.cluster.bucket(), S3, managed_ledger_of(topic), one.ledger_id, one.context.uuid)
@@ -249,6 +263,7 @@ def of_broker(random: Random) -> tuple[str, Callable[[LifecycleWorld, str], None
         "begin an offload of": begin_offload,
         "list a ledger of": list_ledger,
         "delete": delete,
+        "make anew": lambda topic: make_anew(topic, random.randrange(8)),
         "subscribe to": lambda topic: subscribe(topic, "u", 0.0),
     }
     name = random.choice(list(chosen))
@@ -313,6 +328,7 @@ def drawn(random: Random, topics: tuple[str, ...]) -> tuple[str, LifecycleAct]:
         "begin an offload": (4, begin_offload(topic)),
         "end an offload": (6, end_offload(topic)),
         "delete": (1, delete(topic)),
+        "make anew": (1, make_anew(topic, random.randrange(8))),
         "terminate": (1, terminate(topic)),
         "bookie": (4, bookie(random.randrange(4))),
         "collect": (6, collect),

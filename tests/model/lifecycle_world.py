@@ -10,7 +10,9 @@ from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
 from ledgerfs.errors import LedgerfsError, LockHeldError, RefusedLedgerError
 from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
+from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.lifecycle.journal.trash_journal import undo
 from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
@@ -104,6 +106,20 @@ class LifecycleWorld(World):
         assert parsed is not None
         custom = dict(self.cluster.written[parsed.ledger_id].node.custom)
         return completed_user_metadata(user_metadata("ours"), custom[MANAGED_LEDGER_KEY].decode())
+
+    def older_than_lists(self) -> set[int]:
+        """Return ledgers with entries of topics that were made anew since: nobody can tell them from those of a list that was lost."""
+        found = set()
+        for topic in self.topics:
+            name = managed_ledger_of(topic)
+            node = self.cluster.zookeeper._tree.nodes.get(managed_ledger_path(name))
+            made_ms = 0 if node is None else node.created_ms
+            found |= {
+                one
+                for one, written in self.cluster.written.items()
+                if written.node.managed_ledger == name and written.payloads and self.cluster.created_ms[one] < made_ms
+            }
+        return found
 
     def set_retention(self, topic: str, retention_ms: int) -> None:
         """Change the retention of a topic's namespace, as an administrator does."""

@@ -24,6 +24,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.model.disk_walk import DiskWalk
 from tests.model.lifecycle_walk import LifecycleWalk
 from tests.model.living_cluster import Walk
 from tests.model.machine import NothingIsLost
@@ -98,6 +99,11 @@ def test_living_clusters(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(EXAMPLES or 6))
 def test_lifecycle_services(seed: int, tmp_path: Path) -> None:
     LifecycleWalk(seed, tmp_path).run(50)
+
+
+@pytest.mark.long
+def test_disks_of_bookies() -> None:
+    run_state_machine_as_test(DiskWalk, settings=searching(60, 30))
 
 
 @pytest.mark.long

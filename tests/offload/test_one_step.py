@@ -18,11 +18,19 @@ from ledgerfs.errors import (
     ListFullError,
     LockHeldError,
     LockLostError,
+    OffloadRemarkWarning,
     RefusedLedgerError,
     StoppedError,
 )
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position, build_context, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    Position,
+    build_context,
+    build_managed_ledger_info,
+    parse_managed_ledger_info,
+)
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.offload.attempts import ROOT as ATTEMPTS
@@ -229,6 +237,27 @@ def test_a_ledger_that_goes_meanwhile_leaves_nothing(cluster: LiveCluster, offlo
     assert (offloading.objects(), offloading.notes()) == (set(), [])
 
 
+def test_the_list_of_a_topic_that_is_deleted_and_made_anew_meanwhile_stays(
+    cluster: LiveCluster, offloading: Offloading
+) -> None:
+    first, *_ = three_ledgers(cluster)
+    path, asked = managed_ledger_path(NAME), iter(range(100))
+    version = cluster.zookeeper.versions[path]
+    anew = build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(900, 0, 0, 0),)))
+
+    def make_anew() -> None:
+        if next(asked) == 1:
+            cluster.zookeeper.delete(path)
+            for _ in range(version + 1):
+                cluster.zookeeper.set(path, anew)
+
+    offloading.owners.when_asked = make_anew
+    outcome = offloading.offload(first)
+    assert (outcome.done, len(outcome.not_done)) == ([], 1)
+    assert (cluster.zookeeper.versions[path], cluster.nodes[path]) == (version, anew)
+    assert (offloading.objects(), offloading.notes()) == (set(), [])
+
+
 def test_a_failed_attempt_of_a_broker_is_replaced_and_noted_to_be_cleaned(
     cluster: LiveCluster, offloading: Offloading
 ) -> None:
@@ -408,6 +437,15 @@ def test_a_prefix_of_a_topic_is_offloaded(cluster: LiveCluster, offloading: Offl
     offloading.require_nothing_left_over()
     with pytest.raises(EntryRangeError, match="ledgers 150 to 152"):
         topic.offload_prefix((last + 1, 0))
+
+
+def test_what_is_left_for_somebody_is_a_warning(cluster: LiveCluster, offloading: Offloading) -> None:
+    first, second, _ = three_ledgers(cluster)
+    nowhere = cluster.offload(TOPIC, first, bucket="unknown", is_complete=False, objects=("data",))
+    offloading.url_of = lambda _: None
+    topic = ManagedLedger(offloading.living.nodes, offloading.step(), TOPIC)
+    with pytest.warns(OffloadRemarkWarning, match=f"{nowhere}-ledger-{first} in bucket .*: remove it there"):
+        assert topic.offload_prefix((second, 0)) == Position(second, 0)
 
 
 def test_a_topic_is_opened_by_urls(cluster: LiveCluster) -> None:

@@ -11,6 +11,9 @@ from ledgerfs.cli.output import human_size, minute, print_json, progress, say
 from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.ledgers.time_arguments import iso_time
 
+_MOST_LINES = 10
+"""Lost schemas that are told one by one; the file has them all."""
+
 
 @command()
 @click.argument("url", metavar="URL")
@@ -34,9 +37,10 @@ def dump(
 
     URL is pulsar+zk://host:port,host:port[/chroot]. FILE is JSON, compressed with zstd (dump.json.zst): of each node its data in base64,
     its times and version; with places of schemas, bundles, brokers and bookies. Bookies are asked where open ledgers end and subscriptions
-    in use are, and what the time to live of topics expires, by --broker-ttl-seconds where no policy tells it. The
-    other commands about clusters take it in place of a URL. It has passwords of ledgers and perhaps credentials of buckets,
-    so only its owner can read it. While it is written it is FILE.partial; the same command goes on from there after Ctrl-C or an error.
+    in use are, what the time to live of topics expires, by --broker-ttl-seconds where no policy tells it, and for the definition of each
+    version of each schema. The other commands about clusters take it in place of a URL. It has passwords of ledgers and perhaps
+    credentials of buckets, so only its owner can read it. While it is written it is FILE.partial; the same command goes on from there after
+    Ctrl-C or an error.
 
     \b
     Examples:
@@ -70,6 +74,10 @@ def dump(
         )
     if done.began_before_ms is not None:
         say(f"{file}: {done.nodes_before:,} of its nodes are of the run that began {minute(done.began_before_ms)}")
-    if done.troubles:
-        say(f"{file}: {done.troubles:,} questions to bookies have no answer; retention and subscriptions tell which")
+    for trouble in done.lost_schemas[:_MOST_LINES]:
+        say(f"not known: {trouble}")
+    if len(done.lost_schemas) > _MOST_LINES:
+        say(f"not known: {len(done.lost_schemas) - _MOST_LINES:,} more versions of schemas")
+    if others := done.troubles - len(done.lost_schemas):
+        say(f"{file}: {others:,} questions to bookies have no answer; retention and cursors tell which")
     say(f"{file}: {done.nodes:,} nodes, {human_size(done.size)}")

@@ -13,7 +13,8 @@ Examples:
   ledgerfs cluster dump pulsar+zk://zk1:2181 dump.json.zst
 
 \b
-Nothing is written to a cluster: no node is changed, no ledger is fenced, and no broker is asked, which would load topics.
+Nothing is written to a cluster: no node is changed, no ledger is fenced. No broker is asked, which could load topics, but with --admin:
+then brokers tell which of them has which bundle, which loads none.
 """
 
 _COMMANDS = (

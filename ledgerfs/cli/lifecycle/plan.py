@@ -27,11 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerfs.clusters.survey import Survey
-    from ledgerfs.clusters.surveying import Progress
     from ledgerfs.lifecycle.planning.actions import Action, Plan, Refused, Waiting
     from ledgerfs.lifecycle.planning.situation import Notes, Orphans
-    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-    from ledgerfs.upkeep.doctor.tier_listing import Tier
 
 
 @command()
@@ -62,7 +59,7 @@ def plan(
     action: offload ledgers; mark what is to be deleted, in the trash journal; delete what was marked and whose grace is over; trim, through
     a broker; clean up after attempts that failed. Then it is said what waits, and what must not be done; --all shows each with why.
 
-    Exit code 0, or 1 if nodes could not be read or brokers did not tell which bundles they own.
+    Exit code 0, or 1 if nodes or buckets could not be read or brokers did not tell which bundles they own.
 
     \b
     Examples:
@@ -98,10 +95,11 @@ def plan(
             _show_waiting(found.waiting)
             _show_refused(found.refused)
     _say_result(policy, found, show_all=show_all)
-    say_not_known(context, survey, 0)
-    for path, why in notes.unreadable.items():
+    unread = {**notes.unreadable, **({} if orphans is None else orphans.unlisted)}
+    for path, why in unread.items():
         say(f"{path}: {why}; left out")
-    if notes.unreadable:
+    say_not_known(context, survey, 0)
+    if unread:
         context.exit(1)
 
 
@@ -112,43 +110,20 @@ def _seen(
     from ledgerfs.clusters.surveying import survey_dump
     from ledgerfs.lifecycle.journal.reading import read_journal
     from ledgerfs.lifecycle.planning.situation import NO_NOTES, Notes
+    from ledgerfs.lifecycle.service.looking import look_at
 
     with progress() as update:
         if policy.is_dump:
             return survey_dump(Path(policy.source), update), NO_NOTES, None
         cluster = opened_cluster(context, policy.source, access[0])
         try:
-            survey, orphans = _looked(cluster, policy, pass_seconds, no_bookies=access[1], update=update)
+            bookies = bookies_of(cluster, no_bookies=access[1])
+            survey, orphans = look_at(cluster, bookies, policy.file, pass_seconds, update)
             # Behind the lists: a line is written before its list is changed.
             journal = read_journal(cluster.nodes)
         finally:
             cluster.nodes.close()
     return with_owners(survey, policy.brokers), Notes(journal.lines, journal.attempts, journal.unreadable), orphans
-
-
-def _looked(
-    cluster: "LivingCluster", policy: Policy, pass_seconds: float, *, no_bookies: bool, update: "Progress"
-) -> "tuple[Survey, Orphans | None]":
-    from ledgerfs.clusters.surveying import survey_cluster
-    from ledgerfs.lifecycle.planning.orphan_search import orphans_of
-    from ledgerfs.upkeep.doctor.check import Rules, look_twice
-
-    bookies, file = bookies_of(cluster, no_bookies=no_bookies), policy.file
-    if not file.orphans:
-        return survey_cluster(cluster, bookies, update, broker_ttl_ms=file.broker.ttl_ms), None
-    tiers = _tiers(policy)
-    looks = look_twice(cluster, bookies, tiers, Rules(file.orphan_grace_ms, pass_seconds, file.broker.ttl_ms), update)
-    return looks.survey, orphans_of(looks, tiers)
-
-
-def _tiers(policy: Policy) -> "list[Tier]":
-    from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.upkeep.doctor.tier_listing import Tier
-
-    return [
-        Tier(open_bucket(one.url, one.storage_options), frozenset({one.bucket}), one.endpoint or None)
-        for one in policy.file.buckets.values()
-    ]
 
 
 def _show_actions(actions: "Sequence[Action]") -> None:
@@ -227,6 +202,9 @@ def _say_result(policy: Policy, found: "Plan", *, show_all: bool) -> None:
         say(f"waits: {_counted(by_kind)}{first}")
     if found.refused:
         say(f"refused: {_counted(Counter(one.refusal.value for one in found.refused))}")
+    for one in found.refused:
+        if one.refusal.value == "no-topic":
+            say(f"{one.subject}: {one.why}")
     if (found.waiting or found.refused) and not show_all:
         say("--all shows what waits and what is refused, each with why")
     if policy.is_dump:

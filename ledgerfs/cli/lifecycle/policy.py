@@ -48,9 +48,17 @@ class Policy:
 
 def policy_argument(command: Command) -> Command:
     """Add POLICY, --cluster, --admin with its token and certificates; the command gets ``policy``."""
+    return _with_policy(command, is_required=True)
 
+
+def policy_or_cluster(command: Command) -> Command:
+    """Add the same, for a command that needs to know the cluster alone: without POLICY it gets one that tells nothing else."""
+    return _with_policy(command, is_required=False)
+
+
+def _with_policy(command: Command, *, is_required: bool) -> Command:
     @wraps(command)
-    def run(*arguments: object, policy: Path, cluster: str | None, admin: str | None, **options: Any) -> None:  # noqa: ANN401
+    def run(*arguments: object, policy: Path | None, cluster: str | None, admin: str | None, **options: Any) -> None:  # noqa: ANN401
         access = {name: options.pop(name) for name in _OF_BROKERS}
         cast("Callable[..., None]", command)(*arguments, policy=_opened(policy, cluster, admin, access), **options)
 
@@ -65,17 +73,19 @@ def policy_argument(command: Command) -> Command:
             "--cluster", metavar="CLUSTER",
             help="pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote, before the one of POLICY.",
         ),
-        click.argument("policy", metavar="POLICY", type=LocalPath()),
+        click.argument("policy", metavar="POLICY" if is_required else "[POLICY]", type=LocalPath(), required=is_required),
     ):  # fmt: skip
         decorated = add(decorated)
     return decorated
 
 
-def _opened(path: Path, cluster: str | None, admin: str | None, access: dict[str, Any]) -> Policy:
+def _opened(path: Path | None, cluster: str | None, admin: str | None, access: dict[str, Any]) -> Policy:
     # This imports numpy, which --help does not need.
-    from ledgerfs.lifecycle.policy.policy_file import read_policy_file
+    from ledgerfs.lifecycle.policy.policy_file import parse_policy_file, read_policy_file
 
-    file = read_policy_file(path)
+    if path is None and cluster is None:
+        raise click.UsageError("it is not known of which cluster: POLICY, a file that names it, or --cluster is needed")
+    file = parse_policy_file(b"", Path()) if path is None else read_policy_file(path)
     file = replace(file, cluster=cluster or _beside(file), admin=admin or file.admin)
     if file.cluster is None:
         raise click.UsageError(f"{path} names no cluster, and neither does --cluster")

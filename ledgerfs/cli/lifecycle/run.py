@@ -44,11 +44,12 @@ def run(
     """Offload and delete what POLICY wants, and keep doing it.
 
     What is done, in which order, and what `ledgerfs lifecycle plan` shows of it: docs/operating/lifecycle.md. One service works at a time:
-    a lock in ZooKeeper keeps a second one out. Ctrl-C and SIGTERM end it: what is being copied is given up, what is copied is completed,
-    and nothing is left half done. If it is killed, the next one goes on from what is noted in the cluster.
+    a lock in ZooKeeper keeps a second one out. Ctrl-C, SIGTERM and SIGHUP end it: what is being copied is given up, what is copied is
+    completed, and nothing is left half done. If it is killed, the next one goes on from what is noted in the cluster. It ends in the same
+    way once POLICY is edited, before it deletes anything by what was there before: start it again.
 
     Exit code 0 after Ctrl-C, SIGTERM, or all of --once; 1 if --once met trouble, or nodes that could not be read, or if what was copied
-    could not be completed; 3 if the lock is another's or was lost, or ZooKeeper does not answer.
+    could not be completed; 3 if POLICY was edited, if the lock is another's or was lost, or if ZooKeeper does not answer.
 
     \b
     Examples:
@@ -80,6 +81,8 @@ def run(
     if has_given_up or (once and troubles):
         for one in troubles:
             say(f"not done: {one.text}")
+        if made.events.forgotten:
+            say(f"{made.events.forgotten:,} more troubles are in the log above")
         context.exit(1)
 
 
@@ -97,7 +100,7 @@ def _ask(policy: Policy) -> None:
 
 @contextmanager
 def _until_signal(service: "Service") -> "Iterator[None]":
-    """Have SIGTERM and the first Ctrl-C end the service; another Ctrl-C ends the program at once."""
+    """Have SIGTERM, SIGHUP and the first Ctrl-C end the service; another Ctrl-C ends the program at once."""
 
     def stop(number: int, _: "FrameType | None") -> None:
         service.stop()
@@ -106,7 +109,9 @@ def _until_signal(service: "Service") -> "Iterator[None]":
         with suppress(RuntimeError):
             say("ending: what is copied is completed, and nothing is begun any more")
 
-    before = {int(number): signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    # What is started with nohup goes on without a terminal.
+    ends = [one for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
+    before = {int(number): signal.signal(number, stop) for number in ends}
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ import click
 
 from ledgerfs.cli.cluster.source import access_options, opened_cluster
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.lifecycle.policy import Policy, policy_argument
+from ledgerfs.cli.lifecycle.policy import Policy, policy_or_cluster
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
 from ledgerfs.cli.parameter_types import LocalPath
@@ -17,6 +17,8 @@ from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ledgerfs.lifecycle.journal.reading import Journal
     from ledgerfs.lifecycle.service.status import Status
     from ledgerfs.storage.zookeeper.changes import LockHolder
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @command()
-@policy_argument
+@policy_or_cluster
 @access_options
 @click.option(
     "--prometheus", type=LocalPath(), metavar="FILE", help="Write gauges for Prometheus's textfile collector to FILE."
@@ -43,14 +45,16 @@ def status(
 ) -> None:
     """Show who does the lifecycle of a cluster, what it has done, what is in the trash, and what went wrong.
 
-    POLICY names the cluster. What is shown is what the service has written at the end of its last pass, and the trash journal as it is.
-    What is damaged of the one keeps nothing of the other back.
+    POLICY names the cluster, or --cluster does: then no POLICY is needed. What is shown is what the service has written at the end of its
+    last pass, and the trash journal as it is; of a pass that ended early it is said since when none was whole. What is damaged of the one
+    keeps nothing of the other back.
 
     Exit code 0 if a service has the lock, 1 if none has, or its status or notes could not be read.
 
     \b
     Examples:
       ledgerfs lifecycle status policy.toml
+      ledgerfs lifecycle status --cluster pulsar+zk://zk1:2181,zk2:2181
       ledgerfs lifecycle status policy.toml --json | jq .backlog_bytes
       ledgerfs lifecycle status policy.toml --prometheus /var/lib/node_exporter/lifecycle.prom
     """
@@ -81,8 +85,19 @@ def status(
         from ledgerfs.lifecycle.service.status import gauges_of
 
         write_gauges_file(prometheus, gauges_of(policy.source, told))
-    if holder is None or unreadable:
+    if holder is None or unreadable or not _is_service(holder):
         context.exit(1)
+
+
+def _is_service(holder: "LockHolder") -> bool:
+    """Whether a service has the lock, by its own word; so is one that does not tell."""
+    from ledgerfs.offload.opening import SERVICE
+
+    try:
+        told = json.loads(holder.holder)
+    except ValueError:
+        return True
+    return not isinstance(told, dict) or told.get("what", SERVICE) == SERVICE
 
 
 def _status(nodes: "Nodes") -> "tuple[Status | None, dict[str, str]]":
@@ -117,17 +132,37 @@ def _show(holder: "LockHolder | None", journal: "Journal") -> None:
 
 
 def _show_status(told: "Status") -> None:
+    if told.failed_passes:
+        last = f"since {iso_time(told.passed_ms)}" if told.passed_ms else "yet"
+        say(
+            f"no pass has ended as a whole {last}: {told.failed_passes:,} ended early, the first {iso_time(told.failing_since_ms)}; "
+            "what it was is the last trouble"
+        )
     rate = "without a bound" if told.rate is None else f"at {human_size(int(told.rate))}/s at most"
-    say(
-        f"pass {told.passes:,} ended {iso_time(told.passed_ms)}: {told.backlog_ledgers:,} ledgers of {human_size(told.backlog_bytes)} "
-        f"are to be offloaded, {rate}"
-    )
+    if told.passes:
+        say(
+            f"pass {told.passes:,} ended {iso_time(told.passed_ms)}: {told.backlog_ledgers:,} ledgers of {human_size(told.backlog_bytes)} "
+            f"are to be offloaded, {rate}"
+        )
+    if told.broker_backlog_ledgers or any(told.by_brokers.values()):
+        say(
+            f"brokers: {told.broker_backlog_ledgers:,} ledgers of {human_size(told.broker_backlog_bytes)} are to be offloaded by them; "
+            f"{_of_topics(told.by_brokers)}"
+        )
+    if told.brokers_waiting_since_ms:
+        say(f"the oldest work that a broker is to be asked for waits since {iso_time(told.brokers_waiting_since_ms)}")
     for what, counts in (("done", told.done), ("waits", told.waiting), ("refused", told.refused)):
         if counts:
             say(f"{what}: {', '.join(f'{count:,} {printable(name)}' for name, count in counts.items())}")
     for trouble in told.troubles[-10:]:
         often = f" ({trouble.times:,} times)" if trouble.times > 1 else ""
         say(f"{iso_time(trouble.when_ms)}: {printable(trouble.text)}{often}")
+
+
+def _of_topics(counts: "Mapping[str, int]") -> str:
+    """Return of how many topics each kind of work goes on, or waits."""
+    told = [f"{printable(name.replace('_', ' '))} of {count:,} topics" for name, count in counts.items() if count]
+    return ", ".join(told) or "none of them is asked now"
 
 
 def _as_json(holder: "LockHolder | None", told: "Status | None", journal: "Journal") -> dict[str, Any]:

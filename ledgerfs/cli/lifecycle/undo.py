@@ -41,7 +41,7 @@ def undo(
 
     cluster = opened_cluster(context, policy.source, zk_rate)
     try:
-        with ClusterLock.take(cluster.nodes.settings, holder_text()) as lock:
+        with ClusterLock.take(cluster.nodes.settings, holder_text("lifecycle undo")) as lock:
             for name in lines:
                 line = take_back(lock, name)
                 if line is None:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.bucket.known_schemas import KnownSchemas, OnDamage
+    from ledgerfs.errors import LedgerfsError
     from ledgerfs.formats.schemas.schema_info import SchemaVersion
+    from ledgerfs.schemas.saved_schemas import SavedSchemas
 
 _COLUMNS = ("topic", "version", "type", "registered", "fields", "source")
 _FIELDS = 100
@@ -30,11 +33,21 @@ _BETWEEN = 2
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @place_option("--from", "Where they were saved, if not in the bucket's own folder.")
 @json_option
-def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str, Any]] | None, as_json: bool) -> None:
+@click.pass_context
+def ls(
+    context: click.Context,
+    /,
+    *,
+    bucket: "Bucket",
+    topics: tuple[str, ...],
+    place: tuple[str, dict[str, Any]] | None,
+    as_json: bool,
+) -> None:
     """List the saved versions of topics, of all if none is named: type, time, fields, source.
 
     Of a living cluster these are the versions that it has itself, also those that were deleted, but not by force. "(lost)" is one whose
-    definition no bookie has any more.
+    definition no bookie has any more. Exit code 1: the schemas of some of its topics are damaged, and were named; those of the others are
+    shown.
 
     "Registered" is when the broker took the schema, UTC. A version that is there more than once was given again after a forced deletion;
     the time when a message was published tells which schema it has. "any" is a schema that was given by hand for all messages that no other
@@ -53,7 +66,8 @@ def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str,
 
     known = known_at(bucket, place)
     wanted = [schema_owner(topic).topic for topic in topics]
-    found = {name: known.versions(name) for name in wanted} if wanted else known.all_versions()
+    damaged: dict[str, LedgerfsError] = {}
+    found = _found(known, wanted, damaged.__setitem__)
     if not any(found.values()):
         known.require_place()
     if as_json:
@@ -63,8 +77,23 @@ def ls(*, bucket: "Bucket", topics: tuple[str, ...], place: tuple[str, dict[str,
     are_saved = "saved" if place is not None or bucket.raw_store.cluster is None else "there"
     for name in [name for name, of_it in found.items() if not of_it]:
         say(f"{name}: no schema is {are_saved}")
-    if not found:
+    if not (found or damaged):
         say(f"{known.source}: no schemas are {are_saved}")
+    for name, error in damaged.items():
+        say(f"{name}: left out: {error}")
+    if damaged:
+        context.exit(1)
+
+
+def _found(
+    known: "SavedSchemas | KnownSchemas", topics: "Sequence[str]", on_damage: "OnDamage"
+) -> "dict[str, tuple[SchemaVersion, ...]]":
+    # This imports numpy, which --help does not need.
+    from ledgerfs.bucket.known_schemas import KnownSchemas
+
+    if isinstance(known, KnownSchemas):
+        return known.versions_of(topics, on_damage) if topics else known.all_versions(on_damage)
+    return {name: known.versions(name) for name in topics} if topics else known.all_versions()
 
 
 def _show_table(found: "Mapping[str, Sequence[SchemaVersion]]") -> None:

@@ -1,16 +1,12 @@
 """Carrying out the actions of a plan; offloads take long, and are carried out in the background."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ledgerfs.clusters.orphans import unnamed_ledgers
 from ledgerfs.clusters.policies_now import SetPolicies, set_policies
-from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.subscriptions_now import SubscriptionsNow, subscriptions_now
 from ledgerfs.errors import LedgerfsError, StoppedError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, Position
@@ -18,6 +14,7 @@ from ledgerfs.lifecycle.acting.cleaning import Cleaner
 from ledgerfs.lifecycle.acting.decided_policies import DecidedPolicies, WhyNot, nothing_against_it
 from ledgerfs.lifecycle.acting.deletions import Deletions
 from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.lifecycle.acting.orphan_look import OrphanLook
 from ledgerfs.lifecycle.acting.outcomes import Done
 from ledgerfs.lifecycle.brokers.outcomes import list_reader, offload_and_compare, trim_and_compare
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
@@ -72,6 +69,11 @@ class Seen:
         topics = {one.managed_ledger for one in journal.lines if one.managed_ledger is not None}
         return cls(lines, attempts, versions, set_policies(survey, topics), now_ms, noted_ms)
 
+    def marked_orphans(self) -> Iterator[int]:
+        """Yield the ids of all ledgers that are marked as orphans."""
+        lines = (one.line for one in self.lines.values())
+        yield from (one.ledger_id for one in lines if one.kind is TrashKind.ORPHAN and one.state is TrashState.MARKED)
+
 
 class CarryingOut:
     """Carries actions out, one after the other. For one thread.
@@ -82,26 +84,42 @@ class CarryingOut:
         None if none can be asked.
     in_flight
         Tells the uuids of attempts of this process that go on.
+    why_other_policy
+        Returns why the policy file is not the one by which was decided; None if it is.
 
     """
 
-    __slots__ = ("_bookies", "_broker", "_cleaner", "_cluster", "_decided", "_deletions", "_means", "_seen")
+    __slots__ = (
+        "_bookies",
+        "_broker",
+        "_cleaner",
+        "_cluster",
+        "_decided",
+        "_deletions",
+        "_means",
+        "_orphans",
+        "_seen",
+        "_why_other_policy",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (what it works with)
         self,
         cluster: "LivingCluster",
         means: Means,
         bookies: "BookieReads | None",
         broker: "BrokerApi | None",
         in_flight: Callable[[], frozenset[str]],
+        why_other_policy: WhyNot = nothing_against_it,
     ) -> None:
         self._cluster = cluster
         self._means = means
         self._bookies = bookies
         self._broker = broker
+        self._why_other_policy = why_other_policy
         self._decided = DecidedPolicies(means.lock, bookies, cluster.reading.ledgers_path)
         self._deletions = Deletions(means, self._subscriptions, bookies)
         self._cleaner = Cleaner(means, in_flight)
+        self._orphans = OrphanLook(cluster, bookies, means.turn)
         self._seen: Seen | None = None
 
     def _subscriptions(self, managed_ledger: str) -> SubscriptionsNow:
@@ -118,7 +136,8 @@ class CarryingOut:
         if seen is not self._seen:
             # Of another pass: a bucket that did not answer in the one before is asked again.
             self._seen = seen
-            self._means.away.forget()
+            self._deletions.forget()
+            self._orphans.forget()
         self._means.turn.begin()
         try:
             self._do(action, seen, done)
@@ -155,9 +174,9 @@ class CarryingOut:
         marked = [one for one in lines if one.line.state is TrashState.MARKED]
         if not marked:
             return
-        why_not: WhyNot = nothing_against_it
+        why_not = self._why_other_policy
         if name is not None and marked[0].line.kind in _BY_POLICY:
-            why_not = partial(self._decided.why_changed, name, seen.policies)
+            why_not = partial(self._why_not, name, seen)
         # Once more right before the list is set: all objects may be read in between.
         why = why_not()
         if why is not None:
@@ -165,10 +184,14 @@ class CarryingOut:
         else:
             self._delete_marked(name or "", marked, seen, why_not, done)
 
+    def _why_not(self, name: str, seen: Seen) -> str | None:
+        """Return what has changed of that by which a topic's deletions were decided; None if nothing has."""
+        return self._why_other_policy() or self._decided.why_changed(name, seen.policies)
+
     def _delete_marked(self, name: str, marked: list[NotedLine], seen: Seen, why_not: WhyNot, done: Done) -> None:
         match marked[0].line.kind:
             case TrashKind.ORPHAN:
-                self._delete_orphans(name, marked, seen, done)
+                self._delete_orphans(name, marked, seen, done, why_not)
             case TrashKind.OFFLOADED:
                 self._deletions.flag(name, marked, done, why_not)
             case TrashKind.TRIMMED:
@@ -183,32 +206,47 @@ class CarryingOut:
             case TrashKind.OBJECTS:
                 for one in marked:
                     self._means.turn.require_going()
-                    self._deletions.delete_objects(one, done)
+                    line, due = one.line, seen.marked_orphans()
+                    if line.uuid and self._orphans.names_offload(line.ledger_id, line.uuid, due, seen.now_ms):
+                        done.postponed[line.ledger_id] = "a list names these objects now"
+                    else:
+                        self._deletions.delete_objects(one, done, why_not)
 
-    def _delete_orphans(self, name: str, lines: Sequence[NotedLine], seen: Seen, done: Done) -> None:
-        """Look once more, ledgers first and then all that may own them, and delete what nothing names still."""
-        ids = np.array(sorted(one.line.ledger_id for one in lines), np.int64)
-        survey = look_again(self._cluster, ids, self._bookies, lambda *_: self._means.turn.require_going())
-        free = frozenset(unnamed_ledgers(survey, seen.now_ms, 0).rows["ledger_id"].tolist())
+    def _delete_orphans(self, name: str, lines: Sequence[NotedLine], seen: Seen, done: Done, why_not: WhyNot) -> None:
+        """Look once more, ledgers first and then all that may own them, and delete what nothing names still.
+
+        Orphans of other topics are looked at together with these: whoever has them deleted next needs no look of its own.
+        """
+        free = self._orphans.free_of((one.line.ledger_id for one in lines), seen.marked_orphans(), seen.now_ms)
         gone = [one.line.ledger_id for one in lines if one.line.ledger_id not in free]
         done.postponed.update(dict.fromkeys(gone, "something names it now, or may name it, or it is gone"))
-        self._deletions.delete_orphans(name, [one for one in lines if one.line.ledger_id in free], done)
+        self._deletions.delete_orphans(name, [one for one in lines if one.line.ledger_id in free], done, why_not)
 
     # Cleaning.
 
     def _clean(self, action: Action, seen: Seen, done: Done) -> None:
         """Drop lines, and clean up after attempts and contexts; told are the ledgers of which nothing is left to be cleaned up now."""
+        if (why := self._why_other_policy()) is not None:
+            done.postponed.update(dict.fromkeys(action.ledger_ids, why))
+            return
         if action.lines:
-            drop(self._means.lock, [seen.lines[one.path] for one in action.lines if one.path in seen.lines])
-            done.ledger_ids += [one.ledger_id for one in action.lines]
+            noted_lines = [seen.lines[one.path] for one in action.lines if one.path in seen.lines]
+            closed = [one for one in noted_lines if self._may_be_closed(one, seen, done)]
+            drop(self._means.lock, closed)
+            done.ledger_ids += [one.line.ledger_id for one in closed]
         if action.attempts:
             noted = [seen.attempts[one.uuid] for one in action.attempts if one.uuid in seen.attempts]
             gone, troubles = self._cleaner.attempts(noted, seen.now_ms, seen.noted_ms)
             done.ledger_ids += gone
             done.remarks += troubles
         if action.contexts and action.managed_ledger is not None:
-            self._cleaner.contexts(action.managed_ledger, action.contexts, seen.noted_ms)
-            done.ledger_ids += [ledger_id for ledger_id, _ in action.contexts]
+            left = self._cleaner.contexts(action.managed_ledger, action.contexts, seen.noted_ms)
+            done.postponed.update(left)
+            done.ledger_ids += [ledger_id for ledger_id, _ in action.contexts if ledger_id not in left]
+
+    def _may_be_closed(self, noted: NotedLine, seen: Seen, done: Done) -> bool:
+        is_deleted = noted.line.state is TrashState.DELETED
+        return not is_deleted or self._deletions.is_let_go(noted.line, seen.now_ms, done)
 
     # By a broker.
 

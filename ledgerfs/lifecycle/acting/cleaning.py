@@ -7,6 +7,7 @@ from ledgerfs.errors import ChangedMeanwhileError, LedgerfsError, RefusedLedgerE
 from ledgerfs.formats.managed_ledgers.list_changes import without_contexts
 from ledgerfs.lifecycle.acting.free_topics import why_not_free
 from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.lifecycle.acting.only_copies import why_only_copy
 from ledgerfs.offload.attempts import Attempt, NotedAttempt
 from ledgerfs.offload.candidates import listed_or_none
 from ledgerfs.offload.cleaning import clean, remove_objects
@@ -60,11 +61,14 @@ class Cleaner:
         return gone, troubles
 
     def _remove(self, bucket: "Bucket", attempt: Attempt) -> None:
+        why = why_only_copy(self._means, attempt.managed_ledger, attempt.ledger_id, attempt.uuid)
+        if why is not None:
+            raise RefusedLedgerError(f"its objects stay: {why}", key=attempt.key.data_key)
         with self._means.away.reaching(attempt.bucket):
             remove_objects(bucket, attempt)
 
-    def contexts(self, managed_ledger: str, failed: Iterable[tuple[int, str]], noted_ms: int) -> None:
-        """Take failed attempts of brokers out of a topic's list, and note them to be cleaned, together.
+    def contexts(self, managed_ledger: str, failed: Iterable[tuple[int, str]], noted_ms: int) -> dict[int, str]:
+        """Take failed attempts of brokers out of a topic's list, and note them to be cleaned, together; return {ledger: why it was left}.
 
         The list goes first: a broker that is stopped, and goes on, could complete an attempt whose objects were deleted. Raises
         `RefusedLedgerError` if the topic is not as it was planned for, `LockLostError`, and the errors of ZooKeeper.
@@ -86,12 +90,20 @@ class Cleaner:
             and one.context.uuid == wanted.get(one.ledger_id)
             and (url := self._means.url_of(one.context)) is not None
         ]
+        whys = {
+            one.ledger_id: why_only_copy(self._means, managed_ledger, one.ledger_id, one.uuid)
+            for one in there
+            if not self._means.turn.is_stopping
+        }
+        left = {ledger_id: why for ledger_id, why in whys.items() if why is not None}
+        there = [one for one in there if one.ledger_id in whys and one.ledger_id not in left]
         if not there:
-            return
+            return left
         edited = without_contexts(node.data, [one.ledger_id for one in there], key=node.path)
-        changes: list[Operation] = [SetNode(node.path, stored(edited, key=node.path), node.version)]
+        changes: list[Operation] = [SetNode.of(node, stored(edited, key=node.path))]
         changes += [MakeNode(one.path, one.build()) for one in there]
         try:
             self._means.lock.commit(changes)
         except ChangedMeanwhileError as error:
             raise RefusedLedgerError(f"the topic changed meanwhile: {error}", key=managed_ledger) from error
+        return left

@@ -15,24 +15,26 @@ def require_same(
     ledgers: ClosedLedgers,
     stored: StoredLedger,
     reader: LedgerReader,
-    watch: Watch = lambda batches: batches,
+    from_store: Watch,
+    from_bookies: Watch,
     *,
     may_be_split: bool = False,
 ) -> None:
     """Read all of a ledger from its objects and from its bookies, batch by batch, and compare each entry.
 
     Objects whose payloads were compressed again are compared by what the payloads decompress to; with ``may_be_split`` those whose batches
-    were split by the messages of BookKeeper's batches.
+    were split by the messages of BookKeeper's batches. ``from_store`` and ``from_bookies`` see what is read, each time that it is, and may
+    have it wait.
 
     Raises `CorruptLedgerError` for objects that are not whole, or that hold something else, and as the reader, `ClosedLedgers.batches` and
-    ``watch``.
+    those two.
     """
 
     def ours() -> Iterator[EntryBatch]:
-        return watch(OffloadedLedger(reader).checked())
+        return from_store(OffloadedLedger(reader).checked())
 
     def theirs() -> Iterator[EntryBatch]:
-        return watch(ledgers.batches(stored))
+        return from_bookies(ledgers.batches(stored))
 
     found = digest_of(ours, cryptographic)
     entries, length, _ = found
@@ -43,7 +45,7 @@ def require_same(
     if entries == kept[0] and plain == digest_of(lambda: _plain(theirs()), cryptographic):
         return
     if may_be_split:
-        split = digest_of(lambda: _plain(_transformed(theirs(), unbatch())), cryptographic)
+        split = digest_of(lambda: _plain(_transformed(theirs(), unbatch(most_grown=None))), cryptographic)
         if plain == split:
             return
     elif entries != kept[0]:
@@ -54,7 +56,8 @@ def require_same(
 def _plain(batches: Iterator[EntryBatch]) -> Iterator[EntryBatch]:
     """Yield entries in the one form that they have without compression, whatever they were compressed by."""
     # Entries that were never compressed have no size of their payload: only what is compressed before gets the same fields as the others.
-    return _transformed(_transformed(batches, recompress("lz4")), recompress("none"))
+    packed = _transformed(batches, recompress("lz4", most_grown=None))
+    return _transformed(packed, recompress("none", most_grown=None))
 
 
 def _transformed(batches: Iterator[EntryBatch], transform: EntryTransform) -> Iterator[EntryBatch]:

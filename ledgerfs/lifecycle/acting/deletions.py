@@ -25,12 +25,14 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs.formats.managed_ledgers.list_changes import with_bookkeeper_deleted, without_ledgers
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
+    OffloadContext,
 )
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.lifecycle.acting.comparing import require_same
 from ledgerfs.lifecycle.acting.decided_policies import WhyNot, nothing_against_it
 from ledgerfs.lifecycle.acting.free_lists import FreeLists
 from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.lifecycle.acting.only_copies import why_only_copy, why_set_back
 from ledgerfs.lifecycle.acting.outcomes import Done
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState, build_trash_line
@@ -39,7 +41,7 @@ from ledgerfs.offload.candidates import Listed, listed_or_none
 from ledgerfs.offload.cleaning import is_named
 from ledgerfs.offload.list_bytes import MOST_BYTES, stored
 from ledgerfs.storage.zookeeper.changes import DropNode, Operation, RequireNode
-from ledgerfs.writing.deletion import remove_for_good, require_anything
+from ledgerfs.writing.deletion import has_index, remove_for_good, require_anything
 from ledgerfs.writing.sources import require_whole
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ _MOST_LINES = 500
 """With one commit. What a commit that fails was prepared for, objects that were read above all, is to be done again."""
 _MORE_BYTES = 256
 """Of a line in a commit besides its path and data: the chroot, numbers, and what the list grows by."""
+_COPIES = frozenset({TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED})
 _LAST = "it is the last ledger of its topic"
 
 
@@ -73,6 +76,15 @@ class Deletions:
         self._lists = FreeLists(means.lock, means.owners)
         self._subscriptions = subscriptions
         self._bookies = bookies
+
+    def forget(self) -> None:
+        """Begin another pass: who did not answer in the last one is asked again."""
+        self._means.away.forget()
+        self._lists.forget()
+
+    def is_let_go(self, line: TrashLine, now_ms: int, done: Done) -> bool:
+        """As `FreeLists.is_let_go`."""
+        return self._lists.is_let_go(line, now_ms, done)
 
     # BookKeeper's copies of what is offloaded.
 
@@ -129,11 +141,12 @@ class Deletions:
             with self._means.away.reaching(self._means.copies.url_of(managed_ledger, info)):
                 reader = self._means.copies.reader(managed_ledger, info)
             if stored is None:
-                require_whole(reader, self._means.turn.watched)
+                require_whole(reader, self._means.from_store)
             else:
                 # With other ids an offload is completed only by a list that calls BookKeeper's copy deleted.
                 is_flagged = _is_flagged(info, None)
-                require_same(self._means.ledgers, stored, reader, self._means.turn.watched, may_be_split=is_flagged)
+                watches = self._means.from_store, self._means.from_bookies
+                require_same(self._means.ledgers, stored, reader, *watches, may_be_split=is_flagged)
         except StoppedError:
             raise
         except (CorruptObjectError, NotFoundError, UnsupportedFormatError) as error:
@@ -180,15 +193,13 @@ class Deletions:
                 done.postponed.update({one.line.ledger_id: why for one in left})
                 return
             some, left = _that_fit(left, listed)
+            for url in {one.line.bucket for one in some if one.line.uuid is not None and one.line.bucket is not None}:
+                with self._means.away.reaching(url):
+                    require_anything(self._means.bucket_at(url))
             # Behind the owner: a broker may have had the topic for a moment since the decision, and set one back.
             now = self._subscriptions(managed_ledger)
             going = _without_holes(listed, [one for one in some if self._may_be_trimmed(listed, now, one, done)], done)
             if going:
-                for url in {
-                    one.line.bucket for one in going if one.line.uuid is not None and one.line.bucket is not None
-                }:
-                    with self._means.away.reaching(url):
-                        require_anything(self._means.bucket_at(url))
                 ids = [one.line.ledger_id for one in going]
                 edited = without_ledgers(listed.node.data, ids, key=listed.node.path)
                 data = stored(edited, key=listed.node.path)
@@ -208,10 +219,30 @@ class Deletions:
             why = subscriptions.unknown or "a subscription has not passed it (any more)"
         else:
             # Once the list is without it there is no way back.
-            why = None if found is None else _why_kept(line, found)
+            why = None if found is None else _why_kept(line, found) or _why_different(info, found)
+            why = why or self._why_elsewhere(line, info.context)
         if why is not None:
             done.postponed[line.ledger_id] = why
         return why is None
+
+    def _why_elsewhere(self, line: TrashLine, context: OffloadContext | None) -> str | None:
+        """Return why it is not sure where the objects of a ledger are; None if it is, or if it has none."""
+        if (None if context is None else context.uuid) != line.uuid:
+            return "it is not offloaded any more as it was when it was marked"
+        if context is None or line.uuid is None or line.bucket is None:
+            return None
+        if self._means.url_of(context) != line.bucket:
+            return f"it was marked with objects in {line.bucket}, and the policy file has that bucket elsewhere now"
+        if context.is_complete:
+            with self._means.away.reaching(line.bucket):
+                if not has_index(
+                    self._means.bucket_at(line.bucket), LedgerKey(line.uuid, line.ledger_id, is_index=True)
+                ):
+                    return (
+                        f"its objects are not in {line.bucket}: is that the right bucket, or a folder that is not mounted? If they are "
+                        "lost, load the topic: its broker trims it"
+                    )
+        return None
 
     # Lines whose list is changed.
 
@@ -229,6 +260,7 @@ class Deletions:
         """
         if not lines:
             return
+        self._lists.begin(managed_ledger)
         had_broker = self._lists.let_go(managed_ledger, done)
         try:
             for one in lines:
@@ -259,6 +291,9 @@ class Deletions:
         if line.kind is TrashKind.TRIMMED and info is not None:
             done.postponed[line.ledger_id] = "the topic lists it again"
             return
+        if line.kind in _COPIES and info is None and (why := self._why_list_lost(line, listed)) is not None:
+            done.postponed[line.ledger_id] = why
+            return
         if line.kind in {TrashKind.OFFLOADED, TrashKind.UNBATCHED} and info is not None:
             if not _is_flagged(info, line.uuid):
                 done.postponed[line.ledger_id] = "its list does not call it deleted any more"
@@ -273,6 +308,15 @@ class Deletions:
             self._remove_objects(line.bucket, line.uuid, line.ledger_id)
         self._delete_from_bookkeeper(noted, done)
 
+    def _why_list_lost(self, line: TrashLine, listed: Listed | None) -> str | None:
+        """Return why a list that does not name a ledger, of which a copy is to go, may have lost it; None if BookKeeper has none."""
+        found = self._found(line.ledger_id)
+        if found is None or _why_another(line, found) is not None:
+            return None
+        if listed is None:
+            return "its topic has no list (any more), so nobody knows whether its objects are whole"
+        return why_set_back(listed, line.ledger_id)
+
     def delete_flagged(
         self, managed_ledger: str, noted: NotedLine, done: Done, why_not: WhyNot = nothing_against_it
     ) -> None:
@@ -285,33 +329,47 @@ class Deletions:
         if info is None or not _is_flagged(info, line.uuid):
             done.postponed[line.ledger_id] = "its list does not call it deleted any more"
         elif _may_be_flagged(listed, noted, done) and self._is_whole(managed_ledger, info, done):
-            if (why := why_not()) is not None:
+            # Comparing takes long.
+            if (why := why_not() or self._lists.why_not_free(managed_ledger, listed)) is not None:
                 done.postponed[line.ledger_id] = why
                 return
-            self._delete_from_bookkeeper(noted, done)
+            try:
+                self._delete_from_bookkeeper(noted, done, [RequireNode(listed.node.path, listed.node.version)])
+            finally:
+                if line.ledger_id not in done.postponed:
+                    self._lists.let_go(managed_ledger, done)
 
     # What nobody names.
 
-    def delete_orphans(self, managed_ledger: str, lines: Sequence[NotedLine], done: Done) -> None:
+    def delete_orphans(
+        self, managed_ledger: str, lines: Sequence[NotedLine], done: Done, why_not: WhyNot = nothing_against_it
+    ) -> None:
         """Delete ledgers that nothing names, as the caller has just made sure (`TrashKind.ORPHAN`), of one topic, or of none ("").
 
-        Raises as `flag`.
+        ``why_not`` is asked right before each of them. Raises as `flag`.
         """
         still_open: list[tuple[NotedLine, StoredLedger]] = []
+        # Others may have been deleted since the caller has looked, and a list may be set back to what it was.
+        listed = listed_or_none(self._means.lock.newest(), managed_ledger) if managed_ledger else None
+        as_read = [] if listed is None else [RequireNode(listed.node.path, listed.node.version)]
         for one in lines:
             self._means.turn.require_going()
             found = self._found(one.line.ledger_id)
-            if found is None or found.node.is_closed:
-                self._delete_from_bookkeeper(one, done)
+            if (why := why_not()) is not None:
+                done.postponed[one.line.ledger_id] = why
+            elif listed is not None and listed.ledger(one.line.ledger_id) is not None:
+                done.postponed[one.line.ledger_id] = "its topic's list names it now"
+            elif found is None or found.node.is_closed:
+                self._delete_from_bookkeeper(one, done, as_read)
             elif _is_of_list(found, managed_ledger):
                 still_open.append((one, found))
             else:
                 done.postponed[one.line.ledger_id] = "it is not closed: a writer may live"
         for first in range(0, len(still_open), _MOST_LINES):
-            self._delete_never_listed(managed_ledger, still_open[first : first + _MOST_LINES], done)
+            self._delete_never_listed(managed_ledger, still_open[first : first + _MOST_LINES], done, why_not)
 
     def _delete_never_listed(
-        self, managed_ledger: str, orphans: Sequence[tuple[NotedLine, StoredLedger]], done: Done
+        self, managed_ledger: str, orphans: Sequence[tuple[NotedLine, StoredLedger]], done: Done, why_not: WhyNot
     ) -> None:
         """Delete ledgers that a broker made, and died or lost its topic before it listed them; entries are written to what is listed.
 
@@ -338,7 +396,7 @@ class Deletions:
             ]
         if not going:
             return
-        why = self._lists.set(listed, listed.node.data, changes)
+        why = why_not() or self._lists.set(listed, listed.node.data, changes)
         if why is not None:
             done.postponed.update(dict.fromkeys(going, why))
             return
@@ -362,8 +420,8 @@ class Deletions:
             return f"it is not closed, and it is not known whether it has entries: {is_empty}"
         return None if is_empty else "it is not closed, and has entries"
 
-    def delete_objects(self, noted: NotedLine, done: Done) -> None:
-        """Delete the objects of an offload that no list names (`TrashKind.OBJECTS`). Raises as `flag`."""
+    def delete_objects(self, noted: NotedLine, done: Done, why_not: WhyNot = nothing_against_it) -> None:
+        """Delete the objects of an offload that no list names (`TrashKind.OBJECTS`); ``why_not`` as `delete_orphans`. Raises as `flag`."""
         line = noted.line
         if line.uuid is None or line.bucket is None or line.managed_ledger is None:
             done.postponed[line.ledger_id] = "it is not known whose objects these are"
@@ -379,6 +437,10 @@ class Deletions:
             return
         if is_named(self._means.lock, attempt):
             done.postponed[line.ledger_id] = "its topic's list names these objects now"
+            return
+        why = why_only_copy(self._means, line.managed_ledger, line.ledger_id, line.uuid) or why_not()
+        if why is not None:
+            done.postponed[line.ledger_id] = why
             return
         try:
             self._remove_objects(line.bucket, line.uuid, line.ledger_id)
@@ -397,12 +459,17 @@ class Deletions:
         with self._means.away.reaching(bucket):
             remove_for_good(self._means.bucket_at(bucket), LedgerKey(uuid, ledger_id, is_index=False))
 
-    def _delete_from_bookkeeper(self, noted: NotedLine, done: Done) -> None:
-        """Delete a ledger's node, which is as when it was marked, and close its line, together."""
+    def _delete_from_bookkeeper(self, noted: NotedLine, done: Done, others: Sequence[Operation] = ()) -> None:
+        """Delete a ledger's node, which is as when it was marked, and close its line, together, with what else is to hold."""
         line = noted.line
         closing, _ = noted.as_changed(TrashState.DELETED)
-        changes: list[Operation] = [closing]
+        changes: list[Operation] = [closing, *others]
         found = self._found(line.ledger_id)
+        is_unlisted = line.state is TrashState.UNLISTED
+        if found is not None and is_unlisted and (why := _why_another(line, found)) is not None:
+            # That of the line is gone, and this one is not to be waited for.
+            done.remarks.append(f"ledger {line.ledger_id} stays, and its trash line is closed: {why}")
+            found = None
         if found is not None:
             if (why := _why_kept(line, found)) is not None:
                 done.postponed[line.ledger_id] = why
@@ -463,10 +530,40 @@ def _why_kept(line: TrashLine, found: StoredLedger) -> str | None:
     """
     if not found.node.is_closed:
         return "it is not closed: a writer may live"
+    if (why := _why_another(line, found)) is not None:
+        return why
     has_moved = line.state is TrashState.UNLISTED and line.version >= 0 and _has_same_end(line, found)
     if found.version != line.version and not has_moved:
         return "BookKeeper's metadata of it changed since it was marked"
     return None
+
+
+def _why_different(info: LedgerInfo, found: StoredLedger) -> str | None:
+    """Return why a list and BookKeeper do not tell the same of a closed ledger; None if they do, or if the list tells of objects alone."""
+    context, node = info.context, found.node
+    is_complete = context is not None and context.is_complete
+    if is_complete and context is not None and context.is_deleted_from_bookkeeper:
+        return None
+    if info.entries == node.last_entry + 1 and (is_complete or info.size == node.length):
+        return None
+    return f"it is listed with {info.entries:,} entries, and closed in BookKeeper with {node.last_entry + 1:,}, or other bytes"
+
+
+def _why_another(line: TrashLine, found: StoredLedger) -> str | None:
+    """Return why a ledger is not the one that was marked, though it has its id; None if it may be.
+
+    A cluster that was initialised again gives ids from 0 on, and versions of nodes begin anew, too.
+    """
+    if found.made_ms > line.marked_ms:
+        return "it was made after it was marked: ids were given anew"
+    node, name = found.node, line.managed_ledger
+    if name is None or line.kind is TrashKind.ORPHAN:
+        return None
+    made_for = node.owner
+    is_of_list = node.component in {None, MANAGED_LEDGER} and node.told("pulsar/cursor") is None
+    if is_of_list and made_for in {None, name}:
+        return None
+    return f"it was made for {node.component or 'a ledger'} {made_for or 'of nobody'}, and not for the list of {name}"
 
 
 def _has_same_end(line: TrashLine, found: StoredLedger) -> bool:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from ledgerfs.clusters.bundles import Owner
-from ledgerfs.errors import ChangedMeanwhileError, LedgerfsError
+from ledgerfs.errors import AdminApiUnreachableError, ChangedMeanwhileError, LedgerfsError, UncertainRequestError
 from ledgerfs.lifecycle.acting.decided_policies import WhyNot
 from ledgerfs.lifecycle.acting.free_topics import why_not_free
 from ledgerfs.lifecycle.acting.outcomes import Done
+from ledgerfs.lifecycle.acting.silent_topics import SilentTopics
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
-from ledgerfs.lifecycle.journal.trash_line import TrashState
+from ledgerfs.lifecycle.journal.trash_line import TrashLine, TrashState
 from ledgerfs.offload.candidates import Listed, listed_or_none
 from ledgerfs.offload.owners import TopicOwners
 from ledgerfs.storage.zookeeper.changes import ClusterLock, Operation, SetNode
@@ -17,14 +18,29 @@ from ledgerfs.storage.zookeeper.changes import ClusterLock, Operation, SetNode
 class FreeLists:
     """For one thread. All methods raise `LockLostError`, and the errors of ZooKeeper, but for `let_go`."""
 
-    __slots__ = ("_lock", "_owners")
+    __slots__ = ("_lock", "_owners", "_silent", "_tried", "_unloaded")
 
     def __init__(self, lock: ClusterLock, owners: TopicOwners) -> None:
         self._lock = lock
         self._owners = owners
+        # Topics that were unloaded since they were last worked on.
+        self._unloaded: set[str] = set()
+        # Of this pass: topics that could not be unloaded.
+        self._tried: set[str] = set()
+        self._silent = SilentTopics()
+
+    def forget(self) -> None:
+        """Forget what could not be unloaded: it is tried again."""
+        self._tried.clear()
+        self._silent.begin_pass()
+
+    def begin(self, managed_ledger: str | None) -> None:
+        """Begin to delete something of a topic: that it was unloaded after the last deletion tells nothing any more."""
+        self._unloaded.discard(managed_ledger or "")
 
     def read(self, managed_ledger: str, lines: Sequence[NotedLine], done: Done) -> Listed | None:
         """Return the list of a topic that no broker has; None, and why in ``done``, for others."""
+        self.begin(managed_ledger)
         listed = listed_or_none(self._lock.newest(), managed_ledger)
         # After the list, so that a broker that loads the topic from now on changes its version.
         why = "the topic is gone" if listed is None else why_not_free(self._owners, managed_ledger, listed.info)
@@ -48,21 +64,23 @@ class FreeLists:
             change, now = one.as_changed(TrashState.UNLISTED)
             changes.append(change)
             changed.append(now)
-        why = why_not() or why_not_free(self._owners, managed_ledger, listed.info) or self.set(listed, data, changes)
+        why = why_not() or self.why_not_free(managed_ledger, listed) or self.set(listed, data, changes)
         if why is None:
             return changed
         done.postponed.update({one.line.ledger_id: why for one in lines})
         return []
 
+    def why_not_free(self, managed_ledger: str, listed: Listed) -> str | None:
+        """Return why a list that was read may not be changed now; None if it may, at its version."""
+        return why_not_free(self._owners, managed_ledger, listed.info)
+
     def set(self, listed: Listed, data: bytes, others: Iterable[Operation]) -> str | None:
         """Set a list, if it is as it was read, and make other changes by the same commit; return why nothing was done, None if it was."""
-        why = self._why_another(listed)
-        if why is None:
-            try:
-                self._lock.commit([SetNode(listed.node.path, data, listed.node.version), *others])
-            except ChangedMeanwhileError as error:
-                why = str(error)
-        return why
+        try:
+            self._lock.commit([SetNode.of(listed.node, data), *others])
+        except ChangedMeanwhileError as error:
+            return str(error)
+        return None
 
     def let_go(self, managed_ledger: str | None, done: Done) -> bool:
         """Have a broker let the topic go that took it meanwhile, or had it while it was stopped: it has the list as it was before.
@@ -74,19 +92,34 @@ class FreeLists:
                 return False
             if self._owners.can_unload:
                 self._owners.unload(managed_ledger)
+                self._unloaded.add(managed_ledger)
+                self._silent.answered(managed_ledger)
             else:
                 done.remarks.append(
                     f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
                 )
         except LedgerfsError as error:
+            if isinstance(error, AdminApiUnreachableError | UncertainRequestError):
+                self._silent.note(managed_ledger or "")
             done.remarks.append(f"{managed_ledger} may have been taken by a broker, and could not be unloaded: {error}")
         return True
 
-    def _why_another(self, listed: Listed) -> str | None:
-        """Return why a list is not the one that was read; None if it is.
+    def is_let_go(self, line: TrashLine, now_ms: int, done: Done) -> bool:
+        """Whether no broker can have a list that names what a line deleted; a broker that has the topic is asked to let it go.
 
-        A topic that is deleted and made anew has a list whose versions begin at 0 again, and may have come as far as the old one's.
+        That is tried again with each pass until it was done, since nobody else does it.
         """
-        node = self._lock.node(listed.node.path)
-        is_same = node is not None and (node.created_ms, node.data) == (listed.node.created_ms, listed.node.data)
-        return None if is_same else "its topic was deleted, or its list has changed since it was read"
+        name = line.managed_ledger
+        if not line.watched_until_ms or name is None or name in self._unloaded:
+            return True
+        if name in self._tried:
+            return not self._owners.can_unload
+        if listed_or_none(self._lock.newest(), name) is None:
+            # No broker can be asked about a topic that is gone.
+            return True
+        if not self._silent.may_be_asked(name):
+            return self._owners.owner_of(name) is Owner.NONE and now_ms >= line.watched_until_ms
+        if self.let_go(name, done):
+            self._tried.add(name)
+            return name in self._unloaded or not self._owners.can_unload
+        return now_ms >= line.watched_until_ms

@@ -108,16 +108,27 @@ class BrokerApi:
         Raises
         ------
         BrokerOffloadError
-            It failed; with the broker's own error.
+            It failed; with the broker's own error. Or it was refused because of another one, again and again, and by the broker's own word
+            there is none.
         OffloadRunningError
             It goes on, or an earlier one, but is not waited for: it took longer than ``longest_s``, or `is_stopping`.
 
         """
-        until = self._clock() + longest_s
+        until, pause = self._clock() + longest_s, _FIRST_LOOK_S
         while not self.begin_offload(managed_ledger, up_to):
             # How the earlier one ended is the matter of whoever asked for it.
-            self._ended(managed_ledger, until, on_status)
-        status = self._ended(managed_ledger, until, on_status)
+            _, has_waited = self._ended(managed_ledger, until, on_status)
+            if has_waited:
+                pause = _FIRST_LOOK_S
+                continue
+            self._require_patience(managed_ledger, until)
+            if pause > _LONGEST_LOOK_S:
+                reason = "its broker refuses because of another offload, and says that there is none"
+                raise BrokerOffloadError(reason, key=topic_of(managed_ledger))
+            self._sleep(pause)
+            self._require_patience(managed_ledger, until)
+            pause *= 2
+        status, _ = self._ended(managed_ledger, until, on_status)
         if status.state is OffloadState.ERROR:
             reason = status.last_error or "it gives no reason"
             raise BrokerOffloadError(f"the broker's offload failed: {reason}", key=topic_of(managed_ledger))
@@ -177,19 +188,26 @@ class BrokerApi:
             raise answer.unexpected(f"{printable(text[:60])!r}, which is no bundle")
         return text
 
-    def _ended(self, managed_ledger: str, until: float, on_status: OnStatus | None) -> OffloadStatus:
-        """Wait until a topic's broker is at no offload; return what it told last."""
-        pause = _FIRST_LOOK_S
+    def _ended(self, managed_ledger: str, until: float, on_status: OnStatus | None) -> tuple[OffloadStatus, bool]:
+        """Wait until a topic's broker is at no offload; return what it told last, and whether it was at one."""
+        pause, has_waited = _FIRST_LOOK_S, False
         while True:
             status = self.offload_status(managed_ledger)
             if on_status is not None:
                 on_status(status)
             if status.state is not OffloadState.RUNNING:
-                return status
-            if self._is_stopping():
-                raise OffloadRunningError("the broker goes on with its offload", key=topic_of(managed_ledger))
-            if self._clock() >= until:
-                reason = "the broker's offload is not done yet, and was not waited for any longer; it goes on"
-                raise OffloadRunningError(reason, key=topic_of(managed_ledger))
+                return status, has_waited
+            has_waited = True
+            self._require_patience(managed_ledger, until)
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_LOOK_S)
+
+    def _require_patience(self, managed_ledger: str, until: float) -> None:
+        """Raise `OffloadRunningError` once a broker is not to be waited for any longer."""
+        if self._is_stopping():
+            raise OffloadRunningError(
+                "the broker goes on with its offload, if it has one", key=topic_of(managed_ledger)
+            )
+        if self._clock() >= until:
+            reason = "the broker's offload is not done yet, and was not waited for any longer; it goes on"
+            raise OffloadRunningError(reason, key=topic_of(managed_ledger))

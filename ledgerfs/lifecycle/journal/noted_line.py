@@ -31,4 +31,5 @@ def parse_noted_line(node: Node) -> NotedLine:
     """
     line = parse_trash_line(node.data, key=node.path)
     late_ms = max(0, node.created_ms - line.marked_ms)
-    return NotedLine(replace(line, marked_ms=line.marked_ms + late_ms, due_ms=line.due_ms + late_ms), node.version)
+    marked_ms, due_ms = line.marked_ms + late_ms, line.due_ms + late_ms
+    return NotedLine(replace(line, marked_ms=marked_ms, due_ms=due_ms, changed_ms=node.changed_ms), node.version)

@@ -6,7 +6,7 @@ from typing import TypeVar
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
 from ledgerfs.lifecycle.journal.reading import read_journal
-from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, parse_trash_node_name
+from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashState, parse_trash_node_name
 from ledgerfs.offload.attempts import ROOT as ATTEMPTS
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from ledgerfs.upkeep.doctor.noted_work import NotedWork
@@ -20,7 +20,9 @@ def noted_work(nodes: Nodes) -> NotedWork:
     journal = read_journal(nodes)
     attempts = [*(one.path for one in journal.attempts), *journal.unreadable]
     keys: list[LedgerKey] = list(_named(attempts, ATTEMPTS, parse_ledger_key))
-    lines: list[_Name] = list(_named([*(one.path for one in journal.lines), *journal.unreadable], TRASH, _line_name))
+    # What a line in `TrashState.DELETED` is about is gone: what is there all the same nobody goes on with.
+    going = [one.path for one in journal.lines if one.state is not TrashState.DELETED]
+    lines: list[_Name] = list(_named([*going, *journal.unreadable], TRASH, _line_name))
     return NotedWork(
         frozenset((one.ledger_id, one.uuid) for one in keys),
         frozenset(ledger_id for kind, ledger_id, _ in lines if kind is not TrashKind.OBJECTS),

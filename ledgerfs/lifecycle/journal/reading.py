@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import AccessDeniedError, CorruptMetadataError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.lifecycle.journal.noted_line import NotedLine, parse_noted_line
 from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashLine
 from ledgerfs.offload.attempts import ROOT as ATTEMPTS
@@ -44,9 +44,9 @@ class Journal:
 
 
 def read_journal(nodes: Nodes) -> Journal:
-    """Read all notes; what cannot be parsed is named in the journal.
+    """Read all notes; what cannot be parsed, or may not be read, is named in the journal.
 
-    Raises `AccessDeniedError` and `StoreUnreachableError`.
+    Raises `AccessDeniedError` for folders that may not be listed, and `StoreUnreachableError`.
     """
     unreadable: dict[str, str] = {}
     lines = tuple(_read(nodes, TRASH, parse_noted_line, unreadable))
@@ -58,8 +58,11 @@ def _read(nodes: Nodes, root: str, parse: Callable[[Node], Value], unreadable: d
         names = nodes.children(root)
     except ObjectNotFoundError:
         return
-    for found in nodes.get_many(f"{root}/{name}" for name in names):
+    for name, found in zip(names, nodes.get_many(f"{root}/{name}" for name in names), strict=True):
         if isinstance(found, ObjectNotFoundError):
+            continue
+        if isinstance(found, AccessDeniedError):
+            unreadable[f"{root}/{name}"] = found.reason
             continue
         if isinstance(found, LedgerfsError):
             raise found

@@ -6,7 +6,7 @@ Each line is a node of its own. Nothing is deleted without one, so a crash at an
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -33,6 +33,7 @@ _MOST_DIGITS = 19
 _LEDGER_ID = re.compile(rf"0|[1-9][0-9]{{0,{_MOST_DIGITS - 1}}}", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _LONG = 2**63
+_WATCHED_MS = 600_000
 _INT = 2**31
 
 
@@ -53,6 +54,10 @@ class TrashKind(Enum):
     """BookKeeper's copy of a ledger whose offload has other ids; it is `TrashState.UNLISTED` from the start."""
 
 
+_LISTED = frozenset({TrashKind.TRIMMED, TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED})
+"""What a list names, or named, as if it could be read."""
+
+
 class TrashState(Enum):
     """How far a deletion is."""
 
@@ -61,7 +66,7 @@ class TrashState(Enum):
     UNLISTED = "unlisted"
     """The list of the topic does not name it any more, or calls it deleted: the deletion goes on, and cannot be taken back."""
     DELETED = "deleted"
-    """Nothing of it is there."""
+    """Nothing of it is there. The line stays until no broker can have a list that tells otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,8 @@ class TrashLine:
         When it was marked, and from when on it may be deleted, ms since 1970 UTC.
     state
         How far the deletion is.
+    changed_ms
+        When the line was set last by ZooKeeper's clock, ms since 1970 UTC; 0 for one that was not read. It is no part of its data.
 
     """
 
@@ -102,6 +109,15 @@ class TrashLine:
     marked_ms: int
     due_ms: int
     state: TrashState
+    changed_ms: int = field(default=0, compare=False)
+
+    @property
+    def watched_until_ms(self) -> int:
+        """Until when somebody looks who has the topic of a deleted ledger, ms since 1970 UTC; 0 for what no list named.
+
+        A broker that was stopped, and lost its session, has the list as it was before; nobody knows that there is one before it goes on.
+        """
+        return self.changed_ms + _WATCHED_MS if self.managed_ledger is not None and self.kind in _LISTED else 0
 
     @property
     def node_name(self) -> str:

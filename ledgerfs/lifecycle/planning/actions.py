@@ -50,6 +50,8 @@ class Refusal(Enum):
     """What its time to live has expired is not known."""
     SILENT_BOOKIES = "silent-bookies"
     """Bookies did not tell where a subscription is, or where the last ledger ends."""
+    NO_TOPIC = "no-topic"
+    """A pattern of the policy file is that of no topic: it may be misspelt, and others hold for what was meant."""
     UNREADABLE = "unreadable"
     """A node could not be read."""
     NO_BUCKET = "no-bucket"

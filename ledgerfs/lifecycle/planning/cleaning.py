@@ -72,6 +72,15 @@ def plan_contexts(
     if isinstance(route, Reason):
         plan.refuse(_CLEAN, topic.name, route, topic.ids(rows), topic.size(rows))
         return
+    gone = [row for row in rows if not topic.is_there[row] or listed["is_deleted_from_bookkeeper"][row]]
+    if gone:
+        why = (
+            "BookKeeper does not have ledgers with attempts that are not complete: what these left may be the only copy"
+        )
+        plan.refuse(_CLEAN, topic.name, Reason(Refusal.LOST, why), topic.ids(gone), topic.size(gone))
+        rows = [row for row in rows if row not in gone]
+        if not rows:
+            return
     contexts = tuple((int(listed["ledger_id"][row]), uuid_text(listed[row])) for row in rows)
     since = span(situation.now_ms - topic.changed_ms)
     why = f"{len(rows):,} attempts to offload are not complete, no broker has the topic, and its list has not changed for {since}"

@@ -4,7 +4,7 @@ The rule of retention is `ledgerfs.clusters.retention`, with subscriptions where
 left to the broker that loads the topic: only that expires anything.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,12 +54,15 @@ class TopicDeletions:
 class Deletions:
     """Plans the deletions of topics, each for itself."""
 
-    __slots__ = ("_cluster", "_plan", "_situation")
+    __slots__ = ("_cluster", "_plan", "_situation", "_unbatched")
 
     def __init__(self, plan: Plan, cluster: ClusterView, situation: Situation) -> None:
         self._plan = plan
         self._cluster = cluster
         self._situation = situation
+        # Those with a line of their own go by that.
+        lines = situation.notes.lines
+        self._unbatched = frozenset(one.ledger_id for one in lines if one.kind is TrashKind.UNBATCHED)
 
     def of(self, topic: TopicView) -> TopicDeletions:
         """Return what of a topic is to be deleted by this program, and add what a broker does, what waits, and what is refused."""
@@ -85,15 +88,21 @@ class Deletions:
         """Add a trim if the broker would delete anything by its own policies, which know nothing of the file."""
         self._say_waiting(topic, trim, _TRIM)
         lagging = self._past_lag(topic, topic.rule.brokers_lag_ms, _TRIM, topic.ids(past)) if topic.rule.trim else []
-        kept = self._kept_by_file(topic, lagging)
+        kept = self._kept_by_file(topic, lagging if topic.rule.is_brokers_lag_told else _copies(topic))
         rows = sorted({*past, *lagging})
         # No broker deletes these.
-        flagged = tuple(self._flagged(topic, topic.ids(past)))
+        flagged = tuple(self._flagged(topic, frozenset(topic.ids(past))))
         if not rows:
             return TopicDeletions(flagged, ())
         if not topic.are_policies_known:
             self._refuse(_TRIM, topic, Reason(Refusal.UNKNOWN_POLICIES, _POLICIES), rows)
             return TopicDeletions(flagged, ())
+        shared = [row for row in rows if self._cluster.is_shared(int(topic.ledgers.ids[row]))]
+        if shared:
+            which = topic.ledgers.ids[shared[0]]
+            why = f"several lists name ledger {which}: a broker deletes what its own topic does not need any more"
+            self._refuse(_TRIM, topic, Reason(Refusal.SHARED, why), rows)
+            return TopicDeletions(flagged, topic.ids(past))
         if kept:
             lag = "for ever" if topic.rule.deletion_lag_ms < 0 else f"for {span(topic.rule.deletion_lag_ms)}"
             why = f"with a trim the broker deletes copies by its own lag, of {len(kept):,} ledgers that the policy file wants kept {lag}"
@@ -180,6 +189,8 @@ class Deletions:
             return Reason(Refusal.UNREADABLE, f"the node of ledger {ledger_id} could not be read")
         if topic.is_there[row] and topic.nodes["state"][row] != LedgerState.CLOSED:
             return Reason(Refusal.NOT_CLOSED, f"ledger {ledger_id} is not closed in BookKeeper: a writer may live")
+        if (different := _different(topic, row)) is not None:
+            return different
         if topic.uuid(row) is not None and self._cluster.places.url(int(topic.listed["driver"][row])) is None:
             return Reason(Refusal.NO_BUCKET, f"no bucket of the policy file has the objects of ledger {ledger_id}")
         return None
@@ -266,14 +277,12 @@ class Deletions:
 
     # Called deleted, and there.
 
-    def _flagged(self, topic: TopicView, leaving: Collection[int]) -> list[Proposal]:
+    def _flagged(self, topic: TopicView, leaving: Container[int]) -> list[Proposal]:
         """Return lines for what stays, the list calls deleted in BookKeeper, and is there: no broker deletes it again."""
         listed, now_ms = topic.listed, self._situation.now_ms
-        # Those with a line of their own go by that.
-        noted = [one.ledger_id for one in self._situation.notes.lines if one.kind is TrashKind.UNBATCHED]
-        rows = np.flatnonzero(
-            listed["is_deleted_from_bookkeeper"] & topic.is_there & ~np.isin(listed["ledger_id"], [*leaving, *noted])
-        ).tolist()
+        found: list[int] = np.flatnonzero(listed["is_deleted_from_bookkeeper"] & topic.is_there).tolist()
+        ids = zip(found, topic.ids(found), strict=True)
+        rows = [row for row, ledger_id in ids if ledger_id not in leaving and ledger_id not in self._unbatched]
         due_ms = topic.changed_ms + self._situation.file.orphan_grace_ms
         if not rows:
             return []
@@ -328,13 +337,39 @@ class Deletions:
         self._plan.refuse(kind, topic.name, reason, topic.ids(rows), topic.size(rows))
 
 
-_POLICIES = "policies of its namespace, or of single topics there, could not be read: others may hold"
+def _copies(topic: TopicView) -> list[int]:
+    """Return the rows of all copies in BookKeeper of what is offloaded: any of them, where nobody has told the lag of brokers."""
+    listed = topic.listed
+    is_copy = listed["is_complete"] & ~listed["is_deleted_from_bookkeeper"] & topic.is_there
+    rows: list[int] = np.flatnonzero(is_copy & (listed["ledger_id"] != topic.greatest)).tolist()
+    return rows
+
+
+_POLICIES = "policies of its namespace, or of single topics there, could not be read, or are not in this ZooKeeper: others may hold"
 _BROKERS_RETENTION = (
     "its retention is that of the brokers' configuration, which nobody but you knows: "
     "retention_minutes and retention_megabytes of [broker]"
 )
 _BROKERS_LAG = "the lag is that of the brokers' configuration, which nobody but you knows: deletion_lag of [broker]"
 _SYSTEM = "it is a topic of the brokers' own"
+
+
+def _different(topic: TopicView, row: int) -> Reason | None:
+    """Return what BookKeeper tells of a ledger that its list does not: subscriptions and readers go by the one or by the other.
+
+    The list of an offload tells the bytes of its objects, and one that calls BookKeeper's copy deleted tells of the objects alone.
+    """
+    listed, node = topic.listed[row], topic.nodes[row]
+    if not topic.is_there[row] or (listed["is_complete"] and listed["is_deleted_from_bookkeeper"]):
+        return None
+    entries, has_other_bytes = int(node["last_entry"]) + 1, bool(node["length"] != listed["size"])
+    if entries == listed["entries"] and (listed["is_complete"] or not has_other_bytes):
+        return None
+    why = (
+        f"ledger {node['ledger_id']} is listed with {int(listed['entries']):,} entries of {int(listed['size']):,} bytes, and closed in "
+        f"BookKeeper with {entries:,} of {int(node['length']):,}: nobody may have read the rest"
+    )
+    return Reason(Refusal.DIFFERENT, why)
 
 
 def _greatest(topic: TopicView) -> str:

@@ -26,8 +26,8 @@ class OrphanLedger:
         Whether no writer may have it open.
     is_known
         Whether this cluster has the topic.
-    changed_ms
-        When its node was last set, ms since 1970 UTC.
+    created_ms, changed_ms
+        When its node was made, and last set, ms since 1970 UTC.
     has_states
         Whether it was made for states of a subscription.
 
@@ -40,6 +40,7 @@ class OrphanLedger:
     owner: str
     is_closed: bool
     is_known: bool
+    created_ms: int
     changed_ms: int
     has_states: bool = False
 
@@ -91,6 +92,7 @@ def orphan_ledgers(survey: Survey, rows: Table) -> Iterator[OrphanLedger]:
             owner,
             is_closed,
             topic_made_for(component, owner) in known,
+            int(row["created_ms"]),
             int(row["changed_ms"]),
             bool(row["cursor"] >= 0),
         )

@@ -13,6 +13,10 @@ from ledgerfs.lifecycle.planning.unbatching import COST, unbatching_route, why_n
 from ledgerfs.lifecycle.policy.policy_file import Via
 
 _OFFLOAD = ActionKind.OFFLOAD
+_RECOMPRESSED = (
+    "payloads are compressed again, by {}: that takes processor time, and before BookKeeper's copy goes all of it is read once more, and "
+    "decompressed to be compared with the objects"
+)
 
 
 def plan_offloads(
@@ -42,6 +46,8 @@ def plan_offloads(
     why = why_due(topic, rows, situation.now_ms)
     if topic.rule.unbatch:
         why = f"{why}; {COST}"
+    if topic.rule.recompress is not None and via is Via.DIRECT:
+        why = f"{why}; {_RECOMPRESSED.format(topic.rule.recompress)}"
     plan.actions.append(Action(_OFFLOAD, topic.name, ids, topic.size(rows), via, since, why, topic.rule))
     return ids
 
@@ -63,7 +69,10 @@ def why_due(topic: TopicView, rows: list[int], now_ms: int) -> str:
 def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Route:
     """Return who offloads what is due of a topic."""
     if not (topic.are_policies_known or topic.rule.are_thresholds_the_files):
-        why = "its thresholds may be others: policies of its namespace, or of single topics there, could not be read"
+        why = (
+            "its thresholds may be others: policies of its namespace, or of single topics there, could not be read, "
+            "or are not in this ZooKeeper"
+        )
         return Reason(Refusal.UNKNOWN_POLICIES, why)
     via = (
         unbatching_route(cluster, topic)

@@ -1,10 +1,12 @@
 """Lines for what nobody names: only what two looks are sure of, and only of topics that this cluster has."""
 
 from collections.abc import Iterator
+from urllib.parse import unquote_plus
 
 import numpy as np
 
-from ledgerfs.clusters.ownership import is_in, named_ledgers
+from ledgerfs.clusters.orphans import topic_made_for
+from ledgerfs.clusters.ownership import COMPACTED, SCHEMA, is_in, named_ledgers
 from ledgerfs.display import span
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
 from ledgerfs.lifecycle.planning.actions import ActionKind, Plan, Reason, Refusal
@@ -58,9 +60,38 @@ def _why_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
         return reason
     if not one.is_known:
         return Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was made for {one.owner}; {_ELSEWHERE}")
-    if one.managed_ledger is not None and one.size and not cluster.has_ledgers(one.managed_ledger):
-        why = f"ledger {one.ledger_id} was made for {one.owner}, whose list is empty: it was lost"
-        return Reason(Refusal.LOST_LIST, why)
+    why = _why_of_lost_list(cluster, one) if one.size else None
+    return None if why is None else Reason(Refusal.LOST_LIST, f"ledger {one.ledger_id} was made for {one.owner}, {why}")
+
+
+def _why_of_lost_list(cluster: ClusterView, one: OrphanLedger) -> str | None:
+    """Return why a ledger with entries may be one that was lost with what named it; None if it is not.
+
+    Whoever makes another one leaves the older. So what a list, a compaction or a locator does not name, and is younger than what it names,
+    was named by what was there before it was set back.
+    """
+    if one.component == COMPACTED:
+        is_older = one.ledger_id < cluster.newest_compacted(topic_made_for(one.component, one.owner))
+        return None if is_older else "whose compaction names no later one: its node was lost, or set back"
+    if one.component == SCHEMA:
+        is_older = one.ledger_id < cluster.newest_schema(unquote_plus(one.owner))
+        return None if is_older else "whose locator names no later one: it was lost, or set back"
+    return None if one.managed_ledger is None else _why_of_list(cluster, one, one.managed_ledger)
+
+
+def _why_of_list(cluster: ClusterView, one: OrphanLedger, managed_ledger: str) -> str | None:
+    """Return the same for a ledger of a list: brokers write only to what is listed, and trim from the oldest on."""
+    found = cluster.list_of(managed_ledger)
+    if found is None:
+        return "whose list is empty: it was lost"
+    if one.has_states:
+        return None
+    listed, made_ms = found
+    first = int(listed["ledger_id"][0])
+    if one.ledger_id > first:
+        return f"whose list begins at ledger {first}, and does not name it: it was set back"
+    if one.created_ms < made_ms:
+        return "whose list was made later: it was lost, or the topic was deleted and made anew"
     return None
 
 
@@ -86,6 +117,11 @@ def _of_objects(plan: Plan, cluster: ClusterView, situation: Situation, one: Orp
         why = f"objects of offload {one.uuid} in {one.bucket}, to which {one.managed_ledger} is not offloaded: they may be a backup"
         plan.refuse(_MARK, one.managed_ledger, Reason(Refusal.BACKUP, why), (one.ledger_id,), one.size)
         return
+    only = None if one.managed_ledger is None else _why_only_copy(cluster, one, one.managed_ledger)
+    if only is not None:
+        why = f"objects of offload {one.uuid} in {one.bucket} are of ledger {one.ledger_id} of {one.managed_ledger}, {only}"
+        plan.refuse(_MARK, one.managed_ledger or "", Reason(Refusal.LOST_LIST, why), (one.ledger_id,), one.size)
+        return
     ago = span(max(0, situation.now_ms - one.modified_ms))
     why = f"no list names this offload in {one.bucket}, whose objects are {ago} old"
     line = TrashLine(
@@ -98,3 +134,25 @@ def _of_objects(plan: Plan, cluster: ClusterView, situation: Situation, one: Orp
 
 def _times(situation: Situation) -> tuple[int, int]:
     return situation.noted_ms, situation.noted_ms + situation.file.trash_grace_ms
+
+
+def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str) -> str | None:
+    """Return why objects that no list names may be the only copy of a ledger; None if they are not.
+
+    What failed attempts leave is of a ledger that BookKeeper has still, or that another offload has; what trims leave is older than all
+    that is listed.
+    """
+    found = cluster.list_of(managed_ledger)
+    if found is None:
+        return "whose list is empty: it was lost"
+    listed, made_ms = found
+    rows = listed[listed["ledger_id"] == one.ledger_id]
+    if rows.size:
+        is_elsewhere = bool(rows["is_complete"][0]) or cluster.has_closed(one.ledger_id)
+        return None if is_elsewhere else "which lists it, and neither BookKeeper nor another offload has it"
+    first = int(listed["ledger_id"][0])
+    if one.ledger_id > first:
+        return f"whose list begins at ledger {first}, and does not name it: it was set back"
+    if one.modified_ms < made_ms:
+        return "whose list was made later: it was lost, or the topic was deleted and made anew"
+    return None

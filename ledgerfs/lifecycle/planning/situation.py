@@ -1,6 +1,6 @@
 """What a plan is made for, besides the survey and the rules."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ledgerfs.lifecycle.journal.trash_line import TrashLine
@@ -40,11 +40,18 @@ class Orphans:
         In BookKeeper.
     offloads
         Objects in the buckets of the policy file.
+    unlisted
+        {URL: why} of those buckets in which nobody could look for any.
 
     """
 
     ledgers: Sequence[OrphanLedger] = ()
     offloads: Sequence[OrphanOffload] = ()
+    unlisted: Mapping[str, str] = field(default_factory=dict)
+
+    def why_unlisted(self, url: str | None) -> str | None:
+        """Return why nobody could look into the bucket of a URL; None if it was looked into, or the policy file does not have it."""
+        return next((why for one, why in self.unlisted.items() if one.rstrip("/") == (url or "").rstrip("/")), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ import numpy as np
 from ledgerfs.clusters.bundles import BROKERS, Owner, namespace_of
 from ledgerfs.clusters.ownership import is_in
 from ledgerfs.clusters.survey import Survey, TopicLedgers, is_of_brokers, is_system_topic
-from ledgerfs.clusters.survey_builder import POLICIES
 from ledgerfs.clusters.tables import LISTED, Table
 from ledgerfs.clusters.tiered_objects import pair_keys, uuid_text
 from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs.formats.managed_ledgers.names import cursor_of, managed_ledger_of
 from ledgerfs.lifecycle.planning.tier_places import TierPlaces
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile
@@ -99,7 +99,7 @@ class ClusterView:
     __slots__ = (
         "_cursors",
         "_greatest",
-        "_namespaces_damaged",
+        "_node_ids",
         "_not_read",
         "_offloads",
         "_rows",
@@ -118,14 +118,13 @@ class ClusterView:
         self._rows = {name: row for row, name in enumerate(survey.topics)}
         self._not_read = survey.namespaces_not_read()
         paths = [one.path for one in survey.damaged]
-        self._namespaces_damaged = frozenset(
-            path.removeprefix(f"{POLICIES}/") for path in paths if path.startswith(f"{POLICIES}/")
-        )
         self._cursors: dict[str, set[str]] = {}
         for topic, cursor in filter(None, map(cursor_of, paths)):
             self._cursors.setdefault(topic, set()).add(cursor)
         self.damaged_lists = frozenset(filter(None, map(managed_ledger_of, paths)))
         self.is_owner_unreadable = any(path.startswith(f"{BROKERS}/") for path in paths)
+        # A column of a table lies scattered, and is copied whole by each search in it.
+        self._node_ids: Int64 = np.ascontiguousarray(survey.ledgers["ledger_id"])
         self._offloads = np.unique(pair_keys(survey.listed[survey.listed["has_context"]]))
         ids, counts = np.unique(survey.listed["ledger_id"], return_counts=True)
         table = survey.topic_table[survey.topic_table["ledgers"] > 0]
@@ -145,6 +144,39 @@ class ClusterView:
         )
         return any(one.rstrip("/") == url.rstrip("/") for one in urls)
 
+    def rule_of(self, managed_ledger: str) -> TopicRule:
+        """Return what is wanted of a topic, whether the cluster has it or not."""
+        return self._rules.of(managed_ledger)
+
+    def list_of(self, managed_ledger: str) -> tuple[Table, int] | None:
+        """Return the rows of a topic's list, by id, and when it was made, ms since 1970 UTC; None without a list that has ledgers."""
+        row = self._rows.get(managed_ledger)
+        told = None if row is None else self.survey.topic_table[row]
+        if told is None or not told["ledgers"]:
+            return None
+        first = int(told["first"])
+        return self.survey.listed[first : first + int(told["ledgers"])], int(told["created_ms"])
+
+    def newest_compacted(self, managed_ledger: str) -> int:
+        """Return the ledger that a topic's compaction names; -1 if it names none."""
+        row = self._rows.get(managed_ledger)
+        named = self.survey.cursors_of(row)["compacted_ledger"] if row is not None else np.zeros(0, np.int64)
+        return int(named.max(initial=-1))
+
+    def newest_schema(self, name: str) -> int:
+        """Return the greatest id of a ledger that the locator of a schema names, by its path below /schemas; -1 if it names none."""
+        if name not in self.survey.words:
+            return -1
+        schemas = self.survey.schemas
+        return int(schemas["ledger_id"][schemas["name"] == self.survey.words.index(name)].max(initial=-1))
+
+    def has_closed(self, ledger_id: int) -> bool:
+        """Whether BookKeeper has a ledger, closed."""
+        nodes = self.survey.ledgers
+        row = int(np.searchsorted(nodes["ledger_id"], ledger_id))
+        is_there = row < nodes.size and nodes["ledger_id"][row] == ledger_id
+        return bool(is_there and nodes["state"][row] == LedgerState.CLOSED)
+
     def has_ledgers(self, managed_ledger: str) -> bool:
         """Whether the list of a topic has any ledgers: it always has, once a broker has had it."""
         row = self._rows.get(managed_ledger)
@@ -162,7 +194,9 @@ class ClusterView:
         """Whether a list names an offload, complete or not."""
         row, digits = np.zeros(1, LISTED), uuid.replace("-", "")
         row["ledger_id"], row["uuid_high"], row["uuid_low"] = ledger_id, int(digits[:16], 16), int(digits[16:], 16)
-        return bool(np.isin(pair_keys(row), self._offloads)[0])
+        key = pair_keys(row)
+        place = int(np.searchsorted(self._offloads, key)[0])
+        return place < self._offloads.size and bool(self._offloads[place] == key[0])
 
     def topics(self) -> Iterator[TopicView]:
         """Yield every topic that has ledgers, in the order of the survey."""
@@ -181,8 +215,8 @@ class ClusterView:
         nodes, ledgers = survey.ledgers, survey.ledgers_of(row)
         if not ledgers.ids.size:
             return None
-        places = np.searchsorted(nodes["ledger_id"], ledgers.ids)
-        is_there = is_in(ledgers.ids, nodes["ledger_id"])
+        places = np.searchsorted(self._node_ids, ledgers.ids)
+        is_there = is_in(ledgers.ids, self._node_ids)
         first = int(survey.topic_table["first"][row])
         namespace = namespace_of(name)
         return TopicView(
@@ -194,7 +228,7 @@ class ClusterView:
             nodes[np.minimum(places, nodes.size - 1)] if nodes.size else np.zeros(ledgers.ids.size, nodes.dtype),
             is_there,
             survey.owners.of(name),
-            namespace not in self._namespaces_damaged and (namespace not in self._not_read or is_system_topic(name)),
+            namespace in survey.policies and (namespace not in self._not_read or is_system_topic(name)),
             frozenset(self._cursors.get(name, ())),
             survey.is_terminated(row),
             is_of_brokers(name),

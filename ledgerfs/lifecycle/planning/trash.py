@@ -24,6 +24,8 @@ from ledgerfs.lifecycle.policy.policy_file import Via
 
 _DELETE, _MARK, _CLEAN = ActionKind.DELETE, ActionKind.MARK, ActionKind.CLEAN
 _OF_ORPHANS = frozenset({TrashKind.ORPHAN, TrashKind.OBJECTS})
+_TELLS = frozenset({Refusal.GREATEST, Refusal.UNKNOWN_EXPIRY, Refusal.LOST_LIST})
+"""By these it is known that nothing of it is deleted: what was marked is not any more."""
 _Key = tuple[TrashKind, int, str | None]
 _About = tuple[int, str | None]
 
@@ -55,7 +57,7 @@ class TrashPlanner:
         self._refused = {
             (one.subject, ledger_id): one
             for one in plan.refused
-            if one.kind in {_MARK, ActionKind.TRIM} and one.refusal not in {Refusal.GREATEST, Refusal.UNKNOWN_EXPIRY}
+            if one.kind in {_MARK, ActionKind.TRIM} and one.refusal not in _TELLS
             for ledger_id in one.ledger_ids
         }
 
@@ -64,13 +66,18 @@ class TrashPlanner:
         due: list[TrashLine] = []
         dropped: list[tuple[TrashLine, str]] = []
         kept: set[_About] = set()
+        watched: set[_Key] = set()
         for line in self._situation.notes.lines:
             if not self._situation.is_wanted(line.managed_ledger):
                 kept.add(_about(line))
                 continue
             match line.state:
                 case TrashState.DELETED:
-                    dropped.append((line, "all of it is deleted"))
+                    why = self._why_closed(line)
+                    if why is None:
+                        watched.add(_key(line))
+                    else:
+                        dropped.append((line, why))
                 case TrashState.UNLISTED:
                     kept.add(_about(line))
                     due += self._going_on(line)
@@ -83,8 +90,8 @@ class TrashPlanner:
                     due += self._if_due(line)
         self._delete(self._without_holes(due))
         self._drop(dropped)
-        # A line that is dropped has the node that its successor will have.
-        going = {_key(line) for line, _ in dropped}
+        # A line that is dropped, or watched, has the node that its successor will have.
+        going = watched | {_key(line) for line, _ in dropped}
         wanted = [one for key, one in self._wanted.items() if _about(one.line) not in kept and key not in going]
         self._mark(self._without_damaged(wanted))
 
@@ -103,16 +110,27 @@ class TrashPlanner:
         elif not is_unlisted:
             why = f"the deletion of ledger {line.ledger_id} began, and a list names it as if it had not"
             self._refuse(line, Reason(Refusal.NAMED, why))
-        elif line.kind is TrashKind.UNBATCHED and self._situation.now_ms < line.due_ms:
-            self._wait(line, line.due_ms, line.why)
+        elif line.kind is TrashKind.UNBATCHED and self._situation.now_ms < (due_ms := self._end_of_grace(line)):
+            self._wait(line, due_ms, line.why)
         else:
             yield line
+
+    def _why_closed(self, line: TrashLine) -> str | None:
+        """Return why a line in `TrashState.DELETED` is closed; None, and that it waits, while a broker may come that has the old list."""
+        until_ms = line.watched_until_ms
+        if until_ms and self._cluster.survey.owners.of(line.managed_ledger or "") is not Owner.NONE:
+            return "all of it is deleted; a broker has the topic now, and has to let it go if it has the list as it was before"
+        if self._situation.now_ms >= until_ms:
+            return "all of it is deleted"
+        why = "it is deleted, and looked whether a broker comes that has the list of its topic as it was before"
+        self._plan.waiting.append(Waiting(_CLEAN, line.managed_ledger, (line.ledger_id,), 0, until_ms, why))
+        return None
 
     def _why_dropped(self, line: TrashLine) -> str | None:
         """Return why a line in `TrashState.MARKED` does not hold any more; None if it does, or if that is not known."""
         wanted = self._wanted.get(_key(line))
         if wanted is not None:
-            now, marked = ((one.version, one.managed_ledger, one.size) for one in (wanted.line, line))
+            now, marked = ((one.version, one.managed_ledger, one.size, one.bucket) for one in (wanted.line, line))
             return None if now == marked else f"ledger {line.ledger_id} is not as it was marked"
         if self._is_unknown(line):
             return None
@@ -128,7 +146,13 @@ class TrashPlanner:
         """Whether it cannot be told now if a line still holds."""
         is_looked_for = line.kind not in _OF_ORPHANS or self._situation.orphans is not None
         is_readable = line.managed_ledger not in self._cluster.damaged_lists
+        is_looked_for &= self._why_unlisted(line) is None
         return not is_looked_for or not is_readable or self._refusal_of(line) is not None
+
+    def _why_unlisted(self, line: TrashLine) -> str | None:
+        """Return why nobody could look for the objects of a line; None if somebody has, or nobody was to."""
+        orphans = self._situation.orphans
+        return None if orphans is None or line.kind is not TrashKind.OBJECTS else orphans.why_unlisted(line.bucket)
 
     def _refusal_of(self, line: TrashLine) -> Refused | None:
         subject = line.managed_ledger if line.managed_ledger is not None else f"ledger {line.ledger_id}"
@@ -143,6 +167,9 @@ class TrashPlanner:
                 self._refuse(line, Reason(Refusal.UNREADABLE, "the list of its topic could not be read"))
             elif told is not None:
                 self._refuse(line, Reason(told.refusal, told.why))
+            elif (unlisted := self._why_unlisted(line)) is not None:
+                why = f"it is not known whether it is an orphan still: its bucket could not be looked into: {unlisted}"
+                self._refuse(line, Reason(Refusal.UNREADABLE, why))
             else:
                 self._wait(line, None, "it is not known whether it is an orphan still: nobody has looked for orphans")
         elif now_ms < (due_ms := self._due_ms(line)):
@@ -155,6 +182,12 @@ class TrashPlanner:
         """Return when a line that holds is due, by the longer one of two graces: that when it was marked, and that of now."""
         now = self._wanted[_key(line)].line
         return max(line.due_ms, line.marked_ms + now.due_ms - now.marked_ms)
+
+    def _end_of_grace(self, line: TrashLine) -> int:
+        """Return when a line is due that nobody plans again: likewise."""
+        rule = None if line.managed_ledger is None else self._cluster.rule_of(line.managed_ledger)
+        grace_ms = self._situation.file.trash_grace_ms if rule is None else rule.trash_grace_ms
+        return max(line.due_ms, line.marked_ms + grace_ms)
 
     def _without_holes(self, due: Sequence[TrashLine]) -> Iterator[TrashLine]:
         """Yield lines without those of ledgers past retention that have an older one which stays: these wait.

@@ -8,8 +8,9 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,19 +18,19 @@ from typing import Any
 from ledgerfs.clusters.policies import BROKERS_DELETION_LAG_MS, NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.lifecycle.policy.typed_keys import DAY_MS, Keys
-from ledgerfs.offload.offload_driver import folder_in_bucket
+from ledgerfs.offload.offload_driver import bucket_in, driver_for, folder_in_bucket, require_place
 
 MOST_BYTES = 1 << 20
 """Of a policy file."""
-CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
-"""What `recompress` may name."""
+CODECS = ("lz4", "zlib", "zstd", "snappy")
+"""What `recompress` may name; without compression entries would grow."""
 _MINUTE_MS, _HOUR_MS, _SECOND_MS = 60_000, 3_600_000, 1000
 _YEARS_MS = 36_500 * DAY_MS
 _LONG = 2**63 - 1
 _MOST_PATTERN = 1000
 WAYS = 2
 """How often each byte passes between this program and the store: it is sent, and read back."""
-_LEAST_BLOCK, _MOST_BLOCK = 5 << 20, 2 << 30
+_LEAST_BLOCK, _MOST_BLOCK = 5 << 20, (2 << 30) - 1
 
 
 class Via(Enum):
@@ -173,6 +174,8 @@ class PolicyFile:
         {name: bucket}.
     topics
         In the order of the file: the first that matches holds.
+    digest
+        SHA-256 of the file's bytes; "" for what was never read from a file.
 
     """
 
@@ -191,16 +194,26 @@ class PolicyFile:
     orphan_grace_ms: int = _HOUR_MS
     buckets: Mapping[str, TierBucket] = field(default_factory=dict)
     topics: tuple[TopicWishes, ...] = ()
+    digest: str = ""
 
 
 def read_policy_file(path: Path) -> PolicyFile:
     """Read a policy file; raises `InvalidOptionError`, which names file and key."""
+    data = _read(path)
+    return replace(parse_policy_file(data, path), digest=sha256(data).hexdigest())
+
+
+def digest_of(path: Path) -> str:
+    """Return the digest of a policy file as it is now; raises `InvalidOptionError` if it cannot be read."""
+    return sha256(_read(path)).hexdigest()
+
+
+def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as opened:
-            data = opened.read(MOST_BYTES + 1)
+            return opened.read(MOST_BYTES + 1)
     except OSError as error:
         raise InvalidOptionError(f"the policy file cannot be read: {error.strerror or error}", key=str(path)) from error
-    return parse_policy_file(data, path)
 
 
 def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
@@ -282,13 +295,17 @@ def _bucket(name: str, keys: Keys) -> TierBucket:
     made = TierBucket(
         name,
         url,
-        keys.text("driver") or "aws-s3",
-        keys.text("bucket") or url.rstrip("/").rpartition("/")[2],
+        keys.text("driver") or driver_for(url),
+        keys.text("bucket") or bucket_in(url),
         keys.text("region") or "",
         keys.text("endpoint") or "",
         64 << 20 if block_size is None else block_size,
         MappingProxyType(keys.mapping("options")),
     )
+    try:
+        require_place(url, made.driver, made.bucket, made.endpoint)
+    except InvalidOptionError as error:
+        raise keys.error("url", error.reason) from error
     keys.require_no_others()
     return made
 
@@ -332,6 +349,8 @@ def _pattern(keys: Keys) -> re.Pattern[str]:
     text = keys.text("match")
     if text is None:
         raise keys.error("match", "is missing; a pattern of tenant/namespace/topic, such as 'public/orders/.*'")
+    if "://" in text:
+        raise keys.error("match", "is of tenant/namespace/topic, such as 'public/orders/.*', without persistent://")
     if len(text) > _MOST_PATTERN:
         raise keys.error("match", f"has more than {_MOST_PATTERN:,} characters")
     try:

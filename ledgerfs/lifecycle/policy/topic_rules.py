@@ -1,5 +1,6 @@
 """The rule of one topic: the cluster's own policies, and what the first pattern of the policy file that matches sets over them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -37,8 +38,8 @@ class TopicRule:
         For how long BookKeeper keeps its copy of a ledger after the offload; below 0 for ever.
     brokers_lag_ms
         The same as the brokers have it, who know nothing of the file.
-    is_retention_told, is_lag_told
-        Whether anything but a default of brokers, which they may have changed, tells the retention, and the lag.
+    is_retention_told, is_lag_told, is_brokers_lag_told
+        Whether anything but a default of brokers, which they may have changed, tells the retention, and the two lags.
     via, trash_grace_ms, recompress, unbatch, trim, offload
         As in `ledgerfs.lifecycle.policy.policy_file.TopicWishes`.
     bucket, is_bucket_the_files
@@ -59,6 +60,7 @@ class TopicRule:
     brokers_lag_ms: int
     is_retention_told: bool
     is_lag_told: bool
+    is_brokers_lag_told: bool
     via: Via
     trash_grace_ms: int
     bucket: TierBucket | None
@@ -120,6 +122,7 @@ class TopicRules:
             brokers_lag,
             whose != _OF_BROKERS or file.is_broker_retention_told,
             lag is not None or told.deletion_lag_ms is not None or file.is_broker_lag_told,
+            told.deletion_lag_ms is not None or file.is_broker_lag_told,
             file.via if wishes is None or wishes.via is None else wishes.via,
             file.trash_grace_ms if grace is None else grace,
             self._bucket(wishes, told.target),
@@ -150,6 +153,12 @@ def wishes_for(file: PolicyFile, managed_ledger: str) -> TopicWishes | None:
     name = topic_of(managed_ledger).removeprefix(_PERSISTENT)
     names = {name, split_partition(name)[0]}
     return next((one for one in file.topics if any(one.match.fullmatch(text) for text in names)), None)
+
+
+def without_topics(file: PolicyFile, managed_ledgers: Iterable[str]) -> list[TopicWishes]:
+    """Return those ``[[topics]]`` of a file that are the first to match of no topic: misspelt, or hidden by an earlier one."""
+    used = {id(one) for one in (wishes_for(file, name) for name in managed_ledgers) if one is not None}
+    return [one for one in file.topics if id(one) not in used]
 
 
 def bucket_of(file: PolicyFile, target: OffloadTarget) -> TierBucket | None:

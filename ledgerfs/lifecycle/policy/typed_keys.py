@@ -101,7 +101,7 @@ class Keys:
         if value is None:
             return default
         # A number without a unit may be of any.
-        if not isinstance(value, str) or value.strip().isdigit():
+        if not isinstance(value, str) or not value.strip()[-1:].isalpha():
             raise self.error(name, f"is no span of time with a unit, such as 90s, 5m, 1h, 7d: {value!r}")
         try:
             found = parse_span(value)

@@ -18,6 +18,10 @@ from ledgerfs.offload.candidates import NotOffloaded
 from ledgerfs.offload.copied_ledger import CopiedLedger
 from ledgerfs.offload.one_step import BETWEEN_SETS_S, Offloaded, OneStep
 
+WORKERS = 3
+"""Ledgers that are copied at once: two of any size, and one that is not large."""
+_QUANTUM = 64 << 20
+_LARGE = 4 * _QUANTUM
 _IDLE_S = 0.2
 _NOT_AGAIN_S = 600.0
 """A ledger whose copy failed is left alone for so long."""
@@ -29,6 +33,15 @@ class _Topic:
 
     copies: list[CopiedLedger] = field(default_factory=list)
     since_s: float = 0.0
+
+
+def fair_turns() -> FairQueue:
+    """Return the queue of `WORKERS` workers, of which one is left for ledgers that are not large.
+
+    A copy that began is not put aside for another one. So that worker takes no large ledger even if nothing else waits: what is small and
+    comes then would have to wait for the end of one. The others take ledgers of any size.
+    """
+    return FairQueue(_QUANTUM, large_bytes=_LARGE, most_large=WORKERS - 1)
 
 
 _Place = tuple[str, OneStep]
@@ -70,7 +83,7 @@ class BackgroundOffloads:
         step_of: Callable[[TopicRule], OneStep],
         events: Events,
         is_stopping: Callable[[], bool] = lambda: False,
-        workers: int = 2,
+        workers: int = WORKERS,
     ) -> None:
         self._queue = queue
         self._step_of = step_of

@@ -1,6 +1,8 @@
-"""What brokers are asked for, offloads and trims, in threads of their own, since each is waited for; one a topic."""
+"""What brokers are asked for, offloads and trims, in threads of their own, since each is waited for; one of each a topic."""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -8,17 +10,25 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.lifecycle.planning.actions import ActionKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ledgerfs.lifecycle.acting.outcomes import Done
     from ledgerfs.lifecycle.planning.actions import Action
     from ledgerfs.lifecycle.service.events import Events
 
 _AT_ONCE = 4
-"""Brokers offload one ledger of a topic after the other; so many topics go on together."""
-
-
+"""Brokers offload one ledger of a topic after the other; so many topics go on together. As many trims do, which wait for no offload."""
 _DONE = {ActionKind.OFFLOAD: "offloaded", ActionKind.TRIM: "trimmed"}
+_About = tuple[ActionKind, str]
+
+
+@dataclass(slots=True)
+class _Work:
+    """What a broker is to do, since when, ms since 1970 UTC, and whether it is at it."""
+
+    action: "Action"
+    since_ms: int
+    goes_on: bool = False
 
 
 class BrokerWork:
@@ -30,42 +40,77 @@ class BrokerWork:
         Has a broker do what an action tells, and waits for it.
     is_stopping
         Whether no broker is to be asked any more.
+    now_ms
+        Tells the time, ms since 1970 UTC.
 
     """
 
-    __slots__ = ("_busy", "_carry_out", "_events", "_is_stopping", "_lock", "_threads")
+    __slots__ = ("_carry_out", "_events", "_is_stopping", "_lock", "_now_ms", "_offloaded", "_threads", "_work")
 
     def __init__(
-        self, carry_out: "Callable[[Action], Done]", events: "Events", is_stopping: "Callable[[], bool]"
+        self,
+        carry_out: "Callable[[Action], Done]",
+        events: "Events",
+        is_stopping: "Callable[[], bool]",
+        now_ms: "Callable[[], int]",
     ) -> None:
         self._carry_out = carry_out
         self._events = events
         self._is_stopping = is_stopping
+        self._now_ms = now_ms
         self._lock = Lock()
-        self._busy: set[tuple[ActionKind, str]] = set()
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ledgerfs-lifecycle-broker")
+        self._work: dict[_About, _Work] = {}
+        self._offloaded = 0, 0
+        self._threads = {
+            one: ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"ledgerfs-lifecycle-broker-{one.value}")
+            for one in _DONE
+        }
 
     @property
     def is_idle(self) -> bool:
-        """Whether no broker is at work."""
+        """Whether no broker is at work, nor is to be."""
         with self._lock:
-            return not self._busy
+            return not self._work
+
+    def counts(self) -> "Mapping[str, int]":
+        """Return of how many topics ``offload_goes_on``, ``offload_waits``, ``trim_goes_on`` and ``trim_waits``."""
+        with self._lock:
+            goes = Counter((kind, one.goes_on) for (kind, _), one in self._work.items())
+        names = ((kind, on, f"{kind.value}_{'goes_on' if on else 'waits'}") for kind in _DONE for on in (True, False))
+        return {name: goes[kind, on] for kind, on, name in names}
+
+    def offloaded(self) -> tuple[int, int]:
+        """Return how many ledgers and bytes brokers have offloaded since the service began."""
+        with self._lock:
+            return self._offloaded
+
+    def waiting_since_ms(self) -> int:
+        """Return since when the oldest of what waits for its turn has waited, ms since 1970 UTC; 0 if nothing does."""
+        with self._lock:
+            return min((one.since_ms for one in self._work.values() if not one.goes_on), default=0)
 
     def begin(self, action: "Action") -> None:
-        """Have a broker do it, unless one is at this topic already."""
+        """Have a broker do it in its turn, unless one is at this topic already; what waits for its turn is done as it was planned last."""
         about = action.kind, action.managed_ledger or ""
         with self._lock:
-            if about in self._busy:
+            found = self._work.get(about)
+            if found is not None:
+                found.action = action
                 return
-            self._busy.add(about)
-        self._threads.submit(self._run, action)
+            self._work[about] = _Work(action, self._now_ms())
+        self._threads[action.kind].submit(self._run, about)
 
     def stop(self) -> None:
         """Begin nothing more; what brokers are at, they go on with."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for one in self._threads.values():
+            one.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, action: "Action") -> None:
-        what, name = action.kind.value, action.managed_ledger or ""
+    def _run(self, about: _About) -> None:
+        kind, name = about
+        what = kind.value
+        with self._lock:
+            self._work[about].goes_on = True
+            action = self._work[about].action
         try:
             if self._is_stopping():
                 return
@@ -77,11 +122,15 @@ class BrokerWork:
             self._events.trouble(f"{what} {name} by its broker: {error!r}")
             raise
         else:
-            self._events.did(_DONE[action.kind], name, done.ledger_ids, done.size)
+            self._events.did(_DONE[kind], name, done.ledger_ids, done.size)
+            if kind is ActionKind.OFFLOAD:
+                with self._lock:
+                    ledgers, size = self._offloaded
+                    self._offloaded = ledgers + len(done.ledger_ids), size + done.size
             for ledger_id, why in done.postponed.items():
                 self._events.trouble(f"{what} {name} by its broker, ledger {ledger_id}: {why}")
             for remark in done.remarks:
                 self._events.trouble(remark)
         finally:
             with self._lock:
-                self._busy.discard((action.kind, name))
+                del self._work[about]

@@ -23,12 +23,18 @@ class Trouble:
 class Events:
     """Counts what is done, and keeps the latest troubles. For all threads."""
 
-    __slots__ = ("_counts", "_lock", "_troubles")
+    __slots__ = ("_counts", "_forgotten", "_lock", "_troubles")
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._counts: Counter[str] = Counter()
         self._troubles: dict[str, Trouble] = {}
+        self._forgotten = 0
+
+    @property
+    def forgotten(self) -> int:
+        """How many troubles were more than are kept; each was logged."""
+        return self._forgotten
 
     def did(self, what: str, topic: str | None, ledger_ids: Iterable[int], size: int) -> None:
         """Note that something was done to ledgers of a topic, and to how many bytes."""
@@ -48,6 +54,7 @@ class Events:
             self._troubles[text] = Trouble(time.time_ns() // 1_000_000, text, times)
             while len(self._troubles) > _MOST_TROUBLES:
                 del self._troubles[next(iter(self._troubles))]
+                self._forgotten += 1
         if before is None:
             _log.warning("%s", text)
 

@@ -8,6 +8,7 @@ from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.asked_brokers import BrokerRequests, ask_brokers
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import Progress, survey_cluster
+from ledgerfs.errors import LedgerfsError
 from ledgerfs.lifecycle.journal.reading import Journal, read_journal
 from ledgerfs.lifecycle.planning.orphan_search import orphans_of
 from ledgerfs.lifecycle.planning.situation import Notes, Orphans, Situation
@@ -73,26 +74,39 @@ class Looking:
     pass_s: float = PASS_S
 
     def look(self, progress: Progress) -> Looked:
-        """Look; raises as `ledgerfs.clusters.surveying.survey_cluster`, and the errors of listing buckets."""
+        """Look; raises as `ledgerfs.clusters.surveying.survey_cluster`."""
         # One request; whatever is older than this pass, like what the pass before has done, is no ground for a plan.
         self.cluster.nodes.catch_up()
-        ttl_ms = self.file.broker.ttl_ms
-        orphans = None
-        if self.file.orphans:
-            tiers = tiers_of(self.file)
-            rules = Rules(self.file.orphan_grace_ms, self.pass_s, ttl_ms)
-            looks = look_twice(self.cluster, self.bookies, tiers, rules, progress)
-            survey, orphans = looks.survey, orphans_of(looks, tiers)
-        else:
-            survey = survey_cluster(self.cluster, self.bookies, progress, broker_ttl_ms=ttl_ms)
+        survey, orphans = look_at(self.cluster, self.bookies, self.file, self.pass_s, progress)
         # Behind the lists: a line is written before its list is changed.
         journal = read_journal(self.cluster.nodes)
         return Looked(survey if self.brokers is None else ask_brokers(survey, self.brokers), journal, orphans)
 
 
-def tiers_of(file: PolicyFile) -> Sequence[Tier]:
-    """Return the buckets of a policy file, to be listed."""
-    return [
-        Tier(open_bucket(one.url, one.storage_options), frozenset({one.bucket}), one.endpoint or None)
-        for one in file.buckets.values()
-    ]
+def look_at(
+    cluster: LivingCluster, bookies: BookieReads | None, file: PolicyFile, pass_s: float, progress: Progress
+) -> tuple[Survey, Orphans | None]:
+    """Return a survey, and orphans if the policy file wants these deleted: then there are two looks, ``pass_s`` seconds apart.
+
+    A bucket that does not answer keeps nothing else back. Raises as `ledgerfs.clusters.surveying.survey_cluster`.
+    """
+    ttl_ms = file.broker.ttl_ms
+    if not file.orphans:
+        return survey_cluster(cluster, bookies, progress, broker_ttl_ms=ttl_ms, skips_denied=True), None
+    unlisted: dict[str, str] = {}
+    tiers, rules = _tiers_of(file, unlisted), Rules(file.orphan_grace_ms, pass_s, ttl_ms)
+    looks = look_twice(cluster, bookies, tiers, rules, progress, unlisted=unlisted)
+    return looks.survey, orphans_of(looks, unlisted)
+
+
+def _tiers_of(file: PolicyFile, unlisted: dict[str, str]) -> Sequence[Tier]:
+    """Return the buckets of a policy file, to be listed; adds those that cannot be opened to ``unlisted``."""
+    tiers = []
+    for one in file.buckets.values():
+        try:
+            bucket = open_bucket(one.url, one.storage_options)
+        except LedgerfsError as error:
+            unlisted[one.url] = error.reason
+        else:
+            tiers.append(Tier(bucket, frozenset({one.bucket}), one.endpoint or None))
+    return tiers

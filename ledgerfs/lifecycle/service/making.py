@@ -22,8 +22,8 @@ from ledgerfs.lifecycle.acting.turn import Turn
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
 from ledgerfs.lifecycle.journal.replaced_copies import replaced_copy
 from ledgerfs.lifecycle.planning.tier_places import url_of
-from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue
-from ledgerfs.lifecycle.service.background import BackgroundOffloads
+from ledgerfs.lifecycle.policy.kept_file import why_other
+from ledgerfs.lifecycle.service.background import BackgroundOffloads, fair_turns
 from ledgerfs.lifecycle.service.broker_work import BrokerWork
 from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.lifecycle.service.looking import Looking
@@ -35,7 +35,7 @@ from ledgerfs.messages.transforms.entry_transform import recompress
 from ledgerfs.messages.transforms.unbatch_all import unbatch_all
 from ledgerfs.offload.offload_driver import driver_properties, user_metadata
 from ledgerfs.offload.one_step import OneStep
-from ledgerfs.offload.opening import holder_text
+from ledgerfs.offload.opening import SERVICE, holder_text
 from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
     from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
-_QUANTUM = 64 << 20
 _MUCH_MS = 5000
 
 
@@ -163,7 +162,8 @@ class _Steps:
 def _transform_of(rule: "TopicRule") -> "Callable[[], EntryTransform] | None":
     if rule.unbatch:
         return partial(unbatch_all, rule.recompress)
-    return None if rule.recompress is None else partial(recompress, rule.recompress)
+    # The list tells the bytes of the copy, and by these goes a retention of size: no entry is to grow.
+    return None if rule.recompress is None else partial(recompress, rule.recompress, most_grown=0)
 
 
 @contextmanager
@@ -180,7 +180,7 @@ def service_of(
     """
     cluster = _paced(cluster, file)
     took_ms = time.time_ns() // 1_000_000
-    with ClusterLock.take(cluster.nodes.settings, holder_text()) as lock:
+    with ClusterLock.take(cluster.nodes.settings, holder_text(SERVICE)) as lock:
         events = Events()
         clock = ClusterClock(lock, took_ms)
         if abs(clock.ahead_ms) > _MUCH_MS:
@@ -201,13 +201,17 @@ def service_of(
             steps.bucket_at,
             steps.url_of,
             turn=Turn(stopping.is_set),
+            pace_back=rates.pace_back,
         )
         steps.use(means)
-        hands = CarryingOut(cluster, means, bookies, broker, steps.in_flight)
-        background = BackgroundOffloads(FairQueue(_QUANTUM), steps.step_of, events, stopping.is_set)
-        by_brokers = None if broker is None else BrokerWork(hands.by_broker, events, stopping.is_set)
+        other = partial(why_other, file)
+        hands = CarryingOut(cluster, means, bookies, broker, steps.in_flight, other)
+        background = BackgroundOffloads(fair_turns(), steps.step_of, events, stopping.is_set)
+        by_brokers = None if broker is None else BrokerWork(hands.by_broker, events, stopping.is_set, clock.now_ms)
         looking = Looking(cluster, file, bookies, brokers, pass_s)
-        parts = Parts(lock, looking, hands, background, by_brokers, rates, clock, events, stopping, _gauges(file))
+        parts = Parts(
+            lock, looking, hands, background, by_brokers, rates, clock, events, stopping, _gauges(file), other
+        )
         try:
             yield Made(Service(parts), events)
         finally:

@@ -12,26 +12,30 @@ from ledgerfs.lifecycle.scheduling.rate_control import RateControl
 from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.storage.token_bucket import Bandwidth
 
-_LEAST_DELAY_S = 5.0
-"""After how long a rate shows in the backlog at least: ledgers are completed when they are whole."""
+_LEAST_DELAY_S, _MOST_DELAY_S = 5.0, 60.0
+"""After how long a rate shows in the backlog: ledgers are completed when they are whole. With passes that are hours apart it is sent in a
+few minutes all the same, and nothing of it comes back before the next pass."""
 
 
 class Rates:
-    """Lets bytes pass, for all threads that offload, until the service is to end.
+    """Lets bytes pass, for all threads that offload or compare, until the service is to end.
 
     What goes to the store and what is read back of it share its rate. So what is sent has half of it at most.
     """
 
-    __slots__ = ("_bandwidth", "_control", "_lock", "_sent", "_stopping", "_store")
+    __slots__ = ("_bandwidth", "_control", "_highest", "_lock", "_sent", "_stopping", "_store")
 
     def __init__(self, settings: ServiceSettings, stopping: Stopping) -> None:
         self._control: RateControl | None = None
         self._store = Bandwidth(settings.store_rate)
+        self._highest = settings.highest_rate
         first: float | None = None
         if settings.floor_rate is not None or settings.ceiling_rate is not None:
-            ceiling = settings.highest_rate
+            ceiling = self._highest
             floor = min(settings.floor_rate or 0, ceiling)
-            self._control = RateControl(floor, ceiling, max(_LEAST_DELAY_S, settings.every_ms / 1000))
+            self._control = RateControl(
+                floor, ceiling, min(max(_LEAST_DELAY_S, settings.every_ms / 1000), _MOST_DELAY_S)
+            )
             first = self._control.rate
         self._bandwidth = Bandwidth(first)
         self._lock = Lock()
@@ -53,6 +57,11 @@ class Rates:
         rate = self._control.update(time.monotonic(), sum(one.size for one in due), sent, _lateness(due, now_ms))
         self._bandwidth.rate = None if math.isinf(rate) else rate
 
+    def take_all(self) -> None:
+        """Have the highest rate that there may be: for one pass alone there is nothing to follow."""
+        if self._control is not None:
+            self._bandwidth.rate = None if math.isinf(self._highest) else self._highest
+
     def pace(self, count: int) -> None:
         """Wait until so many bytes may be sent; raises `StoppedError` once the service is ending."""
         self._wait(self._bandwidth, count)
@@ -66,7 +75,7 @@ class Rates:
 
     def _wait(self, bandwidth: Bandwidth, count: int) -> None:
         if not bandwidth.wait(count, self._stopping.is_set):
-            raise StoppedError("the service is ending: the copy is given up")
+            raise StoppedError("the service is ending: what was to be sent, or read back, is given up")
 
 
 def _lateness(due: Sequence[Action], now_ms: int) -> float:

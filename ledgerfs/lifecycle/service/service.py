@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledgerfs.errors import LedgerfsError, StoppedError
+from ledgerfs.errors import LedgerfsError, PolicyChangedError, StoppedError
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut, Seen
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal
 from ledgerfs.lifecycle.planning.planning import plan_of
 from ledgerfs.lifecycle.policy.policy_file import Via
-from ledgerfs.lifecycle.service.status import Status, write_status
+from ledgerfs.lifecycle.service.status import Status, read_status, write_status
 
 if TYPE_CHECKING:
     from ledgerfs.clusters.surveying import Progress
@@ -66,6 +66,8 @@ class Parts:
         Told once the service is to end; all else asks it.
     on_status
         Is told the status after each pass.
+    why_other_policy
+        Returns why the policy is not the one that was read any more; None if it is.
 
     """
 
@@ -79,21 +81,35 @@ class Parts:
     events: "Events"
     stopping: "Stopping"
     on_status: Callable[[Status], None]
+    why_other_policy: Callable[[], str | None] = lambda: None
 
 
 class Service:
     """For one thread; `stop` is for any, and for handlers of signals."""
 
-    __slots__ = ("_began_ms", "_had_turn", "_parts", "_passes", "_refused", "_stopping")
+    __slots__ = (
+        "_began_ms",
+        "_by_brokers_then",
+        "_had_turn",
+        "_other_policy",
+        "_parts",
+        "_passes",
+        "_refused",
+        "_stopping",
+        "_written",
+    )
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._stopping = parts.stopping
         self._began_ms = parts.clock.now_ms()
         self._passes = 0
-        # {topic: when its deletions had their last turn}
-        self._had_turn: dict[str | None, float] = {}
+        # {topic, and whether these are its orphans: when such deletions had their last turn}
+        self._had_turn: dict[tuple[str | None, bool], float] = {}
         self._refused: Counter[Refusal] = Counter()
+        self._written: Status | None = None
+        self._by_brokers_then = 0, 0
+        self._other_policy: str | None = None
 
     def stop(self) -> None:
         """Have it end soon, with nothing half done, and nothing begun any more."""
@@ -102,21 +118,24 @@ class Service:
     def run(self, progress: "Progress", *, once: bool = False) -> None:
         """Make passes until it is stopped; ``once``: one, and wait for the offloads that it began.
 
-        Raises `LockLostError`, after which nothing more is done. What ZooKeeper and stores refuse is noted, and tried again with the next
-        pass, but with ``once`` it is raised.
+        Raises `LockLostError`, after which nothing more is done, and `PolicyChangedError`. What ZooKeeper and stores refuse is noted, and
+        tried again with the next pass, but with ``once`` it is raised.
         """
         try:
             while not self._stopping.is_set():
                 self._pass_or_trouble(progress, once=once)
                 if once:
                     self._finish()
-                    return
+                    break
                 self._until_next_pass()
         finally:
             self._stopping.set()
             self._parts.background.stop()
             if not self._parts.lock.is_lost:
                 self._complete_or_give_up()
+                self._write_end()
+        if self._other_policy is not None:
+            raise PolicyChangedError(self._other_policy)
 
     @property
     def refused(self) -> Mapping[Refusal, int]:
@@ -135,17 +154,20 @@ class Service:
             self._pass(progress, once=once)
         except LedgerfsError as error:
             has_stopped = isinstance(error, StoppedError)
-            if self._parts.lock.is_lost or (once and not has_stopped):
+            if self._parts.lock.is_lost:
                 raise
             if not has_stopped:
                 self._parts.events.trouble(f"this pass ended early: {error}")
+                self._write_failure()
+            if once and not has_stopped:
+                raise
 
     def _pass(self, progress: "Progress", *, once: bool) -> None:
         parts = self._parts
         # A service that has lost its lock is not to find that out by its first deletion.
         parts.lock.commit([])
         looked = parts.looking.look(self._until_stopped(progress))
-        self._require_going()
+        self._require_same_policy()
         now_ms, noted_ms = parts.clock.now_ms(), parts.clock.later_ms()
         has_admin = parts.by_brokers is not None
         situation = looked.situation(parts.looking.file, now_ms, noted_ms, has_admin=has_admin)
@@ -153,12 +175,15 @@ class Service:
         self._refused = Counter(one.refusal for one in plan.refused)
         self._tell_unread(looked, plan)
         direct = [one for one in plan.actions if _is_direct_offload(one)]
-        parts.rates.follow(direct, now_ms)
+        if once:
+            parts.rates.take_all()
+        else:
+            parts.rates.follow(direct, now_ms)
         parts.background.replace(direct, _sizes(looked, direct))
         seen = Seen.of(looked.survey, looked.journal, now_ms, noted_ms)
         quick = [part for one in plan.actions if (part := _part(one, reads=False)) is not None]
         for action in sorted(quick, key=_place):
-            self._require_going()
+            self._require_same_policy()
             if _place(action) > _DELETIONS:
                 # A set of ours, too, is a change of a list by which deletions were decided.
                 self._complete()
@@ -170,7 +195,11 @@ class Service:
                 continue
             self._tell(action, parts.hands.carry_out(action, seen))
         reading = [part for one in plan.actions if (part := _part(one, reads=True)) is not None]
-        self._take_turns(reading, seen, once=once)
+        turns = {_turn(one) for one in reading}
+        self._had_turn = {about: when for about, when in self._had_turn.items() if about in turns}
+        # One look at the cluster serves all orphans that follow each other.
+        for some in ([one for one in reading if _is_of_orphans(one) is first] for first in (True, False)):
+            self._take_turns(some, seen, once=once)
         self._require_going()
         self._passes += 1
         self._write_status(looked, plan, direct)
@@ -180,22 +209,31 @@ class Service:
 
         Otherwise the next pass goes on with what is left after a time: nothing else of the cluster is to wait for it.
         """
-        names = {one.managed_ledger for one in actions}
-        self._had_turn = {name: when for name, when in self._had_turn.items() if name in names}
-        left = deque(sorted(actions, key=lambda one: self._had_turn.get(one.managed_ledger, -math.inf)))
+        left = deque(sorted(actions, key=lambda one: self._had_turn.get(_turn(one), -math.inf)))
         until = math.inf if once else time.monotonic() + _DELETIONS_S
         while left:
-            self._require_going()
+            self._require_same_policy()
             self._complete()
             action = left.popleft()
             done = self._parts.hands.carry_out(action, seen)
-            self._had_turn[action.managed_ledger] = time.monotonic()
+            self._had_turn[_turn(action)] = time.monotonic()
             self._tell(action, done)
             rest = _only(action, done.later)
             if rest is not None:
                 left.append(rest)
             if time.monotonic() >= until:
                 return
+
+    def _require_same_policy(self) -> None:
+        """Raise `StoppedError` if the service is to end, also by another policy file: what that keeps must not be deleted."""
+        self._look_at_policy()
+        self._require_going()
+
+    def _look_at_policy(self) -> None:
+        if not self._stopping.is_set():
+            self._other_policy = self._parts.why_other_policy()
+            if self._other_policy is not None:
+                self._stopping.set()
 
     def _require_going(self) -> None:
         if self._stopping.is_set():
@@ -214,6 +252,7 @@ class Service:
         until = time.monotonic() + self._parts.looking.file.service.every_ms / 1000
         while not self._stopping.is_set() and time.monotonic() < until:
             self._complete()
+            self._look_at_policy()
             time.sleep(min(_SLICE_S, max(0.0, until - time.monotonic())))
 
     def _finish(self) -> None:
@@ -268,24 +307,81 @@ class Service:
 
     def _write_status(self, looked: "Looked", plan: Plan, direct: list[Action]) -> None:
         parts = self._parts
-        due = [one.since_ms for one in direct if one.since_ms is not None]
+        by_brokers = [one for one in plan.actions if one.kind is ActionKind.OFFLOAD and one.via is Via.BROKER]
         status = Status(
             self._began_ms,
             parts.clock.now_ms(),
             self._passes,
             sum(len(one.ledger_ids) for one in direct),
             sum(one.size for one in direct),
-            min(due, default=0),
+            _oldest(direct),
             parts.rates.rate,
             parts.events.counts(),
             dict(Counter(one.kind.value for one in plan.waiting)),
             dict(Counter(one.refusal.value for one in plan.refused)),
             {state.value: sum(one.state is state for one in looked.journal.lines) for state in TrashState},
             parts.events.troubles(),
+            broker_backlog_ledgers=sum(len(one.ledger_ids) for one in by_brokers),
+            broker_backlog_bytes=sum(one.size for one in by_brokers),
+            broker_oldest_due_ms=_oldest(by_brokers),
+            by_brokers={} if parts.by_brokers is None else parts.by_brokers.counts(),
+            brokers_waiting_since_ms=0 if parts.by_brokers is None else parts.by_brokers.waiting_since_ms(),
         )
         # What tells of the work never ends it, so neither of the two: the disk of the gauges may be full, the node not ours to set.
         self._told("the status is not written", lambda: self._put_status(status))
         self._told("the gauges are not written", lambda: parts.on_status(status))
+
+        self._written, self._by_brokers_then = status, self._by_brokers()
+
+    def _by_brokers(self) -> tuple[int, int]:
+        by_brokers = self._parts.by_brokers
+        return (0, 0) if by_brokers is None else by_brokers.offloaded()
+
+    def _write_failure(self) -> None:
+        """Write that a pass ended early, beside what is known of the last whole one: the status shows that work stands still."""
+        parts = self._parts
+        self._told("the status is not read", self._read_written)
+        before = self._written or Status(self._began_ms, 0, 0)
+        self._written = status = replace(
+            before,
+            done=parts.events.counts(),
+            troubles=parts.events.troubles(),
+            failed_passes=before.failed_passes + 1,
+            failing_since_ms=before.failing_since_ms or parts.clock.now_ms(),
+        )
+        self._told("the status is not written", lambda: self._put_status(status))
+        self._told("the gauges are not written", lambda: parts.on_status(status))
+
+    def _write_end(self) -> None:
+        """Write what was offloaded since the last pass, which only began that, and what went wrong."""
+        before, parts = self._written, self._parts
+        if before is None:
+            return
+        done = parts.events.counts()
+        theirs, theirs_before = self._by_brokers(), self._by_brokers_then
+        brokers = [now - then for now, then in zip(theirs, theirs_before, strict=True)]
+        names = ("offloaded_ledgers", "offloaded_bytes")
+        ours = [done.get(name, 0) - before.done.get(name, 0) - one for name, one in zip(names, brokers, strict=True)]
+        left, theirs_left = max(0, before.backlog_ledgers - ours[0]), max(0, before.broker_backlog_ledgers - brokers[0])
+        self._written = status = replace(
+            before,
+            done=done,
+            troubles=parts.events.troubles(),
+            backlog_ledgers=left,
+            backlog_bytes=max(0, before.backlog_bytes - ours[1]) if left else 0,
+            oldest_due_ms=before.oldest_due_ms if left else 0,
+            broker_backlog_ledgers=theirs_left,
+            broker_backlog_bytes=max(0, before.broker_backlog_bytes - brokers[1]) if theirs_left else 0,
+            broker_oldest_due_ms=before.broker_oldest_due_ms if theirs_left else 0,
+            by_brokers={} if parts.by_brokers is None else parts.by_brokers.counts(),
+        )
+        self._told("the status is not written", lambda: self._put_status(status))
+        self._told("the gauges are not written", lambda: parts.on_status(status))
+
+    def _read_written(self) -> None:
+        """Take from the service before when it ended its last whole pass, if this one has not ended any yet."""
+        if self._written is None and (before := read_status(self._parts.lock.newest())) is not None:
+            self._written = Status(self._began_ms, before.passed_ms, 0)
 
     def _put_status(self, status: Status) -> None:
         parts = self._parts
@@ -312,6 +408,11 @@ def _sizes(looked: "Looked", due: list[Action]) -> dict[int, int]:
     return dict(zip(rows["ledger_id"].tolist(), rows["size"].tolist(), strict=True))
 
 
+def _oldest(due: list[Action]) -> int:
+    """Return since when the oldest of it has been due, ms since 1970 UTC; 0 if that is not known of any."""
+    return min((one.since_ms for one in due if one.since_ms is not None), default=0)
+
+
 def _place(action: Action) -> int:
     """Return where in its pass an action comes: a line that does not hold any more goes before another one of the same ledger comes."""
     return _ORDER.get(action.kind, _DELETIONS + 1)
@@ -326,12 +427,22 @@ def _part(action: Action, *, reads: bool) -> Action | None:
 
 def _only(action: Action, ledger_ids: list[int]) -> Action | None:
     """Return what is left of an action with lines: those of some ledgers."""
-    return _with_lines(action, [one for one in action.lines if one.ledger_id in set(ledger_ids)])
+    ids = frozenset(ledger_ids)
+    return _with_lines(action, [one for one in action.lines if one.ledger_id in ids])
 
 
 def _with_lines(action: Action, lines: list[TrashLine]) -> Action | None:
     ids = tuple(one.ledger_id for one in lines)
     return replace(action, lines=tuple(lines), ledger_ids=ids, size=sum(one.size for one in lines)) if lines else None
+
+
+def _is_of_orphans(action: Action) -> bool:
+    return all(one.kind is TrashKind.ORPHAN for one in action.lines)
+
+
+def _turn(action: Action) -> tuple[str | None, bool]:
+    """Return whose turn it is when an action with lines is carried out."""
+    return action.managed_ledger, _is_of_orphans(action)
 
 
 def _is_direct_offload(action: Action) -> bool:

@@ -9,27 +9,31 @@ from ledgerfs.clusters.gauges_file import escaped_label
 from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, ObjectNotFoundError
 from ledgerfs.lifecycle.service.events import Trouble
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, SetNode
-from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 STATUS_PATH = "/ledgerfs/lifecycle/status"
 _MOST_MS = 1 << 47
 """More is no time that a calendar has."""
 _MOST_TEXT = 500
-_NUMBERS = ("began_ms", "passed_ms", "passes", "backlog_ledgers", "backlog_bytes", "oldest_due_ms")
-_COUNTS = ("done", "waiting", "refused", "trash")
+_NUMBERS = (
+    *("began_ms", "passed_ms", "passes", "backlog_ledgers", "backlog_bytes", "oldest_due_ms"),
+    *("failed_passes", "failing_since_ms"),
+    *("broker_backlog_ledgers", "broker_backlog_bytes", "broker_oldest_due_ms", "brokers_waiting_since_ms"),
+)
+_COUNTS = ("done", "waiting", "refused", "trash", "by_brokers")
 _LONG = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The service as it was at the end of its last pass.
+    """The service as it was at the end of its last pass; of one that ended early there are the latest troubles, and what was done.
 
     Attributes
     ----------
     began_ms, passed_ms
-        When the service began, and when its last pass ended, ms since 1970 UTC.
+        When the service began, and when the last whole pass ended, ms since 1970 UTC; that may be one of the service before. 0 for none.
     passes
-        How many there were.
+        How many whole ones there were since the service began.
     backlog_ledgers, backlog_bytes, oldest_due_ms
         What is due to be offloaded by this program and is not yet, and since when; 0 for nothing.
     rate
@@ -42,6 +46,13 @@ class Status:
         {state: lines of the trash journal}.
     troubles
         The latest, the oldest first.
+    failed_passes, failing_since_ms
+        How many passes have ended early since the last whole one, and when the first of them did; 0 for none.
+    broker_backlog_ledgers, broker_backlog_bytes, broker_oldest_due_ms
+        What is due to be offloaded by brokers, and since when; 0 for nothing.
+    by_brokers, brokers_waiting_since_ms
+        {kind of work with ``_goes_on`` or ``_waits``: of how many topics} brokers do it, or are not asked yet as others are; and since
+        when the oldest of these waits, 0 for none.
 
     """
 
@@ -57,6 +68,13 @@ class Status:
     refused: Mapping[str, int] = field(default_factory=dict)
     trash: Mapping[str, int] = field(default_factory=dict)
     troubles: Sequence[Trouble] = ()
+    failed_passes: int = 0
+    failing_since_ms: int = 0
+    broker_backlog_ledgers: int = 0
+    broker_backlog_bytes: int = 0
+    broker_oldest_due_ms: int = 0
+    by_brokers: Mapping[str, int] = field(default_factory=dict)
+    brokers_waiting_since_ms: int = 0
 
 
 def write_status(lock: ClusterLock, status: Status) -> int | None:
@@ -76,7 +94,7 @@ def write_status(lock: ClusterLock, status: Status) -> int | None:
     return written.changed_ms if written is not None and written.version == version + 1 else None
 
 
-def read_status(nodes: Nodes) -> Status | None:
+def read_status(nodes: NodeReader) -> Status | None:
     """Return what a service has written last; None if none ever did.
 
     Raises `CorruptMetadataError` for what is no status, and the errors of ZooKeeper.
@@ -120,11 +138,35 @@ def gauges_of(source: str, status: Status) -> list[str]:
             labels = label if kind is None else f'{label},{kind}="{escaped_label(key)}"'
             lines.append(f"{full}{{{labels}}} {value if isinstance(value, int) else round(value, 3)}")
 
-    gauge("last_pass_timestamp_seconds", "When the last pass ended, seconds since 1970.", {"": status.passed_ms / 1000})
-    gauge("backlog_ledgers", "Ledgers that are due to be offloaded.", {"": status.backlog_ledgers})
-    gauge("backlog_bytes", "Bytes that are due to be offloaded.", {"": status.backlog_bytes})
+    gauge(
+        "last_pass_timestamp_seconds",
+        "When the last whole pass ended, seconds since 1970.",
+        {"": status.passed_ms / 1000},
+    )
+    gauge("failed_passes", "Passes that have ended early since the last whole one.", {"": status.failed_passes})
+    gauge(
+        "backlog_ledgers", "Ledgers that are due to be offloaded by the service itself.", {"": status.backlog_ledgers}
+    )
+    gauge("backlog_bytes", "Bytes that are due to be offloaded by the service itself.", {"": status.backlog_bytes})
     gauge(
         "oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", {"": status.oldest_due_ms / 1000}
+    )
+    gauge(
+        "broker_backlog_ledgers",
+        "Ledgers that are due to be offloaded by brokers.",
+        {"": status.broker_backlog_ledgers},
+    )
+    gauge("broker_backlog_bytes", "Bytes that are due to be offloaded by brokers.", {"": status.broker_backlog_bytes})
+    gauge(
+        "broker_oldest_due_timestamp_seconds",
+        "Since when the oldest of them has been due.",
+        {"": status.broker_oldest_due_ms / 1000},
+    )
+    gauge("by_brokers", "Topics whose work brokers do, or are to be asked for.", status.by_brokers, "what")
+    gauge(
+        "brokers_waiting_since_timestamp_seconds",
+        "Since when the oldest work that brokers are to be asked for waits.",
+        {"": status.brokers_waiting_since_ms / 1000},
     )
     if status.rate is not None:
         gauge("rate_bytes_per_second", "Bytes a second that may be offloaded now.", {"": status.rate})

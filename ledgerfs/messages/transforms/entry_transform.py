@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import codec_named
+from ledgerfs.messages.codecs.size_limits import MOST_SENT_BYTES
 from ledgerfs.messages.transforms.recompress import Recompress
 from ledgerfs.messages.transforms.unbatch import Unbatch
 
@@ -34,17 +35,19 @@ class EntryTransform(Protocol):
         ...
 
 
-def recompress(codec: str) -> EntryTransform:
+def recompress(codec: str, *, most_grown: int | None = MOST_SENT_BYTES) -> EntryTransform:
     """Return the transform that compresses payloads by the codec of this name (``none``: decompresses them).
 
-    It keeps no state: threads may each have a batch of their own at work.
+    An entry that would be larger than it was, and have more than ``most_grown`` bytes, stays as it is: by default those that brokers would
+    not send. None for no bound. It keeps no state: threads may each have a batch of their own at work.
     """
-    return Recompress(codec_named(codec))
+    return Recompress(codec_named(codec), most_grown=most_grown)
 
 
-def unbatch(codec: str = "none") -> EntryTransform:
+def unbatch(codec: str = "none", *, most_grown: int | None = MOST_SENT_BYTES) -> EntryTransform:
     """Return the transform that makes each message of a batch an entry, with its payload compressed by the codec of this name.
 
-    It keeps no state: threads may each have a batch of their own at work.
+    A message that would be an entry larger than its batch, and of more than ``most_grown`` bytes, raises `RefusedLedgerError`: by default
+    one that brokers would not send. None for no bound. It keeps no state: threads may each have a batch of their own at work.
     """
-    return Unbatch(codec_named(codec))
+    return Unbatch(codec_named(codec), most_grown=most_grown)

@@ -2,11 +2,12 @@
 
 An entry stays the same entry: compression (field 8), size of the plain payload (9), payload and checksum are new. The rest of the metadata,
 unknown fields included, is kept byte for byte in its order, and so is the broker's metadata. An entry stays as it is if it is encrypted, a
-chunk (the whole message was compressed before it was cut), or a broker's marker, or has the codec already.
+chunk (the whole message was compressed before it was cut), or a broker's marker, or has the codec already; or if it would grow beyond what
+is let.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,10 +53,20 @@ _DONE, _NOT_DECOMPRESSED = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Recompress:
-    """See the module. ``max_message_bytes`` is the largest payload to decompress."""
+    """See the module.
+
+    Attributes
+    ----------
+    max_message_bytes
+        The largest payload to decompress.
+    most_grown
+        Bytes that an entry may grow to; one that would have more, and more than it has, stays as it is. None for no bound.
+
+    """
 
     codec: Compression
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    most_grown: int | None = None
 
     @property
     def keeps_ids(self) -> bool:
@@ -74,7 +85,16 @@ class Recompress:
         for start, stop in spans(batch.lengths + np.where(changes, claimed, 0), _PORTION):
             ids = batch.id_of(start), batch.id_of(stop - 1)
             portion = _Portion(batch.slice(*ids), entries[:, start:stop], changes[start:stop])
-            yield portion.recompressed(self.codec, self.max_message_bytes, first_entry + start)
+            yield self._made(portion, first_entry + start)
+
+    def _made(self, portion: "_Portion", first_entry: int) -> EntryBatch:
+        made = portion.recompressed(self.codec, self.max_message_bytes, first_entry)
+        if self.most_grown is not None:
+            is_too_large = made.lengths > np.maximum(portion.batch.lengths, self.most_grown)
+            if is_too_large.any():
+                smaller = replace(portion, changes=portion.changes & ~is_too_large)
+                return smaller.recompressed(self.codec, self.max_message_bytes, first_entry)
+        return made
 
 
 @dataclass(frozen=True, slots=True)

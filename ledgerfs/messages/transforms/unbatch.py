@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.compress import compress
 from ledgerfs.messages.codecs.native_compression import compressor_functions, most_compressed, native_compressors
-from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
+from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES, MOST_SENT_BYTES
 from ledgerfs.messages.decode.batch_split import MessageField, Messages, plain_sizes, split_batches
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
 from ledgerfs.messages.kernels.arrays import empty, spans
@@ -39,10 +40,22 @@ _NO_BATCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Unbatch:
-    """See the module. ``codec`` is that of the messages; ``max_message_bytes`` the largest batch to decompress."""
+    """See the module. A message of a batch that would be an entry larger than brokers send, and than the batch, is refused.
+
+    Attributes
+    ----------
+    codec
+        That of the messages.
+    max_message_bytes
+        The largest batch to decompress.
+    most_grown
+        Bytes of such an entry; None for no bound.
+
+    """
 
     codec: Compression
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    most_grown: int | None = MOST_SENT_BYTES
 
     @property
     def keeps_ids(self) -> bool:
@@ -50,7 +63,10 @@ class Unbatch:
         return False
 
     def __call__(self, batch: EntryBatch, first_entry: int) -> Iterator[EntryBatch]:
-        """Yield the entries that replace those of ``batch``; raises `CorruptMessageError` for the first that is damaged."""
+        """Yield the entries that replace those of ``batch``.
+
+        Raises `CorruptMessageError` for the first that is damaged, and `RefusedLedgerError` for one with a message that would be too large.
+        """
         entries = sound_entries(batch)
         opens = are_transparent(entries) & (entries[Meta.BATCH_SIZE] != ABSENT)
         if not opens.any() and first_entry == batch.first_entry:
@@ -64,7 +80,9 @@ class Unbatch:
             most_bytes = units.most_bytes()
             for first, last in spans(most_bytes, _PIECE):
                 out = empty(int(most_bytes[first:last].sum()), np.uint8)
-                yield units.written(first, last, first_entry + first, out)
+                made = units.written(first, last, first_entry + first, out)
+                units.require_small(first, made, self.most_grown)
+                yield made
             first_entry += units.rows.size
 
     def _opened(self, batch: EntryBatch, entries: Int64Table, opens: Mask) -> "_Units":
@@ -137,6 +155,21 @@ class _Units:
         is_message = self.of_message != _NO_BATCH
         most[is_message] = self.fronts.sizes()[of_entry] + own + self.payloads.most_bytes() + _NEW_FIELDS
         return most
+
+    def require_small(self, first: int, made: EntryBatch, most_grown: int | None) -> None:
+        """Raise `RefusedLedgerError` for a message of a batch that has more bytes now than an entry may have, and than its batch had."""
+        if most_grown is None:
+            return
+        rows = self.rows[first : first + len(made)]
+        is_message = self.of_message[first : first + len(made)] != _NO_BATCH
+        too_large = np.flatnonzero(is_message & (made.lengths > np.maximum(self.batch.lengths[rows], most_grown)))
+        if too_large.size:
+            one = int(too_large[0])
+            reason = (
+                f"a message of entry {self.batch.id_of(int(rows[one]))} would be an entry of {int(made.lengths[one]):,} bytes by "
+                f"itself, and brokers send {most_grown:,} at most: batches of this ledger are not split"
+            )
+            raise RefusedLedgerError(reason)
 
     def written(self, first: int, last: int, first_entry: int, out: Bytes) -> EntryBatch:
         """Return units as entries, written to ``out``, which has room for their `most_bytes`."""

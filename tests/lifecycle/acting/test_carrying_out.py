@@ -57,7 +57,7 @@ class _Cleaning:
         self.in_flight: set[str] = set()
         self.hands = CarryingOut(living, means, None, None, lambda: frozenset(self.in_flight))
         self.now_ms = time.time_ns() // 1_000_000
-        (ledger_id,) = cluster.write_ledgers(TOPIC, [messages(5)])
+        ledger_id, _ = cluster.write_ledgers(TOPIC, [messages(5), messages(1)])
         self.attempt = Attempt.begun(NAME, ledger_id, cluster.bucket_url(), self.now_ms)
         self.lock.commit([MakeNode(self.attempt.path, self.attempt.build())])
 

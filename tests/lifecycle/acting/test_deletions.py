@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.subscriptions_now import SubscriptionsNow, subscriptions_now
-from ledgerfs.dialects.closed_ledgers import ClosedLedgers
+from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
 from ledgerfs.errors import (
@@ -20,6 +21,7 @@ from ledgerfs.errors import (
     LockLostError,
     StoreError,
 )
+from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
@@ -31,6 +33,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.acting import deletions
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut
+from ledgerfs.lifecycle.acting.cleaning import Cleaner
 from ledgerfs.lifecycle.acting.deletions import Deletions
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.outcomes import Done
@@ -38,7 +41,7 @@ from ledgerfs.lifecycle.acting.turn import Turn
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.lifecycle.journal.trash_journal import mark, undo
-from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
+from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState, build_trash_line
 from ledgerfs.messages.codecs.compress import compress
 from ledgerfs.messages.transforms.entry_transform import recompress
 from ledgerfs.offload.attempts import Attempt
@@ -70,6 +73,7 @@ class Trash:
         means = Means(
             self.lock, ledgers, copies, self.owners, open_bucket, lambda _: cluster.bucket_url(), turn=self.turn
         )
+        self.means = means
         bookies = NewestEntries(self.living.reading)
 
         def subscriptions(name: str) -> SubscriptionsNow:
@@ -270,6 +274,46 @@ def test_ledgers_past_their_retention_go_with_their_objects(cluster: LiveCluster
     assert not any(map(trash.in_bookkeeper, (first, second)))
     assert trash.in_bookkeeper(last)
     assert trash.objects() == set()
+
+
+def test_a_ledger_whose_objects_are_not_where_its_list_tells_stays(cluster: LiveCluster, trash: Trash) -> None:
+    """As where the bucket's URL is another folder for a moment, which is not empty."""
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    lines = trash.marked(trash.line(TrashKind.TRIMMED, first))
+    cluster.bucket().rename(cluster.bucket().with_name("away"))
+    cluster.bucket().mkdir()
+    (cluster.bucket() / "another").write_bytes(b"object")
+    done = trim(trash, lines, trash.version())
+    assert "its objects are not in" in done.postponed[first]
+    assert (first in trash.listed(), trash.in_bookkeeper(first)) == (True, True)
+    (cluster.bucket() / "another").unlink()
+    cluster.bucket().rmdir()
+    cluster.bucket().with_name("away").rename(cluster.bucket())
+    assert trim(trash, trash.journal(), trash.version()).ledger_ids == [first]
+    assert trash.objects() == set()
+
+
+def test_a_ledger_whose_bucket_is_another_one_by_now_stays(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    backup = cluster.bucket().with_name("backup")
+    copytree(cluster.bucket(), backup)
+    lines = trash.marked(trash.line(TrashKind.TRIMMED, first, bucket=f"file://{backup}"))
+    done = trim(trash, lines, trash.version())
+    assert "has that bucket elsewhere now" in done.postponed[first]
+    assert (first in trash.listed(), len(list(backup.iterdir()))) == (True, 2)
+
+
+@pytest.mark.parametrize("changes", [{"entries": 19}, {"size": 1}], ids=str)
+def test_a_ledger_with_other_entries_in_bookkeeper_than_listed_stays(
+    cluster: LiveCluster, trash: Trash, changes: dict[str, int]
+) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.change_ledger(TOPIC, first, lambda info: replace(info, **changes))
+    done = trim(trash, trash.marked(trash.line(TrashKind.TRIMMED, first)), trash.version())
+    assert "closed in BookKeeper with 20" in done.postponed[first]
+    assert (first in trash.listed(), trash.in_bookkeeper(first)) == (True, True)
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["no folder", "what a share is mounted on"])
@@ -644,6 +688,74 @@ def test_a_deletion_that_began_stops_at_a_ledger_with_other_bytes(cluster: LiveC
     assert trash.in_bookkeeper(first)
 
 
+@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.UNBATCHED, TrashKind.TRIMMED, TrashKind.ORPHAN])
+@pytest.mark.parametrize("another", ["a schema's", "a subscription's", "another topic's", "made later"])
+def test_a_ledger_that_has_the_id_of_a_deletion_that_began_stays(
+    cluster: LiveCluster, trash: Trash, kind: TrashKind, another: str
+) -> None:
+    """A cluster is initialised again, and what is below /ledgerfs is left: ids and versions are given anew."""
+    ledgers(cluster)
+    told = {
+        "a schema's": [("component", b"schema"), ("pulsar/schemaId", b"public/default/s")],
+        "a subscription's": [
+            ("component", b"managed-ledger"),
+            (MANAGED_LEDGER_KEY, NAME.encode()),
+            ("pulsar/cursor", b"sub"),
+        ],
+        "another topic's": [("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, b"public/default/persistent/other")],
+        "made later": [("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, NAME.encode())],
+    }[another]
+    # Lines are as old as their nodes.
+    is_later = another == "made later" or kind is TrashKind.ORPHAN
+    created_ms = time.time_ns() // 1_000_000 + (3_600_000 if is_later else 0)
+    ledger_id = cluster.write_unlisted(messages(3), told, state=3, created_ms=created_ms)
+    size = cluster.written[ledger_id].node.length
+    line = trash.line(kind, ledger_id, state=TrashState.UNLISTED, size=size)
+    trash.lock.commit([MakeNode(line.path, build_trash_line(line))])
+    done = Done()
+    trash.deletions.finish(trash.journal(), done)
+    assert (done.postponed, done.ledger_ids) == ({}, [ledger_id])
+    assert f"ledger {ledger_id} stays" in done.remarks[0]
+    assert trash.states() == {ledger_id: TrashState.DELETED}
+    assert trash.in_bookkeeper(ledger_id)
+
+
+@pytest.mark.parametrize("is_between", [False, True], ids=["before", "at the commit"])
+def test_an_orphan_that_a_list_names_since_it_was_looked_at_stays(
+    cluster: LiveCluster, trash: Trash, is_between: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look serves all orphans for a while, and an operator restores a list meanwhile."""
+    first, *_ = ledgers(cluster)
+    path = managed_ledger_path(NAME)
+    whole = cluster.nodes[path]
+    cluster.change_list(TOPIC, lambda info: replace(info, ledgers=info.ledgers[1:]))
+    lines = trash.marked(trash.line(TrashKind.ORPHAN, first))
+
+    def restore(self: Deletions, ledger_id: int) -> StoredLedger | None:
+        cluster.zookeeper.set(path, whole)
+        return found(self, ledger_id)
+
+    found = Deletions._found
+    if is_between:
+        monkeypatch.setattr(Deletions, "_found", restore)
+    else:
+        cluster.zookeeper.set(path, whole)
+    done = Done()
+    trash.deletions.delete_orphans(NAME, lines, done)
+    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
+    assert trash.in_bookkeeper(first)
+
+
+def test_a_ledger_that_was_made_after_it_was_marked_stays(cluster: LiveCluster, trash: Trash) -> None:
+    later_ms = time.time_ns() // 1_000_000 + 3_600_000
+    orphan = cluster.write_unlisted(messages(3), [("component", b"managed-ledger")], state=3, created_ms=later_ms)
+    lines = trash.marked(trash.line(TrashKind.ORPHAN, orphan))
+    done = Done()
+    trash.deletions.delete_orphans(NAME, lines, done)
+    assert "made after it was marked" in done.postponed[orphan]
+    assert trash.in_bookkeeper(orphan)
+
+
 def test_the_list_of_a_topic_that_was_made_anew_meanwhile_stays(cluster: LiveCluster, trash: Trash) -> None:
     first, *_ = ledgers(cluster)
     cluster.offload(TOPIC, first)
@@ -809,3 +921,137 @@ def test_objects_whose_line_was_taken_back_since_it_was_read_stay(cluster: LiveC
     with pytest.raises(ChangedMeanwhileError):
         trash.deletions.delete_objects(line, Done())
     assert len(trash.objects()) == 2
+
+
+def unnamed_objects(cluster: LiveCluster, ledger_id: int) -> tuple[str, bytes]:
+    """Offload a ledger completely, and have its list as it was before; return the uuid, and the list as it was then."""
+    path = managed_ledger_path(NAME)
+    before = cluster.nodes[path]
+    uuid = cluster.offload(TOPIC, ledger_id)
+    cluster.zookeeper.set(path, before)
+    return uuid, before
+
+
+@pytest.mark.parametrize("state", ["in BookKeeper", "gone", "collected", "open"])
+def test_objects_that_may_be_the_only_copy_stay(cluster: LiveCluster, trash: Trash, state: str) -> None:
+    """A list was restored from a dump: since then the offload was completed, and BookKeeper's copy deleted."""
+    first, *_ = ledgers(cluster)
+    uuid, _ = unnamed_objects(cluster, first)
+    line = replace(trash.line(TrashKind.OBJECTS, first), uuid=uuid, bucket=cluster.bucket_url())
+    if state == "gone":
+        cluster.delete_from_bookkeeper(first, flag=False)
+    elif state == "collected":
+        cluster.collect(first)
+    elif state == "open":
+        cluster.change_list(TOPIC, lambda info: replace(info, ledgers=info.ledgers[1:]))
+    (noted,) = trash.marked(line)
+    done = Done()
+    trash.deletions.delete_objects(noted, done)
+    if state == "in BookKeeper":
+        assert (done.ledger_ids, trash.objects()) == ([first], set())
+        return
+    if state == "open":
+        # The list begins behind it: it was trimmed.
+        assert (done.ledger_ids, trash.objects()) == ([first], set())
+        return
+    assert "these may be its only copy" in done.postponed[first]
+    assert len(trash.objects()) == 2
+
+
+def test_objects_of_a_ledger_that_a_list_has_lost_stay(cluster: LiveCluster, trash: Trash) -> None:
+    _, second, _ = ledgers(cluster)
+    uuid, _ = unnamed_objects(cluster, second)
+    line = replace(trash.line(TrashKind.OBJECTS, second), uuid=uuid, bucket=cluster.bucket_url())
+    cluster.change_list(TOPIC, lambda info: replace(info, ledgers=(info.ledgers[0], *info.ledgers[2:])))
+    (noted,) = trash.marked(line)
+    done = Done()
+    trash.deletions.delete_objects(noted, done)
+    assert "it was set back" in done.postponed[second]
+    assert len(trash.objects()) == 2
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["in BookKeeper", "gone"])
+def test_attempts_and_contexts_of_an_only_copy_stay(cluster: LiveCluster, trash: Trash, is_gone: bool) -> None:
+    """ZooKeeper was put back from a backup of a moment when offloads went on."""
+    first, second, _ = ledgers(cluster)
+    begun = cluster.offload(TOPIC, second, is_complete=False)
+    uuid, _ = unnamed_objects(cluster, first)
+    attempt = Attempt(NAME, first, uuid, cluster.bucket_url(), 1)
+    trash.lock.commit([MakeNode(attempt.path, attempt.build())])
+    if is_gone:
+        for one in (first, second):
+            cluster.delete_from_bookkeeper(one, flag=False)
+    cleaner = Cleaner(trash.means, frozenset)
+    now_ms = time.time_ns() // 1_000_000
+    gone, troubles = cleaner.attempts(read_journal(trash.living.nodes).noted_attempts, now_ms, now_ms)
+    left = cleaner.contexts(NAME, [(second, begun)], now_ms)
+    has_context = trash.listed()[second].context is not None
+    assert gone == []
+    if is_gone:
+        assert "may be its only copy" in troubles[0]
+        assert (list(left), has_context, len(trash.objects())) == ([second], True, 4)
+    else:
+        assert (troubles, left, has_context, len(trash.objects())) == ([], {}, False, 2)
+
+
+def test_what_is_to_stay_by_now_stays_in_the_middle_of_many_orphans(cluster: LiveCluster, trash: Trash) -> None:
+    """The policy file is edited while the orphans of a topic are deleted."""
+    ledgers(cluster)
+    orphans = [cluster.write_unlisted(messages(3), [("component", b"x")], state=3, ledger_id=one) for one in (7, 8, 9)]
+    lines = trash.marked(*[trash.line(TrashKind.ORPHAN, one) for one in orphans])
+    asked = iter(range(100))
+    done = Done()
+    trash.deletions.delete_orphans(NAME, lines, done, lambda: "it was edited" if next(asked) >= 1 else None)
+    assert (len(done.ledger_ids), list(done.postponed.values())) == (1, ["it was edited"] * 2)
+    assert sum(map(trash.in_bookkeeper, orphans)) == 2
+
+
+@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.UNBATCHED])
+@pytest.mark.parametrize("lost", ["ledger", "list"])
+def test_a_copy_whose_deletion_began_stays_if_its_list_was_set_back(
+    cluster: LiveCluster, trash: Trash, kind: TrashKind, lost: str
+) -> None:
+    """Nobody can compare it with objects that no list names; an `unbatched` line waits for days."""
+    _, second, _ = ledgers(cluster)
+    cluster.offload(TOPIC, second)
+    line = trash.line(kind, second, uuid=None, bucket=None, state=TrashState.UNLISTED)
+    trash.lock.commit([MakeNode(line.path, build_trash_line(line))])
+    if lost == "list":
+        cluster.zookeeper.delete(managed_ledger_path(NAME))
+    else:
+        cluster.change_list(TOPIC, lambda info: replace(info, ledgers=(info.ledgers[0], info.ledgers[2])))
+    done = Done()
+    trash.deletions.finish(trash.journal(), done)
+    assert (done.ledger_ids, list(done.postponed)) == ([], [second])
+    assert trash.in_bookkeeper(second)
+    # What a broker has trimmed meanwhile goes.
+    if lost == "ledger":
+        cluster.change_list(TOPIC, lambda info: replace(info, ledgers=info.ledgers[1:]))
+        trash.deletions.finish(trash.journal(), done)
+        assert done.ledger_ids == [second]
+
+
+@pytest.mark.parametrize("has_others", [True, False], ids=["whole", "lost"])
+def test_objects_go_if_those_that_the_list_names_are_there(
+    cluster: LiveCluster, trash: Trash, has_others: bool
+) -> None:
+    """An attempt that failed has left its objects, and then the ledger was offloaded; BookKeeper's copy is deleted."""
+    first, *_ = ledgers(cluster)
+    uuid, _ = unnamed_objects(cluster, first)
+    left = trash.objects()
+    cluster.offload(TOPIC, first)
+    cluster.delete_from_bookkeeper(first)
+    if not has_others:
+        for name in trash.objects() - left:
+            (cluster.bucket() / name).unlink()
+    now = time.time_ns() // 1_000_000
+    state = TrashState.MARKED
+    line = TrashLine(TrashKind.OBJECTS, first, NAME, uuid, cluster.bucket_url(), "a test", -1, 100, now, now, state)
+    (noted,) = trash.marked(line)
+    done = Done()
+    trash.deletions.delete_objects(noted, done)
+    if has_others:
+        assert (done.ledger_ids, trash.objects() & left) == ([first], set())
+    else:
+        assert "these may be its only copy" in done.postponed[first]
+        assert trash.objects() == left

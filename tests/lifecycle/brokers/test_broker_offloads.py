@@ -1,6 +1,8 @@
 """Offloads that a broker is asked for: what it does, what it says, and what the list then has."""
 
+import json
 import threading
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -20,6 +22,7 @@ from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
 from ledgerfs.lifecycle.brokers.offload_status import OffloadState, OffloadStatus
 from ledgerfs.lifecycle.brokers.outcomes import ListReader, OffloadReport, offload_and_compare
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from tests.support.admin_api import send
 from tests.support.live_broker import LiveBroker, answering, done_and_lost
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 
@@ -131,6 +134,26 @@ def test_waiting_is_bounded_and_ends_when_nobody_wants_it(broker: LiveBroker) ->
     with pytest.raises(OffloadRunningError, match="goes on with"):
         api(broker, is_stopping=lambda: True).offload(NAME, END)
     goes_on.set()
+
+
+@pytest.mark.parametrize("state", ["NOT_RUN", "SUCCESS", "ERROR"])
+def test_a_broker_that_refuses_because_of_an_offload_that_it_does_not_know_is_not_asked_for_ever(
+    broker: LiveBroker, state: str
+) -> None:
+    def refuse(handler: BaseHTTPRequestHandler) -> None:
+        is_status = handler.command == "GET"
+        told = {"status": state, "lastError": ""} if is_status else {"reason": "Offload already in progress"}
+        send(handler, 200 if is_status else 409, json.dumps(told))
+
+    broker.admin.faults = [refuse] * 50
+    pauses: list[float] = []
+    with pytest.raises(BrokerOffloadError, match="says that there is none"):
+        api(broker, sleep=pauses.append).offload(NAME, END)
+    assert pauses == sorted(pauses)
+    assert 3 < sum(pauses) < 20
+    assert len(broker.admin.asked) <= len(pauses) + 1
+    with pytest.raises(OffloadRunningError):
+        api(broker, sleep=pauses.append, is_stopping=lambda: True).offload(NAME, END)
 
 
 @pytest.mark.parametrize("is_whole", [False, True])

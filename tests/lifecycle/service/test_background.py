@@ -1,7 +1,8 @@
 """Copies that wait to be completed, while what offloads their topic changes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -13,8 +14,9 @@ from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue
-from ledgerfs.lifecycle.service.background import BackgroundOffloads
+from ledgerfs.lifecycle.service.background import BackgroundOffloads, fair_turns
 from ledgerfs.lifecycle.service.events import Events
+from ledgerfs.offload.candidates import NotOffloaded
 from ledgerfs.offload.one_step import Offloaded, OneStep
 from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
@@ -70,3 +72,47 @@ def test_a_step_refuses_to_list_copies_in_another_bucket(cluster: LiveCluster, s
     copied = steps[0].copy(NAME, first)
     with pytest.raises(ValueError, match="other buckets"):
         steps[1].complete(NAME, [cast("Any", copied)], Offloaded())
+
+
+class SlowSteps:
+    """`OneStep`, as far as it copies, whose copies of ledgers with ids below 100 do not end before it is told so."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.go_on = Event()
+
+    def require_free(self, managed_ledger: str) -> None:
+        """Find it free."""
+
+    def copy(self, managed_ledger: str, ledger_id: int, told: Callable[[int], None]) -> NotOffloaded:
+        self.begun.append(ledger_id)
+        if ledger_id < 100:
+            assert self.go_on.wait(30)
+        return NotOffloaded(ledger_id, "a test")
+
+
+def test_small_ledgers_do_not_wait_until_large_ones_of_other_topics_are_copied() -> None:
+    sizes = {1: 1 << 40, 2: 1 << 40, 3: 1 << 40, 100: 1000, 101: 1000, 102: 1000}
+    rule: Any = object()
+
+    def due(*ledger_ids: int) -> list[Action]:
+        return [
+            Action(ActionKind.OFFLOAD, f"t/n/persistent/{one}", (one,), 1, Via.DIRECT, None, "a test", rule)
+            for one in ledger_ids
+        ]
+
+    slow: Any = SlowSteps()
+    offloads = BackgroundOffloads(fair_turns(), lambda _: slow, Events())
+    try:
+        # All of them but one have large ones while nothing else waits.
+        offloads.replace(due(1, 2, 3), sizes)
+        wait_until(lambda: len(slow.begun) == 2)
+        offloads.replace(due(3, 100, 101, 102), sizes)
+        wait_until(lambda: {100, 101, 102} <= set(slow.begun))
+        assert slow.begun[:2] == [1, 2]
+        assert 3 not in slow.begun
+        slow.go_on.set()
+        wait_until(lambda: 3 in slow.begun)
+    finally:
+        slow.go_on.set()
+        offloads.stop()

@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashState, parse_trash
 from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
 from ledgerfs.lifecycle.service.making import Made, service_of
 from ledgerfs.lifecycle.service.status import STATUS_PATH
+from ledgerfs.storage.token_bucket import Bandwidth
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.commands import LEDGERFS
@@ -63,11 +66,11 @@ offload = false
 
 
 @contextmanager
-def service(cluster: LiveCluster) -> Iterator[Made]:
+def service(cluster: LiveCluster, more: str = "") -> Iterator[Made]:
     options = {"bucket_urls": {"tier": cluster.bucket_url()}}
     living = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
-        file = parse_policy_file(policy(cluster).encode(), Path("policy.toml"))
+        file = parse_policy_file(policy(cluster, more=more).encode(), Path("policy.toml"))
         with service_of(file, living, None, None, 0.0) as made:
             yield made
     finally:
@@ -103,6 +106,28 @@ def test_once_goes_on_turn_by_turn_until_all_is_done(cluster: LiveCluster, caplo
             made.service.run(lambda *_: None, once=True)
             assert made.events.troubles() == []
     require_turns(deleted(caplog))
+
+
+def test_what_is_compared_passes_at_the_rates_of_the_store_and_of_bookies(
+    cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: Counter[float | None] = Counter()
+    wait = Bandwidth.wait
+
+    def counted(self: Bandwidth, size: float, *others: Any) -> bool:
+        passed[self.rate] += int(size)
+        return wait(self, size, *others)
+
+    monkeypatch.setattr(Bandwidth, "wait", counted)
+    store, bookies = 1 << 40, 1 << 41
+    size = sum(one.size for topic in (FIRST, SECOND) for one in cluster.list_of(topic).ledgers[:2])
+    for _ in range(2):
+        with service(cluster, f"store_rate = {store}\nbookie_rate = {bookies}") as made:
+            made.service.run(lambda *_: None, once=True)
+            assert made.events.troubles() == []
+    assert flagged(cluster, FIRST) + flagged(cluster, SECOND) == 4
+    assert passed[store] == size
+    assert passed[bookies] >= size
 
 
 @pytest.mark.long

@@ -1,0 +1,94 @@
+"""Brokers' trims wait for no offload, and what goes on and waits is told."""
+
+from collections.abc import Iterator
+from threading import Event
+
+import pytest
+
+from ledgerfs.errors import StoreUnreachableError
+from ledgerfs.lifecycle.acting.outcomes import Done
+from ledgerfs.lifecycle.planning.actions import Action, ActionKind
+from ledgerfs.lifecycle.policy.policy_file import Via
+from ledgerfs.lifecycle.service.broker_work import BrokerWork
+from ledgerfs.lifecycle.service.events import Events
+from tests.support.waiting import wait_until
+
+OFFLOAD, TRIM = ActionKind.OFFLOAD, ActionKind.TRIM
+
+
+def action(kind: ActionKind, topic: int, ledger_id: int = 1) -> Action:
+    return Action(kind, f"t/ns/persistent/{topic}", (ledger_id,), 10, Via.BROKER, None, "a test")
+
+
+class _Brokers:
+    """Offload until the test lets them, and trim at once."""
+
+    def __init__(self) -> None:
+        self.let = Event()
+        self.asked: list[Action] = []
+        self.now_ms = 1000
+        self.events = Events()
+        self.work = BrokerWork(self.do, self.events, lambda: False, self.time)
+
+    def time(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+    def do(self, one: Action) -> Done:
+        self.asked.append(one)
+        if one.kind is OFFLOAD:
+            self.let.wait(60)
+        if one.ledger_ids == (13,):
+            raise StoreUnreachableError("no answer")
+        return Done(list(one.ledger_ids), one.size)
+
+
+@pytest.fixture(name="brokers")
+def _brokers() -> Iterator[_Brokers]:
+    made = _Brokers()
+    yield made
+    made.let.set()
+    made.work.stop()
+
+
+def test_trims_wait_for_no_offload_and_what_goes_on_and_waits_is_told(brokers: _Brokers) -> None:
+    work = brokers.work
+    assert (dict(work.counts()), work.waiting_since_ms()) == (
+        {"offload_goes_on": 0, "offload_waits": 0, "trim_goes_on": 0, "trim_waits": 0},
+        0,
+    )
+    for topic in range(6):
+        work.begin(action(OFFLOAD, topic))
+    wait_until(lambda: work.counts()["offload_goes_on"] == 4)
+    work.begin(action(TRIM, 0))
+    wait_until(lambda: brokers.events.counts().get("trimmed_ledgers") == 1)
+    wait_until(lambda: not any(work.counts()[name] for name in ("trim_goes_on", "trim_waits")))
+    assert work.counts()["offload_waits"] == 2
+    # The fifth was put there at 1005.
+    assert work.waiting_since_ms() == 1005
+    assert not work.is_idle
+    brokers.let.set()
+    wait_until(lambda: work.is_idle)
+    assert brokers.events.counts()["offloaded_ledgers"] == 6
+    assert work.waiting_since_ms() == 0
+
+
+def test_what_waits_is_done_as_it_was_planned_last_and_once(brokers: _Brokers) -> None:
+    for topic in range(5):
+        brokers.work.begin(action(OFFLOAD, topic))
+    wait_until(lambda: brokers.work.counts()["offload_goes_on"] == 4)
+    for ledger_id in (2, 3):
+        for topic in (0, 4):
+            brokers.work.begin(action(OFFLOAD, topic, ledger_id))
+    brokers.let.set()
+    wait_until(lambda: brokers.work.is_idle)
+    assert sorted(one.ledger_ids for one in brokers.asked) == [(1,)] * 4 + [(3,)]
+
+
+def test_work_that_fails_is_told_and_may_be_begun_again(brokers: _Brokers) -> None:
+    brokers.work.begin(action(TRIM, 1, 13))
+    wait_until(lambda: brokers.work.is_idle)
+    assert [one.text for one in brokers.events.troubles()] == ["trim t/ns/persistent/1 by its broker: no answer"]
+    brokers.work.begin(action(TRIM, 1))
+    wait_until(lambda: brokers.work.is_idle)
+    assert brokers.events.counts()["trimmed_ledgers"] == 1
