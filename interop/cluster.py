@@ -237,8 +237,11 @@ class Cluster:
 
     def _settings(self, kind: str, of_this_run: dict[str, object], name: str | None = None) -> str:
         path = self.folder / "conf" / f"{name or kind}.conf"
-        lines = "".join(f"{key}={value}\n" for key, value in {**of_this_run, **self.settings.get(kind, {})}.items())
-        path.write_text((machine.HERE / "conf" / f"{kind}.conf").read_text() + lines)
+        given = {**of_this_run, **self.settings.get(kind, {})}
+        # A key that is there twice has a list of values, of which the first one counts.
+        usual = (machine.HERE / "conf" / f"{kind}.conf").read_text().splitlines()
+        kept = [line for line in usual if line.partition("=")[0] not in given]
+        path.write_text("".join(f"{line}\n" for line in [*kept, *(f"{key}={value}" for key, value in given.items())]))
         return str(path)
 
 

@@ -2,11 +2,14 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from interop.filling import for_each
+from interop.java_client import Lines
 from interop.waiting import wait_until
 from interop.ways import OPEN_END
 from ledgerfs import open_bucket
@@ -31,6 +34,7 @@ class Follower:
     """
 
     topic: str
+    private_keys: Mapping[str, Path] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     came_ms: list[float] = field(default_factory=list)
     failure: BaseException | None = None
@@ -50,7 +54,8 @@ class Follower:
     def follow(self, url: str) -> None:
         """Follow from the start of the topic on, until `end`."""
         try:
-            with open_bucket(url, OPEN_END).topic(self.topic).follow(start="earliest") as batches:
+            topic = open_bucket(url, OPEN_END).topic(self.topic)
+            with topic.follow(start="earliest", private_keys=self.private_keys) as batches:
                 batches.on_wait = self._look_up
                 for batch in batches:
                     now = time.time() * 1000
@@ -73,10 +78,25 @@ class Follower:
             raise _EndOfTestError
 
 
+def rows_that_come(url: str, rows: Mapping[str, int], private_keys: Mapping[str, Path]) -> Lines:
+    """Follow topics, some at once, each until so many rows have come and it waits for more; return all that came."""
+    found: Lines = {}
+
+    def follow(topic: str) -> None:
+        with followed(url, topic, private_keys) as follower:
+            follower.wait(rows[topic])
+        if follower.failure is not None:
+            raise follower.failure
+        found[topic] = follower.rows
+
+    for_each(rows, follow)
+    return found
+
+
 @contextmanager
-def followed(url: str, topic: str) -> Iterator[Follower]:
+def followed(url: str, topic: str, private_keys: Mapping[str, Path] | None = None) -> Iterator[Follower]:
     """Follow a topic meanwhile, from its start on."""
-    follower = Follower(topic)
+    follower = Follower(topic, private_keys or {})
     thread = threading.Thread(target=follower.follow, args=(url,), daemon=True)
     thread.start()
     try:

@@ -1,13 +1,16 @@
-"""Producers that go on while a cluster is read, and know what was acknowledged."""
+"""Producers that go on while a cluster is read, and know what was acknowledged; subscriptions that go on, too."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pulsar
+
+_RECEIVE_MS = 100
 
 
 @dataclass
@@ -53,6 +56,20 @@ class LiveProducer:
             self._changed.notify_all()
 
 
+class Sender(Protocol):
+    """What sends numbered messages to one topic."""
+
+    @property
+    def sent(self) -> int:
+        """How many were sent."""
+
+    def send(self, messages: int) -> None:
+        """Send some more."""
+
+    def wait(self, acknowledged: int) -> None:
+        """Wait for so many to be acknowledged."""
+
+
 @contextmanager
 def connected(service_url: str) -> Iterator[pulsar.Client]:
     """Lend a client."""
@@ -70,7 +87,7 @@ def produce_to(client: pulsar.Client, topic: str, size: int) -> LiveProducer:
 
 
 @contextmanager
-def going_on(producer: LiveProducer, messages: int, pause_s: float) -> Iterator[LiveProducer]:
+def going_on(producer: Sender, messages: int, pause_s: float) -> Iterator[None]:
     """Have a producer send so many messages at each turn until the end, and wait then until all are acknowledged."""
     ending = threading.Event()
 
@@ -82,8 +99,35 @@ def going_on(producer: LiveProducer, messages: int, pause_s: float) -> Iterator[
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        yield producer
+        yield
     finally:
         ending.set()
         thread.join()
     producer.wait(producer.sent)
+
+
+@contextmanager
+def acknowledging(client: pulsar.Client, topic: str, name: str) -> Iterator[None]:
+    """Have a subscription acknowledge each message as it comes, until the end."""
+    consumer = client.subscribe(topic, name, initial_position=pulsar.InitialPosition.Earliest)
+    ending = threading.Event()
+    failures: list[Exception] = []
+
+    def run() -> None:
+        try:
+            while not ending.is_set():
+                with contextlib.suppress(pulsar.Timeout):
+                    consumer.acknowledge(consumer.receive(_RECEIVE_MS))
+        except Exception as error:  # noqa: BLE001 (whoever ends it raises it)
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
+        consumer.close()
+    if failures:
+        raise failures[0]

@@ -85,6 +85,14 @@ class Processes:
         process = self._running.get(name)
         return process is not None and process.poll() is None
 
+    def pid(self, name: str) -> int:
+        """Return the process id of a server that was started."""
+        return self._running[name].pid
+
+    def exit_code(self, name: str) -> int | None:
+        """Return what a server ended with; None while it runs."""
+        return self._running[name].poll()
+
     def stop_all(self) -> None:
         """End all at once; nobody waits for what they still have to say."""
         for process in self._running.values():

@@ -141,7 +141,8 @@ def bookie_requests(recorder: Recorder) -> Iterator[BookieRequest]:
 def zookeeper_requests(recorder: Recorder) -> Iterator[ZooKeeperRequest]:
     """Yield all that ZooKeeper was asked, but for the first of each connection, which opens a session."""
     for sent in recorder.connections():
-        _, *frames = _frames(sent)
+        # Of a program that is ended as it begins there may be a connection that asks nothing.
+        frames = list(_frames(sent))[1:]
         for frame in frames:
             _, operation = _REQUEST.unpack_from(frame)
             if operation == MULTI_READ:

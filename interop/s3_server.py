@@ -53,6 +53,15 @@ class S3Server:
         keys = [one["Key"] for page in pages for one in page.get("Contents", [])]
         return {key: client.head_object(Bucket=BUCKET, Key=key)["Metadata"] for key in keys}
 
+    def names(self) -> set[str]:
+        """Return the keys of all objects, as they lie in the folder: without a request, and also while nobody serves it."""
+        return {one.name for one in (self.folder / BUCKET).iterdir() if not one.name.startswith(".")}
+
+    def unfinished_uploads(self) -> list[str]:
+        """Return the keys of multipart uploads that were neither completed nor given up."""
+        pages = self._client().get_paginator("list_multipart_uploads").paginate(Bucket=BUCKET)
+        return [one["Key"] for page in pages for one in page.get("Uploads", [])]
+
     def bytes_of(self, key: str) -> bytes:
         """Return an object as it lies in the folder."""
         return (self.folder / BUCKET / key).read_bytes()

@@ -14,7 +14,12 @@ def stage(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _taken[name] = _taken.get(name, 0) + time.monotonic() - begin
+        took(name, time.monotonic() - begin)
+
+
+def took(name: str, seconds: float) -> None:
+    """Have the table say how long something took whose name tells more than was known before."""
+    _taken[name] = _taken.get(name, 0) + seconds
 
 
 def taken() -> dict[str, float]:

@@ -28,7 +28,7 @@ ENTRIES_A_LEDGER = 100
 _ORPHANS, _CRASHED, _EXPIRED, _HALF = (f"public/{name}" for name in ("orphans", "crashed", "expired", "half"))
 _SIZE = 100
 _MESSAGES = 4 * ENTRIES_A_LEDGER + 50
-_TRIMMED_LEDGERS = 40
+_TRIMMED_LEDGERS = 120
 _OF_AN_OBJECT = {
     "s3managedledgeroffloaderformatversion": "1",
     "pulsarclustername": "interop",

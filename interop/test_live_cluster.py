@@ -19,9 +19,9 @@ import pytest
 
 from interop import workload
 from interop.comparison import differences, in_the_same_words
-from interop.follower import followed
+from interop.follower import followed, rows_that_come
 from interop.java_client import JavaClient, Lines
-from interop.keys import KeyPair
+from interop.keys import KEY_NAME, KeyPair
 from interop.live_cluster import LiveCluster, lent_live_cluster
 from interop.live_producer import LiveProducer, connected, going_on, produce_to
 from interop.recording import BookieRequest, ZooKeeperRequest
@@ -29,14 +29,19 @@ from interop.stages import stage
 from interop.waiting import wait_until
 from interop.ways import OPEN_END, Ways, mounted
 from ledgerfs import open_bucket
+from ledgerfs.clusters.answers import SchemaAnswer
+from ledgerfs.clusters.dump_file import read_dump
+from ledgerfs.clusters.surveying import survey_dump
 from ledgerfs.errors import StaleObjectError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_path, parse_ledger_node
+from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.spark.runtime.session import open_session
 from tests.support.golden_rows import rows_of
 from tests.support.spark_java import IN_HASTE
 
 LIVE = "persistent://public/live"
-EVENTS, LARGE, MOVING, OPEN = (f"{LIVE}/{name}" for name in ("events", "large", "moving", "open"))
+EVENTS, LARGE, MOVING, OPEN, BESIDES = (f"{LIVE}/{name}" for name in ("events", "large", "moving", "open", "besides"))
 TRIMMED = "persistent://public/trimmed/trimmed"
 ENTRIES_A_LEDGER = 250
 MOMENTS = {
@@ -47,9 +52,20 @@ MOMENTS = {
     "the bookie is back": ("scan", "spark"),
 }
 """What happens while a producer goes on, and how its topic is read then; at the end of all of it the topic is trimmed."""
+MOMENTS_OF_GOLDEN = {
+    "producing": ("scan", "mount"),
+    "a bookie crashed": ("follow", "spark"),
+    "another topic is offloaded": ("scan", "mount"),
+    "the bookie is back": ("follow", "spark"),
+}
+"""The same of golden topics, to which nobody writes: a producer goes on to another one."""
+IN_OPEN = 20
+"""Messages of `OPEN`."""
 LATE_S = 10
 """By how much half of the messages that are followed may be late on a machine that does much else; a second is promised."""
 
+_KEEPS_ALL = ("--broker-retention-minutes", "-1", "--broker-retention-megabytes", "-1")
+"""As brokers are configured here."""
 _NO_RETENTION = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
 _SPARK = {
     "spark.ui.enabled": "false",
@@ -210,10 +226,44 @@ def test_an_open_ledger_ends_where_its_adds_are_confirmed(live: LiveCluster, quo
 
 
 @pytest.fixture(scope="module")
+def golden_rows(golden: list[str], java: JavaClient) -> Lines:
+    """What Pulsar's reader returns of golden topics, while all bookies are there; nobody writes to them any more."""
+    with stage("live: Pulsar's reader"):
+        return in_the_same_words(java.read(golden))
+
+
+def test_golden_topics_are_read_while_the_cluster_changes(live: LiveCluster, ways: Ways, golden_rows: Lines) -> None:
+    """Half of each is in the bucket, the other half in BookKeeper."""
+    acknowledged: list[int] = []
+    offloaded: list[int] = []
+    with connected(live.cluster.service_url) as client:
+        producer = produce_to(client, BESIDES, 200)
+        with going_on(producer, 1, 0.05):
+            for moment, ways_of_moment in MOMENTS_OF_GOLDEN.items():
+                with stage(f"live: golden: {moment}"):
+                    if moment == "a bookie crashed":
+                        live.kill_bookie(2)
+                    elif moment == "another topic is offloaded":
+                        producer.send(2 * ENTRIES_A_LEDGER)
+                        producer.wait(producer.sent)
+                        offloaded = live.cluster.admin.offload(BESIDES)
+                    elif moment == "the bookie is back":
+                        live.start_bookie(2)
+                for way in ways_of_moment:
+                    with stage(f"live: golden: {way} meanwhile"):
+                        found, expected = _read_golden(ways, way, golden_rows)
+                    assert differences(found, expected) == [], (way, moment)
+                acknowledged.append(producer.acknowledged)
+    assert len(offloaded) >= 2
+    assert acknowledged == sorted(set(acknowledged)), "the producer did not go on"
+
+
+@pytest.fixture(scope="module")
 def truth(live: LiveCluster, golden: list[str], java: JavaClient) -> Lines:
     """What Pulsar's reader returns of all topics; then the broker is killed, and nothing in the cluster changes any more."""
     with connected(live.cluster.service_url) as client:
-        _fill(client, OPEN, 20, 10)
+        _fill(client, OPEN, IN_OPEN, 10)
+        client.subscribe(OPEN, "s", initial_position=pulsar.InitialPosition.Earliest).close()
         with stage("live: Pulsar's reader"):
             found = in_the_same_words(java.read([*golden, *live.cluster.admin.topics("public/live")]))
         with stage("live: kill the broker"):
@@ -250,6 +300,35 @@ def test_commands_leave_a_quiet_cluster_as_it_is(live: LiveCluster, ways: Ways, 
     assert listed >= truth.keys()
 
 
+def test_commands_about_the_whole_cluster_leave_it_as_it_is(
+    live: LiveCluster, ways: Ways, golden: list[str], truth: Lines, tmp_path: Path
+) -> None:
+    dump = tmp_path / "dump.json.zst"
+    with live.untouched(), stage("live: commands about the cluster"):
+        dumped = ways.cluster_command("dump", str(dump))
+        cursors = ways.cluster_command("cursors", "--all")
+        offloads = {one["topic"]: one for one in ways.cluster_command("offloads", "--all")}
+        retention = {one["topic"]: one for one in ways.cluster_command("retention", "--all", *_KEEPS_ALL)}
+        checked = ways.cluster_command("check", "--grace", "1s", "--pass-seconds", "1", *_KEEPS_ALL)
+    _require_whole_dump(dump, dumped, truth)
+    assert {one["subscription"]: one["backlog_entries"] for one in cursors if one["topic"] == OPEN} == {"s": IN_OPEN}
+    assert offloads.keys() >= truth.keys()
+    assert [topic for topic in golden if not offloads[topic]["offloaded_ledgers"]] == []
+    assert retention.keys() >= truth.keys()
+    assert [topic for topic in golden if retention[topic]["ledgers"]] == []
+    assert [one for one in checked["findings"] if one["loss"]] == []
+    assert (checked["not_known"], checked["damaged_nodes"]) == ([], [])
+    assert checked["topics"] >= len(truth)
+
+
+def test_a_follower_that_is_interrupted_leaves_a_quiet_cluster_as_it_is(
+    live: LiveCluster, ways: Ways, truth: Lines
+) -> None:
+    with live.untouched(), stage("live: head --follow"):
+        lines = ways.interrupted_head(OPEN, IN_OPEN)
+    assert [json.loads(line)["value"] for line in lines] == [f"{number:08d}" + "." * 10 for number in range(IN_OPEN)]
+
+
 def test_nothing_but_reads_was_ever_sent(live: LiveCluster, truth: Lines) -> None:
     """By any process of ledgerfs, to any server; the broker's requests did not come this way."""
     live.require_only_reads()
@@ -279,6 +358,27 @@ def _live_through(live: LiveCluster, ways: Ways, producer: LiveProducer, reading
             with stage(f"live: {way} meanwhile"):
                 readings.append(_read(ways, way, moment, producer))
     assert len(offloaded) >= 2
+
+
+def _read_golden(ways: Ways, way: str, rows: Lines) -> tuple[Lines, Lines]:
+    """Read golden topics in one way, and return what they should have; no mount has keys."""
+    expected = {topic: of_topic for topic, of_topic in rows.items() if way != "mount" or "encrypted" not in topic}
+    if way == "follow":
+        counts = {topic: len(of_topic) for topic, of_topic in expected.items()}
+        return rows_that_come(ways.live.url, counts, {KEY_NAME: ways.keys.private}), expected
+    return ways.all[way](list(expected)), expected
+
+
+def _require_whole_dump(path: Path, told: dict[str, Any], truth: Lines) -> None:
+    """See to it that a dump has all topics, and each version of each schema."""
+    assert told["not_known"] == 0
+    survey = survey_dump(path, lambda *_: None)
+    assert {topic_of(name) for name in survey.topics} >= truth.keys()
+    schemas = [record for record in read_dump(path) if isinstance(record, SchemaAnswer)]
+    assert len(schemas) == survey.schemas.size > 0
+    for one in schemas:
+        assert one.payload is not None, one
+        assert parse_stored_schema(one.payload, key=one.name, version=one.version).version == one.version
 
 
 def _trim_up_to_the_subscription(live: LiveCluster) -> None:

@@ -22,11 +22,11 @@ from kazoo.client import KazooClient
 from interop import kept_topics, states, threshold_topics
 from interop.filling import fill, for_each
 from interop.live_cluster import LiveCluster, lent_live_cluster
-from interop.live_producer import connected, going_on, produce_to
+from interop.live_producer import acknowledging, connected, going_on, produce_to
 from interop.processes import LEASH
 from interop.s3_server import BUCKET
-from interop.stages import stage
-from interop.surveys import ledgers_of, survey_of
+from interop.stages import stage, took
+from interop.surveys import ledgers_of, path_of, survey_of
 from interop.waiting import wait_until
 from interop.ways import OPEN_END
 from ledgerfs import open_bucket
@@ -35,6 +35,7 @@ from ledgerfs.clusters.expiry import ExpiryState
 from ledgerfs.clusters.offload_thresholds import TopicOffloads, chosen_of, offloads
 from ledgerfs.clusters.policies import BrokerDefaults, Retention
 from ledgerfs.clusters.retention import Stays, retention
+from ledgerfs.formats.managed_ledgers.cursor_info import parse_cursor_info
 from ledgerfs.formats.topic_names import topic_of
 
 _BROKER = {
@@ -52,6 +53,10 @@ _EXTENSIBLE = {
 _DEFAULTS = BrokerDefaults(Retention.of(-1, -1))
 _OLD_ENOUGH_S = 20
 _GRACE_S = 5
+_ROLLING_S = 120
+"""For how long ledgers roll over below the doctor."""
+_LEAST_ROLLOVERS_S = 5
+"""Ledgers that are made in a second, at least: ten are wanted, which a machine that does much else may not manage."""
 _LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
 _BOTH = "persistent://public/both/both"
 
@@ -119,17 +124,33 @@ def test_a_ledger_in_both_places_is_read_where_users_want(live: LiveCluster) -> 
 
 
 def test_no_live_ledger_is_named_while_ledgers_roll_over(live: LiveCluster, begun: Begun) -> None:
+    """Of topics and of subscriptions, both for minutes."""
     live.cluster.admin.make_namespace("public/rolling")
-    with connected(live.cluster.service_url) as client, ExitStack() as stack, stage("states: roll over and check"):
-        topics = [f"persistent://public/rolling/{number}" for number in range(3)]
+    topics = [f"persistent://public/rolling/{number}" for number in range(3)]
+    cursor_ledgers: dict[str, set[int]] = {topic: set() for topic in topics}
+    found: list[dict[str, Any]] = []
+    checks = 0
+    with connected(live.cluster.service_url) as client, live.unrecorded() as nodes, ExitStack() as stack:
         for topic in topics:
+            stack.enter_context(acknowledging(client, topic, "s"))
             stack.enter_context(going_on(produce_to(client, topic, 10), 40, 0.1))
-        found = [one for _ in range(2) for one in _findings(live)]
+        before, began = _ledgers_ever_made(nodes), time.monotonic()
+        while time.monotonic() < began + _ROLLING_S:
+            found += _findings(live)
+            checks += 1
+            for topic in topics:
+                path = f"{path_of(topic)}/s"
+                cursor_ledgers[topic].add(parse_cursor_info(nodes.get(path)[0], key=path).cursors_ledger)
+        made, seconds = _ledgers_ever_made(nodes) - before, time.monotonic() - began
+    took(f"states: {checks} checks while {made:,} ledgers were made, {made / seconds:.1f} a second", seconds)
     with live.unrecorded() as nodes:
-        rolled_over = sum(len(ledgers_of(nodes, topic)) for topic in topics)
+        of_topics = sum(len(ledgers_of(nodes, topic)) for topic in topics)
         healthy = states.ledgers_of_schemas_that_brokers_lost(nodes, live.cluster.bookkeeper_ledgers())
     assert [one for one in found if not set(one["ledgers"]) <= healthy] == []
-    assert rolled_over > 30
+    assert made / seconds >= _LEAST_ROLLOVERS_S, f"{made} ledgers in {seconds:.0f} s"
+    assert checks > 3
+    assert of_topics > _ROLLING_S
+    assert min(map(len, cursor_ledgers.values())) > 3, cursor_ledgers
 
 
 def test_thresholds_choose_what_a_broker_then_offloads(live: LiveCluster, begun: Begun, made: Made) -> None:
@@ -261,6 +282,12 @@ def _findings(live: LiveCluster, *options: str) -> list[dict[str, Any]]:
     assert done.returncode in {0, 1}, f"{done.returncode}\n{done.stdout}{done.stderr}"
     found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
     return found
+
+
+def _ledgers_ever_made(nodes: KazooClient) -> int:
+    """Return how many ids of ledgers were given out: for each a node is made below this one, and deleted."""
+    made: int = nodes.get("/ledgers/idgen")[1].cversion // 2
+    return made
 
 
 def _owners(live: LiveCluster, topics: Iterable[str], *options: str, code: int) -> list[str]:

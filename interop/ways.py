@@ -3,8 +3,11 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +34,9 @@ OPEN_END = {"open_end": "acknowledged"}
 _LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
 _REFRESH_S = 1
 _ATTEMPTS = 20
+_FOLLOWS_S = 2
+_INTERRUPTED = 130
+"""The exit code of a command after Ctrl-C."""
 
 
 @dataclass
@@ -71,10 +77,14 @@ class Ways:
         return _by_topic(frame.toArrow(), topics)
 
     def mount(self, topics: Sequence[str]) -> Lines:
-        """Read the mount's table files, whose names are those of ledgers; it may be told of new ones after a second."""
+        """Read the mount's table files, whose names are those of ledgers.
+
+        Who asks a mount that has not been asked for a while is told of before: of new ledgers, and of what has been added to the open one,
+        somebody is told who asks later.
+        """
         bucket = open_bucket(self.live.url, OPEN_END)
         wait_until(lambda: self._lists(bucket, topics), "the mount lists all ledgers")
-        return {topic: _rows_of_files(self._folder(topic, "parquet").glob("*.parquet")) for topic in topics}
+        return {topic: self._rows_of_at_least(topic, bucket.topic(topic).count()) for topic in topics}
 
     def export(self, topics: Sequence[str]) -> Lines:
         """Export with the command."""
@@ -90,15 +100,59 @@ class Ways:
         """Run a command on the cluster in a process of its own; return what it says."""
         options = [text for key, value in OPEN_END.items() for text in ("-o", f"{key}={value}")]
         command = [*LEASH, _LEDGERFS, name, self.live.url, *arguments, *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        return _output(command)
+
+    def cluster_command(self, name: str, *arguments: str) -> Any:
+        """Run a command about the whole cluster in a process of its own; return what it says in JSON."""
+        return json.loads(_output([*LEASH, _LEDGERFS, "cluster", name, self.live.url, *arguments, "--json"]))
+
+    def interrupted_head(self, topic: str, lines: int, seconds: float = 60) -> list[str]:
+        """Follow a topic from its beginning by the command, and press Ctrl-C a while after so many lines came; return all that came."""
+        options = [text for key, value in OPEN_END.items() for text in ("-o", f"{key}={value}")]
+        command = [
+            *LEASH,
+            _LEDGERFS,
+            "head",
+            "--follow",
+            "--from",
+            "earliest",
+            self.live.url,
+            topic,
+            "--json",
+            *options,
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            patience = threading.Timer(seconds, process.kill)
+            patience.start()
+            try:
+                assert process.stdout is not None
+                came = [process.stdout.readline() for _ in range(lines)]
+                # It looks for more meanwhile, several times.
+                time.sleep(_FOLLOWS_S)
+                process.send_signal(signal.SIGINT)
+                rest, said = process.communicate()
+            finally:
+                patience.cancel()
+        assert process.returncode == _INTERRUPTED, (process.returncode, said)
+        assert said.endswith("interrupted\n"), said
+        return [*came, *rest.splitlines(keepends=True)]
 
     def _folder(self, topic: str, view: str) -> Path:
         """Return a topic's directory, which is called as the broker calls its managed ledger."""
         managed_ledger = self.bucket.topic(topic).managed_ledger or ""
         tenant, *namespace, _, name = managed_ledger.split("/")
         return self.mount_point / view / tenant / "%2F".join(namespace) / name
+
+    def _rows_of_at_least(self, topic: str, messages: int) -> list[dict[str, Any]]:
+        """Read a topic as the mount has it, until it has so many messages."""
+        rows: list[dict[str, Any]] = []
+
+        def has_all() -> bool:
+            rows[:] = _rows_of_files(self._folder(topic, "parquet").glob("*.parquet"))
+            return len(rows) >= messages
+
+        wait_until(has_all, f"the mount has {messages} messages of {topic}")
+        return rows
 
     def _lists(self, bucket: Bucket, topics: Sequence[str]) -> bool:
         """Whether the mount has all ledgers of the moment in which this was first asked."""
@@ -123,6 +177,12 @@ def mounted(live: LiveCluster, folder: Path) -> Iterator[Path]:
     finally:
         subprocess.run([_LEDGERFS, "umount", str(point)], capture_output=True, check=False)
         live.cluster.processes.stop("mount")
+
+
+def _output(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
 
 
 def _by_topic(table: pa.Table, topics: Sequence[str]) -> Lines:

@@ -1,0 +1,236 @@
+"""Watching a cluster while anything may happen to it: lists, BookKeeper's copies, the trash journal, objects, and who has the lock.
+
+What is seen to be gone was gone before, so nothing that is said here to be gone in time was deleted too early by more than one look.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.protocol.states import ZnodeStat
+
+from interop.live_cluster import LiveCluster
+from interop.surveys import ledgers_of
+from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashLine, TrashState, parse_trash_line
+from ledgerfs.offload.attempts import ROOT as ATTEMPTS
+from ledgerfs.storage.zookeeper.changes import LOCK_PATH
+
+_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLine:
+    """A line of the trash journal, as it was seen last.
+
+    Attributes
+    ----------
+    made_ms
+        When its node was made, by ZooKeeper's clock, ms since 1970 UTC.
+    begun_ms
+        When its node was seen changed first, by the same clock, once its deletion had begun; None if that was not seen.
+
+    """
+
+    line: TrashLine
+    made_ms: int
+    begun_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLock:
+    """The lock, held by one session: the process that its node tells, and when the node was made, ms since 1970 UTC."""
+
+    session: int
+    pid: int
+    since_ms: int
+
+
+@dataclass
+class Watcher:
+    """Notes what is seen, and when it was missed first, ms since 1970 UTC.
+
+    Attributes
+    ----------
+    seen, gone_ms
+        The ledgers that each topic listed, as they were seen last, and when its list was first seen without them.
+    copies_gone_ms
+        When ledgers were first seen to be gone from BookKeeper.
+    lines
+        Of the trash journal, by path and the transaction that made the node.
+    objects_gone_ms
+        When objects were first seen to be gone.
+    attempts
+        Names of the nodes, and of the data objects, of attempts to offload that the service noted.
+    locks
+        Who had the lock, one after the other.
+    failures
+        What ended a look; the next one is made anew.
+
+    """
+
+    live: LiveCluster
+    seen: dict[str, dict[int, LedgerInfo]] = field(default_factory=dict)
+    gone_ms: dict[str, dict[int, int]] = field(default_factory=dict)
+    copies_gone_ms: dict[int, int] = field(default_factory=dict)
+    lines: dict[tuple[str, int], SeenLine] = field(default_factory=dict)
+    objects_gone_ms: dict[str, int] = field(default_factory=dict)
+    attempts: set[str] = field(default_factory=set)
+    locks: list[HeldLock] = field(default_factory=list)
+    looks: int = 0
+    failures: list[str] = field(default_factory=list)
+    _objects: set[str] = field(default_factory=set)
+    _ending: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def watching(self, names: list[str]) -> Iterator[None]:
+        """Watch until the end of the ``with``."""
+        thread = threading.Thread(target=self._watch, args=(names,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ending.set()
+            thread.join()
+
+    def _watch(self, names: list[str]) -> None:
+        with self.live.unrecorded() as nodes:
+            while not self._ending.wait(_EVERY_S):
+                try:
+                    self._look_all(nodes, names)
+                except (KazooException, OSError) as error:
+                    self.failures.append(repr(error))
+                else:
+                    self.looks += 1
+
+    def _look_all(self, nodes: KazooClient, names: list[str]) -> None:
+        for topic in names:
+            with suppress(NoNodeError):
+                self._look(topic, {one.ledger_id: one for one in ledgers_of(nodes, topic)})
+        self._look_at_copies(nodes)
+        self._look_at_trash(nodes)
+        self._look_at_objects()
+        with suppress(NoNodeError):
+            self.attempts.update(nodes.get_children(ATTEMPTS))
+        self._look_at_lock(nodes)
+
+    def _look(self, topic: str, now: dict[int, LedgerInfo]) -> None:
+        seen = self.seen.setdefault(topic, {})
+        gone = self.gone_ms.setdefault(topic, {})
+        for ledger_id in seen.keys() - now.keys() - gone.keys():
+            gone[ledger_id] = now_ms()
+        seen.update(now)
+
+    def _look_at_copies(self, nodes: KazooClient) -> None:
+        ids = [one for listed in self.seen.values() for one in listed if one not in self.copies_gone_ms]
+        asked = [(one, nodes.exists_async(ledger_path(one))) for one in ids]
+        for one, answer in asked:
+            if answer.get(30) is None:
+                self.copies_gone_ms[one] = now_ms()
+
+    def _look_at_trash(self, nodes: KazooClient) -> None:
+        for path, line, stat in trash_lines(nodes):
+            before = self.lines.get((path, stat.czxid))
+            begun_ms = before.begun_ms if before else None
+            if begun_ms is None and line.state is not TrashState.MARKED:
+                begun_ms = stat.mtime
+            self.lines[path, stat.czxid] = SeenLine(line, stat.ctime, begun_ms)
+
+    def _look_at_objects(self) -> None:
+        now = self.live.s3.names()
+        self.objects_gone_ms.update(dict.fromkeys(self._objects - now, now_ms()))
+        self._objects = now
+
+    def _look_at_lock(self, nodes: KazooClient) -> None:
+        held = lock_of(nodes)
+        if held is not None and (not self.locks or self.locks[-1].session != held.session):
+            self.locks.append(held)
+
+    # What went too early.
+
+    def copies_gone_early(self, names: Sequence[str], lag_ms: int) -> list[str]:
+        """Return what is said against copies that BookKeeper lost of topics of which nothing is trimmed."""
+        found = []
+        for topic in names:
+            for one in self.seen[topic].values():
+                gone_ms = self.copies_gone_ms.get(one.ledger_id)
+                if gone_ms is None or not one.entries:
+                    # A broker that loads a topic forgets a last ledger that has no entries.
+                    continue
+                offloaded_ms = one.context.offloaded_ms if one.is_offloaded and one.context else None
+                if offloaded_ms is None:
+                    found.append(f"{topic}: ledger {one.ledger_id} is gone from BookKeeper, and not offloaded")
+                elif gone_ms < offloaded_ms + lag_ms:
+                    found.append(
+                        f"{topic}: ledger {one.ledger_id} is gone {gone_ms - offloaded_ms} ms after its offload"
+                    )
+        return found
+
+    def lines_begun_early(self, grace_ms: int) -> list[str]:
+        """Return what is said against deletions that began, or ended, before the grace of their line was over."""
+        found = []
+        for one in self.lines.values():
+            if one.begun_ms is None:
+                continue
+            if one.begun_ms < one.made_ms + grace_ms:
+                found.append(
+                    f"{one.line.node_name} was gone on with {one.begun_ms - one.made_ms} ms after it was marked"
+                )
+            if one.line.uuid is None or self._was_unlisted_before(one.line.ledger_id, one.begun_ms):
+                # A broker that trims a ledger deletes its objects, too, whatever is marked.
+                continue
+            key = LedgerKey(one.line.uuid, one.line.ledger_id, is_index=False)
+            for name in (key.data_key, key.index_key):
+                gone_ms = self.objects_gone_ms.get(name)
+                if gone_ms is not None and gone_ms < one.made_ms + grace_ms:
+                    found.append(f"object {name} is gone {gone_ms - one.made_ms} ms after it was marked")
+        return found
+
+    def _was_unlisted_before(self, ledger_id: int, at_ms: int) -> bool:
+        return any(gone.get(ledger_id, at_ms) < at_ms for gone in self.gone_ms.values())
+
+    def trimmed_early(self, names: Sequence[str], retention_ms: int) -> list[str]:
+        """Return what is said against ledgers that went from the lists of topics before their retention was over."""
+        found = []
+        for topic in names:
+            for ledger_id, gone_ms in self.gone_ms[topic].items():
+                one = self.seen[topic][ledger_id]
+                if one.entries and gone_ms < one.closed_ms + retention_ms:
+                    found.append(
+                        f"{topic}: ledger {ledger_id} is gone {gone_ms - one.closed_ms} ms after it was closed"
+                    )
+        return found
+
+
+def trash_lines(nodes: KazooClient) -> Iterator[tuple[str, TrashLine, ZnodeStat]]:
+    """Yield path, line, and what ZooKeeper says of the node, of each line that is there."""
+    try:
+        names = nodes.get_children(TRASH)
+    except NoNodeError:
+        return
+    asked = [(f"{TRASH}/{name}", nodes.get_async(f"{TRASH}/{name}")) for name in names]
+    for path, answer in asked:
+        with suppress(NoNodeError):
+            data, stat = answer.get(30)
+            yield path, parse_trash_line(data, key=path), stat
+
+
+def lock_of(nodes: KazooClient) -> HeldLock | None:
+    """Return who has the lock."""
+    try:
+        data, stat = nodes.get(LOCK_PATH)
+    except NoNodeError:
+        return None
+    return HeldLock(stat.ephemeralOwner, int(json.loads(data)["pid"]), stat.ctime)
+
+
+def now_ms() -> int:
+    """Return the time, ms since 1970 UTC; ZooKeeper has the same clock, being on the same machine."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,68 @@
+"""What the chaos says of things that go before their time, by what was seen."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from interop.chaos_watch import SeenLine, Watcher
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
+from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
+
+if TYPE_CHECKING:
+    from interop.live_cluster import LiveCluster
+
+_UUID = "0b9a4a3c-7a5c-4b5f-9d4e-6a1f3c2d1e0f"
+_CONTEXT = OffloadContext(_UUID, True, True, 5_000, "aws-s3")
+
+
+def watcher(
+    *infos: LedgerInfo, gone_ms: Mapping[int, int] | None = None, copies_gone_ms: Mapping[int, int] | None = None
+) -> Watcher:
+    """Return what has seen ledgers of topic ``t`` listed, and gone."""
+    # Nothing is looked at any more.
+    nothing = cast("LiveCluster", None)
+    seen = {"t": {one.ledger_id: one for one in infos}}
+    return Watcher(nothing, seen, {"t": dict(gone_ms or {})}, dict(copies_gone_ms or {}))
+
+
+def line(uuid: str | None = None) -> TrashLine:
+    bucket = None if uuid is None else "s3://tier"
+    kind = TrashKind.TRIMMED
+    return TrashLine(kind, 7, "t", uuid, bucket, "old", 1, 10, 1_000, 3_000, TrashState.UNLISTED)
+
+
+def test_a_copy_that_is_gone_within_the_lag_or_was_never_offloaded_is_told() -> None:
+    offloaded, only_copy = LedgerInfo(7, 60, 100, 4_000, _CONTEXT), LedgerInfo(8, 60, 100, 4_000)
+    assert watcher(offloaded, only_copy, copies_gone_ms={7: 8_000}).copies_gone_early(["t"], 3_000) == []
+    told = watcher(offloaded, only_copy, copies_gone_ms={7: 7_999, 8: 99_000}).copies_gone_early(["t"], 3_000)
+    assert [one.split(": ")[1] for one in told] == [
+        "ledger 7 is gone 2999 ms after its offload",
+        "ledger 8 is gone from BookKeeper, and not offloaded",
+    ]
+
+
+def test_a_line_that_is_gone_on_with_within_its_grace_is_told() -> None:
+    seen = watcher()
+    seen.lines["a", 1] = SeenLine(line(), 1_000, 3_000)
+    seen.lines["b", 2] = SeenLine(line(), 1_000, None)
+    assert seen.lines_begun_early(2_000) == []
+    seen.lines["a", 1] = SeenLine(line(), 1_000, 2_999)
+    assert seen.lines_begun_early(2_000) == ["trimmed-7 was gone on with 1999 ms after it was marked"]
+
+
+def test_an_object_that_is_gone_within_the_grace_is_told_unless_a_broker_had_unlisted_its_ledger() -> None:
+    seen = watcher()
+    seen.lines["a", 1] = SeenLine(line(_UUID), 1_000, 3_000)
+    seen.objects_gone_ms[f"{_UUID}-ledger-7"] = 3_000
+    assert seen.lines_begun_early(2_000) == []
+    seen.objects_gone_ms[f"{_UUID}-ledger-7"] = 2_999
+    assert seen.lines_begun_early(2_000) == [f"object {_UUID}-ledger-7 is gone 1999 ms after it was marked"]
+    seen.gone_ms["t"][7] = 2_500
+    assert seen.lines_begun_early(2_000) == []
+
+
+def test_a_ledger_that_is_trimmed_within_its_retention_is_told() -> None:
+    closed = LedgerInfo(7, 60, 100, 4_000)
+    assert watcher(closed, gone_ms={7: 64_000}).trimmed_early(["t"], 60_000) == []
+    told = watcher(closed, gone_ms={7: 63_999}).trimmed_early(["t"], 60_000)
+    assert told == ["t: ledger 7 is gone 59999 ms after it was closed"]
+    assert watcher(LedgerInfo(7, 0, 0, 4_000), gone_ms={7: 4_001}).trimmed_early(["t"], 60_000) == []
