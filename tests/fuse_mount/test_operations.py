@@ -98,6 +98,7 @@ NUMBERS = {
     "MessageTooLargeError": errno.EMSGSIZE, "MountFailedError": errno.EINVAL, "MountpointError": errno.EINVAL,
     "NameTooLongError": errno.ENAMETOOLONG, "NotADirectoryPathError": errno.ENOTDIR, "NotFoundError": errno.ENOENT,
     "ObjectExistsError": errno.EEXIST, "ObjectNotFoundError": errno.ENOENT, "ReadOnlyError": errno.EROFS,
+    "PolicyChangedError": errno.EINVAL,
     "RefusedLedgerError": errno.EINVAL, "StaleObjectError": errno.ESTALE, "StoreTimeoutError": errno.ETIMEDOUT,
     "StoreUnreachableError": errno.ETIMEDOUT, "UnsupportedFormatError": errno.ENOTSUP,
     "UnsupportedWriteError": errno.ENOTSUP, "UnusableUrlError": errno.EINVAL,
