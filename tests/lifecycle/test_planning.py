@@ -934,8 +934,11 @@ def test_orphans_that_may_be_anothers_or_are_open_are_refused(cluster: MadeClust
     assert refusals(found) == {Refusal.NOT_CLOSED: [70], Refusal.ANOTHER_CLUSTERS: [71, 72]}
 
 
-def test_what_was_never_closed_nor_listed_is_marked_where_its_topic_has_a_list(cluster: MadeCluster) -> None:
-    orphans = Orphans([replace(ORPHAN, is_closed=False, size=0)], [])
+@pytest.mark.parametrize("has_states", [False, True], ids=["of the list", "of a subscription"])
+def test_what_was_never_closed_and_nothing_names_is_marked_where_its_topic_has_a_list(
+    cluster: MadeCluster, has_states: bool
+) -> None:
+    orphans = Orphans([replace(ORPHAN, is_closed=False, size=0, has_states=has_states)], [])
     found = planned(cluster, "[defaults]\norphans = true", orphans=orphans)
     assert refusals(found) == {Refusal.NOT_CLOSED: [70]}
     cluster.topic(TOPIC, [listed(1), current(3)])

@@ -21,7 +21,6 @@ from ledgerfs.errors import (
     StoppedError,
     UnsupportedFormatError,
 )
-from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs.formats.managed_ledgers.list_changes import with_bookkeeper_deleted, without_ledgers
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
@@ -33,6 +32,7 @@ from ledgerfs.lifecycle.acting.decided_policies import WhyNot, nothing_against_i
 from ledgerfs.lifecycle.acting.free_lists import FreeLists
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.only_copies import why_only_copy, why_set_back
+from ledgerfs.lifecycle.acting.open_orphans import OpenOrphans, is_of_topic
 from ledgerfs.lifecycle.acting.outcomes import Done
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState, build_trash_line
@@ -63,11 +63,11 @@ class Deletions:
     subscriptions
         Tells where the subscriptions of a topic are at that moment.
     bookies
-        Tell where ledgers end that are not closed; None if none is to be asked.
+        Tell whether ledgers that are not closed have entries; None if none is to be asked.
 
     """
 
-    __slots__ = ("_bookies", "_lists", "_means", "_subscriptions")
+    __slots__ = ("_lists", "_means", "_open_orphans", "_subscriptions")
 
     def __init__(
         self, means: Means, subscriptions: Callable[[str], SubscriptionsNow], bookies: "BookieReads | None" = None
@@ -75,7 +75,7 @@ class Deletions:
         self._means = means
         self._lists = FreeLists(means.lock, means.owners)
         self._subscriptions = subscriptions
-        self._bookies = bookies
+        self._open_orphans = OpenOrphans(means, self._lists, bookies)
 
     def forget(self) -> None:
         """Begin another pass: who did not answer in the last one is asked again."""
@@ -361,64 +361,12 @@ class Deletions:
                 done.postponed[one.line.ledger_id] = "its topic's list names it now"
             elif found is None or found.node.is_closed:
                 self._delete_from_bookkeeper(one, done, as_read)
-            elif _is_of_list(found, managed_ledger):
+            elif is_of_topic(found, managed_ledger):
                 still_open.append((one, found))
             else:
                 done.postponed[one.line.ledger_id] = "it is not closed: a writer may live"
-        for first in range(0, len(still_open), _MOST_LINES):
-            self._delete_never_listed(managed_ledger, still_open[first : first + _MOST_LINES], done, why_not)
-
-    def _delete_never_listed(
-        self, managed_ledger: str, orphans: Sequence[tuple[NotedLine, StoredLedger]], done: Done, why_not: WhyNot
-    ) -> None:
-        """Delete ledgers that a broker made, and died or lost its topic before it listed them; entries are written to what is listed.
-
-        The list is set anew as it is, by the same commit: a broker that lives on, and made one of them, cannot list it any more, since it
-        knows the list at an older version. One that lists it before has the commit fail.
-        """
-        listed = self._lists.read(managed_ledger, [one for one, _ in orphans], done)
-        if listed is None:
-            return
-        changes: list[Operation] = []
-        going: list[int] = []
-        for noted, found in orphans:
-            # Each has its bookies asked, and nothing is changed yet.
-            self._means.turn.require_going()
-            ledger_id = noted.line.ledger_id
-            why = self._why_may_be_listed(listed, noted, found)
-            if why is not None:
-                done.postponed[ledger_id] = why
-                continue
-            going.append(ledger_id)
-            changes += [
-                noted.as_changed(TrashState.DELETED)[0],
-                DropNode(self._means.ledgers.path_of(ledger_id), found.version),
-            ]
-        if not going:
-            return
-        why = why_not() or self._lists.set(listed, listed.node.data, changes)
-        if why is not None:
-            done.postponed.update(dict.fromkeys(going, why))
-            return
-        done.ledger_ids += going
-        self._lists.let_go(managed_ledger, done)
-
-    def _why_may_be_listed(self, listed: Listed, noted: NotedLine, found: StoredLedger) -> str | None:
-        """Return why it is not sure that an open ledger was never listed and is as it was marked; None if it is."""
-        if listed.ledger(noted.line.ledger_id) is not None:
-            return "its topic's list names it now"
-        if found.version != noted.line.version:
-            return "BookKeeper's metadata of it changed since it was marked"
-        return self._why_not_empty(found)
-
-    def _why_not_empty(self, found: StoredLedger) -> str | None:
-        """Return why it is not sure that no bookie has an entry of a ledger; None if it is."""
-        if self._bookies is None:
-            return "its bookies are not asked whether it has entries"
-        is_empty = self._bookies.none_has_any(found.node)
-        if isinstance(is_empty, LedgerfsError):
-            return f"it is not closed, and it is not known whether it has entries: {is_empty}"
-        return None if is_empty else "it is not closed, and has entries"
+        if still_open:
+            self._open_orphans.delete(managed_ledger, still_open, done, why_not)
 
     def delete_objects(self, noted: NotedLine, done: Done, why_not: WhyNot = nothing_against_it) -> None:
         """Delete the objects of an offload that no list names (`TrashKind.OBJECTS`); ``why_not`` as `delete_orphans`. Raises as `flag`."""
@@ -569,13 +517,6 @@ def _why_another(line: TrashLine, found: StoredLedger) -> str | None:
 def _has_same_end(line: TrashLine, found: StoredLedger) -> bool:
     """Whether a closed ledger has the bytes that its line tells; the size of an offloaded one is that of its objects, and tells nothing."""
     return line.uuid is not None or found.node.length == line.size
-
-
-def _is_of_list(found: StoredLedger, managed_ledger: str) -> bool:
-    """Whether an open ledger was made for the list of a topic, and not for a subscription, nor is one that somebody recovers."""
-    node = found.node
-    made_for = (node.component, node.managed_ledger, node.told("pulsar/cursor"))
-    return node.state is LedgerState.OPEN and made_for == (MANAGED_LEDGER, managed_ledger, None)
 
 
 def _is_offloaded(info: LedgerInfo, uuid: str | None) -> bool:

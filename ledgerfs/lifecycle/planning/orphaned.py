@@ -98,9 +98,9 @@ def _why_of_list(cluster: ClusterView, one: OrphanLedger, managed_ledger: str) -
 def _why_open_one_is_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
     """Return why a ledger that is not closed must stay.
 
-    Of a topic with a list it can be made sure that no broker lists it any more; a subscription's node is another matter.
+    Of a topic with a list it can be made sure that no broker names it any more, in the list or for a subscription.
     """
-    topic = None if one.managed_ledger is None or one.has_states else cluster.topic(one.managed_ledger)
+    topic = None if one.managed_ledger is None else cluster.topic(one.managed_ledger)
     if topic is None or topic.is_of_brokers:
         why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
         return Reason(Refusal.NOT_CLOSED, why)

@@ -1,7 +1,7 @@
 """What lies in the trash beyond its grace is deleted step by step, and nothing that somebody needs, whoever acts or dies meanwhile."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from shutil import copytree
 from typing import TYPE_CHECKING, Any
@@ -774,98 +774,6 @@ def test_the_list_of_a_topic_that_was_made_anew_meanwhile_stays(cluster: LiveClu
     assert (done.ledger_ids, list(done.postponed)) == ([], [first])
     assert (cluster.nodes[path], trash.version()) == (anew, version)
     assert trash.in_bookkeeper(first)
-
-
-def never_listed(cluster: LiveCluster, payloads: Sequence[bytes] = (), **custom: bytes) -> int:
-    """Write a ledger as a broker makes it before it lists it."""
-    told = {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": NAME.encode(), **custom}
-    return cluster.write_unlisted(payloads, list(told.items()))
-
-
-def test_empty_ledgers_that_were_never_listed_go_and_can_be_listed_no_more(cluster: LiveCluster, trash: Trash) -> None:
-    ledgers(cluster)
-    orphans = [never_listed(cluster) for _ in range(3)]
-    before, version = trash.listed(), trash.version()
-    lines = trash.marked(*(trash.line(TrashKind.ORPHAN, one) for one in orphans))
-    done = Done()
-    trash.deletions.delete_orphans(NAME, lines, done)
-    assert (done.ledger_ids, done.postponed, done.remarks) == (orphans, {}, [])
-    assert not any(map(trash.in_bookkeeper, orphans))
-    assert set(trash.states().values()) == {TrashState.DELETED}
-    # A broker that made one, and lives on, sets the list at the version that it knows. It is set once for all of them.
-    assert (trash.listed(), trash.version()) == (before, version + 1)
-
-
-def test_a_ledger_that_is_not_closed_stays_where_a_writer_may_live(cluster: LiveCluster, trash: Trash) -> None:
-    ledgers(cluster)
-    made = {
-        "has entries": never_listed(cluster, messages(3)),
-        "a writer may live": never_listed(cluster, **{"pulsar/cursor": b"s"}),
-        "not closed": cluster.write_unlisted((), [("component", b"managed-ledger")]),
-        "not closed:": never_listed(cluster, component=b"schema"),
-    }
-    version = trash.version()
-    trash.marked(*(trash.line(TrashKind.ORPHAN, one) for one in made.values()))
-    done = Done()
-    trash.deletions.delete_orphans(NAME, trash.journal(), done)
-    assert done.ledger_ids == []
-    for why, orphan in made.items():
-        assert why in done.postponed[orphan]
-        assert trash.in_bookkeeper(orphan)
-    assert trash.version() == version
-
-
-def test_a_ledger_that_is_not_closed_stays_while_a_broker_has_its_topic_or_lists_it(
-    cluster: LiveCluster, trash: Trash
-) -> None:
-    ledgers(cluster)
-    orphan = never_listed(cluster)
-    (noted,) = trash.marked(trash.line(TrashKind.ORPHAN, orphan))
-    for owner, why in ((Owner.SOME, "a broker has the topic"), (Owner.UNKNOWN, "not known which broker")):
-        trash.owners.owner = owner
-        done = Done()
-        trash.deletions.delete_orphans(NAME, [noted], done)
-        assert why in done.postponed[orphan]
-    trash.owners.owner = Owner.NONE
-
-    def list_it() -> None:
-        # A broker comes, lists it, and goes, between our looks at the list and at its owner.
-        trash.owners.when_asked = lambda: None
-        cluster.change_list(TOPIC, lambda info: replace(info, ledgers=(*info.ledgers, LedgerInfo(orphan, 0, 0, 0))))
-
-    trash.owners.when_asked = list_it
-    for why in ("changed", "names it now"):
-        done = Done()
-        trash.deletions.delete_orphans(NAME, [noted], done)
-        assert why in done.postponed[orphan]
-    assert trash.in_bookkeeper(orphan)
-
-
-def test_a_ledger_whose_bookies_are_silent_is_not_called_empty(cluster: LiveCluster, trash: Trash) -> None:
-    ledgers(cluster)
-    orphan = never_listed(cluster)
-    (noted,) = trash.marked(trash.line(TrashKind.ORPHAN, orphan))
-    # One is enough: it may have the only entry that is left.
-    bookies = [one for one in cluster.bookies if one.address in cluster.written[orphan].node.ensembles[0].bookies]
-    bookies[0].kill()
-    done = Done()
-    trash.deletions.delete_orphans(NAME, [noted], done)
-    assert "not known whether it has entries" in done.postponed[orphan]
-    assert trash.in_bookkeeper(orphan)
-
-
-def test_a_ledger_of_which_one_bookie_has_an_entry_is_not_empty(cluster: LiveCluster, trash: Trash) -> None:
-    ledgers(cluster)
-    lost, lone = never_listed(cluster, messages(1)), never_listed(cluster)
-    cluster.append(lone, messages(1), only_on=1)
-    # A bookie that has a new disk knows nothing of the ledger.
-    next(one for one in cluster.bookies if lost in one.ledgers).remove_ledger(lost)
-    trash.marked(*(trash.line(TrashKind.ORPHAN, one) for one in (lost, lone)))
-    done = Done()
-    trash.deletions.delete_orphans(NAME, trash.journal(), done)
-    for orphan in (lost, lone):
-        assert "has entries" in done.postponed[orphan]
-        assert trash.in_bookkeeper(orphan)
 
 
 def test_a_marked_line_is_taken_back_and_another_is_not(cluster: LiveCluster, trash: Trash) -> None:

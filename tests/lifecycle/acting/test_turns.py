@@ -16,7 +16,8 @@ from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import Via
-from tests.lifecycle.acting.test_deletions import Trash, flag, never_listed, trim
+from tests.lifecycle.acting.test_deletions import Trash, flag, trim
+from tests.lifecycle.acting.test_open_orphans import never_listed
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.told_owners import NAME
 
