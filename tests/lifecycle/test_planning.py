@@ -952,6 +952,17 @@ def test_what_was_never_closed_and_nothing_names_is_marked_where_its_topic_has_a
     assert (found.actions, refusals(found)[Refusal.OWNED]) == ([], [70])
 
 
+def test_what_is_not_closed_stays_where_another_cluster_may_have_its_ledgers(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1), current(3)])
+    cluster.ledger(60, "t/elsewhere/persistent/x", state=LedgerState.OPEN)
+    orphans = Orphans([replace(ORPHAN, is_closed=False, size=0, has_states=True)], [])
+    found = planned(cluster, "[defaults]\norphans = true", orphans=orphans)
+    assert (found.actions, refusals(found)[Refusal.ANOTHER_CLUSTERS]) == ([], [70])
+    # So it does where it was marked before that was known.
+    found = planned(cluster, "[defaults]\norphans = true", orphans=orphans, notes=noted(line_of(TrashKind.ORPHAN, 70)))
+    assert (found.actions, set(refusals(found)[Refusal.ANOTHER_CLUSTERS])) == ([], {70})
+
+
 def test_what_a_list_names_again_is_not_deleted(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1), listed(2, offloaded_ms=DAY, is_deleted=False), current(3)])
     lines = noted(

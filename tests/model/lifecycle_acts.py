@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum
 from random import Random
 from uuid import uuid4
 
 from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from tests.model.lifecycle_world import MINUTE_MS, TERMS, TIMED, LifecycleWorld
@@ -13,6 +15,14 @@ from tests.model.shared_cluster import namespace_of
 from tests.support.live_offloads import S3, context, driver_properties, remove_objects, write_objects
 
 LifecycleAct = Callable[[LifecycleWorld], None]
+SUBSCRIPTIONS = ("s", "t")
+
+
+class Ending(Enum):
+    """How a broker ends before it names what it has made."""
+
+    STOP = "stop"
+    DIE = "die"
 
 
 def publish(topic: str, count: int) -> LifecycleAct:
@@ -139,14 +149,49 @@ def list_ledger(topic: str) -> LifecycleAct:
     return act
 
 
-def trim(topic: str, *, crashes: bool) -> LifecycleAct:
-    """Trim what is past retention; a broker that dies after the list was set leaves the rest to nobody."""
+def make_states(topic: str, name: str, *, ends: Ending | None = None) -> LifecycleAct:
+    """A broker has a ledger made for the states of a subscription, and names it later; it may die, or be stopped, before."""
+
+    def act(world: LifecycleWorld) -> None:
+        with world.loaded(topic):
+            if world.has(topic) and name in world.broker.subscriptions[topic]:
+                world.naming[topic, name] = world.broker.make_states(topic, name)
+        match ends:
+            case Ending.STOP:
+                world.broker.stop()
+            case Ending.DIE:
+                world.broker.die()
+
+    return act
+
+
+def name_states(topic: str, name: str) -> LifecycleAct:
+    """A broker has a subscription name what it had made for it, at the version of the node that it knows: also one that was stopped."""
+
+    def act(world: LifecycleWorld) -> None:
+        made = world.naming.pop((topic, name), None)
+        if made is None or topic not in world.broker.loaded or made.loads != world.broker.loads[topic]:
+            return
+        world.broker.go_on()
+        if (
+            world.broker.name_states(topic, name, made)
+            and world.cluster.zookeeper.get(ledger_path(made.ledger_id)) is None
+        ):
+            world.audit.wrong.append(f"subscription {name} of {topic} names ledger {made.ledger_id}, which is gone")
+
+    return act
+
+
+def trim(topic: str, *, crashes: bool, is_open: bool = False) -> LifecycleAct:
+    """Trim what is past retention; a broker that dies after the list was set leaves the rest to nobody, and may not have closed it."""
 
     def act(world: LifecycleWorld) -> None:
         with world.loaded(topic):
             now_ms, retention_ms = world.clock.now_ms(), world.audit.retention_ms[topic]
             for one in world.broker.past(topic, retention_ms, now_ms):
                 world.trimmed.add(one.ledger_id)
+                if is_open and one.context is None:
+                    world.cluster.leave_open(one.ledger_id)
                 world.cluster.trim(topic, one.ledger_id, only_list=crashes, collected=False)
             if crashes:
                 world.broker.die()
@@ -305,7 +350,7 @@ def take_back(number: int) -> LifecycleAct:
 
 def drawn(random: Random, topics: tuple[str, ...]) -> tuple[str, LifecycleAct]:
     """Return something that happens, and its name."""
-    topic = random.choice(topics)
+    topic, name = random.choice(topics), random.choice(SUBSCRIPTIONS)
     weighed: dict[str, tuple[int, LifecycleAct]] = {
         "publish": (12, publish(topic, random.randint(1, 6))),
         "write": (8, write(topic, random.randint(1, 3))),
@@ -316,15 +361,20 @@ def drawn(random: Random, topics: tuple[str, ...]) -> tuple[str, LifecycleAct]:
         "unload all": (10, unload_all),
         "die": (8, die),
         "stop or go on": (6, stop_or_go_on),
-        "subscribe": (4, subscribe(topic, random.choice(("s", "t")), random.choice((0.0, random.random())))),
+        "subscribe": (4, subscribe(topic, random.choice(SUBSCRIPTIONS), random.choice((0.0, random.random())))),
         "read on": (6, read_on(topic)),
         "trim": (4, trim(topic, crashes=False)),
         "trim and die": (2, trim(topic, crashes=True)),
+        "trim what is open and die": (4, trim(topic, crashes=True, is_open=True)),
         "delete copies": (2, delete_copies(topic, crashes=False)),
         "delete copies and die": (2, delete_copies(topic, crashes=True)),
         "make a ledger": (4, make_ledger(topic)),
         "make a ledger and stop": (3, make_ledger(topic, stops=True)),
         "list a ledger": (4, list_ledger(topic)),
+        f"make a ledger for {name}": (2, make_states(topic, name)),
+        f"make a ledger for {name} and stop": (2, make_states(topic, name, ends=Ending.STOP)),
+        f"make a ledger for {name} and die": (2, make_states(topic, name, ends=Ending.DIE)),
+        f"name a ledger for {name}": (4, name_states(topic, name)),
         "begin an offload": (4, begin_offload(topic)),
         "end an offload": (6, end_offload(topic)),
         "delete": (1, delete(topic)),
@@ -337,5 +387,5 @@ def drawn(random: Random, topics: tuple[str, ...]) -> tuple[str, LifecycleAct]:
     }
     minutes = random.choice((2, 11, 21, 35, 90))
     weighed[f"wait for {minutes} min at"] = (12, wait(minutes))
-    name = random.choices(list(weighed), [weight for weight, _ in weighed.values()])[0]
-    return f"{name} {topic}", weighed[name][1]
+    what = random.choices(list(weighed), [weight for weight, _ in weighed.values()])[0]
+    return f"{what} {topic}", weighed[what][1]

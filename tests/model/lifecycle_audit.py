@@ -91,6 +91,8 @@ class Audit:
                     self._list(self._paths[path], before, after, changes, lines)
                 elif path.startswith("/ledgers/"):
                     self._ledger(path, before, after, lines, changes)
+                elif path.rpartition("/")[0] in self._paths:
+                    self._subscription(path, before, after, changes)
                 elif not f"{path}/".startswith(f"{_OURS}/"):
                     self._say(f"{path} was changed")
         except (AssertionError, LedgerfsError, LookupError, ValueError) as error:
@@ -228,11 +230,7 @@ class Audit:
             self.done[f"deleted, {one.kind.value}"] += 1
         written = self.cluster.written[ledger_id]
         if not written.node.is_closed:
-            # Whoever made it, and did not list it, is kept from that by a new version of the list.
-            name = written.node.managed_ledger
-            if written.payloads or name is None or managed_ledger_path(name) not in changes:
-                self._say(f"ledger {ledger_id} is deleted, and open")
-            self.done["deleted, never listed"] += 1
+            self._open(ledger_id, changes)
         self._require_line(ledger_id, set(TrashKind), lines)
         age_ms = self.clock.now_ms() - self.cluster.created_ms[ledger_id]
         is_orphan = any(one.kind is TrashKind.ORPHAN for one in lines.values() if one.ledger_id == ledger_id)
@@ -248,6 +246,30 @@ class Audit:
                         self._say(f"ledger {ledger_id} is deleted, and {topic} has {one}")
                     else:
                         self._require_whole(one)
+
+    def _open(self, ledger_id: int, changes: Changes) -> None:
+        """Judge the deletion of a ledger that is not closed: whoever made it is kept from naming it by what is set anew."""
+        written = self.cluster.written[ledger_id]
+        name, cursor = written.node.managed_ledger or "", written.node.told("pulsar/cursor")
+        before, after = changes.get(managed_ledger_path(name), (None, None))
+        if before is None or after is None:
+            self._say(f"ledger {ledger_id} is deleted, and open, and the list of {name} is not set")
+            return
+        if cursor is None:
+            first = parse_managed_ledger_info(after, key=name).ledgers[0].ledger_id
+            if written.payloads and ledger_id >= first:
+                self._say(f"ledger {ledger_id} is deleted, open, and not empty, and the list begins at {first}")
+            self.done["deleted, trimmed and open" if written.payloads else "deleted, never listed"] += 1
+            return
+        path = f"{managed_ledger_path(name)}/{cursor}"
+        if path in self._nodes and path not in changes:
+            self._say(f"ledger {ledger_id} is deleted, and open, and its subscription is not set")
+        self.done["deleted, of a subscription"] += 1
+
+    def _subscription(self, path: str, before: bytes | None, after: bytes | None, changes: Changes) -> None:
+        """Judge what becomes of a subscription's node: it is set as it is, together with its topic's list."""
+        if before is None or before != after or path.rpartition("/")[0] not in changes:
+            self._say(f"{path} was made, or changed, or set without its topic's list")
 
     def _lists(self) -> list[tuple[str, ManagedLedgerInfo]]:
         nodes = [(topic, self._nodes.get(path)) for path, topic in self._paths.items()]

@@ -25,7 +25,7 @@ from tests.model.clock import ModelClock
 from tests.model.lifecycle_audit import Audit, Terms, policies_path
 from tests.model.living_cluster import Reader, World
 from tests.model.service_requests import Died, Requests, met_at, watched_store
-from tests.model.shared_cluster import Broker, FencedError, SharedCluster, namespace_of
+from tests.model.shared_cluster import Broker, FencedError, MadeStates, SharedCluster, namespace_of
 
 MINUTE_MS = 60_000
 KEPT = ("public/kept/a", "public/kept/b")
@@ -79,6 +79,8 @@ class LifecycleWorld(World):
         self.offloading: dict[str, tuple[int, str]] = {}
         # {topic: a ledger that its broker has had made and not listed, and how often it had loaded the topic by then}
         self.making: dict[str, tuple[int, int]] = {}
+        # {(topic, subscription): a ledger that its broker has had made for its states, and that it does not name}
+        self.naming: dict[tuple[str, str], MadeStates] = {}
         cluster.zookeeper.takes_writes = True
         cluster.zookeeper.set("/admin/clusters/ours", b"{}")
         cluster.bucket().mkdir(parents=True)

@@ -11,9 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.managed_ledgers.cursor_info import (
+    IN_THE_NODE,
+    CursorInfo,
+    build_cursor_info,
+    build_position_info,
+)
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
+    Position,
     parse_managed_ledger_info,
 )
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
@@ -116,6 +123,24 @@ class Subscription:
     place: Place
     in_node: Place
     ledger_id: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MadeStates:
+    """A ledger that a broker had made for the states of a subscription.
+
+    Attributes
+    ----------
+    loads
+        How often it had loaded the topic by then.
+    version
+        Of the subscription's node, as it knew that.
+
+    """
+
+    ledger_id: int
+    loads: int
+    version: int
 
 
 class Broker:
@@ -234,6 +259,29 @@ class Broker:
         found = self.subscriptions[topic].setdefault(name, Subscription(place, place))
         found.place = place
         self.keep(topic, name)
+
+    def make_states(self, topic: str, name: str) -> MadeStates:
+        """Have a ledger made for the states of a subscription, with the one it has, as a broker does before it names it."""
+        path = cursor_path(managed_ledger_of(topic), name)
+        found = self.cluster.zookeeper.get(path)
+        assert found is not None, f"{path} is gone"
+        state = CursorInfo(IN_THE_NODE, Position(*self.subscriptions[topic][name].place))
+        ledger_id = self.cluster.add_states(topic, name, state)
+        return MadeStates(ledger_id, self.loads[topic], found[1])
+
+    def name_states(self, topic: str, name: str, made: MadeStates) -> bool:
+        """Have a subscription name a ledger, and write to it, if its node is as it was when that was made; return whether it was."""
+        one, path = self.subscriptions[topic].get(name), cursor_path(managed_ledger_of(topic), name)
+        if one is None:
+            return False
+        named = build_cursor_info(CursorInfo(made.ledger_id, Position(*one.in_node)))
+        if not self.cluster.zookeeper.set(path, named, version=made.version):
+            return False
+        self.cluster.append(made.ledger_id, [build_position_info(CursorInfo(IN_THE_NODE, Position(*one.place)))])
+        before, one.ledger_id = one.ledger_id, made.ledger_id
+        if before >= 0:
+            self.cluster.delete_from_bookkeeper(before, flag=False)
+        return True
 
     def delete(self, topic: str) -> list[int]:
         """Delete a topic, its ledgers and their objects, and its subscriptions; return the ids of its ledgers."""

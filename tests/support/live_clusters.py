@@ -421,6 +421,13 @@ class LiveCluster:
                 name = managed_ledger_of(topic)
                 remove_objects(self.bucket(bucket), gone.context.driver, name, ledger_id, gone.context.uuid)
 
+    def leave_open(self, ledger_id: int) -> None:
+        """Have a ledger as it is whose broker went on without closing it, as where ZooKeeper did not answer."""
+        with self._changes:
+            ledger = self.written[ledger_id]
+            ledger.node = replace(ledger.node, state=OPEN, length=0, last_entry=-1)
+            self._put_node(ledger_id)
+
     def bucket(self, name: str = "tier") -> Path:
         """Return the folder of a bucket."""
         return self.buckets / name
@@ -502,17 +509,21 @@ class LiveCluster:
         with self._changes:
             ledger_id, node = IN_THE_NODE, state
             if stale is not None:
-                custom = (
-                    ("component", b"managed-ledger"),
-                    (MANAGED_LEDGER_KEY, managed_ledger.encode()),
-                    ("pulsar/cursor", encode_topic(name).encode()),
-                    _APPLICATION,
-                )
                 states = [replace(state, mark_delete=Position(*stale), holes=()), state]
-                ledger_id = self.write_unlisted([build_position_info(one) for one in states], custom)
+                ledger_id = self.add_states(topic, name, *states)
                 node = replace(states[0], cursors_ledger=ledger_id)
             self._set(cursor_path(managed_ledger, name), self._compressed(build_cursor_info(node)))
             return ledger_id
+
+    def add_states(self, topic: str, name: str, *states: CursorInfo) -> int:
+        """Write a ledger for the states of a subscription, which does not name it; return its id."""
+        custom = (
+            ("component", b"managed-ledger"),
+            (MANAGED_LEDGER_KEY, managed_ledger_of(topic).encode()),
+            ("pulsar/cursor", encode_topic(name).encode()),
+            _APPLICATION,
+        )
+        return self.write_unlisted([build_position_info(one) for one in states], custom)
 
     def add_schema(
         self, topic: str, schema: SchemaInfo, *, timestamp_ms: int = CREATED_MS, is_deletion: bool = False

@@ -1,12 +1,13 @@
 """Lines for what nobody names: only what two looks are sure of, and only of topics that this cluster has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import unquote_plus
 
 import numpy as np
 
 from ledgerfs.clusters.orphans import topic_made_for
 from ledgerfs.clusters.ownership import COMPACTED, SCHEMA, is_in, named_ledgers
+from ledgerfs.clusters.shared_bookkeeper import signs_of_sharing
 from ledgerfs.display import span
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
 from ledgerfs.lifecycle.planning.actions import ActionKind, Plan, Reason, Refusal
@@ -24,11 +25,11 @@ def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iter
     """Yield lines for orphans, if the policy file wants them deleted; adds to ``plan`` what must stay."""
     if situation.orphans is None or not situation.file.orphans:
         return
-    named = named_ledgers(cluster.survey)
+    named, signs = named_ledgers(cluster.survey), signs_of_sharing(cluster.survey)
     for one in situation.orphans.ledgers:
         is_named = bool(is_in(np.array([one.ledger_id], np.int64), named)[0])
         if situation.is_wanted(one.managed_ledger) and not is_named:
-            yield from _of_ledger(plan, cluster, situation, one)
+            yield from _of_ledger(plan, cluster, situation, one, signs)
     # An attempt that goes on has objects before a list names them; those of others are cleaned up after by their notes.
     noted = {(one.ledger_id, one.uuid) for one in situation.notes.attempts}
     for offload in situation.orphans.offloads:
@@ -38,8 +39,10 @@ def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iter
             yield from _of_objects(plan, cluster, situation, offload)
 
 
-def _of_ledger(plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanLedger) -> Iterator[Proposal]:
-    reason = _why_kept(cluster, one)
+def _of_ledger(
+    plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanLedger, signs: Sequence[str]
+) -> Iterator[Proposal]:
+    reason = _why_kept(cluster, one, signs)
     if reason is not None:
         plan.refuse(_MARK, one.managed_ledger or f"ledger {one.ledger_id}", reason, (one.ledger_id,), one.size)
         return
@@ -54,10 +57,14 @@ def _of_ledger(plan: Plan, cluster: ClusterView, situation: Situation, one: Orph
     yield Proposal(line, one.changed_ms)
 
 
-def _why_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
-    """Return why a ledger must stay; None if it may be marked."""
+def _why_kept(cluster: ClusterView, one: OrphanLedger, signs: Sequence[str]) -> Reason | None:
+    """Return why a ledger must stay; None if it may be marked. ``signs`` are those of other clusters on the same BookKeeper."""
     if not one.is_closed and (reason := _why_open_one_is_kept(cluster, one)) is not None:
         return reason
+    if not one.is_closed and signs:
+        # That cluster may be writing to it at this moment.
+        told = f"ledger {one.ledger_id}, which nothing names, is not closed, and may be another Pulsar cluster's: {signs[0]}"
+        return Reason(Refusal.ANOTHER_CLUSTERS, told)
     if not one.is_known:
         return Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was made for {one.owner}; {_ELSEWHERE}")
     why = _why_of_lost_list(cluster, one) if one.size else None

@@ -160,7 +160,7 @@ def test_a_ledger_with_entries_that_its_topic_may_have_lost_stays(
         orphan = trimmed(cluster)
         anew = cluster.nodes[path]
         cluster.zookeeper.delete(path)
-        cluster.zookeeper.set(path, anew)
+        cluster.zookeeper.set(path, anew, created_ms=cluster.created_ms[orphan] + 1)
         why = "its topic's list was made later"
     version = trash.version()
     done = delete(trash, orphan)
