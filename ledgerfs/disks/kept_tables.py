@@ -10,10 +10,13 @@ from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.disks.scanning import ScannedFile, scan_file
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.bookkeeper.location_table import build_location_table, parse_location_table
+from ledgerfs.formats.bookkeeper.log_records import MOST_ENTRY_BYTES
 from ledgerfs.storage.disks.disk_files import DiskFile
 
 _LAYOUT = 3
 """Of the tables, and of the rules by which entries are found: what was found by others is found anew."""
+_MORE_BYTES = 1024
+"""Of an entry, besides what bookies count."""
 _SOURCE = struct.Struct("<QQQI4x")
 """Size, time of change and inode of the file, and the checksum of its tail; then the table."""
 
@@ -25,21 +28,24 @@ class KeptTables:
     ----------
     cache_dir
         As `ledgerfs.cache.cache_folder.cache_folder` takes it.
+    max_entry
+        As `BookieDisks.max_entry`: by a larger one other entries are found.
 
     """
 
-    __slots__ = ("_folder",)
+    __slots__ = ("_folder", "_most_bytes")
 
-    def __init__(self, cache_dir: str | None) -> None:
+    def __init__(self, cache_dir: str | None, max_entry: int | None = None) -> None:
+        self._most_bytes = max(MOST_ENTRY_BYTES, (max_entry or 0) + _MORE_BYTES)
         self._folder: CacheFolder = cache_folder("disks", cache_dir)
 
     def scanned(self, file: DiskFile) -> ScannedFile:
         """Return the table of a file, which is read as far as no kept table has it; raises as `scan_file`."""
-        kept = KeptFile(self._folder, "locations", file.path, _LAYOUT)
+        kept = KeptFile(self._folder, "locations", file.path, (_LAYOUT, self._most_bytes))
         known = kept.load(_parser(file))
         if known is not None and known.file == file:
             return known
-        found = scan_file(file, known)
+        found = scan_file(file, known, self._most_bytes)
         # What is wrong with a file is found again by reading it again.
         if found.trouble is None:
             kept.save(_writer(found))

@@ -17,7 +17,7 @@ from ledgerfs.formats.bookkeeper.entry_log_header import (
 )
 from ledgerfs.formats.bookkeeper.journal_records import parse_journal_header, scan_journal
 from ledgerfs.formats.bookkeeper.location_table import MOST_FILE_BYTES, LocationTable, location_table, records_of
-from ledgerfs.formats.bookkeeper.log_records import LEAST_WINDOW_BYTES, LogRecords, scan_records
+from ledgerfs.formats.bookkeeper.log_records import MOST_ENTRY_BYTES, LogRecords, least_window_bytes, scan_records
 from ledgerfs.storage.disks.disk_files import DiskFile, FileKind
 
 WINDOW_BYTES = 64 << 20
@@ -49,8 +49,8 @@ class ScannedFile:
     trouble: LedgerfsError | None = None
 
 
-def scan_file(file: DiskFile, known: ScannedFile | None = None) -> ScannedFile:
-    """Read a file, from where ``known`` ends if that is of the same file, which has only grown.
+def scan_file(file: DiskFile, known: ScannedFile | None = None, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile:
+    """Read a file, from where ``known`` ends if that is of the same file, which has only grown; no entry is larger than ``most_bytes``.
 
     Raises `ObjectNotFoundError` if it is gone; all else that is wrong with it is told.
     """
@@ -69,7 +69,7 @@ def scan_file(file: DiskFile, known: ScannedFile | None = None) -> ScannedFile:
         def note(offset: int, error: OSError) -> None:
             errors.append(StoreError(f"the disk does not give it: {error.strerror}", key=file.path, offset=offset))
 
-        records = _joined(before, _scanned(file.kind, descriptor, (start, size), note))
+        records = _joined(before, _scanned(file.kind, descriptor, (start, size), note, most_bytes))
         table = location_table(records)
         lacking = _lacking(file, descriptor, table) if size and file.kind is FileKind.LOG and trouble is None else None
         return ScannedFile(file, table, _tail(descriptor, table.end), errors[0] if errors else trouble or lacking)
@@ -124,18 +124,21 @@ def _front(descriptor: int) -> memoryview:
     return front[: read_into(descriptor, front, 0)].data
 
 
-def _scanned(kind: FileKind, descriptor: int, places: tuple[int, int], on_error: OnError) -> LogRecords:
+def _scanned(
+    kind: FileKind, descriptor: int, places: tuple[int, int], on_error: OnError, most_bytes: int
+) -> LogRecords:
     """Scan a file from a place on, up to another one."""
     start, size = places
     found: list[LogRecords] = []
-    buffer = empty_bytes(min(WINDOW_BYTES + _BLOCK, max(0, size - start) + _BLOCK))
+    window = max(WINDOW_BYTES, -(-least_window_bytes(most_bytes) // _BLOCK) * _BLOCK)
+    buffer = empty_bytes(min(window + _BLOCK, max(0, size - start) + _BLOCK))
     at, is_end, in_gap, tries = start, False, False, 0
     while not is_end:
         offset = at - at % _BLOCK
         count = read_into(descriptor, buffer[: max(0, min(buffer.size, size - offset))], offset, on_error)
         is_end = offset + count >= size or count < buffer.size
         scan = scan_journal if kind is FileKind.JOURNAL else scan_records
-        records = scan(buffer[:count], at - offset, is_end=is_end, in_gap=in_gap, tries=tries)
+        records = scan(buffer[:count], at - offset, most_bytes, is_end=is_end, in_gap=in_gap, tries=tries)
         # A window of padding alone says that it is filled as far as it begins: bookies write over the zeros before that, too.
         is_filled = not found or records.filled_to > at - offset
         moved = _moved(records, offset)
@@ -192,7 +195,3 @@ def _tail(descriptor: int, end: int) -> int:
     start = max(0, end - _TAIL_BYTES)
     tail: Bytes = empty_bytes(end - start)
     return zlib.crc32(tail[: read_into(descriptor, tail, start)].data)
-
-
-if WINDOW_BYTES < LEAST_WINDOW_BYTES or WINDOW_BYTES % _BLOCK:
-    raise AssertionError("windows are too small for the largest record")

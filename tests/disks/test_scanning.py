@@ -13,7 +13,7 @@ from ledgerfs.disks.index import index_disks
 from ledgerfs.disks.kept_tables import KeptTables
 from ledgerfs.disks.scanning import ScannedFile
 from ledgerfs.errors import BucketNotFoundError, CorruptLogError, StoreError
-from ledgerfs.formats.bookkeeper.log_records import LEAST_WINDOW_BYTES, LogRecords
+from ledgerfs.formats.bookkeeper.log_records import LogRecords, least_window_bytes
 from ledgerfs.storage.disks import disk_files
 from ledgerfs.storage.disks.disk_files import DiskFile, FileKind, list_disks
 from tests.support.bookie_disks import MadeLedger, make_disk, write_log
@@ -48,7 +48,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> int:
     """Files are read in the smallest windows."""
-    size = -(-LEAST_WINDOW_BYTES // 4096) * 4096
+    size = -(-least_window_bytes() // 4096) * 4096
     monkeypatch.setattr(scanning, "WINDOW_BYTES", size)
     return size
 
@@ -70,9 +70,9 @@ def test_only_what_is_new_is_read(path: Path, tmp_path: Path, monkeypatch: pytes
     scanned: list[tuple[int, int]] = []
     scan = scanning._scanned
 
-    def watched(kind: FileKind, descriptor: int, places: tuple[int, int], on_error: reading.OnError) -> LogRecords:
+    def watched(kind: FileKind, descriptor: int, places: tuple[int, int], *others: Any) -> LogRecords:
         scanned.append(places)
-        return scan(kind, descriptor, places, on_error)
+        return scan(kind, descriptor, places, *others)
 
     monkeypatch.setattr(scanning, "_scanned", watched)
     begin = path.stat().st_size
@@ -186,3 +186,19 @@ def test_disks_are_joined_by_what_names_their_bookie(tmp_path: Path) -> None:
     assert [file.bookie for file in found.files] == [0, 0, 1, 2]
     assert found.named == 2
     assert np.all(np.diff([file.bookie for file in found.files]) >= 0)
+
+
+def test_entries_that_are_larger_than_pulsars_are_found_where_that_is_said(path: Path, tmp_path: Path) -> None:
+    """Where ``maxMessageSize`` was raised: more than a window has, and between small ones."""
+    ledger = MadeLedger(7, payloads=[b"a", b"b" * (6 << 20), b"c", b"d", b"e" * (25 << 20), b"f", b"g"])
+    stored = [ledger.stored(entry) for entry in range(7)]
+    path.write_bytes(path.read_bytes() + b"".join(len(one).to_bytes(4, "big") + one for one in stored))
+    cache = str(tmp_path / "cache")
+    without = KeptTables(cache).scanned(listed(tmp_path / "disk"))
+    assert entries(without) == [0, 2, 3, 5, 6]
+    assert int(np.diff(without.table.gaps).sum()) == len(stored[1]) + len(stored[4]) + 8
+    # Tables that were kept by another rule are not taken.
+    assert entries(KeptTables(cache, 6 << 20).scanned(listed(tmp_path / "disk"))) == [0, 1, 2, 3, 5, 6]
+    found = KeptTables(cache, 25 << 20).scanned(listed(tmp_path / "disk"))
+    assert (entries(found), found.table.gaps.size) == ([0, 1, 2, 3, 4, 5, 6], 0)
+    assert entries(KeptTables(cache).scanned(listed(tmp_path / "disk"))) == [0, 2, 3, 5, 6]

@@ -24,7 +24,7 @@ from ledgerfs.formats.bookkeeper.entry_log_header import (
     parse_log_header,
 )
 from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
-from ledgerfs.formats.bookkeeper.log_records import LEAST_WINDOW_BYTES, MOST_ENTRY_BYTES, LogRecords, scan_records
+from ledgerfs.formats.bookkeeper.log_records import LogRecords, least_window_bytes, scan_records
 from ledgerfs.formats.bookkeeper.stored_entries import check_entries
 from tests.support.log_windows import LEAST_BYTES, MOST_BYTES, at_once, in_windows, logs, record
 
@@ -239,7 +239,7 @@ def test_a_window_of_the_least_size_is_always_gone_on_in(kind: str, start: int) 
     }[kind]
     window = np.frombuffer(data[:LEAST_BYTES], np.uint8)
     assert scan_records(window, start, MOST_BYTES, is_end=False).end > start
-    assert LEAST_WINDOW_BYTES - LEAST_BYTES == 3 * (MOST_ENTRY_BYTES - MOST_BYTES)
+    assert least_window_bytes(MOST_BYTES) == LEAST_BYTES
 
 
 def test_a_record_that_reaches_out_of_a_window_is_no_gap() -> None:

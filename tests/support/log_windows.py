@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from ledgerfs.formats.array_types import Bytes
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.log_records import MOST_ENTRY_BYTES, LogRecords
+from ledgerfs.formats.bookkeeper.log_records import MOST_ENTRY_BYTES, LogRecords, least_window_bytes
 from ledgerfs.formats.bookkeeper.stored_entries import build_stored_entry
 
 MOST_BYTES = 200
 """Of an entry, in these tests: windows are small then."""
-LEAST_BYTES = 3 * (MOST_BYTES + 4) + 8192
-"""`LEAST_WINDOW_BYTES`, for such entries."""
+LEAST_BYTES = least_window_bytes(MOST_BYTES)
 _CRC32C = Digest()
 Found: TypeAlias = tuple[list[tuple[int, int, int, int]], list[tuple[int, int]], int]
 

@@ -46,7 +46,7 @@ def look_at(context: click.Context, disks: tuple[str, ...]) -> LookedAt:
     place = _disks_of(disks, storage_options_of(context))
     with progress(in_bytes=True) as update:
         known = known_ledgers(place, update)
-        index = index_disks(place.paths, KeptTables(None), update)
+        index = index_disks(place.paths, KeptTables(None, place.max_entry), update)
     if known is not None:
         known.require_same_cluster(index.listing)
     return LookedAt(index, OpenFiles(index), known)

@@ -28,7 +28,7 @@ class DiskPlace:
     def __init__(self, disks: BookieDisks, cache_dir: str | None) -> None:
         self.disks = disks
         self._cache_dir = cache_dir
-        self._tables = KeptTables(cache_dir)
+        self._tables = KeptTables(cache_dir, disks.max_entry)
         self._lock = ForkLock()
         self._index: tuple[DiskIndex, OpenFiles] | None = None
         self._known: KnownLedgers | None = None

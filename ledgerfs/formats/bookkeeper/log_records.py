@@ -2,14 +2,14 @@
 
 from ledgerfs.formats.array_types import Bytes
 from ledgerfs.formats.bookkeeper.record_walk import (
-    LEAST_WINDOW_BYTES,
     MOST_ENTRY_BYTES,
     WINDOW_ALIGNMENT,
     LogRecords,
+    least_window_bytes,
     walk_records,
 )
 
-__all__ = ["LEAST_WINDOW_BYTES", "MOST_ENTRY_BYTES", "WINDOW_ALIGNMENT", "LogRecords", "scan_records"]
+__all__ = ["MOST_ENTRY_BYTES", "WINDOW_ALIGNMENT", "LogRecords", "least_window_bytes", "scan_records"]
 
 
 def scan_records(
@@ -26,7 +26,7 @@ def scan_records(
     ``data`` is all of the log, or with ``is_end=False`` a window of it: it begins at a multiple of `WINDOW_ALIGNMENT` of the log, since
     padding ends at such places, and a record that may reach out of it is left to the next window. That one begins at the last multiple that
     is not behind ``end``, with ``in_gap`` and ``tries`` as this one has ``ends_in_gap`` and ``tries``. Nothing may be found in a window
-    of less than `LEAST_WINDOW_BYTES`: then it has to be larger.
+    of less than `least_window_bytes`: then it has to be larger.
 
     Special records (maps and fillers, of ledger -1) are passed over. Raises nothing: what is wrong is told.
     """

@@ -23,11 +23,9 @@ from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64, load_uint32
 
 MOST_ENTRY_BYTES = 5_253_120 + 1024
-"""``nettyMaxFrameSizeBytes`` of Pulsar's bookies, and some more; what is larger is no entry."""
+"""``nettyMaxFrameSizeBytes`` of Pulsar's bookies, and some more; what is larger is no entry, unless its reader knows of larger ones."""
 WINDOW_ALIGNMENT = 4096
 """Windows begin at multiples of it in the file."""
-LEAST_WINDOW_BYTES = 3 * (MOST_ENTRY_BYTES + 4) + 2 * WINDOW_ALIGNMENT
-"""A window of so many bytes whose ``start`` is less than `WINDOW_ALIGNMENT` is always gone on in: ``end > start``."""
 _COLUMNS, _GAP_COLUMNS = 4, 2
 _MOST_TRIES = 1000
 """How often a file's digests are asked, which takes 10 ms for a large entry: what is garbage all over is only searched."""
@@ -42,6 +40,11 @@ _ZEROS_LEFT = 16
 _FIRST_ROWS = 1 << 16
 _MOST_GAPS = 10_000
 """Rows that are made room for at once."""
+
+
+def least_window_bytes(most_bytes: int = MOST_ENTRY_BYTES) -> int:
+    """Return how many bytes a window has, whose ``start`` is less than `WINDOW_ALIGNMENT`, that is always gone on in: ``end > start``."""
+    return 3 * (most_bytes + 4) + 2 * WINDOW_ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)

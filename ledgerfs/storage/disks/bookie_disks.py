@@ -10,6 +10,7 @@ from ledgerfs.errors import InvalidOptionError
 PROTOCOL = "bookies"
 OPEN_ENDS = ("confirmed", "acknowledged", "recovered")
 
+_LARGEST = 1 << 30
 _SAFE = "/:@!$&'()*+;=~"
 
 
@@ -31,6 +32,8 @@ class BookieDisks:
         Where a ledger ends that is not closed: ``confirmed`` at the newest entry that other entries confirm, ``acknowledged`` behind
         those that as many disks have as a writer waits for, ``recovered`` where BookKeeper would close it if these disks were all that is
         left; then it counts as closed.
+    max_entry
+        ``nettyMaxFrameSizeBytes`` of the bookies, if that is more than Pulsar's: bytes of the largest entry that they took.
 
     """
 
@@ -39,10 +42,13 @@ class BookieDisks:
     metadata_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     ledgers_path: str = "/ledgers"
     open_end: str = "confirmed"
+    max_entry: int | None = None
 
     def __post_init__(self) -> None:
         if self.open_end not in OPEN_ENDS:
             raise InvalidOptionError(f"one of {', '.join(OPEN_ENDS)}", key=f"open_end={self.open_end}")
+        if self.max_entry is not None and not 0 < self.max_entry <= _LARGEST:
+            raise InvalidOptionError(f"a size of up to {_LARGEST:,} bytes", key=f"max_entry={self.max_entry}")
         if not self.ledgers_path.startswith("/"):
             raise InvalidOptionError("a path from the root, such as /ledgers", key=f"ledgers_path={self.ledgers_path}")
         if self.metadata is not None and not (isinstance(self.metadata, str) and self.metadata.strip()):

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from fsspec.spec import AbstractFileSystem
 
 from ledgerfs.errors import UnsupportedWriteError, UnusableUrlError
+from ledgerfs.formats.byte_sizes import parse_size
 from ledgerfs.storage.disks.bookie_disks import PROTOCOL, BookieDisks, paths_of
 
 
@@ -18,6 +19,8 @@ class DisksFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is no
     ----------
     metadata, ledgers_path, open_end
         See `BookieDisks`.
+    max_entry
+        The same, in bytes, or as a text such as ``"20MiB"``.
     login
         Options of the session with ZooKeeper: ``username`` and ``password``, ``use_ssl``, ``ca``, ….
 
@@ -31,10 +34,12 @@ class DisksFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is no
         metadata: str | None = None,
         ledgers_path: str = "/ledgers",
         open_end: str = "confirmed",
+        max_entry: int | str | None = None,
         **login: Any,  # noqa: ANN401
     ) -> None:
         super().__init__()
         self._metadata, self._ledgers_path, self._open_end = metadata, ledgers_path, open_end
+        self._max_entry = _size_of(max_entry)
         self._login = login
 
     @classmethod
@@ -47,7 +52,9 @@ class DisksFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is no
 
     def disks(self, rest: str) -> BookieDisks:
         """Return the disks of a URL without its scheme; reads nothing yet. Raises `InvalidOptionError`."""
-        return BookieDisks(paths_of(rest), self._metadata, self._login, self._ledgers_path, self._open_end)
+        return BookieDisks(
+            paths_of(rest), self._metadata, self._login, self._ledgers_path, self._open_end, self._max_entry
+        )
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
         """Refuse: there are no files."""
@@ -64,3 +71,7 @@ class DisksFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is no
         if mode != "rb":
             raise UnsupportedWriteError("nothing is written to disks of bookies", key=self.unstrip_protocol(path))
         self.ls(path)
+
+
+def _size_of(text: int | str | None) -> int | None:
+    return text if text is None or isinstance(text, int) else parse_size(text)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledgerfs import open_bucket
-from tests.support.bookie_disks import golden_disk
+from tests.support.bookie_disks import MadeLedger, golden_disk, make_disk, write_dump, write_log
 from tests.support.commands import output, run
 from tests.support.golden_rows import as_java_says, expected_of, rows_of, wanted
 from tests.support.mounts import mounted
@@ -90,6 +90,20 @@ def test_topics_and_count_with_metadata(golden: Path) -> None:
     assert b"ledgers of subscriptions, schemas and transactions, which are no topics" in told.stderr
     counted = json.loads(output("count", str(golden / "ledgers"), PLAIN, *metadata(golden), "--json"))
     assert [one["messages"] for one in counted] == [800]
+
+
+def test_entries_larger_than_pulsars_are_found_where_an_option_says_so(tmp_path: Path) -> None:
+    ledger = MadeLedger(7, payloads=[b"a", b"b" * (6 << 20), b"c"])
+    write_log(make_disk(tmp_path / "disk"), 1, [ledger.stored(entry) for entry in range(3)])
+    write_dump(tmp_path / "dump", [ledger.zookeeper_node()])
+    arguments = (str(tmp_path / "disk"), "--metadata", str(tmp_path / "dump"))
+    lost = run("verify", *arguments, code=1)
+    assert b"no-record" in lost.stdout
+    assert b"lost-entries" in lost.stdout
+    assert b"lost" not in run("verify", *arguments, "-o", "max_entry=7MiB").stdout
+    assert "6.0 MiB" in output("bookie", "logs", *arguments, "--log", "1", "-o", f"max_entry={7 << 20}")
+    assert "6.0 MiB" not in output("bookie", "logs", *arguments, "--log", "1")
+    assert b"max_entry=-5" in run("verify", *arguments, "-o", "max_entry=-5", code=2).stderr
 
 
 def test_what_is_no_disk_is_refused(tmp_path: Path, golden: Path) -> None:

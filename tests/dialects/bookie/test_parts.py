@@ -62,7 +62,7 @@ def test_tasks_read_stretches_of_logs_that_are_no_other_tasks(
 
     def noted(descriptor: int, buffers: list[Any], offset: int) -> int:
         count = preadv(descriptor, buffers, offset)
-        name = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+        name = Path(f"/proc/self/fd/{descriptor}").readlink().name
         touched[-1].update((name, kib) for kib in range(offset >> 10, (offset + count) >> 10))
         return count
 
