@@ -383,6 +383,7 @@ class _Copy:
         require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
         _require_owner(self.source, ref)
         metadata = copied_metadata(reader, ledger_id, ref.managed_ledger)
+        _require_same_topic(self.source, ref, metadata.managed_ledger)
         _require_end(self.source, ref, metadata.state)
         return NewLedger(
             new_key(ledger_id, uuid),
@@ -420,6 +421,17 @@ def _require_owner(source: Bucket, ref: LedgerRef) -> None:
             "no topic lists the ledger"
             if disks.metadata
             else "its metadata is needed, which tells its topic and its end"
+        )
+        raise RefusedLedgerError(reason, key=ref.key)
+
+
+def _require_same_topic(source: Bucket, ref: LedgerRef, told: str | None) -> None:
+    """Raise `RefusedLedgerError` for a ledger whose own metadata do not name the topic that lists it: a bucket goes by these alone."""
+    store = source.raw_store
+    if (store.cluster is not None or store.disks is not None) and told != ref.managed_ledger:
+        reason = (
+            f"the list of {ref.managed_ledger} names the ledger, and by its own metadata it is of {told or 'no topic'}: "
+            "in a bucket it would not be that topic's. Export the topic to have its rows"
         )
         raise RefusedLedgerError(reason, key=ref.key)
 

@@ -8,8 +8,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    build_managed_ledger_info,
+)
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.storage.zookeeper.node import Node
 from tests.support.bookie_disks import MadeLedger, golden_disk, make_disk, write_dump, write_log
 from tests.support.commands import output, run
+from tests.support.entries import frame
+from tests.support.entries import metadata as message_metadata
 from tests.support.golden_rows import as_java_says, expected_of, rows_of, wanted
 from tests.support.mounts import mounted
 
@@ -75,6 +84,23 @@ def test_nothing_is_offloaded_of_which_nobody_knows_whose_it_is(golden: Path, tm
     done = run("offload", str(golden / "ledgers"), str(tmp_path / "tier"), code=1)
     assert b"its metadata is needed" in done.stderr
     assert not (tmp_path / "tier").exists() or not any((tmp_path / "tier").iterdir())
+
+
+@pytest.mark.parametrize("told", [None, "t/n/persistent/another"])
+def test_a_ledger_whose_metadata_name_another_topic_is_not_offloaded(tmp_path: Path, told: str | None) -> None:
+    """A list that was put under another name lists it, and a bucket goes by what the ledger itself tells."""
+    payloads = [frame(message_metadata(), b"%d" % number) for number in range(3)]
+    ledger = MadeLedger(7, payloads=payloads, managed_ledger=told)
+    write_log(make_disk(tmp_path / "disk"), 1, [ledger.stored(entry) for entry in range(3)])
+    listed = ManagedLedgerInfo((LedgerInfo(7, 3, sum(map(len, payloads)), 5),))
+    node = Node(managed_ledger_path("t/n/persistent/x"), build_managed_ledger_info(listed), 1, 1, 1, 0)
+    write_dump(tmp_path / "dump", [node, ledger.zookeeper_node()])
+    disk = (str(tmp_path / "disk"), "--metadata", str(tmp_path / "dump"))
+    refused = run("offload", disk[0], str(tmp_path / "tier"), *disk[1:], code=1)
+    assert f"by its own metadata it is of {told or 'no topic'}" in refused.stderr.decode()
+    assert not list((tmp_path / "tier").glob("*-ledger-*"))
+    (counted,) = json.loads(output("count", disk[0], "persistent://t/n/x", *disk[1:], "--json"))
+    assert counted["messages"] == 3
 
 
 def test_a_disk_is_known_by_its_folders(golden: Path) -> None:
