@@ -118,8 +118,10 @@ class TrashPlanner:
     def _why_closed(self, line: TrashLine) -> str | None:
         """Return why a line in `TrashState.DELETED` is closed; None, and that it waits, while a broker may come that has the old list."""
         until_ms = line.watched_until_ms
-        if until_ms and self._cluster.survey.owners.of(line.managed_ledger or "") is not Owner.NONE:
-            return "all of it is deleted; a broker has the topic now, and has to let it go if it has the list as it was before"
+        owner = self._cluster.survey.owners.of(line.managed_ledger or "") if until_ms else Owner.NONE
+        if owner is not Owner.NONE:
+            who = "a broker has the topic now, and" if owner is Owner.SOME else "a broker that may have the topic"
+            return f"all of it is deleted; {who} has to let it go if it has the list as it was before"
         if self._situation.now_ms >= until_ms:
             return "all of it is deleted"
         why = "it is deleted, and looked whether a broker comes that has the list of its topic as it was before"
