@@ -6,6 +6,7 @@ and who lacks one of three disks. Of a ledger that is not closed all that was ac
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +28,9 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     build_managed_ledger_info,
 )
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.ledgers.findings import Severity
 from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs.upkeep.verification.verify import verify
 from tests.support.bookie_disks import MadeLedger, make_disk, write_dump
 
 BOOKIES = ("b1:3181", "b2:3181", "b3:3181")
@@ -47,7 +50,10 @@ class ModelLedger:
 
 @dataclass
 class ModelBookie:
-    """One bookie: entries that only its journal has, and its logs by number; ``folder`` is its disk."""
+    """One bookie: entries that only its journal has, and its logs by number; ``folder`` is its disk.
+
+    Of ``damaged`` entries a bit is flipped in a log, in the entry itself if it is one of ``flipped``, else in the size before it.
+    """
 
     folder: Path
     name: str
@@ -55,6 +61,7 @@ class ModelBookie:
     logs: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: {0: []})
     current: int = 0
     damaged: set[tuple[int, int]] = field(default_factory=set)
+    flipped: set[tuple[int, int]] = field(default_factory=set)
 
     @property
     def logs_folder(self) -> Path:
@@ -157,22 +164,45 @@ class DiskWalk(RuleBasedStateMachine):
     def damage(self, which: int, at: int) -> None:
         """Flip a bit of a copy in a log, as long as the other copy of the entry is sound."""
         bookie = self.bookies[which]
+        bookie.flipped |= self._damage(bookie, at, lambda place, size: (place + size - 1, 0x10))
+
+    @rule(which=st.integers(0, 2), at=st.integers(0, 100), bit=st.integers(0, 31))
+    def damage_size(self, which: int, at: int, bit: int) -> None:
+        """Flip a bit of a record's size in a log: what lies behind it is to be found all the same."""
+        self._damage(self.bookies[which], at, lambda place, _: (place - 1 - bit // 8, 1 << bit % 8))
+
+    def _damage(self, bookie: ModelBookie, at: int, bit: Callable[[int, int], tuple[int, int]]) -> set[tuple[int, int]]:
+        """Flip the bit that ``bit`` tells by the place and the size of an entry: where, and which one there; return the entry."""
         places = [(number, row) for number, some in bookie.logs.items() for row in range(len(some))]
         if not places:
-            return
+            return set()
         number, row = places[at % len(places)]
         ledger_id, entry = bookie.logs[number][row]
         is_alone = any((ledger_id, entry) in one.damaged for one in self.bookies)
         if is_alone or ledger_id not in self.ledgers:
-            return
-        bookie.damaged.add((ledger_id, entry))
+            return set()
         path = bookie.logs_folder / f"{number:x}.log"
         data = bytearray(path.read_bytes())
         stored = self.ledgers[ledger_id].made.stored(entry)
         place = data.find(stored)
-        if place >= 0:
-            data[place + len(stored) - 1] ^= 0x10
-            path.write_bytes(data)
+        if place < 0:
+            return set()
+        where, flipped = bit(place, len(stored))
+        data[where] ^= flipped
+        path.write_bytes(data)
+        bookie.damaged.add((ledger_id, entry))
+        return {(ledger_id, entry)}
+
+    @rule()
+    def verify(self) -> None:
+        """Have all copies compared: as each entry has a sound one, nothing is lost, and what is damaged is told."""
+        report = verify(self._bucket((0, 1, 2)))
+        wanted = {one: ledger for one, ledger in self.ledgers.items() if ledger.acknowledged}
+        assert report.entries >= sum(ledger.acknowledged for ledger in wanted.values())
+        told = [(one.severity, one.kind, one.message) for one in report.findings]
+        assert not [one for one in told if one[0] is not Severity.REMARK], told
+        if any(one[0] in wanted for bookie in self.bookies for one in bookie.flipped):
+            assert [one for one in told if one[1] == "damaged-copy"], told
 
     @rule(which=st.integers(0, 2), size=st.integers(1, 60))
     def crash(self, which: int, size: int) -> None:
@@ -257,6 +287,7 @@ class DiskWalk(RuleBasedStateMachine):
 
     def _append_to_log(self, bookie: ModelBookie, some: list[tuple[int, int]]) -> None:
         bookie.damaged -= set(some)
+        bookie.flipped -= set(some)
         with (bookie.logs_folder / f"{bookie.current:x}.log").open("ab") as file:
             file.write(self._records(some))
 
