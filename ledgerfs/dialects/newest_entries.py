@@ -11,7 +11,7 @@ from ledgerfs.clusters.answers import EventLedgers
 from ledgerfs.dialects.live_cluster.bookies.asking import Asked, ask_each
 from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, leases_of, shared_pool
 from ledgerfs.dialects.live_cluster.bookies.reading import Lack, LedgerReading
-from ledgerfs.dialects.live_cluster.bookies.window import Refusal
+from ledgerfs.dialects.live_cluster.bookies.window import UNREACHABLE, Refusal
 from ledgerfs.dialects.live_cluster.entry_times import times_of
 from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
 from ledgerfs.dialects.live_cluster.refusals import refusal_error
@@ -47,13 +47,20 @@ class NewestEntries:
         ends = ends_of(self._pool, nodes, self._traffic, acknowledged=True)
         return [end if isinstance(end, LedgerfsError) else (end.last_entry + 1, end.length) for end in ends]
 
-    def none_has_any(self, node: LedgerNode) -> bool | LedgerfsError:
-        """Return whether all bookies of a ledger say that they have no entry of it; why that is not known if one of them is silent."""
+    def none_has_any(self, node: LedgerNode, silent: set[str]) -> bool | LedgerfsError:
+        """Return whether all bookies of a ledger say that they have no entry of it; why that is not known if one of them does not.
+
+        ``silent`` gets those that do not answer; who is in it is not asked.
+        """
         bookies = [bookie for ensemble in node.ensembles for bookie in ensemble.bookies]
+        refused = [Refusal(bookie, UNREACHABLE) for bookie in bookies if bookie in silent]
+        if refused:
+            return refusal_error(node.ledger_id, "whether it has entries", refused)
         told = ask_each(self._pool, [Asked(node, NEWEST, bookie) for bookie in bookies], self._traffic)
-        silent = [Refusal(bookie, one.code) for bookie, one in zip(bookies, told, strict=True) if not one.is_answer]
-        if silent:
-            return refusal_error(node.ledger_id, "whether it has entries", silent)
+        refused = [Refusal(bookie, one.code) for bookie, one in zip(bookies, told, strict=True) if not one.is_answer]
+        silent.update(one.bookie for one in refused if one.code == UNREACHABLE)
+        if refused:
+            return refusal_error(node.ledger_id, "whether it has entries", refused)
         return len(node.ensembles) == 1 and not any(one.is_there for one in told)
 
     def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:

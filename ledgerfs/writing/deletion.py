@@ -19,8 +19,10 @@ def remove_ledger(bucket: Bucket, key: LedgerKey) -> None:
 def remove_for_good(bucket: Bucket, key: LedgerKey) -> None:
     """Delete a ledger, and make sure that it is gone: nobody will look for it any more.
 
-    Raises `BucketNotFoundError` for a bucket that is not there, and `StoreError` for objects that are still there afterwards.
+    Raises `BucketNotFoundError` for a bucket that is not there, also as `require_mounted`, and `StoreError` for objects that are still
+    there afterwards.
     """
+    require_mounted(bucket, key)
     remove_ledger(bucket, key)
     for one in (key.index_key, key.data_key):
         if _is_there(bucket.raw_store, one):
@@ -39,6 +41,21 @@ def require_anything(bucket: Bucket) -> None:
         raise BucketNotFoundError(
             "nothing is there: is it the right bucket, or a folder that is not mounted?", key=store.url
         )
+
+
+def require_mounted(bucket: Bucket, key: LedgerKey) -> None:
+    """Raise `BucketNotFoundError` for an empty folder of this machine: what is to be deleted may be in what is to be mounted there.
+
+    Raises nothing where an object of the ledger is, and for object stores, which tell whether there is such a bucket.
+    """
+    store = bucket.raw_store
+    if store.is_remote or any(_is_there(store, one) for one in (key.index_key, key.data_key)):
+        return
+    if not any(store.list_pages()):
+        reason = (
+            "nothing is there: is it a folder that is not mounted? If the bucket is empty by right, put any file there"
+        )
+        raise BucketNotFoundError(reason, key=store.url)
 
 
 def _is_there(store: RawStore, key: str) -> bool:

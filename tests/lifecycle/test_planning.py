@@ -291,10 +291,12 @@ def test_ledgers_that_their_topic_lost_with_its_list_stay(cluster: MadeCluster, 
         line = line_of(kind, orphan.ledger_id)
         found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([orphan], []), notes=noted(line))
         assert only(found, ActionKind.CLEAN).lines == (line,)
-    # What has no entries has no rows, and states of subscriptions are none.
-    for one in (replace(orphan, size=0), replace(orphan, has_states=True)):
+    # What has no entries has no rows, and states of subscriptions are none: but they go with the list that they are of.
+    is_anew = why == "whose list was made later"
+    for one, stays in ((replace(orphan, size=0), False), (replace(orphan, has_states=True), is_anew)):
         planned_so = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([one], []))
-        assert only(planned_so, ActionKind.MARK).ledger_ids == (orphan.ledger_id,)
+        assert bool(planned_so.actions) is not stays
+        assert [one.refusal for one in planned_so.refused] == [Refusal.LOST_LIST] * stays
 
 
 def test_patterns_that_no_topic_comes_to_are_told(cluster: MadeCluster) -> None:
@@ -950,6 +952,43 @@ def test_what_was_never_closed_and_nothing_names_is_marked_where_its_topic_has_a
     cluster.own(SPACE)
     found = planned(cluster, "[defaults]\norphans = true", orphans=orphans)
     assert (found.actions, refusals(found)[Refusal.OWNED]) == ([], [70])
+
+
+@pytest.mark.parametrize("has_states", [False, True], ids=["of the list", "of a subscription"])
+def test_what_is_not_closed_and_older_than_its_list_stays(cluster: MadeCluster, has_states: bool) -> None:
+    """The list was lost with all that was named, or its topic made anew: a broker of then may know a version that nodes have by now."""
+    cluster.topic(TOPIC, [listed(75), current(80)])
+    older = replace(ORPHAN, is_closed=False, size=0, has_states=has_states, created_ms=NOW - DAY - 1)
+    found = planned(cluster, "[defaults]\norphans = true", orphans=Orphans([older], []))
+    assert (found.actions, refusals(found)[Refusal.LOST_LIST]) == ([], [70])
+
+
+def test_orphans_wait_for_the_grace_of_their_topic(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(75), current(80)])
+    of_none = replace(ORPHAN, ledger_id=60, component="schema", owner="t/ns/x")
+    text = (
+        KEEPS
+        + TIER
+        + ORPHANS
+        + f'trash_grace = "1h"\n[[topics]]\nmatch = "{TOPIC.split("/", maxsplit=1)[0]}/.*"\ntrash_grace = "7d"\n'
+    )
+    found = planned(cluster, text, orphans=Orphans([ORPHAN, of_none], [OBJECTS]))
+    graces = {line.ledger_id: line.due_ms - line.marked_ms for one in found.actions for line in one.lines}
+    assert {one: graces.get(one) for one in (70, 71)} == {70: 7 * DAY, 71: 7 * DAY}
+
+
+def test_orphans_of_a_namespace_that_is_being_deleted_stay(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(75), current(80)])
+    cluster.policies(SPACE, deleted=True)
+    for one in (ORPHAN, replace(ORPHAN, is_closed=False, size=0)):
+        found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([one], []))
+        assert (found.actions, refusals(found)[Refusal.BEING_DELETED]) == ([], [70])
+
+
+def test_a_copy_whose_offload_has_no_time_is_told(cluster: MadeCluster) -> None:
+    cluster.topic(TOPIC, [listed(1, offloaded_ms=NOW), listed(2), current(3)], there=[1, 2, 3])
+    text = KEEPS + TIER + '[[topics]]\nmatch = ".*"\nbucket = "tier"\ndeletion_lag = "1h"\n'
+    assert refusals(planned(cluster, text)).get(Refusal.DIFFERENT) == [1]
 
 
 def test_what_is_not_closed_stays_where_another_cluster_may_have_its_ledgers(cluster: MadeCluster) -> None:

@@ -110,7 +110,10 @@ class LifecycleWorld(World):
         return completed_user_metadata(user_metadata("ours"), custom[MANAGED_LEDGER_KEY].decode())
 
     def older_than_lists(self) -> set[int]:
-        """Return ledgers with entries of topics that were made anew since: nobody can tell them from those of a list that was lost."""
+        """Return ledgers of topics that were made anew since: nobody can tell them from those of a list that was lost.
+
+        Closed ones without entries go all the same.
+        """
         found = set()
         for topic in self.topics:
             name = managed_ledger_of(topic)
@@ -119,7 +122,9 @@ class LifecycleWorld(World):
             found |= {
                 one
                 for one, written in self.cluster.written.items()
-                if written.node.managed_ledger == name and written.payloads and self.cluster.created_ms[one] < made_ms
+                if written.node.managed_ledger == name
+                and (written.payloads or not written.node.is_closed)
+                and self.cluster.created_ms[one] < made_ms
             }
         return found
 

@@ -67,6 +67,16 @@ def cursor_path(name: str, cursor: str, *, root: str = ROOT) -> str:
     return f"{root}/{name}/{encode_topic(cursor)}"
 
 
+def is_node_name(text: str) -> bool:
+    """Whether a node of ZooKeeper may be called so."""
+    return text not in {"", ".", ".."} and "/" not in text and text.isprintable()
+
+
+def is_managed_ledger(name: str) -> bool:
+    """Whether a text is the name of a managed ledger."""
+    return all(map(is_node_name, name.split("/"))) and managed_ledger_of(managed_ledger_path(name)) == name
+
+
 def _placed(path: str, root: str) -> tuple[list[str], int]:
     """Return the components below the root, and how many of them name a managed ledger; 0 if no component tells that."""
     if not path.startswith(f"{root}/"):

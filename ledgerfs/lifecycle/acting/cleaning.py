@@ -13,6 +13,7 @@ from ledgerfs.offload.candidates import listed_or_none
 from ledgerfs.offload.cleaning import clean, remove_objects
 from ledgerfs.offload.list_bytes import stored
 from ledgerfs.storage.zookeeper.changes import MakeNode, Operation, SetNode
+from ledgerfs.writing.deletion import require_mounted
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -65,6 +66,7 @@ class Cleaner:
         if why is not None:
             raise RefusedLedgerError(f"its objects stay: {why}", key=attempt.key.data_key)
         with self._means.away.reaching(attempt.bucket):
+            require_mounted(bucket, attempt.key)
             remove_objects(bucket, attempt)
 
     def contexts(self, managed_ledger: str, failed: Iterable[tuple[int, str]], noted_ms: int) -> dict[int, str]:

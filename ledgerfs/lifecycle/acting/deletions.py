@@ -9,7 +9,6 @@ nothing is done. Topics whose loading changes nothing (terminated ones) are not 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ledgerfs.clusters.ownership import MANAGED_LEDGER
 from ledgerfs.clusters.subscriptions_now import SubscriptionsNow
 from ledgerfs.dialects.closed_ledgers import StoredLedger
 from ledgerfs.errors import (
@@ -30,6 +29,7 @@ from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.lifecycle.acting.comparing import require_same
 from ledgerfs.lifecycle.acting.decided_policies import WhyNot, nothing_against_it
 from ledgerfs.lifecycle.acting.free_lists import FreeLists
+from ledgerfs.lifecycle.acting.marked_ledgers import why_another, why_kept
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.only_copies import why_only_copy, why_set_back
 from ledgerfs.lifecycle.acting.open_orphans import OpenOrphans, is_of_topic
@@ -81,6 +81,7 @@ class Deletions:
         """Begin another pass: who did not answer in the last one is asked again."""
         self._means.away.forget()
         self._lists.forget()
+        self._open_orphans.forget()
 
     def is_let_go(self, line: TrashLine, now_ms: int, done: Done) -> bool:
         """As `FreeLists.is_let_go`."""
@@ -219,7 +220,7 @@ class Deletions:
             why = subscriptions.unknown or "a subscription has not passed it (any more)"
         else:
             # Once the list is without it there is no way back.
-            why = None if found is None else _why_kept(line, found) or _why_different(info, found)
+            why = None if found is None else why_kept(line, found) or _why_different(info, found)
             why = why or self._why_elsewhere(line, info.context)
         if why is not None:
             done.postponed[line.ledger_id] = why
@@ -311,7 +312,7 @@ class Deletions:
     def _why_list_lost(self, line: TrashLine, listed: Listed | None) -> str | None:
         """Return why a list that does not name a ledger, of which a copy is to go, may have lost it; None if BookKeeper has none."""
         found = self._found(line.ledger_id)
-        if found is None or _why_another(line, found) is not None:
+        if found is None or why_another(line, found) is not None:
             return None
         if listed is None:
             return "its topic has no list (any more), so nobody knows whether its objects are whole"
@@ -414,12 +415,12 @@ class Deletions:
         changes: list[Operation] = [closing, *others]
         found = self._found(line.ledger_id)
         is_unlisted = line.state is TrashState.UNLISTED
-        if found is not None and is_unlisted and (why := _why_another(line, found)) is not None:
+        if found is not None and is_unlisted and (why := why_another(line, found)) is not None:
             # That of the line is gone, and this one is not to be waited for.
             done.remarks.append(f"ledger {line.ledger_id} stays, and its trash line is closed: {why}")
             found = None
         if found is not None:
-            if (why := _why_kept(line, found)) is not None:
+            if (why := why_kept(line, found)) is not None:
                 done.postponed[line.ledger_id] = why
                 return
             changes.append(DropNode(self._means.ledgers.path_of(line.ledger_id), found.version))
@@ -470,22 +471,6 @@ def _without_holes(listed: Listed, going: Sequence[NotedLine], done: Done) -> li
     return [one for one in going if one.line.ledger_id < first]
 
 
-def _why_kept(line: TrashLine, found: StoredLedger) -> str | None:
-    """Return why BookKeeper's node of a ledger is not deleted; None if it is.
-
-    A line that is `UNLISTED` cannot be marked anew. So its ledger may lie on other bookies by now: what is closed gets no other end, and
-    ids are not given twice.
-    """
-    if not found.node.is_closed:
-        return "it is not closed: a writer may live"
-    if (why := _why_another(line, found)) is not None:
-        return why
-    has_moved = line.state is TrashState.UNLISTED and line.version >= 0 and _has_same_end(line, found)
-    if found.version != line.version and not has_moved:
-        return "BookKeeper's metadata of it changed since it was marked"
-    return None
-
-
 def _why_different(info: LedgerInfo, found: StoredLedger) -> str | None:
     """Return why a list and BookKeeper do not tell the same of a closed ledger; None if they do, or if the list tells of objects alone."""
     context, node = info.context, found.node
@@ -495,28 +480,6 @@ def _why_different(info: LedgerInfo, found: StoredLedger) -> str | None:
     if info.entries == node.last_entry + 1 and (is_complete or info.size == node.length):
         return None
     return f"it is listed with {info.entries:,} entries, and closed in BookKeeper with {node.last_entry + 1:,}, or other bytes"
-
-
-def _why_another(line: TrashLine, found: StoredLedger) -> str | None:
-    """Return why a ledger is not the one that was marked, though it has its id; None if it may be.
-
-    A cluster that was initialised again gives ids from 0 on, and versions of nodes begin anew, too.
-    """
-    if found.made_ms > line.marked_ms:
-        return "it was made after it was marked: ids were given anew"
-    node, name = found.node, line.managed_ledger
-    if name is None or line.kind is TrashKind.ORPHAN:
-        return None
-    made_for = node.owner
-    is_of_list = node.component in {None, MANAGED_LEDGER} and node.told("pulsar/cursor") is None
-    if is_of_list and made_for in {None, name}:
-        return None
-    return f"it was made for {node.component or 'a ledger'} {made_for or 'of nobody'}, and not for the list of {name}"
-
-
-def _has_same_end(line: TrashLine, found: StoredLedger) -> bool:
-    """Whether a closed ledger has the bytes that its line tells; the size of an offloaded one is that of its objects, and tells nothing."""
-    return line.uuid is not None or found.node.length == line.size
 
 
 def _is_offloaded(info: LedgerInfo, uuid: str | None) -> bool:

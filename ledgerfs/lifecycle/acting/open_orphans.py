@@ -12,9 +12,10 @@ from ledgerfs.clusters.ownership import MANAGED_LEDGER
 from ledgerfs.dialects.closed_ledgers import StoredLedger
 from ledgerfs.errors import CorruptMetadataError, LedgerfsError
 from ledgerfs.formats.managed_ledgers.cursor_info import parse_cursor_info
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.managed_ledgers.names import is_node_name, managed_ledger_path
 from ledgerfs.lifecycle.acting.decided_policies import WhyNot
 from ledgerfs.lifecycle.acting.free_lists import FreeLists
+from ledgerfs.lifecycle.acting.marked_ledgers import CHANGED, why_another
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.only_copies import why_set_back
 from ledgerfs.lifecycle.acting.outcomes import Done
@@ -40,12 +41,18 @@ class OpenOrphans:
 
     """
 
-    __slots__ = ("_bookies", "_lists", "_means")
+    __slots__ = ("_bookies", "_lists", "_means", "_silent")
 
     def __init__(self, means: Means, lists: FreeLists, bookies: "BookieReads | None") -> None:
         self._means = means
         self._lists = lists
         self._bookies = bookies
+        # Of this pass: bookies that did not answer.
+        self._silent: set[str] = set()
+
+    def forget(self) -> None:
+        """Ask bookies again that did not answer."""
+        self._silent.clear()
 
     def delete(
         self, managed_ledger: str, orphans: Sequence[tuple[NotedLine, StoredLedger]], done: Done, why_not: WhyNot
@@ -114,26 +121,29 @@ class OpenOrphans:
         """Return why it is not sure that a ledger is what was marked, and that no list may name it any more; None if it is."""
         if listed.ledger(noted.line.ledger_id) is not None:
             return "its topic's list names it now"
+        if (why := why_another(noted.line, found)) is not None:
+            return why
         if found.version != noted.line.version:
-            return "BookKeeper's metadata of it changed since it was marked"
+            return CHANGED
+        if found.made_ms < listed.node.created_ms:
+            # It is of the list that was before, which may be put back; and a broker of then may know a version that this one will have.
+            return "its topic's list was made later: it was lost, or the topic was deleted and made anew"
         return None if _cursor(found) is not None else self._why_rows(listed, found)
 
     def _why_rows(self, listed: Listed, found: StoredLedger) -> str | None:
         """Return why a ledger may have rows that its topic has lost; None if it has not.
 
         Brokers write only to what is listed, and trim from the oldest on: so what has entries was listed, and was trimmed if the list
-        begins behind it, unless the list is a later one.
+        begins behind it.
         """
         lost = why_set_back(listed, found.node.ledger_id)
-        if lost is None and found.made_ms < listed.node.created_ms:
-            lost = "its topic's list was made later: it was lost, or the topic was deleted and made anew"
         return None if lost is None else self._why_not_empty(found, lost)
 
     def _why_not_empty(self, found: StoredLedger, lost: str) -> str | None:
         """Return why it is not sure that no bookie has an entry of a ledger; None if it is."""
         if self._bookies is None:
             return "its bookies are not asked whether it has entries"
-        is_empty = self._bookies.none_has_any(found.node)
+        is_empty = self._bookies.none_has_any(found.node, self._silent)
         if isinstance(is_empty, LedgerfsError):
             return f"it is not closed, and it is not known whether it has entries: {is_empty}"
         return None if is_empty else f"it is not closed, and has entries; {lost}"
@@ -145,6 +155,8 @@ class OpenOrphans:
         broker knows a version of it at which it could name this one.
         """
         cursor = _cursor(found)
+        if cursor is not None and not is_node_name(cursor):
+            return f"it was made for {cursor!r}, which no subscription is called", None
         # Behind the list, and behind who has the topic: no broker loads it, and sets this one, without setting the list.
         node = None if cursor is None else self._means.lock.node(f"{managed_ledger_path(managed_ledger)}/{cursor}")
         if node is None:
@@ -155,6 +167,8 @@ class OpenOrphans:
             return f"its subscription's node, which may name it, is damaged: {error}", None
         if named == found.node.ledger_id:
             return "its subscription names it now", None
+        if found.made_ms < node.created_ms:
+            return "its subscription was made later: it was lost, or deleted and made anew", None
         return None, SetNode.of(node, node.data)
 
 

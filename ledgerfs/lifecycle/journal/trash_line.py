@@ -12,6 +12,7 @@ from typing import Any
 
 from ledgerfs.clusters.replaced_copies import KIND, TRASH
 from ledgerfs.errors import CorruptMetadataError, InvalidOptionError
+from ledgerfs.formats.managed_ledgers.names import is_managed_ledger
 
 __all__ = [
     "MOST_BYTES",
@@ -56,6 +57,10 @@ class TrashKind(Enum):
 
 _LISTED = frozenset({TrashKind.TRIMMED, TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED})
 """What a list names, or named, as if it could be read."""
+
+
+_WITHOUT_A_LIST = frozenset({TrashKind.ORPHAN, TrashKind.FLAGGED, TrashKind.OBJECTS})
+"""What goes without a change of a list: it is marked, and then deleted."""
 
 
 class TrashState(Enum):
@@ -193,6 +198,12 @@ def parse_trash_line(data: bytes, *, key: str) -> TrashLine:
         raise CorruptMetadataError("uuid is no uuid in lower case", key=key)
     if line.kind is TrashKind.OBJECTS and (line.uuid is None or line.bucket is None):
         raise CorruptMetadataError("the line is of objects, and has no uuid or no bucket", key=key)
+    if line.state is TrashState.UNLISTED and line.kind in _WITHOUT_A_LIST:
+        raise CorruptMetadataError(
+            f"the line is {line.state.value}, as none of kind {line.kind.value} ever is", key=key
+        )
+    if line.managed_ledger is not None and not is_managed_ledger(line.managed_ledger):
+        raise CorruptMetadataError("managed_ledger is the name of none", key=key)
     name = key.rpartition("/")[2]
     if name != line.node_name:
         raise CorruptMetadataError(f"the line is that of another node, {line.node_name}", key=key)

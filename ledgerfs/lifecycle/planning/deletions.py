@@ -258,10 +258,15 @@ class Deletions:
         """Return the rows whose copies in BookKeeper are past a lag, of ledgers that stay; add the next one that waits."""
         listed, now_ms = topic.listed, self._situation.now_ms
         is_copy = listed["is_complete"] & ~listed["is_deleted_from_bookkeeper"] & topic.is_there
-        is_copy &= (listed["offloaded_ms"] > 0) & (listed["ledger_id"] != topic.greatest)
+        is_copy &= listed["ledger_id"] != topic.greatest
         is_copy &= ~np.isin(listed["ledger_id"], list(leaving))
         if lag_ms < 0 or topic.is_of_brokers:
             return []
+        undated = np.flatnonzero(is_copy & (listed["offloaded_ms"] <= 0))
+        if undated.size:
+            why = "its list does not tell when its offload was complete, so nobody knows when its lag is over"
+            self._refuse(kind, topic, Reason(Refusal.DIFFERENT, why), undated.tolist())
+        is_copy &= listed["offloaded_ms"] > 0
         is_past = is_copy & (now_ms - listed["offloaded_ms"] > lag_ms)
         waiting = np.flatnonzero(is_copy & ~is_past)
         if waiting.size:

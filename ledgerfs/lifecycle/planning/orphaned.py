@@ -51,7 +51,7 @@ def _of_ledger(
     why = f"nothing names it, {state}it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
     line = TrashLine(
         *(TrashKind.ORPHAN, one.ledger_id, one.managed_ledger, None, None, why[:4000], one.version, one.size),
-        *_times(situation),
+        *_times(cluster, situation, one.managed_ledger),
         TrashState.MARKED,
     )
     yield Proposal(line, one.changed_ms)
@@ -59,6 +59,9 @@ def _of_ledger(
 
 def _why_kept(cluster: ClusterView, one: OrphanLedger, signs: Sequence[str]) -> Reason | None:
     """Return why a ledger must stay; None if it may be marked. ``signs`` are those of other clusters on the same BookKeeper."""
+    topic = None if one.managed_ledger is None else cluster.topic(one.managed_ledger)
+    if topic is not None and topic.is_being_deleted:
+        return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
     if not one.is_closed and (reason := _why_open_one_is_kept(cluster, one)) is not None:
         return reason
     if not one.is_closed and signs:
@@ -67,7 +70,7 @@ def _why_kept(cluster: ClusterView, one: OrphanLedger, signs: Sequence[str]) -> 
         return Reason(Refusal.ANOTHER_CLUSTERS, told)
     if not one.is_known:
         return Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was made for {one.owner}; {_ELSEWHERE}")
-    why = _why_of_lost_list(cluster, one) if one.size else None
+    why = _why_of_lost_list(cluster, one) if one.size or not one.is_closed else None
     return None if why is None else Reason(Refusal.LOST_LIST, f"ledger {one.ledger_id} was made for {one.owner}, {why}")
 
 
@@ -87,15 +90,16 @@ def _why_of_lost_list(cluster: ClusterView, one: OrphanLedger) -> str | None:
 
 
 def _why_of_list(cluster: ClusterView, one: OrphanLedger, managed_ledger: str) -> str | None:
-    """Return the same for a ledger of a list: brokers write only to what is listed, and trim from the oldest on."""
+    """Return the same for a ledger of a topic: brokers write rows only to what is listed, and trim from the oldest on.
+
+    One that is not closed, and younger than what is listed, may be empty, and never listed: whoever deletes it asks its bookies.
+    """
     found = cluster.list_of(managed_ledger)
     if found is None:
         return "whose list is empty: it was lost"
-    if one.has_states:
-        return None
     listed, made_ms = found
     first = int(listed["ledger_id"][0])
-    if one.ledger_id > first:
+    if one.ledger_id > first and one.is_closed and not one.has_states:
         return f"whose list begins at ledger {first}, and does not name it: it was set back"
     if one.created_ms < made_ms:
         return "whose list was made later: it was lost, or the topic was deleted and made anew"
@@ -133,14 +137,17 @@ def _of_objects(plan: Plan, cluster: ClusterView, situation: Situation, one: Orp
     why = f"no list names this offload in {one.bucket}, whose objects are {ago} old"
     line = TrashLine(
         *(TrashKind.OBJECTS, one.ledger_id, one.managed_ledger, one.uuid, one.bucket, why, -1, one.size),
-        *_times(situation),
+        *_times(cluster, situation, one.managed_ledger),
         TrashState.MARKED,
     )
     yield Proposal(line, one.modified_ms)
 
 
-def _times(situation: Situation) -> tuple[int, int]:
-    return situation.noted_ms, situation.noted_ms + situation.file.trash_grace_ms
+def _times(cluster: ClusterView, situation: Situation, managed_ledger: str | None) -> tuple[int, int]:
+    """Return when a line is marked and due: by the grace of its topic, or of the file for what is of none."""
+    file_ms = situation.file.trash_grace_ms
+    grace_ms = file_ms if managed_ledger is None else cluster.rule_of(managed_ledger).trash_grace_ms
+    return situation.noted_ms, situation.noted_ms + grace_ms
 
 
 def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str) -> str | None:

@@ -7,7 +7,7 @@ is noted in the cluster.
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from ledgerfs.errors import LedgerfsError, PolicyChangedError, StoppedError
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut, Seen
+from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal
 from ledgerfs.lifecycle.planning.planning import plan_of
@@ -319,7 +320,7 @@ class Service:
             parts.events.counts(),
             dict(Counter(one.kind.value for one in plan.waiting)),
             dict(Counter(one.refusal.value for one in plan.refused)),
-            {state.value: sum(one.state is state for one in looked.journal.lines) for state in TrashState},
+            _states(looked.journal.lines),
             parts.events.troubles(),
             broker_backlog_ledgers=sum(len(one.ledger_ids) for one in by_brokers),
             broker_backlog_bytes=sum(one.size for one in by_brokers),
@@ -352,8 +353,16 @@ class Service:
         self._told("the status is not written", lambda: self._put_status(status))
         self._told("the gauges are not written", lambda: parts.on_status(status))
 
+    def _count_trash(self) -> None:
+        """Count the lines that are there by now: a pass tells of those that it began with."""
+        if self._written is not None:
+            nodes = self._parts.looking.cluster.nodes
+            nodes.catch_up()
+            self._written = replace(self._written, trash=_states(read_journal(nodes).lines))
+
     def _write_end(self) -> None:
-        """Write what was offloaded since the last pass, which only began that, and what went wrong."""
+        """Write what was offloaded since the last pass, which only began that, what is in the trash now, and what went wrong."""
+        self._told("the trash journal is not counted", self._count_trash)
         before, parts = self._written, self._parts
         if before is None:
             return
@@ -398,6 +407,12 @@ class Service:
             if self._parts.lock.is_lost:
                 raise
             self._parts.events.trouble(f"{failure}: {error}")
+
+
+def _states(lines: Iterable[TrashLine]) -> dict[str, int]:
+    """Return {state: how many lines of the trash journal}."""
+    counts = Counter(one.state.value for one in lines)
+    return {state.value: counts[state.value] for state in TrashState}
 
 
 def _sizes(looked: "Looked", due: list[Action]) -> dict[int, int]:

@@ -79,6 +79,8 @@ def _cleaning(tmp_path: Path) -> Iterator[_Cleaning]:
     with LiveCluster(tmp_path) as cluster:
         cluster.zookeeper.takes_writes = True
         cluster.bucket().mkdir(parents=True)
+        # A folder without anything may be what a share is to be mounted on.
+        (cluster.bucket() / "another").write_bytes(b"x")
         made = _Cleaning(cluster)
         yield made
         made.close()

@@ -590,6 +590,8 @@ def test_a_crash_at_each_step_is_gone_on_with(
 ) -> None:
     first, *_ = ledgers(cluster)
     cluster.offload(TOPIC, first)
+    # A folder without anything may be what a share is to be mounted on.
+    (cluster.bucket() / "another").write_bytes(b"x")
     lines, version = trash.marked(trash.line(kind, first)), trash.version()
     commit, left = ClusterLock.commit, [commits]
 
@@ -620,7 +622,7 @@ def test_a_crash_at_each_step_is_gone_on_with(
         assert not other.in_bookkeeper(first)
         assert other.states() == {first: TrashState.DELETED}
         assert (first in other.listed()) == (kind is TrashKind.OFFLOADED)
-        assert bool(other.objects()) == (kind is TrashKind.OFFLOADED)
+        assert (other.objects() == {"another"}) == (kind is TrashKind.TRIMMED)
     finally:
         other.close()
 
@@ -661,6 +663,7 @@ def test_a_deletion_that_began_goes_on_though_the_ledger_was_replicated_anew(
     first, *_ = ledgers(cluster)
     if is_offloaded:
         cluster.offload(TOPIC, first)
+        (cluster.bucket() / "another").write_bytes(b"x")
     size = cluster.written[first].node.length
     lines = trash.marked(trash.line(kind, first, size=size))
     with monkeypatch.context() as patch:
@@ -672,6 +675,26 @@ def test_a_deletion_that_began_goes_on_though_the_ledger_was_replicated_anew(
     assert (done.ledger_ids, done.postponed, done.remarks) == ([first], {}, [])
     assert trash.states() == {first: TrashState.DELETED}
     assert not trash.in_bookkeeper(first)
+
+
+def test_a_deletion_that_began_waits_while_a_share_is_not_mounted(cluster: LiveCluster, trash: Trash) -> None:
+    first, *_ = ledgers(cluster)
+    cluster.offload(TOPIC, first)
+    lines = trash.marked(trash.line(TrashKind.TRIMMED, first))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Deletions, "_finish", lambda *_: None)
+        trim(trash, lines, trash.version())
+    mounted = cluster.bucket().rename(cluster.bucket().with_name("mounted"))
+    cluster.bucket().mkdir()
+    done = Done()
+    trash.deletions.finish(trash.journal(), done)
+    assert "not mounted" in done.postponed[first]
+    assert trash.in_bookkeeper(first)
+    cluster.bucket().rmdir()
+    mounted.rename(cluster.bucket())
+    done = Done()
+    trash.deletions.finish(trash.journal(), done)
+    assert (done.ledger_ids, trash.objects()) == ([first], set())
 
 
 def test_a_deletion_that_began_stops_at_a_ledger_with_other_bytes(cluster: LiveCluster, trash: Trash) -> None:
@@ -688,8 +711,10 @@ def test_a_deletion_that_began_stops_at_a_ledger_with_other_bytes(cluster: LiveC
     assert trash.in_bookkeeper(first)
 
 
-@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.UNBATCHED, TrashKind.TRIMMED, TrashKind.ORPHAN])
-@pytest.mark.parametrize("another", ["a schema's", "a subscription's", "another topic's", "made later"])
+@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.UNBATCHED, TrashKind.TRIMMED])
+@pytest.mark.parametrize(
+    "another", ["a schema's", "a subscription's", "another topic's", "another application's", "made later"]
+)
 def test_a_ledger_that_has_the_id_of_a_deletion_that_began_stays(
     cluster: LiveCluster, trash: Trash, kind: TrashKind, another: str
 ) -> None:
@@ -703,10 +728,11 @@ def test_a_ledger_that_has_the_id_of_a_deletion_that_began_stays(
             ("pulsar/cursor", b"sub"),
         ],
         "another topic's": [("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, b"public/default/persistent/other")],
+        "another application's": [("application", b"other")],
         "made later": [("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, NAME.encode())],
     }[another]
     # Lines are as old as their nodes.
-    is_later = another == "made later" or kind is TrashKind.ORPHAN
+    is_later = another == "made later"
     created_ms = time.time_ns() // 1_000_000 + (3_600_000 if is_later else 0)
     ledger_id = cluster.write_unlisted(messages(3), told, state=3, created_ms=created_ms)
     size = cluster.written[ledger_id].node.length

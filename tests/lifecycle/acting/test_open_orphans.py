@@ -1,11 +1,15 @@
 """Ledgers that nothing names, and that no broker closed, go where no broker can name them any more, and stay everywhere else."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 
 from ledgerfs.clusters.bundles import Owner
+from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs.formats.managed_ledgers.cursor_info import IN_THE_NODE, CursorInfo, build_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
@@ -122,6 +126,14 @@ def delete(trash: Trash, *orphans: int) -> Done:
     done = Done()
     trash.deletions.delete_orphans(NAME, trash.journal(), done)
     return done
+
+
+def delete_marked(trash: Trash) -> list[int]:
+    """Delete orphans that were marked and are not deleted; return which went."""
+    done = Done()
+    marked = [one for one in trash.journal() if one.line.state is TrashState.MARKED]
+    trash.deletions.delete_orphans(NAME, marked, done)
+    return done.ledger_ids
 
 
 def trimmed(cluster: LiveCluster) -> int:
@@ -255,6 +267,75 @@ def test_what_a_damaged_subscription_may_name_stays(cluster: LiveCluster, trash:
     done = delete(trash, orphan)
     assert "is damaged" in done.postponed[orphan]
     assert trash.in_bookkeeper(orphan)
+
+
+@pytest.mark.parametrize("remade", ["list", "subscription"])
+@pytest.mark.parametrize("kind", ["of a subscription", "empty"])
+def test_what_is_older_than_the_node_that_could_name_it_stays(
+    cluster: LiveCluster, trash: Trash, kind: str, remade: str
+) -> None:
+    """Versions begin anew with a node: setting it as it is could make it one that a broker of before knows."""
+    first, *_ = ledgers(cluster)
+    cluster.add_cursor(TOPIC, "s", (first, 3))
+    orphan = of_subscription(cluster) if kind == "of a subscription" else never_listed(cluster)
+    path = managed_ledger_path(NAME) if remade == "list" else cursor_path(NAME, "s")
+    data = cluster.nodes[path]
+    cluster.zookeeper.delete(path)
+    cluster.zookeeper.set(path, data, created_ms=cluster.created_ms[orphan] + 1)
+    done = delete(trash, orphan)
+    stays = remade == "list" or kind == "of a subscription"
+    assert trash.in_bookkeeper(orphan) is stays
+    assert trash.living.nodes.get(path).version == 0 or not stays
+    assert ("made later" in done.postponed.get(orphan, "")) is stays
+
+
+def test_an_open_ledger_that_was_made_after_its_line_stays(cluster: LiveCluster, trash: Trash) -> None:
+    ledgers(cluster)
+    orphan = cluster.write_unlisted(
+        (),
+        [("component", b"managed-ledger"), ("pulsar/managed-ledger", NAME.encode())],
+        created_ms=time.time_ns() // 1_000_000 + 3_600_000,
+    )
+    done = delete(trash, orphan)
+    assert "made after it was marked" in done.postponed[orphan]
+    assert trash.in_bookkeeper(orphan)
+
+
+def test_a_bookie_that_does_not_answer_is_asked_once_a_pass(cluster: LiveCluster, trash: Trash) -> None:
+    ledgers(cluster)
+    orphans = [never_listed(cluster) for _ in range(6)]
+    asked: list[frozenset[str]] = []
+    bookies = NewestEntries(trash.living.reading)
+    silent = cluster.written[orphans[0]].node.ensembles[0].bookies[0]
+    next(one for one in cluster.bookies if one.address == silent).kill()
+
+    class Watched:
+        def none_has_any(self, node: LedgerNode, known: set[str]) -> bool | LedgerfsError:
+            asked.append(frozenset(known))
+            return bookies.none_has_any(node, known)
+
+    trash.deletions._open_orphans._bookies = Watched()  # type: ignore[assignment]
+    done = delete(trash, *orphans)
+    held = [one for one in orphans if silent in cluster.written[one].node.ensembles[0].bookies]
+    assert sorted(done.postponed) == held
+    assert asked[0] == frozenset()
+    assert set(asked[1:]) == {frozenset({silent})}
+    # Another pass asks it again.
+    trash.deletions.forget()
+    next(one for one in cluster.bookies if one.address == silent).start()
+    assert delete_marked(trash) == held
+
+
+@pytest.mark.parametrize("name", [b"..", b"a/b", b"\xff"])
+def test_what_was_made_for_a_subscription_that_none_is_called_holds_up_nothing(
+    cluster: LiveCluster, trash: Trash, name: bytes
+) -> None:
+    ledgers(cluster)
+    odd, other = never_listed(cluster, **{"pulsar/cursor": name}), of_subscription(cluster)
+    done = delete(trash, odd, other)
+    assert other in done.ledger_ids
+    if name != b"\xff":
+        assert "which no subscription is called" in done.postponed[odd]
 
 
 @pytest.mark.parametrize("owner", [Owner.SOME, Owner.UNKNOWN])
