@@ -28,8 +28,8 @@ class LedgerEnd:
     newest
         The greatest id of a sound entry on any disk: those behind ``last_entry`` are there, and do not count.
     is_certain
-        False if disks are away that may have entries behind ``last_entry``, of which it cannot be told whether they count; also if the
-        next entry is there, and all copies of it are damaged.
+        False if disks are away, or have more entries than are found (`DiskIndex.doubtful`), that may be behind ``last_entry``, of which it
+        cannot be told whether they count; also if the next entry is there, and all copies of it are damaged, or the newest one.
 
     """
 
@@ -45,7 +45,9 @@ def end_of_open(index: DiskIndex, files: OpenFiles, node: LedgerNode, open_end: 
     confirmed = max(confirmed, node.ensembles[-1].first_entry - 1)
     newest = max(newest, confirmed)
     if open_end == "confirmed":
-        return LedgerEnd(confirmed, newest, _is_covered(index, node))
+        # What is confirmed only grows: an entry behind the newest sound one would tell of more.
+        greatest = max(index.newest_of_bookies(node.ledger_id).values(), default=-1)
+        return LedgerEnd(confirmed, newest, _is_covered(index, node) and greatest <= newest)
     last, is_certain = _behind(index, files, node, (confirmed, newest), is_recovered=open_end == "recovered")
     return LedgerEnd(last, newest, is_certain)
 
@@ -89,7 +91,7 @@ def _before(index: DiskIndex, ledger_id: int, entry: int) -> int:
 
 def _is_covered(index: DiskIndex, node: LedgerNode) -> bool:
     """Whether of each write set fewer disks are away than the writer waits for: then one that is here has each acknowledged entry."""
-    here = index.rows_of(node.ensembles[-1].bookies)
+    here = index.whole_rows_of(node.ensembles[-1].bookies)
     count = len(here)
     sets = ([here[(start + k) % count] for k in range(node.write_quorum)] for start in range(count))
     return all(one.count(None) < node.ack_quorum for one in sets)
@@ -122,7 +124,7 @@ def _ends_before(
         # BookKeeper's recovery fails at an entry that is there and damaged: it may have been acknowledged.
         return False
     here = index.rows_of(node.bookies_of(entry))
-    absent = here.count(None)
+    absent = sum(row is None or (row in index.doubtful and row not in holders) for row in here)
     if is_recovered:
         # A recovery goes on with an entry that anybody has, and ends where so many do not that it cannot be acknowledged.
         return None if holders else len(here) - absent > node.write_quorum - node.ack_quorum

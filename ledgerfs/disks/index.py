@@ -67,16 +67,20 @@ class DiskIndex:
         The scanned files, by bookie; logs before journals.
     bookies
         The row of the bookie of each file, in `DiskListing.bookies`; shape (files,).
+    doubtful
+        Rows of bookies that may have more entries than are found: of whose files one cannot be read as a whole, or has a stretch that may
+        have been an entry, and is not its end.
 
     """
 
-    __slots__ = ("_files", "_groups", "_last", "_ledgers", "_rows", "bookies", "files", "listing")
+    __slots__ = ("_files", "_groups", "_last", "_ledgers", "_rows", "bookies", "doubtful", "files", "listing")
 
     def __init__(self, listing: DiskListing, files: Sequence[ScannedFile]) -> None:
         self.listing = listing
         self.files = tuple(files)
         self._rows = {name: row for row, name in enumerate(listing.bookies[: listing.named])}
         self.bookies: Int64 = np.array([one.file.bookie for one in self.files], np.int64)
+        self.doubtful = listing.doubtful | {one.file.bookie for one in self.files if one.may_hide_entries}
         ledgers = [one.table.ledger_ids for one in self.files]
         counts = [ids.size for ids in ledgers]
         # A row for each group of each file, by ledger.
@@ -134,6 +138,10 @@ class DiskIndex:
     def rows_of(self, bookies: Sequence[str]) -> list[int | None]:
         """Return the row of each of some bookies whose disk is here, None for the others."""
         return [self._rows.get(name) for name in bookies]
+
+    def whole_rows_of(self, bookies: Sequence[str]) -> list[int | None]:
+        """Return the same, with None also for those that are `doubtful`: what is not found on one may be there."""
+        return [None if row in self.doubtful else row for row in self.rows_of(bookies)]
 
     def were_replaced(self, files: Sequence[int]) -> bool:
         """Whether any of some files is not the one that was listed, or shorter than it was."""

@@ -13,7 +13,7 @@ from ledgerfs.formats.bookkeeper.location_table import build_location_table, par
 from ledgerfs.formats.bookkeeper.log_records import MOST_ENTRY_BYTES
 from ledgerfs.storage.disks.disk_files import DiskFile
 
-_LAYOUT = 3
+_LAYOUT = 4
 """Of the tables, and of the rules by which entries are found: what was found by others is found anew."""
 _MORE_BYTES = 1024
 """Of an entry, besides what bookies count."""

@@ -26,6 +26,8 @@ WINDOW_BYTES = 64 << 20
 _BLOCK = 4096
 _MOST_MAP_BYTES = 256 << 20
 _TAIL_BYTES = 1 << 16
+_LEAST_ENTRY_BYTES = 32
+"""Of the header of an entry: what is shorter, such as a damaged size, was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,16 @@ class ScannedFile:
     tail: int
     trouble: LedgerfsError | None = None
 
+    @property
+    def may_hide_entries(self) -> bool:
+        """Whether more entries may have been acknowledged than are in the table.
+
+        What a file ends with may be a record that was being written, which is not acknowledged yet.
+        """
+        gaps = self.table.gaps
+        inside = gaps[gaps[:, 1] < self.table.end]
+        return self.trouble is not None or bool((inside[:, 1] - inside[:, 0] >= _LEAST_ENTRY_BYTES).any())
+
 
 def scan_file(file: DiskFile, known: ScannedFile | None = None, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile:
     """Read a file, from where ``known`` ends if that is of the same file, which has only grown; no entry is larger than ``most_bytes``.
@@ -56,7 +68,7 @@ def scan_file(file: DiskFile, known: ScannedFile | None = None, most_bytes: int 
     """
     with opened(file.path) as descriptor:
         size = os.fstat(descriptor).st_size
-        if known is not None and known.tail == _tail(descriptor, known.table.end) and size >= known.table.end:
+        if known is not None and _goes_on(known, file, size) and known.tail == _tail(descriptor, known.table.end):
             before, start, trouble = records_of(known.table), known.table.end, known.trouble
         else:
             before, (start, trouble) = None, _begin(file, descriptor, size)
@@ -71,7 +83,9 @@ def scan_file(file: DiskFile, known: ScannedFile | None = None, most_bytes: int 
 
         records = _joined(before, _scanned(file.kind, descriptor, (start, size), note, most_bytes))
         table = location_table(records)
-        lacking = _lacking(file, descriptor, table) if size and file.kind is FileKind.LOG and trouble is None else None
+        lacking = None
+        if size and file.kind is FileKind.LOG and trouble is None:
+            lacking = _lacking(file, descriptor, table) or _emptied(file, descriptor, table)
         return ScannedFile(file, table, _tail(descriptor, table.end), errors[0] if errors else trouble or lacking)
 
 
@@ -99,6 +113,25 @@ def _begin(file: DiskFile, descriptor: int, size: int) -> tuple[int, LedgerfsErr
     return LOG_HEADER_BYTES, None
 
 
+def _goes_on(known: ScannedFile, file: DiskFile, size: int) -> bool:
+    """Whether what was found in a file can be gone on from, if it ends there as it did.
+
+    Bookies write a log from its begin to its end. One whose bytes changed elsewhere, as where a copy of a failing disk has its holes filled
+    later, had places before its end that were no entries. (Journals have such places by right, and are made long before they are written.)
+    """
+    table = known.table
+    if file.kind is FileKind.JOURNAL:
+        return size >= table.end
+    return size >= table.end and size > known.file.size and _has_nothing_between(table, table.end)
+
+
+def _has_nothing_between(table: LocationTable, end: int) -> bool:
+    """Whether a log's entries follow each other from its header to ``end``, or to a stretch before that which is no record."""
+    if table.gaps.size and table.gaps[-1, 1] == end:
+        end = int(table.gaps[-1, 0])
+    return LOG_HEADER_BYTES + 4 * table.sizes.size + int(table.sizes.sum(dtype=np.int64)) == end
+
+
 def _lacking(file: DiskFile, descriptor: int, table: LocationTable) -> CorruptLogError | None:
     """Return what a log that was ended lacks by its own map of ledgers; None if it has no map, or all of it."""
     try:
@@ -119,6 +152,37 @@ def _lacking(file: DiskFile, descriptor: int, table: LocationTable) -> CorruptLo
     return None
 
 
+def _emptied(file: DiskFile, descriptor: int, table: LocationTable) -> CorruptLogError | None:
+    """Return where a log has zeros instead of entries, as a copy has of what a failing disk did not give; None if it has none.
+
+    Entries follow each other, and zeros are passed over in a walk. A writer of direct I/O fills up to a multiple of a block.
+    """
+    header = parse_log_header(_front(descriptor), key=file.path)
+    if _has_nothing_between(table, header.map_at if header.has_map else table.end):
+        return None
+    order = np.argsort(table.places)
+    starts, sizes = table.places[order].astype(np.int64) - 4, table.sizes[order].astype(np.int64)
+    begins = np.append(LOG_HEADER_BYTES, starts + 4 + sizes)[:-1]
+    is_filling = (starts % _BLOCK == 0) & (starts - begins < _BLOCK)
+    for row in np.flatnonzero((starts - begins >= _LEAST_ENTRY_BYTES) & ~is_filling).tolist():
+        begin, end = int(begins[row]), int(starts[row])
+        if _is_zero(descriptor, begin, end):
+            reason = f"{end - begin:,} bytes before the next entry are zero: what was there is lost"
+            return CorruptLogError(reason, key=file.path, offset=begin)
+    return None
+
+
+def _is_zero(descriptor: int, begin: int, end: int) -> bool:
+    """Whether all bytes of a stretch are zero."""
+    room = empty_bytes(min(end - begin, 1 << 20))
+    while begin < end:
+        count = read_into(descriptor, room[: min(room.size, end - begin)], begin)
+        if not count or room[:count].any():
+            return False
+        begin += count
+    return True
+
+
 def _front(descriptor: int) -> memoryview:
     front = empty_bytes(LOG_HEADER_BYTES)
     return front[: read_into(descriptor, front, 0)].data
@@ -132,18 +196,18 @@ def _scanned(
     found: list[LogRecords] = []
     window = max(WINDOW_BYTES, -(-least_window_bytes(most_bytes) // _BLOCK) * _BLOCK)
     buffer = empty_bytes(min(window + _BLOCK, max(0, size - start) + _BLOCK))
-    at, is_end, in_gap, tries = start, False, False, 0
+    at, is_end, in_gap, asked = start, False, False, 0
     while not is_end:
         offset = at - at % _BLOCK
         count = read_into(descriptor, buffer[: max(0, min(buffer.size, size - offset))], offset, on_error)
         is_end = offset + count >= size or count < buffer.size
         scan = scan_journal if kind is FileKind.JOURNAL else scan_records
-        records = scan(buffer[:count], at - offset, most_bytes, is_end=is_end, in_gap=in_gap, tries=tries)
+        records = scan(buffer[:count], at - offset, most_bytes, is_end=is_end, in_gap=in_gap, asked=asked)
         # A window of padding alone says that it is filled as far as it begins: bookies write over the zeros before that, too.
         is_filled = not found or records.filled_to > at - offset
         moved = _moved(records, offset)
         found.append(moved if is_filled else replace(moved, filled_to=found[-1].filled_to))
-        in_gap, tries = records.ends_in_gap, records.tries
+        in_gap, asked = records.ends_in_gap, records.asked
         if not is_end and offset + records.end <= at:
             raise AssertionError(f"a window of {count} bytes at {offset} was not gone on with")
         at = offset + records.end

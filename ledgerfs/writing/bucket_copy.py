@@ -395,6 +395,7 @@ class _Copy:
 
     def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:
         ledger = self._new_ledger(ref, ledger_id, uuid)
+        _require_agreement(self.source, ref)
         written = write_ledger(self.target, ledger, OffloadedLedger(self.source.reader(ref)), tell)
         if self.options.check:
             self._read_back(written)
@@ -423,6 +424,16 @@ def _require_owner(source: Bucket, ref: LedgerRef) -> None:
             else "its metadata is needed, which tells its topic and its end"
         )
         raise RefusedLedgerError(reason, key=ref.key)
+
+
+def _require_agreement(source: Bucket, ref: LedgerRef) -> None:
+    """Raise `CorruptLedgerError` for a ledger of disks of which two sound copies of an entry differ: nobody can tell which is right."""
+    if source.raw_store.disks is None:
+        return
+    check = source.dialect_of(ref).check_ledger(source.reader(ref), lambda _: None)
+    for finding in check.findings:
+        if finding.kind == "conflicting-copies":
+            raise CorruptLedgerError(finding.message, key=finding.key, offset=finding.offset)
 
 
 def _require_same_topic(source: Bucket, ref: LedgerRef, told: str | None) -> None:

@@ -29,7 +29,7 @@ class Scan(Protocol):
         *,
         is_end: bool = True,
         in_gap: bool = False,
-        tries: int = 0,
+        asked: int = 0,
     ) -> LogRecords: ...
 
 
@@ -48,13 +48,13 @@ def in_windows(scan: Scan, data: bytes, sizes: Iterator[int]) -> Found:
     """Return the same of windows of these sizes; one in which nothing is found is made larger, which those of the least size never are."""
     rows: list[tuple[int, int, int, int]] = []
     gaps: list[tuple[int, int]] = []
-    at = filled = larger = tries = 0
+    at = filled = larger = asked = 0
     in_gap = is_end = False
     while not is_end:
         base = at // 4096 * 4096
         window = np.frombuffer(data[base : at + next(sizes) + larger], np.uint8)
         is_end = base + window.size == len(data)
-        found = scan(window, at - base, MOST_BYTES, is_end=is_end, in_gap=in_gap, tries=tries)
+        found = scan(window, at - base, MOST_BYTES, is_end=is_end, in_gap=in_gap, asked=asked)
         assert is_end or found.end > at - base or window.size < LEAST_BYTES
         larger = 0 if found.end > at - base else larger + 100
         rows += rows_of(found, base)
@@ -62,7 +62,7 @@ def in_windows(scan: Scan, data: bytes, sizes: Iterator[int]) -> Found:
             touches = bool(gaps) and gaps[-1][1] == first
             gaps.append((gaps.pop()[0] if touches else first, end))
         filled = base + found.filled_to if base + found.filled_to > at else filled
-        at, in_gap, tries = base + found.end, found.ends_in_gap, found.tries
+        at, in_gap, asked = base + found.end, found.ends_in_gap, found.asked
     return rows, gaps, filled
 
 

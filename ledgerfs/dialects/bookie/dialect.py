@@ -12,6 +12,7 @@ from ledgerfs.dialects.bookie.place import DiskPlace
 from ledgerfs.dialects.bookie.reader import DiskReader
 from ledgerfs.dialects.bookie.remains import DiskRemains
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
@@ -115,6 +116,10 @@ class Disks:
             yield Finding(severity, kind, one.error.reason, one.error.key or "", None, ledger_id, topic)
         for trouble in remains.troubles:
             yield Finding(severity_of(trouble), "unreadable-object", trouble.reason, trouble.key, trouble.offset)
+        for ledger_id, newest in remains.behind:
+            message = f"entries up to {newest} are there, and lie behind the end of the ledger, which has none"
+            key = ledger_path(ledger_id, catalog.places[-1])
+            yield Finding(Severity.REMARK, "beyond-the-end", message, key, None, ledger_id)
         yield from check_rows(self._place, catalog)
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "DiskCheck":

@@ -59,6 +59,8 @@ class FoundOnDisks:
         self._names, self._place = names, place
         self._rows: list[tuple[Any, ...]] = []
         self._empty: set[int] = set()
+        # Of these: {id: the newest entry that is here nevertheless}
+        self._behind: dict[int, int] = {}
         self._topics: set[int] = set()
         self._lacking: list[Lacking] = []
         self._notes: dict[str, int] = {}
@@ -87,6 +89,7 @@ class FoundOnDisks:
         troubles = [one.trouble for one in self._index.files if one.trouble is not None]
         return DiskRemains(
             empty=frozenset(self._empty),
+            behind=tuple(sorted(self._behind.items())),
             topics=frozenset(self._topics - have_others),
             lacking=tuple(self._lacking),
             notes=self._notes,
@@ -119,40 +122,47 @@ class FoundOnDisks:
             self._lack(topic, info.ledger_id, GapKind.UNREADABLE, error)
             return
         if node is None:
-            self._take_without_node(topic, info, key)
-        elif node.is_closed:
+            self._take_without_node(topic, info, last_here, key)
+        elif node.is_closed or info.entries:
             self._take_closed(topic, info, node, last_here, key)
         else:
-            self._take_open(topic, info, node, key)
+            self._take_open(topic, info, node, last_here, key)
 
-    def _take_without_node(self, topic: str, info: LedgerInfo, key: str) -> None:
+    def _take_empty(self, ledger_id: int, newest_here: int) -> None:
+        self._empty.add(ledger_id)
+        if newest_here >= 0:
+            self._behind[ledger_id] = newest_here
+
+    def _take_without_node(self, topic: str, info: LedgerInfo, last_here: int, key: str) -> None:
         """Take a ledger that BookKeeper does not have: it is in a bucket, or was empty, or is lost."""
         if info.context is not None and info.is_offloaded:
             self._note(_OFFLOADED, 1)
         elif info.closed_ms and not info.entries:
-            self._empty.add(info.ledger_id)
+            self._take_empty(info.ledger_id, last_here)
         else:
             reason = "its topic lists it, and neither BookKeeper's metadata nor a bucket has it"
             self._lack(topic, info.ledger_id, GapKind.NOT_IN_BOOKKEEPER, MissingLedgerError(reason, key=key))
 
     def _take_closed(self, topic: str, info: LedgerInfo, node: LedgerNode, last_here: int, key: str) -> None:
-        if node.last_entry < 0:
-            self._empty.add(node.ledger_id)
-        elif info.entries and info.entries != node.last_entry + 1:
+        """Take a ledger that BookKeeper has closed, or, as its topic's list tells, by now."""
+        last, length = (node.last_entry, node.length) if node.is_closed else (info.entries - 1, info.size)
+        if last < 0 and not info.entries:
+            self._take_empty(node.ledger_id, last_here)
+        elif info.entries and info.entries != last + 1:
             reason = f"its topic lists {info.entries:,} entries, BookKeeper's metadata {node.last_entry + 1:,}"
             self._lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptMetadataError(reason, key=key))
         elif last_here < 0:
             reason = "none of the given disks has an entry of it"
             self._lack(topic, node.ledger_id, GapKind.NOT_ON_DISKS, MissingLedgerError(reason, key=key))
         else:
-            self._add(topic, node, (node.last_entry, node.length, last_here), info.closed_ms, is_open=False)
+            self._add(topic, node, (last, length, last_here), info.closed_ms, is_open=False)
 
-    def _take_open(self, topic: str, info: LedgerInfo, node: LedgerNode, key: str) -> None:
+    def _take_open(self, topic: str, info: LedgerInfo, node: LedgerNode, last_here: int, key: str) -> None:
         end = end_of_open(self._index, self._files, node, self._open_end)
         if not end.is_certain:
             reason = (
                 f"it is not closed, and nobody can tell whether it ends at entry {end.last_entry}: "
-                "so many of its bookies' disks are away, or the next entry is damaged"
+                "so many of its bookies' disks are away, or not read as a whole, or entries behind it are damaged"
             )
             is_beside = end.last_entry >= 0
             error = StoreUnreachableError(reason, key=key)
@@ -162,7 +172,7 @@ class FoundOnDisks:
             self._lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
             return
         if end.last_entry < 0:
-            self._empty.add(node.ledger_id)
+            self._take_empty(node.ledger_id, last_here)
             return
         reading = EntryReading(self._index, self._files, node.ledger_id, node.digest, 1)
         length = length_up_to(self._index, reading, node.ledger_id, end.last_entry)
@@ -208,7 +218,7 @@ class FoundOnDisks:
             end = newest_sound(self._index, reading, ledger_id)
             length = length_up_to(self._index, reading, ledger_id, end) or 0
         if end < 0:
-            self._empty.add(ledger_id)
+            self._take_empty(ledger_id, last)
             return
         self._rows.append(self._row(None, (ledger_id, end, length, None, 0), digest, last, is_open=False))
 

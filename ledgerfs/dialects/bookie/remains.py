@@ -45,6 +45,8 @@ class DiskRemains:
     ----------
     empty
         Ids of listed ledgers without an entry that counts.
+    behind
+        (id, newest entry) of those of them that have entries on the disks, which lie behind their end.
     topics
         Rows of the names that have no other ledgers.
     lacking
@@ -57,6 +59,7 @@ class DiskRemains:
     """
 
     empty: frozenset[int] = frozenset()
+    behind: tuple[tuple[int, int], ...] = ()
     topics: frozenset[int] = frozenset()
     lacking: tuple[Lacking, ...] = ()
     notes: dict[str, int] = field(default_factory=dict)

@@ -11,11 +11,11 @@ from ledgerfs.formats.crc import crc32_after, crc32c_after
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int64, load_uint32
 
-__all__ = ["fitting_end", "is_fitting"]
+__all__ = ["fitting_end", "has_header", "is_fitting"]
 
 
 @kernel
-def _has_header(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def has_header(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Whether the 32 bytes from a place on may be an entry's header, and all of it, and a digest, are there."""
     if at + 36 > data.size:
         return False
@@ -27,7 +27,7 @@ def _has_header(data, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN2
 @kernel
 def is_fitting(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Whether a stored entry that begins and ends there has a digest of CRC32C or CRC32 that fits."""
-    if end > data.size or end - at < 36 or not _has_header(data, at):
+    if end > data.size or end - at < 36 or not has_header(data, at):
         return False
     return is_digest(data, at, at + 36, end, 3) or (end - at >= 40 and is_digest(data, at, at + 40, end, 1))
 
@@ -66,7 +66,7 @@ def fitting_end(data, at, limit):  # type: ignore[no-untyped-def]  # noqa: ANN00
 
     The chance that a wrong length fits is one in 2^32 for each byte that is looked at.
     """
-    if limit > data.size or not _has_header(data, at):
+    if limit > data.size or not has_header(data, at):
         return np.int64(-1)
     end = _first_end(data, at, at + 36, limit, True)
     # CRC32 has eight bytes, of which four are zero.

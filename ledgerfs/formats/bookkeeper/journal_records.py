@@ -58,11 +58,11 @@ def scan_journal(
     *,
     is_end: bool = True,
     in_gap: bool = False,
-    tries: int = 0,
+    asked: int = 0,
 ) -> LogRecords:
     """Find the entries of a file of a journal from a place on: `JournalHeader.first_record`, or where an earlier scan ended.
 
     In windows, or all at once, as `ledgerfs.formats.bookkeeper.log_records.scan_records` does it. A size of 0 is where the bookie had not
     written yet; what follows such zeros nevertheless is found. Raises nothing: what is wrong is told.
     """
-    return walk_records(data, start, most_bytes, is_end, in_gap, tries, is_journal=True)
+    return walk_records(data, start, most_bytes, is_end, in_gap, asked, is_journal=True)

@@ -19,15 +19,15 @@ def scan_records(
     *,
     is_end: bool = True,
     in_gap: bool = False,
-    tries: int = 0,
+    asked: int = 0,
 ) -> LogRecords:
     """Find the records of a log from a place on: the first one's, or where an earlier scan ended.
 
     ``data`` is all of the log, or with ``is_end=False`` a window of it: it begins at a multiple of `WINDOW_ALIGNMENT` of the log, since
     padding ends at such places, and a record that may reach out of it is left to the next window. That one begins at the last multiple that
-    is not behind ``end``, with ``in_gap`` and ``tries`` as this one has ``ends_in_gap`` and ``tries``. Nothing may be found in a window
+    is not behind ``end``, with ``in_gap`` and ``asked`` as this one has ``ends_in_gap`` and ``asked``. Nothing may be found in a window
     of less than `least_window_bytes`: then it has to be larger.
 
     Special records (maps and fillers, of ledger -1) are passed over. Raises nothing: what is wrong is told.
     """
-    return walk_records(data, start, most_bytes, is_end, in_gap, tries, is_journal=False)
+    return walk_records(data, start, most_bytes, is_end, in_gap, asked, is_journal=False)

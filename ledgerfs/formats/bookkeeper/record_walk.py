@@ -9,8 +9,8 @@ none, the digests tell which of the two is wrong, and how long that one is (`led
 with the length that fits, and the four bytes of its size as what is no record.
 
 A file may be walked in windows, each a front part of what is left of it. Nothing is decided that bytes behind the window may change: the
-walk stops before it, and before the two records that lead there. So all that it knows at a place is whether it is searching, and how
-often it asked digests, and windows find what one walk over the file finds.
+walk stops before it, and before the two records that lead there. So all that it knows at a place is whether it is searching, and about how
+many bytes it asked digests, and windows find what one walk over the file finds.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.formats.array_types import Bytes, Int64
-from ledgerfs.formats.bookkeeper.entry_ends import fitting_end, is_fitting
+from ledgerfs.formats.bookkeeper.entry_ends import fitting_end, has_header, is_fitting
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64, load_uint32
 
@@ -27,13 +27,15 @@ MOST_ENTRY_BYTES = 5_253_120 + 1024
 WINDOW_ALIGNMENT = 4096
 """Windows begin at multiples of it in the file."""
 _COLUMNS, _GAP_COLUMNS = 4, 2
-_MOST_TRIES = 1000
-"""How often a file's digests are asked, which takes 10 ms for a large entry: what is garbage all over is only searched."""
-_AT, _FILLED, _IS_LOST, _TRIES = range(4)
+_MOST_ASKED = 256 << 20
+"""Bytes of a file that digests are asked about, which takes some seconds: what is garbage all over is only searched."""
+_LEAST_ASKED = 256
+"""What a question costs at least."""
+_AT, _FILLED, _IS_LOST, _ASKED = range(4)
 _STATE = 9
-"""What a walk knows: where it goes on, how far it is filled, whether it is searching, how often digests were asked; where the last entry
-begins, with its size, and ends, and how far it was filled before that; where the one before that begins, if that ends there, else -1, and
-the same of it."""
+"""What a walk knows: where it goes on, how far it is filled, whether it is searching, about how many bytes digests were asked; where the
+last entry begins, with its size, and ends, and how far it was filled before that; where the one before that begins, if that ends there,
+else -1, and the same of it."""
 _ZEROS_OF_ENTRY = 11
 """At most, of a size that is zero, and a ledger's id; what ids are 0 begin with is not told from padding."""
 _ZEROS_LEFT = 16
@@ -65,8 +67,8 @@ class LogRecords:
     filled_to
         Behind the last record or gap: from there to ``end`` all is padding, or where the walk began if all of it is. A log that grows is
         gone on with there, since bookies make files longer with zeros, and write over these.
-    ends_in_gap, tries
-        Whether it was searching when it stopped, and how often digests were asked so far: the next window has to be told.
+    ends_in_gap, asked
+        Whether it was searching when it stopped, and how many bytes digests were asked about so far: the next window has to be told.
 
     """
 
@@ -78,7 +80,7 @@ class LogRecords:
     end: int
     filled_to: int
     ends_in_gap: bool
-    tries: int = 0
+    asked: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -92,12 +94,12 @@ def walk_records(  # noqa: PLR0917  (where from, and what of)
     most_bytes: int,
     is_end: bool,
     in_gap: bool,
-    tries: int,
+    asked: int,
     is_journal: bool,
 ) -> LogRecords:
     """Find the records from a place on. Raises nothing: what is wrong is told."""
     state = np.zeros(_STATE, np.int64)
-    state[:] = (max(0, start), max(0, start), in_gap, tries, -1, -1, 0, -1, 0)
+    state[:] = (max(0, start), max(0, start), in_gap, asked, -1, -1, 0, -1, 0)
     rows = np.empty((_FIRST_ROWS, _COLUMNS), np.int64)
     gaps = np.empty((16, _GAP_COLUMNS), np.int64)
     found: list[Int64] = []
@@ -119,7 +121,7 @@ def walk_records(  # noqa: PLR0917  (where from, and what of)
     starts, sizes, ledger_ids, entry_ids = (np.ascontiguousarray(table[:, column]) for column in range(_COLUMNS))
     gaps = np.concatenate(holes)
     return LogRecords(
-        starts, sizes, ledger_ids, entry_ids, gaps, at, filled_to, bool(state[_IS_LOST]), int(state[_TRIES])
+        starts, sizes, ledger_ids, entry_ids, gaps, at, filled_to, bool(state[_IS_LOST]), int(state[_ASKED])
     )
 
 
@@ -263,16 +265,29 @@ def _note_entry(data, at, end, rows, count):  # type: ignore[no-untyped-def]  # 
 
 
 @kernel
+def _asked_end(data, at, most_bytes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Return where the entry that begins there ends by its digest, -1 if none tells, and how many bytes were looked at for that."""
+    limit = min(data.size, at + most_bytes)
+    if not has_header(data, at):
+        return np.int64(-1), np.int64(_LEAST_ASKED)
+    end = fitting_end(data, at, limit)
+    # Two kinds of digests.
+    return end, np.int64(max(_LEAST_ASKED, end - at if end >= 0 else 2 * (limit - at)))
+
+
+@kernel
 def _end_behind_zeros(data, zeros, at, most_bytes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return where the record begins whose size is wrong, and where it ends, by its digest; -1 and -1 if none tells.
+    """Return where the record begins whose size is wrong, and where it ends, -1 and -1 if no digest tells; and what that cost.
 
     No record begins at ``at``. From ``zeros`` on up to it all is zero: some of it may be the size, and the number of a ledger.
     """
+    asked = np.int64(0)
     for place in range(max(zeros, at - _ZEROS_OF_ENTRY), at + 1):
-        end = fitting_end(data, place + 4, min(data.size, place + 4 + most_bytes))
+        end, cost = _asked_end(data, place + 4, most_bytes)
+        asked += cost
         if end >= 0:
-            return np.int64(place), end
-    return np.int64(-1), np.int64(-1)
+            return np.int64(place), end, asked
+    return np.int64(-1), np.int64(-1), asked
 
 
 @kernel
@@ -291,18 +306,19 @@ def _note_lie(data, at, end, rows, gaps, count, broken):  # type: ignore[no-unty
 
 @kernel
 def _lying_entry(data, last, before, most_bytes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return which of the last two entries has a wrong size, and where it ends; -1 and -1 if none tells.
+    """Return which of the last two entries has a wrong size, and where it ends, -1 and -1 if none tells; and what that cost.
 
     The last one may be none, but bytes of the one before.
     """
-    end = fitting_end(data, last + 4, min(data.size, last + 4 + most_bytes))
+    end, asked = _asked_end(data, last + 4, most_bytes)
     if end >= 0:
-        return last, end
+        return last, end, asked
     if before >= 0 and not is_fitting(data, before + 4, last):
-        end = fitting_end(data, before + 4, min(data.size, before + 4 + most_bytes))
+        end, cost = _asked_end(data, before + 4, most_bytes)
+        asked += cost
         if end >= 0:
-            return before, end
-    return np.int64(-1), np.int64(-1)
+            return before, end, asked
+    return np.int64(-1), np.int64(-1), asked
 
 
 @kernel
@@ -310,29 +326,28 @@ def _lying_size(data, at, behind, is_cut, last, before, most_bytes, is_end):  # 
     """Ask digests at a place where no record begins; ``last`` is the entry that ends there, -1 without one, ``behind`` the end of padding.
 
     Return where an entry begins whose size is wrong, and where it ends; where the walk has to stop, if bytes behind the window tell that;
-    each -1 if there is none; and how often digests were asked.
+    each -1 if there is none; and how many bytes digests were asked about.
     """
-    tries = 0
+    asked = np.int64(0)
     if last >= 0 and not is_fitting(data, last + 4, at):
         if not is_end and last + 4 + most_bytes > data.size:
-            return np.int64(-1), np.int64(-1), before if before >= 0 else last, tries
-        tries += 1
-        begin, end = _lying_entry(data, last, before, most_bytes)
+            return np.int64(-1), np.int64(-1), before if before >= 0 else last, asked
+        begin, end, asked = _lying_entry(data, last, before, most_bytes)
         if end >= 0:
-            return begin, end, np.int64(-1), tries
+            return begin, end, np.int64(-1), asked
     # What is found behind zeros may be numbers of an entry whose size is zero.
     if is_cut or _is_sound(data, behind):
-        return np.int64(-1), np.int64(-1), np.int64(-1), tries
+        return np.int64(-1), np.int64(-1), np.int64(-1), asked
     if not is_end and behind + 4 + most_bytes > data.size:
-        return np.int64(-1), np.int64(-1), max(at, behind - _ZEROS_LEFT), tries
-    begin, end = _end_behind_zeros(data, at, behind, most_bytes)
-    return begin, end, np.int64(-1), tries + 1
+        return np.int64(-1), np.int64(-1), max(at, behind - _ZEROS_LEFT), asked
+    begin, end, cost = _end_behind_zeros(data, at, behind, most_bytes)
+    return begin, end, np.int64(-1), asked + cost
 
 
 @kernel
 def _walk(data, most_bytes, is_end, is_journal, state, rows, gaps):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0912, PLR0915, PLR0917, C901
     """Fill rows and gaps from where ``state`` is, and move that; return how many rows and gaps there are."""
-    at, filled, is_lost, tries, last, last_end, filled_last, before, filled_before = state
+    at, filled, is_lost, asked, last, last_end, filled_last, before, filled_before = state
     count = broken = 0
     while at < data.size and count < rows.shape[0] and broken < gaps.shape[0]:
         if not is_lost:
@@ -358,9 +373,9 @@ def _walk(data, most_bytes, is_end, is_journal, state, rows, gaps):  # type: ign
                     at, filled = before if before >= 0 else last, filled_back
                 break
             behind, is_cut = _past_padding(data, at, most_bytes, is_end, is_journal)
-            if tries < _MOST_TRIES and (data[at] != 0xF0 or behind == at):
-                begin, end, stop, asked = _lying_size(data, at, behind, is_cut, last, before, most_bytes, is_end)
-                tries += asked
+            if asked < _MOST_ASKED and (data[at] != 0xF0 or behind == at):
+                begin, end, stop, cost = _lying_size(data, at, behind, is_cut, last, before, most_bytes, is_end)
+                asked += cost
                 if stop >= 0:
                     at, filled = stop, filled_back if stop < at else filled
                     break
@@ -386,5 +401,5 @@ def _walk(data, most_bytes, is_end, is_journal, state, rows, gaps):  # type: ign
             at = filled = found
         if is_lost:
             break
-    state[:] = at, filled, is_lost, tries, last, last_end, filled_last, before, filled_before
+    state[:] = at, filled, is_lost, asked, last, last_end, filled_last, before, filled_before
     return count, broken

@@ -86,6 +86,8 @@ class DiskListing:
         What is on the disks and cannot be taken for what it should be.
     instance_id
         The id of the cluster whose disks these are, as their bookies noted it; None if they noted none.
+    doubtful
+        Rows of bookies with something that has the name of a log or a journal, and is no file.
 
     """
 
@@ -94,6 +96,7 @@ class DiskListing:
     files: tuple[DiskFile, ...]
     troubles: tuple[CorruptMetadataError, ...] = ()
     instance_id: str | None = None
+    doubtful: frozenset[int] = frozenset()
 
 
 def looks_like_disks(path: str) -> bool:
@@ -151,33 +154,43 @@ def list_disks(paths: Sequence[str]) -> DiskListing:
     # Journals and ledgers of one bookie may lie on disks of their own, which its cookie joins; what has none is its path's.
     nameless = sorted({path for path, _, cookie in found if cookie is None})
     rows = {name: row for row, name in enumerate([*ids, *nameless])}
-    files = [
-        file
-        for path, folder, cookie in found
-        for file in _files(folder, names[folder], rows[path if cookie is None else cookie.bookie_id])
-    ]
+    files: list[DiskFile] = []
+    doubtful: set[int] = set()
+    for path, folder, cookie in found:
+        row = rows[path if cookie is None else cookie.bookie_id]
+        for file in _files(folder, names[folder], row):
+            if isinstance(file, DiskFile):
+                files.append(file)
+            else:
+                troubles.append(file)
+                doubtful.add(row)
     files.sort(key=attrgetter("bookie", "kind", "folder", "number"))
-    return DiskListing((*ids, *nameless), len(ids), tuple(files), tuple(troubles), next(iter(instances), None))
+    instance = next(iter(instances), None)
+    return DiskListing((*ids, *nameless), len(ids), tuple(files), tuple(troubles), instance, frozenset(doubtful))
 
 
 def _current_folders(path: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the folders that a bookie keeps its files in, ascending, each with the names in it that are no folders."""
+    """Yield the folders that a bookie keeps its files in, ascending, each with the names in it that are no folders, or that files have."""
     level = [path]
     for depth in range(_DEEPEST + 1):
         below: list[str] = []
         for folder in level:
             names = _names(folder, is_given=depth == 0)
             if _is_current(folder, names):
-                yield folder, [name for name, is_folder in names if not is_folder]
+                yield folder, [name for name, is_folder in names if not is_folder or _is_file_name(name)]
             else:
                 below += [f"{folder}/{name}" for name, is_folder in names if is_folder]
         level = sorted(below)
 
 
+def _is_file_name(name: str) -> bool:
+    return (_LOG.fullmatch(name) or _JOURNAL.fullmatch(name)) is not None
+
+
 def _is_current(folder: str, names: list[tuple[str, bool]]) -> bool:
     if folder.rpartition("/")[2] != CURRENT:
         return False
-    return any(not is_folder and (_LOG.fullmatch(n) or _JOURNAL.fullmatch(n) or n == _COOKIE) for n, is_folder in names)
+    return any(not is_folder and (_is_file_name(name) or name == _COOKIE) for name, is_folder in names)
 
 
 def _few_names(folder: str) -> list[tuple[str, bool]]:
@@ -215,6 +228,8 @@ def _cookie(folder: str) -> Cookie | None:
     """Return whose folder it is; None if nothing tells. Raises `CorruptMetadataError`."""
     path = f"{folder}/{_COOKIE}"
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  (a pipe would be waited for)
+            raise CorruptMetadataError("it is no file", key=path)
         with open(path, "rb") as file:  # noqa: PTH123
             return parse_cookie(file.read(MOST_COOKIE_BYTES + 1), key=path)
     except FileNotFoundError:
@@ -227,8 +242,8 @@ def _cookie(folder: str) -> Cookie | None:
         raise StoreError(f"the file cannot be read: {error.strerror}", key=path) from error
 
 
-def _files(folder: str, names: Sequence[str], bookie: int) -> Iterator[DiskFile]:
-    """Yield logs and journals; raises `ObjectNotFoundError` for one that is gone since the folder was listed."""
+def _files(folder: str, names: Sequence[str], bookie: int) -> Iterator[DiskFile | CorruptMetadataError]:
+    """Yield logs and journals, and why one is none; raises `ObjectNotFoundError` for one that is gone since the folder was listed."""
     for name in names:
         log, journal = _LOG.fullmatch(name), _JOURNAL.fullmatch(name)
         match = log or journal
@@ -238,9 +253,14 @@ def _files(folder: str, names: Sequence[str], bookie: int) -> Iterator[DiskFile]
         try:
             found = os.stat(path)  # noqa: PTH116
         except FileNotFoundError as error:
+            if os.path.islink(path):  # noqa: PTH114
+                yield CorruptMetadataError("it is a link to what is not there", key=path)
+                continue
             raise ObjectNotFoundError("the file is gone since its folder was listed", key=path) from error
         except OSError as error:
             raise StoreError(f"the file cannot be read: {error.strerror}", key=path) from error
-        if stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(found.st_mode):
+            yield CorruptMetadataError("it has the name of a bookie's file, and is none", key=path)
+        else:
             kind = FileKind.LOG if log is not None else FileKind.JOURNAL
             yield DiskFile(path, kind, int(match[1], 16), bookie, found.st_size, found.st_ctime_ns, found.st_ino)
