@@ -208,7 +208,7 @@ class Chaos:
         names = (first, second)
         wait_until(lambda: not all(map(processes.is_running, names)), f"one of two services ends: {names}", 90)
         ended = second if not processes.is_running(second) else first
-        said = processes.log(ended).read_text(errors="replace").splitlines()[-1]
+        said = _last_word(processes.log(ended).read_text(errors="replace").splitlines())
         code = processes.exit_code(ended)
         has_told = LOCK_PATH in said or _OVER in said
         assert (code, has_told) == (_LOCKED_OUT, True), f"{ended} ended with {code}: {said}"
@@ -466,6 +466,11 @@ def _let_service_end_its_work(chaos: Chaos, seconds: float) -> None:
                 break
             time.sleep(1)
     chaos.stop_service()
+
+
+def _last_word(lines: list[str]) -> str:
+    """Return why a service has ended; what it waits for until then, such as a broker's answer, is told behind that."""
+    return next((line for line in reversed(lines) if line.startswith("ledgerfs: ")), lines[-1])
 
 
 @contextmanager
