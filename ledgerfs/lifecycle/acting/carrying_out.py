@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.clusters.policies_now import SetPolicies, set_policies
 from ledgerfs.clusters.subscriptions_now import SubscriptionsNow, subscriptions_now
-from ledgerfs.errors import LedgerfsError, StoppedError
+from ledgerfs.errors import BrokerOffloadError, LedgerfsError, StoppedError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, Position
 from ledgerfs.lifecycle.acting.cleaning import Cleaner
 from ledgerfs.lifecycle.acting.decided_policies import DecidedPolicies, WhyNot, nothing_against_it
@@ -273,16 +273,27 @@ class CarryingOut:
 
     def _offload(self, action: Action, broker: "BrokerApi", name: str, done: Done) -> None:
         """Have a broker offload up to the ledger behind the last that is due."""
-        listed = listed_or_none(self._means.lock.newest(), name)
-        ids = () if listed is None else (one.ledger_id for one in listed.info.ledgers)
-        behind = [one for one in ids if one > max(action.ledger_ids)]
-        if not behind:
+        behind = self._behind(action, name)
+        if behind is None:
             done.postponed.update(dict.fromkeys(action.ledger_ids, "it is the last ledger of its topic by now"))
             return
-        report = offload_and_compare(broker, name, Position(behind[0], 0), self._listed_now)
+        try:
+            report = offload_and_compare(broker, name, Position(behind, 0), self._listed_now)
+        except BrokerOffloadError:
+            # A broker that loads the topic for that forgets a last ledger without entries, makes another one, and knows no such position.
+            now = self._behind(action, name)
+            if now in {None, behind}:
+                raise
+            report = offload_and_compare(broker, name, Position(now, 0), self._listed_now)
         done.ledger_ids += report.offloaded
         done.size = action.size if report.offloaded else 0
         self._compare_buckets(action, report.offloaded, done)
+
+    def _behind(self, action: Action, name: str) -> int | None:
+        """Return the ledger that a topic lists behind all that are due; None without one."""
+        listed = listed_or_none(self._means.lock.newest(), name)
+        ids = () if listed is None else (one.ledger_id for one in listed.info.ledgers)
+        return next((one for one in ids if one > max(action.ledger_ids)), None)
 
     def _compare_buckets(self, action: Action, offloaded: Sequence[int], done: Done) -> None:
         """Tell if a broker, which knows nothing of the policy file, has offloaded to another bucket than that wants."""

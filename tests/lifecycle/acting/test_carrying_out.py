@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,13 @@ from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
+from ledgerfs.errors import BrokerOffloadError
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.lifecycle.acting import carrying_out
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut, Seen
 from ledgerfs.lifecycle.acting.means import Means
+from ledgerfs.lifecycle.brokers.outcomes import OffloadReport
 from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import Via
@@ -97,3 +102,43 @@ def test_an_attempt_is_told_as_cleaned_once_its_note_is_gone(cleaning: _Cleaning
     assert cleaning.told(cleaning.now_ms + 1000) == []
     assert cleaning.told(cleaning.now_ms + LONG_AFTER_MS) == [cleaning.attempt.ledger_id]
     assert cleaning.told(cleaning.now_ms + LONG_AFTER_MS) == []
+
+
+@pytest.mark.parametrize("is_forgotten", [True, False], ids=["loaded for it", "failed"])
+def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_forgotten: bool
+) -> None:
+    """It was unloaded since: its last ledger has no entries, goes when the topic is loaded, and is no position of it then."""
+    with LiveCluster(tmp_path) as cluster:
+        cluster.zookeeper.takes_writes = True
+        first, empty = cluster.write_ledgers(TOPIC, [messages(5), ()])
+        living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+        lock = ClusterLock.take(living.nodes.settings, b"{}")
+        copies, owners = OffloadedCopies(living.reading), _NoOwners()
+        means = Means(lock, ClosedLedgers(living), copies, owners, open_bucket, lambda _: None)
+        asked: list[int] = []
+
+        def ask(_: object, __: str, up_to: Position, *___: object) -> OffloadReport:
+            asked.append(up_to.ledger_id)
+            if up_to.ledger_id == empty:
+                if is_forgotten:
+                    cluster.change_list(
+                        TOPIC, lambda info: replace(info, ledgers=(info.ledgers[0], LedgerInfo(900, 0, 0, 0)))
+                    )
+                raise BrokerOffloadError("Invalid position for offload", key=TOPIC)
+            return OffloadReport(NAME, ())
+
+        monkeypatch.setattr(carrying_out, "offload_and_compare", ask)
+        hands = CarryingOut(living, means, None, object(), frozenset)  # type: ignore[arg-type]
+        action = Action(ActionKind.OFFLOAD, NAME, (first,), 0, Via.BROKER, None, "a test")
+        try:
+            if is_forgotten:
+                hands.by_broker(action)
+                assert asked == [empty, 900]
+            else:
+                with pytest.raises(BrokerOffloadError):
+                    hands.by_broker(action)
+                assert asked == [empty]
+        finally:
+            lock.release()
+            living.nodes.close()
