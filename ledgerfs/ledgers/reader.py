@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,15 @@ class Origin:
 
     block_size: int | None = None
     largest_block: int | None = None
+
+
+@runtime_checkable
+class ReaderOfCopies(Protocol):
+    """A reader of a place that may have several copies of an entry."""
+
+    def require_agreement(self) -> None:
+        """Raise `CorruptLedgerError`, naming object and offset, if two sound copies of an entry differ: nobody can tell which is right."""
+        ...
 
 
 class LedgerReader(Protocol):

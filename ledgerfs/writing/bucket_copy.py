@@ -37,6 +37,7 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.partitioned_names import partitions_of, require_own_name
 from ledgerfs.ledgers.read_order import is_own_id
+from ledgerfs.ledgers.reader import ReaderOfCopies
 from ledgerfs.ledgers.same_messages import SameMessages
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.writing.admission import Expected, confirm, is_current
@@ -395,7 +396,9 @@ class _Copy:
 
     def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:
         ledger = self._new_ledger(ref, ledger_id, uuid)
-        _require_agreement(self.source, ref)
+        reader = self.source.reader(ref)
+        if isinstance(reader, ReaderOfCopies):
+            reader.require_agreement()
         written = write_ledger(self.target, ledger, OffloadedLedger(self.source.reader(ref)), tell)
         if self.options.check:
             self._read_back(written)
@@ -424,16 +427,6 @@ def _require_owner(source: Bucket, ref: LedgerRef) -> None:
             else "its metadata is needed, which tells its topic and its end"
         )
         raise RefusedLedgerError(reason, key=ref.key)
-
-
-def _require_agreement(source: Bucket, ref: LedgerRef) -> None:
-    """Raise `CorruptLedgerError` for a ledger of disks of which two sound copies of an entry differ: nobody can tell which is right."""
-    if source.raw_store.disks is None:
-        return
-    check = source.dialect_of(ref).check_ledger(source.reader(ref), lambda _: None)
-    for finding in check.findings:
-        if finding.kind == "conflicting-copies":
-            raise CorruptLedgerError(finding.message, key=finding.key, offset=finding.offset)
 
 
 def _require_same_topic(source: Bucket, ref: LedgerRef, told: str | None) -> None:

@@ -13,6 +13,7 @@ from ledgerfs.disks.digest_kinds import digest_that_fits
 from ledgerfs.disks.entries import EntryReading, Lost
 from ledgerfs.disks.index import MOST_ENTRY
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, ObjectNotFoundError, StoreError
+from ledgerfs.formats.bookkeeper.differing_copies import differing_copies
 from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ledgerfs.ledgers.reader import Span
 
 _TRIES = 5
+_AT_ONCE = 1 << 20
+"""Entries whose places are looked at at once."""
 """How often the disks are listed again for entries that are not where they were: bookies write them to other logs, and delete these."""
 
 
@@ -125,6 +128,21 @@ class DiskReader:
                 self._list_again(tries, error)
             else:
                 return
+
+    def require_agreement(self) -> None:
+        """Raise `CorruptLedgerError` if two sound copies of an entry differ; raises as `batches`. Reads nothing where each has one copy."""
+        index, _ = self._place.index()
+        firsts = range(0, self.ref.entries, _AT_ONCE)
+        if all(index.copies(self.ref.ledger_id, one, one + _AT_ONCE - 1).is_first.all() for one in firsts):
+            return
+        for reading, read in self.all_copies():
+            rows = differing_copies(read.buffer, read.copies.entries, read.checked)
+            rows = rows[read.copies.entries[rows] <= self.last_entry]
+            if rows.size:
+                path, offset = reading.place_of(read.copies, int(rows[0]))
+                entry = int(read.copies.entries[rows[0]])
+                reason = f"a copy of entry {entry} of ledger {self.ref.ledger_id} differs from another one, and the digests of both fit"
+                raise CorruptLedgerError(reason, key=path, offset=offset)
 
     def _list_again(self, tries: int, error: ObjectNotFoundError) -> None:
         """List the disks again, unless that did not help ``tries`` times."""
