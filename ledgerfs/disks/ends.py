@@ -11,6 +11,7 @@ import numpy as np
 
 from ledgerfs.disks.entries import EntryReading, OpenFiles, Read
 from ledgerfs.disks.index import DiskIndex
+from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
 
 _LOOKED_AT = 64
@@ -44,6 +45,9 @@ def end_of_open(index: DiskIndex, files: OpenFiles, node: LedgerNode, open_end: 
     # An ensemble begins behind what was confirmed when it was made.
     confirmed = max(confirmed, node.ensembles[-1].first_entry - 1)
     newest = max(newest, confirmed)
+    if node.digest.kind is DigestType.DUMMY and index.missing(node.ledger_id, newest):
+        # Nothing tells whether the id of an entry is its own, and one that is not may seem to be the newest.
+        return LedgerEnd(confirmed, newest, is_certain=False)
     if open_end == "confirmed":
         # What is confirmed only grows: an entry behind the newest sound one would tell of more.
         greatest = max(index.newest_of_bookies(node.ledger_id).values(), default=-1)

@@ -12,6 +12,8 @@ from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.disks import reading
 from ledgerfs.errors import CorruptLedgerError, MissingLedgerError
+from ledgerfs.formats.bookkeeper.digests import Digest
+from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
@@ -214,6 +216,19 @@ def test_sound_copies_that_differ_are_not_offloaded(tmp_path: Path) -> None:
     refused = run("offload", str(tmp_path / "disk"), str(tmp_path / "tier"), *arguments, code=1)
     assert b"differs from another one" in refused.stderr
     assert not list((tmp_path / "tier").glob("*-ledger-7"))
+
+
+@pytest.mark.parametrize("open_end", ["confirmed", "acknowledged", "recovered"])
+def test_without_digests_an_id_that_is_not_its_own_ends_no_ledger(tmp_path: Path, open_end: str) -> None:
+    disk = OneDisk(tmp_path)
+    disk.ledger.digest = Digest(DigestType.DUMMY)
+    stored = [bytearray(disk.ledger.stored(entry)) for entry in range(100)]
+    disk.log = write_log(disk.current, 1, [bytes(one) for one in stored])
+    assert len(disk.rows(open_end=open_end)) == 99 + (open_end != "confirmed")
+    stored[0][10] ^= 1
+    write_log(disk.current, 1, [bytes(one) for one in stored])
+    with pytest.raises(MissingLedgerError, match="nobody can tell where it ends"):
+        disk.rows(open_end=open_end)
 
 
 def test_a_pipe_that_is_called_as_a_file_is_not_waited_for(disk: OneDisk) -> None:
