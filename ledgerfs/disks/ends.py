@@ -29,8 +29,9 @@ class LedgerEnd:
     newest
         The greatest id of a sound entry on any disk: those behind ``last_entry`` are there, and do not count.
     is_certain
-        False if disks are away, or have more entries than are found (`DiskIndex.doubtful`), that may be behind ``last_entry``, of which it
-        cannot be told whether they count; also if the next entry is there, and all copies of it are damaged, or the newest one.
+        False if disks are away, or may have more entries than are found (`DiskIndex.doubtful`), of which it cannot be told whether they
+        are behind ``last_entry``, and count; also if the next entry, or with ``confirmed`` the newest one, is there, and all copies of it
+        are damaged, and if ids have holes where no digest tells whose an entry is.
 
     """
 

@@ -83,9 +83,7 @@ def scan_file(file: DiskFile, known: ScannedFile | None = None, most_bytes: int 
 
         records = _joined(before, _scanned(file.kind, descriptor, (start, size), note, most_bytes))
         table = location_table(records)
-        lacking = None
-        if size and file.kind is FileKind.LOG and trouble is None:
-            lacking = _lacking(file, descriptor, table) or _emptied(file, descriptor, table)
+        lacking = _lost(file, descriptor, table) if size and file.kind is FileKind.LOG and trouble is None else None
         return ScannedFile(file, table, _tail(descriptor, table.end), errors[0] if errors else trouble or lacking)
 
 
@@ -132,12 +130,19 @@ def _has_nothing_between(table: LocationTable, end: int) -> bool:
     return LOG_HEADER_BYTES + 4 * table.sizes.size + int(table.sizes.sum(dtype=np.int64)) == end
 
 
-def _lacking(file: DiskFile, descriptor: int, table: LocationTable) -> CorruptLogError | None:
-    """Return what a log that was ended lacks by its own map of ledgers; None if it has no map, or all of it."""
+def _lost(file: DiskFile, descriptor: int, table: LocationTable) -> CorruptLogError | None:
+    """Return what a log had, and has no more; None if nothing tells of any."""
     try:
         header = parse_log_header(_front(descriptor), key=file.path)
-        if not header.has_map:
-            return None
+    except CorruptLogError as error:
+        return error
+    lacking = _lacking(file, descriptor, table, header) if header.has_map else None
+    return lacking or _emptied(file, descriptor, table, header)
+
+
+def _lacking(file: DiskFile, descriptor: int, table: LocationTable, header: EntryLogHeader) -> CorruptLogError | None:
+    """Return what a log that was ended lacks by its own map of ledgers; None if it has all of it."""
+    try:
         room = empty_bytes(min(_MOST_MAP_BYTES, max(0, os.fstat(descriptor).st_size - header.map_at)))
         told = parse_ledgers_map(room[: read_into(descriptor, room, header.map_at)].data, header, key=file.path)
     except CorruptLogError as error:
@@ -152,12 +157,11 @@ def _lacking(file: DiskFile, descriptor: int, table: LocationTable) -> CorruptLo
     return None
 
 
-def _emptied(file: DiskFile, descriptor: int, table: LocationTable) -> CorruptLogError | None:
+def _emptied(file: DiskFile, descriptor: int, table: LocationTable, header: EntryLogHeader) -> CorruptLogError | None:
     """Return where a log has zeros instead of entries, as a copy has of what a failing disk did not give; None if it has none.
 
     Entries follow each other, and zeros are passed over in a walk. A writer of direct I/O fills up to a multiple of a block.
     """
-    header = parse_log_header(_front(descriptor), key=file.path)
     if _has_nothing_between(table, header.map_at if header.has_map else table.end):
         return None
     order = np.argsort(table.places)

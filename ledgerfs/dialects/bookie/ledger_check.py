@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ledgerfs.dialects.bookie.reader import DiskReader
+from ledgerfs.dialects.bookie.reader import DiskReader, differing
 from ledgerfs.dialects.checksum_findings import ChecksumFindings
 from ledgerfs.disks.entries import EntryReading, Read
 from ledgerfs.errors import CorruptLedgerError, LedgerfsError
@@ -98,7 +98,7 @@ class DiskCheck:
             if self._differing <= _NAMED:
                 path, offset = reading.place_of(read.copies, row)
                 entry = int(read.copies.entries[row])
-                message = f"a copy of entry {entry} of ledger {self.ref.ledger_id} differs from another one, and the digests of both fit"
+                message = differing(entry, self.ref.ledger_id)
                 self._find(Severity.DAMAGE, "conflicting-copies", message, path, offset)
 
     def _lost(self, first: int, last: int, error: CorruptLedgerError) -> None:

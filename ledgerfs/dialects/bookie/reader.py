@@ -136,13 +136,11 @@ class DiskReader:
         if all(index.copies(self.ref.ledger_id, one, one + _AT_ONCE - 1).is_first.all() for one in firsts):
             return
         for reading, read in self.all_copies():
-            rows = differing_copies(read.buffer, read.copies.entries, read.checked)
-            rows = rows[read.copies.entries[rows] <= self.last_entry]
-            if rows.size:
-                path, offset = reading.place_of(read.copies, int(rows[0]))
-                entry = int(read.copies.entries[rows[0]])
-                reason = f"a copy of entry {entry} of ledger {self.ref.ledger_id} differs from another one, and the digests of both fit"
-                raise CorruptLedgerError(reason, key=path, offset=offset)
+            for row in differing_copies(read.buffer, read.copies.entries, read.checked).tolist():
+                entry = int(read.copies.entries[row])
+                if entry <= self.last_entry:
+                    path, offset = reading.place_of(read.copies, row)
+                    raise CorruptLedgerError(differing(entry, self.ref.ledger_id), key=path, offset=offset)
 
     def _list_again(self, tries: int, error: ObjectNotFoundError) -> None:
         """List the disks again, unless that did not help ``tries`` times."""
@@ -232,6 +230,11 @@ class DiskReader:
         if on_damage is None:
             raise error
         on_damage(lost.first, lost.last, error)
+
+
+def differing(entry: int, ledger_id: int) -> str:
+    """Return what is said of a sound copy of an entry that differs from another one."""
+    return f"a copy of entry {entry} of ledger {ledger_id} differs from another one, and the digests of both fit"
 
 
 def lost_error(lost: Lost, key: str) -> CorruptLedgerError:
