@@ -29,6 +29,7 @@ LAYERS = [
     "upkeep",
     "offload",
     "lifecycle",
+    "recovery",
     "vfs",
     "fsspec_impl",
     "fuse_mount",
@@ -67,6 +68,7 @@ BESIDE = {"storage", "dialects", "testing"}
 """Rooms whose sub-rooms know nothing of each other."""
 # Adapters stand side by side: none knows another.
 STRANGERS = {
+    "recovery": {"lifecycle"},
     "fuse_mount": {"fsspec_impl", "spark"},
     "spark": {"fsspec_impl", "fuse_mount"},
     "fsspec_impl": {"fuse_mount", "spark"},
