@@ -61,7 +61,8 @@ class Tree:
         self.nodes: dict[str, StoredNode] = {}
         self.no_auth: set[str] = set()
         self.newest = 0
-        self.make("/", _now(), self.next())
+        self.written_ms = _now()
+        self.make("/", self.written_ms, self.next())
 
     def next(self) -> int:
         """Return the number of the next transaction."""
@@ -116,6 +117,7 @@ class Tree:
 
     def change(self, opcode: int, request: bytes, session: int) -> bytes:
         """Return the body of the answer to a write."""
+        self.written_ms = _now()  # of all operations of a multi
         if opcode == MULTI:
             return self._change_all(request, session)
         return self._change_one(opcode, request, 0, session, self.next())[0]
@@ -176,7 +178,7 @@ class Tree:
         if opcode != SET_DATA:
             return b"", at + 4
         node.version += 1
-        self.put(node, data, _now(), transaction)
+        self.put(node, data, self.written_ms, transaction)
         return node.stat(), at + 4
 
     def _create(self, path: str, request: bytes, at: int, session: int, transaction: int) -> tuple[bytes, int]:
@@ -194,7 +196,7 @@ class Tree:
             raise RefusedError(NODE_EXISTS)
         if parent.owner:
             raise RefusedError(NO_CHILDREN_OF_EPHEMERALS)
-        self.make(path, _now(), transaction, session if flags else 0).data = data
+        self.make(path, self.written_ms, transaction, session if flags else 0).data = data
         return _packed(path.encode()), at + 4
 
     def _found(self, path: str) -> StoredNode:

@@ -1,0 +1,83 @@
+"""What was restored into a cluster, noted in its ZooKeeper by the same commit that makes a topic: so a run that ended anywhere goes on.
+
+A topic is ours if its list was made by the commit that wrote its note: both have the same time, by ZooKeeper's one clock for a commit.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+
+from ledgerfs.errors import CorruptMetadataError
+from ledgerfs.storage.zookeeper.node import Node
+
+ROOT = "/ledgerfs/recovery/topics"
+NEW_IDS = "/ledgerfs/recovery/new-ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A topic that was restored.
+
+    Attributes
+    ----------
+    source, bucket
+        The managed ledger that it was, and the URL of the bucket, without credentials.
+    ledgers, entries, subscriptions
+        How many of each there are.
+    at_ms
+        When, ms since 1970 UTC, by the clock of the machine that did it.
+    has_new_ids
+        Whether its ledgers have other ids than they had.
+
+    """
+
+    source: str
+    bucket: str
+    ledgers: int
+    entries: int
+    subscriptions: int
+    at_ms: int
+    has_new_ids: bool = False
+
+    def build(self) -> bytes:
+        """Return the data of its node."""
+        return json.dumps(asdict(self)).encode()
+
+
+def note_path(target: str) -> str:
+    """Return where the note of a managed ledger is."""
+    return f"{ROOT}/{target}"
+
+
+def parse_note(node: Node) -> Note:
+    """Parse the node of a note; raises `CorruptMetadataError`."""
+    try:
+        told = json.loads(node.data)
+        ledgers, entries, subscriptions, at_ms = (
+            int(told[name]) for name in ("ledgers", "entries", "subscriptions", "at_ms")
+        )
+        has_new_ids = bool(told["has_new_ids"])
+        return Note(str(told["source"]), str(told["bucket"]), ledgers, entries, subscriptions, at_ms, has_new_ids)
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise CorruptMetadataError("no note of a restored topic", key=node.path) from error
+
+
+def is_of_note(made: Node, note: Node) -> bool:
+    """Whether the list of a topic was made by the commit that wrote a note."""
+    return made.created_ms == note.changed_ms
+
+
+def new_ids_path(target: str) -> str:
+    """Return where it is noted which ids the ledgers of a managed ledger get."""
+    return f"{NEW_IDS}/{target}"
+
+
+def build_first_id(first_id: int) -> bytes:
+    """Return the data of such a note: the first of the ids."""
+    return str(first_id).encode()
+
+
+def parse_first_id(node: Node) -> int:
+    """Return the first of the ids; raises `CorruptMetadataError`."""
+    if not node.data.isdigit() or len(node.data) > 19:
+        raise CorruptMetadataError("no note of the ids of a restored topic", key=node.path)
+    return int(node.data)

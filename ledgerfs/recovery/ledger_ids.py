@@ -1,0 +1,53 @@
+"""Ids of BookKeeper's ledgers: the next one beyond everything that is restored, by one node, however far that is.
+
+BookKeeper counts sequential nodes below ``/ledgers/idgen`` for ids of 31 bits. Once there is a folder ``HOB-n`` below
+``/ledgers/idgen-long``, it counts in the greatest of these instead, and ids are ``n · 2³² + count``. Both generators, BookKeeper's own
+(``LongZkLedgerIdGenerator``) and Pulsar's (``PulsarLedgerIdGenerator``), look whenever they make an id. So one folder advances the ids of a
+cluster that works by any number.
+"""
+
+import re
+from dataclasses import dataclass
+
+from ledgerfs.errors import ObjectNotFoundError, UnsupportedWriteError
+from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
+from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+
+_BLOCK_BITS = 32
+_BLOCK = 1 << _BLOCK_BITS
+_LAST_BLOCK = (1 << 31) - 1
+_FOLDER = re.compile(r"HOB-(\d{10})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class FreeIds:
+    """Ids that no generator gives to anybody any more, and that no ledger had: from ``start`` on, 2³² of them."""
+
+    start: int
+
+    def id_at(self, number: int) -> int:
+        """Return one of them; raises `UnsupportedWriteError` beyond the last."""
+        if not 0 <= number < _BLOCK:
+            raise UnsupportedWriteError("more ledgers than there are ids for", key=f"id {number}")
+        return self.start + number
+
+
+def advance_ids(lock: ClusterLock, greatest: int, ledgers_path: str = "/ledgers") -> FreeIds:
+    """Have BookKeeper make ids beyond ``greatest``, and beyond the ids that are returned, which lie between.
+
+    Raises `UnsupportedWriteError` where there are no such ids, and the errors of `ClusterLock.commit`.
+    """
+    block = max(newest_block(lock.newest(), ledgers_path), greatest >> _BLOCK_BITS) + 2
+    if block > _LAST_BLOCK:
+        raise UnsupportedWriteError("BookKeeper has no ids beyond this one", key=f"ledger {greatest}")
+    lock.commit([MakeNode(f"{ledgers_path}/idgen-long/HOB-{block:010d}", b"")])
+    return FreeIds((block - 1) << _BLOCK_BITS)
+
+
+def newest_block(nodes: NodeReader, ledgers_path: str = "/ledgers") -> int:
+    """Return the number of the block of 2³² ids in which BookKeeper makes its next id; raises the errors of ZooKeeper."""
+    try:
+        names = nodes.children(f"{ledgers_path}/idgen-long")
+    except ObjectNotFoundError:
+        return 0
+    return max((int(found[1]) for name in names if (found := _FOLDER.fullmatch(name))), default=0)

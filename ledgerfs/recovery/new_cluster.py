@@ -1,0 +1,144 @@
+"""What the new cluster has already: topics, ids of ledgers, and what its namespaces would have brokers delete."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ledgerfs.clusters.answered_nodes import answered
+from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
+from ledgerfs.errors import CorruptMetadataError, ObjectNotFoundError
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
+from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.recovery.journal import Note, is_of_note, note_path, parse_note
+from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+_POLICIES = "/admin/policies"
+_NO_LIMIT = -1
+
+
+class Place(Enum):
+    """What is where a topic is to be."""
+
+    FREE = "free"
+    OURS = "ours"
+    """It was restored there, from the same managed ledger of the same bucket."""
+    TAKEN = "taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is in the new cluster of what is to be restored.
+
+    Attributes
+    ----------
+    places
+        {managed ledger in the new cluster: what is there}.
+    owners
+        {id of a ledger that is to be restored, and is known in the cluster: whose it is, in words}.
+    own
+        {managed ledger in the new cluster that is ours: ids that its list has}.
+
+    """
+
+    places: Mapping[str, Place]
+    owners: Mapping[int, tuple[str, ...]]
+
+    def clash(self, plan: TopicPlan) -> str | None:
+        """Return why the ledgers of a topic cannot keep their ids; None if they can."""
+        found = [
+            (ref.ledger_id, other)
+            for ref in plan.ledgers
+            for other in self.owners.get(ref.ledger_id, ())
+            if other != plan.target
+        ]
+        if not found:
+            return None
+        ledger_id, owner = found[0]
+        whose = topic_of(owner) if owner else "BookKeeper"
+        return (
+            f"{len({one for one, _ in found}):,} of its ids are taken in the new cluster, such as {ledger_id} ({whose})"
+        )
+
+
+def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: str = "/ledgers") -> Found:
+    """Return what the new cluster has, no older than this moment. Raises `CorruptMetadataError` for a list that cannot be read.
+
+    All lists are read: an id that one of them has must not be another ledger's, since a broker asks BookKeeper and its caches by the id.
+    """
+    nodes.catch_up()
+    wanted = {ref.ledger_id for plan in plans for ref in plan.ledgers}
+    owners: dict[int, tuple[str, ...]] = {}
+    for path, node in answered(nodes.get_many, (ledger_path(one, ledgers_path) for one in sorted(wanted))):
+        ledger_id = ledger_id_at(path, ledgers_path)
+        if ledger_id is not None and node is not None:
+            owners[ledger_id] = ("",)
+    lists: dict[str, Node] = {}
+    for path, node in answered(nodes.get_many, managed_ledger_paths(nodes)):
+        name = managed_ledger_at(path, node.data)
+        if name is not None:
+            lists[name] = node
+            for one in parse_managed_ledger_info(node.data, key=path).ledgers if node.data else ():
+                if one.ledger_id in wanted:
+                    owners[one.ledger_id] = (*owners.get(one.ledger_id, ()), name)
+    there = [plan for plan in plans if plan.target in lists]
+    notes = dict(answered(nodes.get_many, (note_path(plan.target) for plan in there)))
+    places = {plan.target: Place.FREE for plan in plans}
+    for plan in there:
+        note = notes.get(note_path(plan.target))
+        is_ours = note is not None and is_of_note(lists[plan.target], note) and _is_same(parse_note(note), plan, bucket)
+        places[plan.target] = Place.OURS if is_ours else Place.TAKEN
+    return Found(places, owners)
+
+
+def brokers_delete(nodes: Nodes, namespaces: Collection[str]) -> dict[str, str]:
+    """Return of each namespace in which brokers delete what subscriptions do not need how long it is kept, in words.
+
+    A restored ledger that a broker trims is deleted in the bucket. Namespaces that are not there yet are left out.
+    """
+    found: dict[str, str] = {}
+    for path, node in answered(nodes.get_many, (f"{_POLICIES}/{one}" for one in sorted(namespaces))):
+        kept = _kept(node)
+        if kept is not None:
+            found[path.removeprefix(f"{_POLICIES}/")] = kept
+    return found
+
+
+def missing_namespaces(nodes: Nodes, namespaces: Iterable[str]) -> list[str]:
+    """Return the namespaces that are not there, sorted."""
+    paths = [f"{_POLICIES}/{one}" for one in sorted(set(namespaces))]
+    there = {path for path, _ in answered(nodes.get_many, paths)}
+    return [path.removeprefix(f"{_POLICIES}/") for path in paths if path not in there]
+
+
+def note_of(nodes: Nodes, target: str) -> Note | None:
+    """Return the note of a topic that was restored, and is still the one that was made then; None for others."""
+    try:
+        made, note = nodes.get(managed_ledger_path(target)), nodes.get(note_path(target))
+    except ObjectNotFoundError:
+        return None
+    return parse_note(note) if is_of_note(made, note) else None
+
+
+def _is_same(note: Note, plan: TopicPlan, bucket: str) -> bool:
+    return (note.source, note.bucket) == (plan.source, bucket)
+
+
+def _kept(node: Node) -> str | None:
+    try:
+        policies = json.loads(node.data)
+        retention = policies.get("retention_policies") if isinstance(policies, dict) else None
+    except (ValueError, RecursionError) as error:
+        raise CorruptMetadataError("the policies of a namespace are no JSON", key=node.path) from error
+    if not isinstance(retention, dict):
+        return "as brokers have it by default, usually not at all"
+    minutes, megabytes = retention.get("retentionTimeInMinutes"), retention.get("retentionSizeInMB")
+    if minutes == megabytes == _NO_LIMIT:
+        return None
+    return f"{minutes} minutes and {megabytes} MB"

@@ -1,0 +1,229 @@
+"""What is to become of each topic, by the bucket as it is listed now, by a dump, and by disks: no request to any cluster."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ledgerfs.clusters.survey import is_of_brokers
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
+from ledgerfs.formats.managed_ledgers.names import is_of_transactions
+from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialects_known import NAMES
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.recovery.dumped_cluster import DumpedCluster, DumpedCursor
+from ledgerfs.recovery.missing_parts import missing_by_list, missing_in_bucket
+from ledgerfs.recovery.target_names import TargetNames
+from ledgerfs.recovery.topic_plan import TopicPlan
+
+_COMPACTION = "__compaction"
+_REPLICATION = "pulsar.repl."
+_BLOBS = "pulsar_blob"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which topics are restored, and how.
+
+    Attributes
+    ----------
+    topics
+        Full matches of ``tenant/namespace/topic``, of a partition or of all of them; empty for all.
+    names
+        What they are called in the new cluster.
+    with_deleted
+        Whether topics, and ledgers, that the lost cluster had deleted by its dump come back.
+
+    """
+
+    topics: tuple[re.Pattern[str], ...] = ()
+    names: TargetNames = field(default_factory=TargetNames)
+    with_deleted: bool = False
+
+    def has(self, managed_ledger: str) -> bool:
+        """Whether a topic is wanted."""
+        if not self.topics:
+            return True
+        name = topic_of(managed_ledger).removeprefix("persistent://")
+        both = {name, split_partition(name)[0]}
+        return any(pattern.fullmatch(one) for pattern in self.topics for one in both)
+
+
+def plan_topics(
+    catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None, disks: Catalog | None = None
+) -> list[TopicPlan]:
+    """Return the plan of each topic that the bucket, the dump or the disks have, sorted by name; each partition is one.
+
+    Raises `AccessDeniedError` for a bucket with folders that cannot be listed.
+    """
+    catalog.require_listed()
+    wanted = wanted or Wanted()
+    plans = [_plan(name, catalog, dump, wanted, disks) for name in _names(catalog, dump, disks) if wanted.has(name)]
+    return _all_or_nothing(_different_targets(plans))
+
+
+def greatest_id(catalog: Catalog, dump: DumpedCluster | None) -> int:
+    """Return the greatest id that a ledger of the lost cluster had, as far as is known; -1 without any."""
+    ids = [
+        -1,
+        *(int(table["ledger_id"].max()) for table in (catalog.ledgers, catalog.lost, catalog.gaps) if table.size),
+    ]
+    if dump is not None:
+        ids += [info.ledgers[-1].ledger_id for info in dump.lists.values() if info.ledgers]
+    return max(ids)
+
+
+def _names(catalog: Catalog, dump: DumpedCluster | None, disks: Catalog | None) -> list[str]:
+    found = {name for name in catalog.known_names if name is not None}
+    if dump is not None:
+        found |= dump.lists.keys()
+    if disks is not None:
+        found |= {name for name in disks.managed_ledgers if name is not None}
+    return sorted(found)
+
+
+def _plan(name: str, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted, disks: Catalog | None) -> TopicPlan:
+    target = wanted.names.target_of(name)
+    info = None if dump is None else dump.lists.get(name)
+    plan = TopicPlan(name, target or name, is_known=info is not None)
+    refusal = _why_not(name, target, catalog, dump, wanted)
+    if refusal is not None:
+        return replace(plan, refusal=refusal)
+    found = [*_readable(catalog, name, info), *([] if disks is None else _readable(disks, name, info))]
+    each: dict[int, LedgerRef] = {}
+    for ref in found:
+        each.setdefault(ref.ledger_id, ref)
+    ledgers, left_out = _of_the_topic(sorted(each.values(), key=lambda ref: ref.ledger_id), info, wanted)
+    gaps = catalog.absent_of(name)
+    if info is None:
+        missing = missing_in_bucket(ledgers, gaps)
+    else:
+        assert dump is not None  # noqa: S101  (its list is)
+        missing = missing_by_list(info, dump.ends, ledgers, gaps)
+    cursors, remarks = _cursors_of(name, dump)
+    if left_out:
+        remarks.append(
+            f"{len(left_out):,} ledgers in the bucket were no longer the topic's when the dump was made (expired, or left over), and are "
+            f"not restored: {_shown(left_out)}"
+        )
+    path = f"/managed-ledgers/{name}"
+    if dump is not None and path in dump.damaged:
+        remarks.append(f"its list in the dump cannot be read ({dump.damaged[path]}): what is missing is not known")
+    return replace(
+        plan,
+        ledgers=tuple(ledgers),
+        closed_ms={} if info is None else {one.ledger_id: one.closed_ms for one in info.ledgers},
+        missing=missing,
+        cursors=cursors,
+        terminated=None if info is None else info.terminated,
+        properties=() if info is None else info.properties,
+        left_out=tuple(left_out),
+        remarks=tuple(remarks),
+    )
+
+
+def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted) -> str | None:
+    """Return why a topic is not restored, whatever there is of it; None if it is."""
+    if is_of_transactions(name) or is_of_brokers(name):
+        return "a topic of brokers' own, which the new cluster's brokers make anew"
+    if parse_managed_ledger_name(name) is None:
+        return "its name is none of a persistent topic, so that brokers do not find it"
+    if target is None:
+        return f"{wanted.names.template} makes no name of a topic of it"
+    if dump is not None and name not in dump.lists and not wanted.with_deleted:
+        path = f"/managed-ledgers/{name}"
+        newest = max((ref.created_ms or ref.changed_ms for ref in catalog.refs_of(name)), default=0)
+        if path not in dump.damaged and newest < dump.began_ms:
+            return (
+                "the lost cluster had deleted it: the dump does not have it, and its ledgers are older (--with-deleted)"
+            )
+    strange = {ref.dialect for ref in catalog.refs_of(name)} - {NAMES.index(_BLOBS)}
+    if strange:
+        return "its ledgers are those of the filesystem offloader; copy them into a bucket first (ledgerfs offload)"
+    return None
+
+
+def _readable(catalog: Catalog, name: str, info: ManagedLedgerInfo | None) -> Iterator[LedgerRef]:
+    """Yield of each ledger the copy to restore: the one that the list names, else the newest sound one, as the catalog ranks them."""
+    uuids = {} if info is None else {one.ledger_id: _uuid_of(one) for one in info.ledgers}
+    contradicted = {one.ledger_id for one in catalog.missing_of(name) if one.is_beside}
+    by_id: dict[int, list[LedgerRef]] = {}
+    for ref in catalog.refs_of(name):
+        by_id.setdefault(ref.ledger_id, []).append(ref)
+    for ledger_id, copies in by_id.items():
+        sound = [ref for ref in copies if ref.is_sound]
+        named = [ref for ref in sound if ref.uuid == uuids.get(ledger_id)]
+        if named:
+            yield named[0]
+        elif sound and ledger_id not in contradicted:
+            yield sound[0]
+
+
+def _uuid_of(one: LedgerInfo) -> str | None:
+    return one.context.uuid if one.context is not None and one.context.is_complete else None
+
+
+def _of_the_topic(
+    refs: Sequence[LedgerRef], info: ManagedLedgerInfo | None, wanted: Wanted
+) -> tuple[list[LedgerRef], list[int]]:
+    """Return the ledgers that are the topic's, and the ids of those that were not any more when its list was dumped."""
+    if info is None or wanted.with_deleted:
+        return list(refs), []
+    listed = {one.ledger_id for one in info.ledgers}
+    last = info.ledgers[-1].ledger_id if info.ledgers else -1
+    kept = [ref for ref in refs if ref.ledger_id in listed or ref.ledger_id > last]
+    return kept, [ref.ledger_id for ref in refs if not (ref.ledger_id in listed or ref.ledger_id > last)]
+
+
+def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, DumpedCursor], list[str]]:
+    """Return the subscriptions that are restored, and what is to be said of others."""
+    found = {} if dump is None else dump.cursors.get(name, {})
+    remarks = []
+    kept = {one: cursor for one, cursor in found.items() if one != _COMPACTION and not one.startswith(_REPLICATION)}
+    if _COMPACTION in found:
+        remarks.append("it was compacted: what compaction made is lost with BookKeeper, and brokers compact it anew")
+    replicated = sorted(one for one in found if one.startswith(_REPLICATION))
+    if replicated:
+        remarks.append(f"it was replicated ({', '.join(replicated)}): set replication up anew")
+    return kept, remarks
+
+
+def _different_targets(plans: Sequence[TopicPlan]) -> list[TopicPlan]:
+    sources: dict[str, list[str]] = {}
+    for plan in plans:
+        if plan.refusal is None:
+            sources.setdefault(plan.target, []).append(plan.topic)
+    return [
+        replace(plan, refusal=f"{plan.target_topic} would be several topics: {', '.join(sources[plan.target][:3])}")
+        if plan.refusal is None and len(sources[plan.target]) > 1
+        else plan
+        for plan in plans
+    ]
+
+
+def _all_or_nothing(plans: Sequence[TopicPlan]) -> list[TopicPlan]:
+    """Refuse all partitions of a topic if one is refused."""
+    refused = {_whole(plan.source): plan for plan in plans if plan.refusal is not None and _whole(plan.source)}
+    return [
+        replace(plan, refusal=f"another partition cannot be restored: {refused[_whole(plan.source)].topic}")
+        if plan.refusal is None and _whole(plan.source) in refused
+        else plan
+        for plan in plans
+    ]
+
+
+def refused(plans: Iterable[TopicPlan], why: Mapping[str, str]) -> list[TopicPlan]:
+    """Return plans of which some are refused, by source, and with them all partitions of their topics."""
+    return _all_or_nothing(
+        [replace(one, refusal=why[one.source]) if one.refusal is None and one.source in why else one for one in plans]
+    )
+
+
+def _whole(managed_ledger: str) -> str:
+    """Return the partitioned topic of a partition; "" for other topics."""
+    name, partition = split_partition(managed_ledger)
+    return "" if partition is None else name
+
+
+def _shown(ids: Sequence[int], most: int = 5) -> str:
+    return ", ".join(map(str, ids[:most])) + (", …" if len(ids) > most else "")

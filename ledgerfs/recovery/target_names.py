@@ -1,0 +1,45 @@
+"""What topics are called in the new cluster: as before, or by a template such as ``public/restored/{topic}``."""
+
+import re
+from dataclasses import dataclass
+
+from ledgerfs.errors import InvalidNameError, InvalidOptionError
+from ledgerfs.formats.topic_names import decode_topic, managed_ledger_of, parse_managed_ledger_name
+
+_PLACES = ("tenant", "namespace", "topic")
+_PLACE = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetNames:
+    """A template with ``{tenant}``, ``{namespace}`` and ``{topic}``; empty to keep all names.
+
+    ``{topic}`` has to be there: it has the number of a partition, too, so that partitions stay partitions of one topic. Raises
+    `InvalidOptionError` for a template that is none.
+    """
+
+    template: str = ""
+
+    def __post_init__(self) -> None:
+        strange = [one for one in _PLACE.findall(self.template) if one not in _PLACES]
+        if self.template and (strange or "{topic}" not in self.template or not self.template.endswith("{topic}")):
+            reason = "a template is tenant/namespace/… with {tenant}, {namespace}, and {topic} at its end"
+            raise InvalidOptionError(reason, key=self.template)
+
+    def target_of(self, managed_ledger: str) -> str | None:
+        """Return the managed ledger of a topic in the new cluster; None if the template makes no name of it."""
+        if not self.template:
+            return managed_ledger
+        name = parse_managed_ledger_name(managed_ledger)
+        if name is None:
+            return None
+        told = {"tenant": name.tenant, "namespace": name.namespace, "topic": decode_topic(name.encoded_topic)}
+        made = _PLACE.sub(lambda found: told[found[1]], self.template)
+        made = made if "://" in made else f"persistent://{made}"
+        if made.count("/") < 4 or "/" in told["topic"]:
+            return None
+        try:
+            target = managed_ledger_of(made)
+        except InvalidNameError:
+            return None
+        return target if parse_managed_ledger_name(target) is not None else None

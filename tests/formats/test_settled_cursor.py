@@ -1,0 +1,105 @@
+"""A cursor as its node alone: the same messages are acknowledged, as far as they are still there."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfs.errors import CorruptMetadataError
+from ledgerfs.formats.managed_ledgers.cursor_info import (
+    IN_THE_NODE,
+    CursorInfo,
+    build_cursor_info,
+    build_position_info,
+    parse_cursor_info,
+)
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import (
+    CursorPositionRecord,
+    CursorRecord,
+    PartlyDeletedRecord,
+    PositionRecord,
+)
+from ledgerfs.formats.managed_ledgers.settled_cursor import MOST_HOLES, settled_cursor
+from ledgerfs.recovery.positions import Positions
+
+_ENTRIES = 10
+
+
+def _same(at: Position) -> Position:
+    return at
+
+
+def _acknowledged(cursor: CursorInfo, positions: list[Position]) -> set[Position]:
+    assert cursor.mark_delete is not None
+    ranges = list(cursor.acknowledged_ranges())
+    return {
+        one for one in positions if one <= cursor.mark_delete or any(lower < one <= upper for lower, upper in ranges)
+    }
+
+
+@st.composite
+def _states(draw: st.DrawFn) -> tuple[CursorInfo, list[int], list[int]]:
+    """A cursor's state, the ledgers of its topic, and those of them that are restored."""
+    ledgers = sorted(draw(st.sets(st.integers(1, 9), min_size=1)))
+    kept = [one for one in ledgers if draw(st.booleans())]
+    at = st.builds(Position, st.sampled_from(ledgers), st.integers(-1, _ENTRIES - 1))
+    pairs = draw(st.lists(st.tuples(at, at).filter(lambda pair: pair[0] < pair[1]), max_size=4))
+    bits = [(ledger_id, draw(st.binary(min_size=8, max_size=8))) for ledger_id in ledgers if draw(st.booleans())]
+    bits = [(ledger_id, (int.from_bytes(one, "little") % 2**_ENTRIES).to_bytes(8, "little")) for ledger_id, one in bits]
+    return CursorInfo(IN_THE_NODE, draw(at), tuple(pairs), deleted_bits=tuple(bits)), ledgers, kept
+
+
+@given(_states(), st.booleans())
+def test_what_is_restored_is_acknowledged_as_it_was(
+    given_state: tuple[CursorInfo, list[int], list[int]], has_new_ids: bool
+) -> None:
+    state, ledgers, kept = given_state
+    new = {old: (100 + old if has_new_ids else old) for old in kept}
+    positions = Positions([(old, new[old], _ENTRIES) for old in kept], 1000)
+    node = build_cursor_info(CursorInfo(5, Position(ledgers[0], -1)))
+    made = settled_cursor(node, build_position_info(state), positions.moved, key="c")
+    found = parse_cursor_info(made.data, key="c")
+    assert found.is_in_the_node
+    entries = [Position(old, entry) for old in kept for entry in range(_ENTRIES)]
+    moved = [Position(new[one.ledger_id], one.entry_id) for one in entries]
+    expected = {Position(new[one.ledger_id], one.entry_id) for one in _acknowledged(state, entries)}
+    assert _acknowledged(found, moved) == expected
+
+
+def test_parts_of_batches_keep_their_bits_and_those_that_are_gone_are_left_out() -> None:
+    words = [PartlyDeletedRecord(position=PositionRecord(ledger_id=one, entry_id=3), words=[5, -1]) for one in (1, 2)]
+    newest = CursorPositionRecord(ledger_id=1, entry_id=0, partly_deleted=words).SerializeToString()
+    positions = Positions([(1, 1, 10)], 9)
+    made = settled_cursor(build_cursor_info(CursorInfo(7, Position(1, -1))), newest, positions.moved, key="c")
+    (one,) = CursorRecord.FromString(made.data).partly_deleted
+    assert (one.position.ledger_id, one.position.entry_id, list(one.words)) == (1, 3, [5, -1])
+    assert (made.batches, made.left_out) == (1, 0)
+
+
+def test_a_state_in_the_node_is_taken_and_what_names_ledgers_of_brokers_is_left_out() -> None:
+    told = CursorInfo(
+        IN_THE_NODE, Position(1, 2), ((Position(1, 4), Position(1, 5)),), 77,
+        (("CompactedTopicLedger", 12), ("n", 1)), (("#pulsar.internal.delayed.bucket.1", "9"), ("user", "x")),
+    )  # fmt: skip
+    found = parse_cursor_info(settled_cursor(build_cursor_info(told), None, _same, key="c").data, key="c")
+    assert (found.mark_delete, found.holes, found.last_active_ms) == (told.mark_delete, told.holes, 77)
+    assert (found.properties, found.cursor_properties) == ((("n", 1),), (("user", "x"),))
+
+
+def test_more_holes_than_there_is_room_for_are_counted_and_delivered_again() -> None:
+    holes = tuple((Position(1, 2 * i), Position(1, 2 * i + 1)) for i in range(MOST_HOLES + 3))
+    made = settled_cursor(build_cursor_info(CursorInfo(IN_THE_NODE, Position(1, -1), holes)), None, _same, key="c")
+    assert (made.holes, made.left_out) == (MOST_HOLES, 3)
+
+
+@pytest.mark.parametrize(
+    ("node", "newest"),
+    [
+        (CursorInfo(4, Position(1, 1)), None),
+        (CursorInfo(4, Position(1, 1)), b"\xff\xff"),
+        (CursorInfo(IN_THE_NODE, None), None),
+    ],
+)
+def test_a_state_that_is_not_known_is_an_error(node: CursorInfo, newest: bytes | None) -> None:
+    with pytest.raises(CorruptMetadataError):
+        settled_cursor(build_cursor_info(node), newest, _same, key="c")

@@ -1,0 +1,46 @@
+"""The ids that BookKeeper makes next lie beyond all that is restored, and so do those that are kept for ourselves."""
+
+import pytest
+
+from ledgerfs.errors import UnsupportedWriteError
+from ledgerfs.recovery.ledger_ids import FreeIds, advance_ids, newest_block
+from tests.recovery.lost import locked
+from tests.support.live_clusters import LiveCluster
+
+pytestmark = pytest.mark.process
+
+
+@pytest.mark.parametrize("greatest", [-1, 0, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 5 * 2**32 + 7, 2**62])
+def test_one_node_advances_ids_by_any_number(cluster: LiveCluster, greatest: int) -> None:
+    with locked(cluster) as (lock, nodes):
+        free = advance_ids(lock, greatest)
+        made = nodes.children("/ledgers/idgen-long")
+    (name,) = made
+    following = int(name.removeprefix("HOB-")) * 2**32
+    assert greatest < free.start
+    assert free.id_at(2**32 - 1) < following
+    assert len(name) == len("HOB-") + 10
+
+
+def test_twice_and_beside_what_the_cluster_made_itself(cluster: LiveCluster) -> None:
+    with locked(cluster) as (lock, nodes):
+        first = advance_ids(lock, 10)
+        second = advance_ids(lock, 10)
+        # The cluster has made ids behind the first node since: none of them is handed out.
+        assert second.start > (newest_block(nodes) - 2) * 2**32
+        assert second.start >= first.start + 2 * 2**32
+
+
+def test_names_that_are_none_of_bookkeepers_count_for_nothing(cluster: LiveCluster) -> None:
+    with locked(cluster) as (lock, nodes):
+        cluster.zookeeper.set(cluster.chroot + "/ledgers/idgen-long/HOB-junk", b"")
+        assert newest_block(nodes) == 0
+        advance_ids(lock, 10)
+        assert newest_block(nodes) == 2
+
+
+def test_ids_end_somewhere(cluster: LiveCluster) -> None:
+    with locked(cluster) as (lock, _), pytest.raises(UnsupportedWriteError):
+        advance_ids(lock, 2**63 - 1)
+    with pytest.raises(UnsupportedWriteError):
+        FreeIds(0).id_at(2**32)
