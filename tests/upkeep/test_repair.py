@@ -917,7 +917,7 @@ def test_a_store_that_refuses_is_unchecked_and_one_that_goes_away_ends_it(
             ("unfinished-upload", "nothing"),
         ]
         proxy.faults = [Fault("reset", matches=lambda method, path, headers: method == "HEAD")]
-        monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "2")
+        monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "8")
         with pytest.raises(StoreUnreachableError):
             plan_repair(open_bucket(url, options), older_than_s=0)
     finally:

@@ -66,7 +66,7 @@ SCHEDULES = ("once", "every second", "always")
 SAME = {(kind, "every second") for kind in ("403", "503", "200-error", "done-200-error")}
 """What would only repeat others."""
 
-SECONDS = 2.0
+SECONDS = 4.0
 """``LEDGERFS_STORE_TIMEOUT`` where faults stay."""
 
 MOST_SECONDS = 90.0
