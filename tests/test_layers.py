@@ -48,7 +48,7 @@ SUB_ROOMS = {
     "dialects": ["pulsar_blob", "mapfile", "live_cluster", "bookie"],
     "disks": ["collector"],
     "vfs": ["views"],
-    "cli": ["schemas", "bookie", "cluster", "lifecycle", "spark"],
+    "cli": ["schemas", "bookie", "cluster", "lifecycle", "recover", "spark"],
     "testing": ["stores", "dialects"],
     "spark": ["runtime", "lake", "source", "pipelines"],
     "upkeep": ["verification", "repair", "doctor"],

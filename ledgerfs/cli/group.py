@@ -73,6 +73,7 @@ Examples:
   ledgerfs schemas save http://broker:8080 s3://tier
   ledgerfs cluster retention pulsar+zk://zk1:2181
   ledgerfs lifecycle plan policy.toml
+  ledgerfs recover plan s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
   ledgerfs offload s3://tier s3://tier-backup
   ledgerfs import rows.parquet s3://tier persistent://public/default/orders
   ledgerfs spark verify s3://tier             # with Apache Spark, on this machine or on a cluster
@@ -117,6 +118,10 @@ _COMMANDS = (
     ),
     LazyCommand(
         "lifecycle", "ledgerfs.cli.lifecycle.group:lifecycle", "Offload and delete by policy, of all topics of a cluster, loaded or not."
+    ),
+    LazyCommand(
+        "recover", "ledgerfs.cli.recover.group:recover",
+        "Have a new cluster serve a lost cluster's topics again, from its bucket and what was saved beside it.",
     ),
     LazyCommand("rm", "ledgerfs.cli.rm:rm", "Delete ledgers of the tree's entries/: of each the index object first, then the data object."),
     LazyCommand("mount", "ledgerfs.cli.mount:mount", "Mount BUCKET on FOLDER, and return when it answers."),

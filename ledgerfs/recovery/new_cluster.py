@@ -1,7 +1,7 @@
 """What the new cluster has already: topics, ids of ledgers, and what its namespaces would have brokers delete."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -108,13 +108,6 @@ def brokers_delete(nodes: Nodes, namespaces: Collection[str]) -> dict[str, str]:
         if kept is not None:
             found[path.removeprefix(f"{_POLICIES}/")] = kept
     return found
-
-
-def missing_namespaces(nodes: Nodes, namespaces: Iterable[str]) -> list[str]:
-    """Return the namespaces that are not there, sorted."""
-    paths = [f"{_POLICIES}/{one}" for one in sorted(set(namespaces))]
-    there = {path for path, _ in answered(nodes.get_many, paths)}
-    return [path.removeprefix(f"{_POLICIES}/") for path in paths if path not in there]
 
 
 def note_of(nodes: Nodes, target: str) -> Note | None:

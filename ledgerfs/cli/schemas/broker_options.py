@@ -75,8 +75,12 @@ def admin_requests(
     from ledgerfs.storage.admin_api.access import tls_context
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
-    text = token if token_file is None else _token_in(token_file)
-    return AdminRequests(broker, text, tls_context(tls_ca, tls_cert, tls_key))
+    return AdminRequests(broker, token_of(token, token_file), tls_context(tls_ca, tls_cert, tls_key))
+
+
+def token_of(token: str | None, token_file: Path | None) -> str | None:
+    """Return the token; raises `InvalidOptionError`. A file with one comes before the environment."""
+    return token if token_file is None else _token_in(token_file)
 
 
 def _token_in(file: Path) -> str:

@@ -1,0 +1,73 @@
+"""``ledgerfs recover check``: restored topics read back through brokers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.output import progress
+from ledgerfs.cli.recover.broker_service import broker_check, service_option
+from ledgerfs.cli.recover.outcome import print_report, write_report
+from ledgerfs.cli.recover.request import (
+    cluster_of,
+    driver_of,
+    how_options,
+    into_of,
+    into_options,
+    lost_of,
+    lost_options,
+    report_option,
+    requests_of,
+    transaction_options,
+)
+
+if TYPE_CHECKING:
+    from ledgerfs.recovery.settled_copies import OpenAs
+    from ledgerfs.bucket.bucket import Bucket
+
+
+@command()
+@lost_options
+@into_options(required=True)
+@how_options
+@transaction_options
+@service_option
+@report_option
+@click.pass_context
+def check(
+    context: click.Context,
+    /,
+    bucket: "Bucket",
+    *,
+    lost: dict[str, Any],
+    into: str,
+    admin: str,
+    into_options: tuple[str, ...],
+    report: Path | None,
+    as_json: bool,
+    **options: Any,  # noqa: ANN401  (click's)
+) -> None:
+    """Read all of each restored topic back through the new cluster's brokers, as a client does, and compare it with BUCKET.
+
+    Each entry has to come once, in order, with the bytes that the bucket has; of aborted transactions none may. What producers appended
+    since is counted, and not compared. Give the options with which topics were restored. Nothing is written, and no subscription is left.
+    Exit code 0 if all is the same, 1 if not, or if a topic was not restored.
+
+    \b
+    Examples:
+      ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
+      ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080 --topics 'public/orders/.*' --report check.html
+    """
+    from ledgerfs.recovery.recovery import check as compare
+    from ledgerfs.recovery.restoring import How
+
+    cluster, requests = cluster_of(context, into, into_options), requests_of(admin, options)
+    what = lost_of(context, bucket, lost, cluster)
+    driver, tier = driver_of(context, bucket, options)
+    open_as: OpenAs = "aborted" if options["open_transactions"] == "hide" else "committed"
+    target = into_of(context, bucket, what, cluster, requests, options, How(driver, open_as), tier)
+    with progress() as update:
+        found = compare(what, target, broker_check(cluster, admin, options, open_as, sample=None), update)
+    write_report(found, report)
+    print_report(context, found, as_json=as_json)

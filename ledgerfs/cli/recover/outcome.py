@@ -1,0 +1,69 @@
+"""What a plan or a run is printed as: a line a topic, what is missing, what is to be known, and the exit code."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ledgerfs.cli.output import human_size, print_json, say, show, table
+from ledgerfs.display import printable
+from ledgerfs.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from ledgerfs.recovery.report import Report
+
+_MOST_PARTS = 20
+
+
+def write_report(report: "Report", file: Path | None) -> None:
+    """Write the page of a report; raises `InvalidOptionError` if that cannot be."""
+    if file is None:
+        return
+    try:
+        file.write_text(report.as_html(), encoding="utf-8")
+    except OSError as error:
+        raise InvalidOptionError(f"the report cannot be written: {error.strerror}", key=str(file)) from error
+    say(f"{file}: the report")
+
+
+def print_report(context: click.Context, report: "Report", *, as_json: bool, only_served: bool = False) -> None:
+    """Print a report, and end with exit code 1 unless each wanted topic is as it should be."""
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _show(report)
+    wrong = [one for one in report.topics if not one.is_well and (not only_served or one.done is not None)]
+    if wrong:
+        say(f"{len(wrong):,} of {len(report.topics):,} topics are not as they should be")
+        context.exit(1)
+
+
+def _show(report: "Report") -> None:
+    from ledgerfs.recovery.report import comparison_text, missing_text, part_text
+
+    drawn = table("TOPIC", "IN THE NEW CLUSTER", "STATE", "LEDGERS", "ENTRIES", "BYTES", "MISSING", "SUBSCRIPTIONS", "COMPARED",
+                  right=("LEDGERS", "ENTRIES", "BYTES", "SUBSCRIPTIONS"))  # fmt: skip
+    for line in report.topics:
+        plan = line.plan
+        subscriptions = len(plan.cursors) if line.done is None else line.done.subscriptions
+        drawn.add_row(
+            printable(plan.topic), "=" if plan.target == plan.source else printable(plan.target_topic), line.state,
+            f"{len(plan.ledgers):,}", f"{plan.entries:,}", human_size(plan.size), missing_text(plan), f"{subscriptions:,}",
+            "-" if line.compared is None else comparison_text(line.compared),
+        )  # fmt: skip
+    show(drawn)
+    for line in report.topics:
+        if line.why is not None:
+            say(f"{line.plan.topic}: {line.why}")
+        for part in line.plan.missing[:_MOST_PARTS]:
+            say(f"{line.plan.topic}: missing: {part_text(part)}")
+        if len(line.plan.missing) > _MOST_PARTS:
+            say(f"{line.plan.topic}: missing: {len(line.plan.missing) - _MOST_PARTS:,} more parts; --json has them all")
+        for remark in line.remarks:
+            say(f"{line.plan.topic}: {remark}")
+    for remark in report.remarks:
+        say(remark)
+    if report.commands:
+        say("left to be set by hand, once all is checked:")
+        for one in report.commands:
+            say(f"  {one}")

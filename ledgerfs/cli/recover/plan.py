@@ -1,0 +1,73 @@
+"""``ledgerfs recover plan``: what would be restored, and what will be missing."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.output import progress
+from ledgerfs.cli.recover.outcome import print_report, write_report
+from ledgerfs.cli.recover.request import (
+    cluster_of,
+    driver_of,
+    how_options,
+    into_of,
+    into_options,
+    lost_of,
+    lost_options,
+    report_option,
+    requests_of,
+)
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+
+
+@command()
+@lost_options
+@into_options(required=False)
+@how_options
+@report_option
+@click.pass_context
+def plan(
+    context: click.Context,
+    /,
+    bucket: "Bucket",
+    *,
+    lost: dict[str, Any],
+    into: str | None,
+    admin: str | None,
+    into_options: tuple[str, ...],
+    report: Path | None,
+    as_json: bool,
+    **options: Any,  # noqa: ANN401  (click's)
+) -> None:
+    """Show what `ledgerfs recover run` would restore, and what will be missing and why; nothing is written.
+
+    A line is a topic: its ledgers and entries in BUCKET, and what will be missing, by a dump of the lost cluster; without one nobody knows
+    what was never offloaded. With --into and --admin it is told, too, what the new cluster has already, and which namespaces, policies and
+    schemas are to be set. Exit code 0 if all topics can be restored; what is missing of them does not change that. 1 if one cannot.
+
+    \b
+    Examples:
+      ledgerfs recover plan s3://tier                                                          # with the newest dump in the bucket
+      ledgerfs recover plan s3://tier --dump dump.json.zst --into pulsar+zk://new:2181 --admin http://new:8080
+      ledgerfs recover plan s3://tier --topics 'public/orders/.*' --json
+    """
+    from ledgerfs.recovery.recovery import plan as plan_of
+    from ledgerfs.recovery.restoring import How
+
+    if (into is None) != (admin is None):
+        raise click.UsageError("--into and --admin are the same cluster's: name both, or none")
+    cluster = None if into is None else cluster_of(context, into, into_options)
+    what = lost_of(context, bucket, lost, cluster)
+    target = None
+    if cluster is not None and admin is not None:
+        driver, tier = driver_of(context, bucket, options)
+        how = How(driver, gives_new_ids=options["new_ids"])
+        target = into_of(context, bucket, what, cluster, requests_of(admin, options), options, how, tier)
+    with progress() as update:
+        found = plan_of(what, target, update)
+    write_report(found, report)
+    print_report(context, found, as_json=as_json)

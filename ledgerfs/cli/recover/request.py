@@ -1,0 +1,251 @@
+"""What the commands are asked for: options that they share, and what these stand for."""
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from ledgerfs.cli.cluster.scheme import SCHEME
+from ledgerfs.cli.options import bucket_argument, json_option, parsed_options, storage_options_of
+from ledgerfs.cli.output import say
+from ledgerfs.cli.parameter_types import LocalPath
+from ledgerfs.cli.schemas.broker_options import admin_requests, broker_options
+from ledgerfs.cli.traffic_options import Command
+from ledgerfs.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.clusters.policies import OffloadTarget
+    from ledgerfs.offload.offload_driver import OffloadDriver
+    from ledgerfs.recovery.dumped_cluster import DumpedCluster
+    from ledgerfs.recovery.planning import Wanted
+    from ledgerfs.recovery.recovery import Into, Lost
+    from ledgerfs.recovery.restoring import How
+    from ledgerfs.schemas.schema_store import SchemaStore
+    from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+
+ACCESS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
+
+
+def lost_options(command: Command) -> Command:
+    """Add BUCKET and what tells of the lost cluster; the command gets ``bucket``, and ``lost``, from which `lost_of` makes a `Lost`."""
+    added = ("dump", "no_dump", "disks", "topics", "template", "with_deleted")
+
+    @wraps(command)
+    def run(*arguments: object, **options: Any) -> None:  # noqa: ANN401
+        lost = {name: options.pop(name) for name in added}
+        cast("Callable[..., None]", command)(*arguments, lost=lost, **options)
+
+    made = cast("Command", run)
+    for add in (
+        json_option,
+        click.option("--with-deleted", is_flag=True, help="Also topics and ledgers that the lost cluster had deleted when it was dumped."),
+        click.option(
+            "--as", "template", metavar="NAME", default="",
+            help="Under another name: {tenant}, {namespace} and {topic} stand for the former one, as in 'public/restored/{topic}'.",
+        ),
+        click.option(
+            "--topics", multiple=True, metavar="PATTERN",
+            help="Only topics whose whole tenant/namespace/topic matches this regular expression; may be repeated.",
+        ),
+        click.option(
+            "--disks", metavar="URL", help="Disks of its bookies, bookies:///disk1,/disk2, for what was never offloaded; needs --dump FILE.",
+        ),
+        click.option("--no-dump", is_flag=True, help="Do not use the newest dump that is kept in BUCKET."),
+        click.option(
+            "--dump", metavar="FILE|URL",
+            help="What `ledgerfs cluster dump` wrote of it.  [default: the newest one that is kept in BUCKET]",
+        ),
+    ):  # fmt: skip
+        made = add(made)
+    return bucket_argument(made)
+
+
+def into_options(*, required: bool) -> Callable[[Command], Command]:
+    """Return what adds the new cluster and its brokers; the command gets ``into`` (URL), ``admin`` (URL) and what `broker_options` adds."""
+
+    def add(command: Command) -> Command:
+        for one in (
+            broker_options,
+            click.option("--admin", required=required, metavar="URL", help="A broker's web service in the new cluster, http://host:8080."),
+            click.option(
+                "-O", "--into-option", "into_options", multiple=True, metavar="KEY=VALUE",
+                help="Option of the new cluster's ZooKeeper, such as username=me; may be repeated.",
+            ),
+            click.option("--into", required=required, metavar="CLUSTER", help="The new cluster, pulsar+zk://host:port,host:port[/chroot]."),
+        ):  # fmt: skip
+            command = one(command)
+        return command
+
+    return add
+
+
+def how_options(command: Command) -> Command:
+    """Add how brokers find the bucket, and what is restored in which way."""
+    for one in (
+        click.option("--hide-lost-schemas", is_flag=True, help="Restore topics of which versions of schemas are lost: these messages come as bytes."),
+        click.option("--no-schemas", is_flag=True, help="Set no schemas."),
+        click.option("--schemas", metavar="URL", help="Where schemas are saved, besides the dump and BUCKET."),
+        click.option(
+            "--let-brokers-delete", is_flag=True,
+            help="Restore also into namespaces whose retention has brokers delete ledgers, in BUCKET, too, that no subscription needs.",
+        ),
+        click.option("--new-ids", is_flag=True, help="Copy ledgers whose ids are taken in the new cluster, under new ones; needs --as."),
+        click.option("--region", metavar="NAME", default="", help="Of the bucket, for brokers."),
+        click.option("--endpoint", metavar="URL", default="", help="Where brokers reach the bucket.  [default: as -o endpoint_url]"),
+        click.option("--bucket-name", metavar="NAME", help="What brokers call the bucket.  [default: its name in BUCKET]"),
+        click.option("--driver", metavar="NAME", help="With which brokers read it, such as aws-s3.  [default: by BUCKET]"),
+    ):  # fmt: skip
+        command = one(command)
+    return command
+
+
+def transaction_options(command: Command) -> Command:
+    """Add what becomes of transactions."""
+    for one in (
+        click.option(
+            "--no-transactions", is_flag=True,
+            help="There never were any: do not read all entries for them. If there were, brokers show what was aborted.",
+        ),
+        click.option(
+            "--open-transactions", type=click.Choice(["hide", "show"]), default="hide", show_default=True,
+            help="What becomes of messages of transactions that neither ended nor were aborted.",
+        ),
+    ):  # fmt: skip
+        command = one(command)
+    return command
+
+
+def lost_of(context: click.Context, bucket: "Bucket", lost: dict[str, Any], cluster: "LivingCluster | None") -> "Lost":
+    """Return what is left of the lost cluster, which is not the new one; raises `InvalidOptionError`, and what its parts raise."""
+    from ledgerfs.recovery.recovery import Lost
+
+    if lost["dump"] is not None and lost["no_dump"]:
+        raise click.UsageError("--dump and --no-dump contradict each other")
+    dump, name = _dump(context, bucket, lost, cluster)
+    disks = None
+    if lost["disks"] is not None:
+        if lost["dump"] is None or "://" in lost["dump"]:
+            raise click.UsageError("--disks needs the metadata of their cluster: --dump FILE (`ledgerfs cluster dumps --get` writes one)")
+        from ledgerfs.bucket.opening import open_bucket
+
+        disks = open_bucket(lost["disks"], {"metadata": lost["dump"], "open_end": "recovered"})
+    return Lost(bucket, _wanted(lost), dump, name, disks)
+
+
+def cluster_of(context: click.Context, url: str, options: tuple[str, ...]) -> "LivingCluster":
+    """Return the new cluster, which the context closes in the end; raises `UnusableUrlError` and `InvalidOptionError`."""
+    if not url.startswith(SCHEME):
+        raise click.BadParameter(f"{url!r} is not the URL of a cluster: {SCHEME}host:port,host:port[/chroot]", param_hint="--into")
+    from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+
+    try:
+        cluster = ClusterFileSystem(**parsed_options(options)).cluster(url.removeprefix(SCHEME).rstrip("/"))
+    except TypeError as error:
+        raise InvalidOptionError(str(error).rpartition(") ")[2], key="-O") from error
+    context.call_on_close(cluster.nodes.close)
+    return cluster
+
+
+def driver_of(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "tuple[OffloadDriver, OffloadTarget]":
+    """Return by what the new cluster's brokers find the bucket; raises `InvalidOptionError` if they would look elsewhere."""
+    from ledgerfs.clusters.policies import OffloadTarget
+    from ledgerfs.offload.offload_driver import bucket_in, driver_for, driver_of_bucket, folder_in_bucket, require_place
+
+    url = bucket.store.url
+    if folder_in_bucket(url):
+        raise InvalidOptionError("brokers' offloaders know buckets, and no folders in them", key=url)
+    name = options["bucket_name"] or bucket_in(url)
+    driver = options["driver"] or driver_for(url)
+    endpoint = options["endpoint"] or str(storage_options_of(context).get("endpoint_url") or "")
+    require_place(url, driver, name, endpoint)
+    made = driver_of_bucket(driver, name, options["region"], endpoint)
+    return made, OffloadTarget(made.name, name, options["region"] or None, endpoint or None)
+
+
+def into_of(  # noqa: PLR0917
+    context: click.Context,
+    bucket: "Bucket",
+    lost: "Lost",
+    cluster: "LivingCluster",
+    requests: "AdminRequests",
+    options: dict[str, Any],
+    how: "How",
+    tier: "OffloadTarget",
+) -> "Into":
+    """Return the new cluster as topics are restored into it."""
+    from ledgerfs.recovery.dumped_settings import DumpedSettings
+    from ledgerfs.recovery.recovery import Into
+    from ledgerfs.recovery.setting_again import SettingAgain
+
+    settings = SettingAgain(
+        requests,
+        DumpedSettings() if lost.dump is None else lost.dump.settings,
+        _stores(context, bucket, options),
+        tier,
+        sets_schemas=not options["no_schemas"],
+        hides_lost=options["hide_lost_schemas"],
+    )
+    return Into(cluster, settings, how, lets_brokers_delete=options["let_brokers_delete"])
+
+
+def requests_of(admin: str, options: dict[str, Any]) -> "AdminRequests":
+    """Return requests to the brokers of the new cluster."""
+    return admin_requests(admin, **{name: options[name] for name in ACCESS})
+
+
+def report_option(command: Command) -> Command:
+    """Add --report."""
+    option = click.option(
+        "--report", type=LocalPath(), metavar="FILE",
+        help="Write a page, HTML, that tells of each topic what is there and what is lost, for a browser and for paper.",
+    )  # fmt: skip
+    return option(command)
+
+
+def _dump(
+    context: click.Context, bucket: "Bucket", lost: dict[str, Any], cluster: "LivingCluster | None"
+) -> "tuple[DumpedCluster | None, str | None]":
+    """Return what the dump has that is named, or is the newest one in the bucket; None without any."""
+    from ledgerfs.clusters.kept_dumps import newest_kept_dump, read_dump_at, read_kept_dump
+    from ledgerfs.recovery.dumped_cluster import read_dumped
+
+    place = lost["dump"]
+    if place is not None:
+        return read_dumped(lambda: read_dump_at(place, storage_options_of(context))), place
+    if lost["no_dump"]:
+        return None, None
+    kept = newest_kept_dump(bucket.raw_store)
+    if kept is None:
+        return None, None
+    name = f"{bucket.store.url}/{kept.key}"
+    if cluster is not None and kept.cluster == kept_name_of(cluster):
+        raise InvalidOptionError("the newest dump in the bucket is of the new cluster itself; name one (--dump), or --no-dump", key=name)
+    say(f"with the dump {name}")
+    return read_dumped(lambda: read_kept_dump(bucket.raw_store, kept)), name
+
+
+def _wanted(lost: dict[str, Any]) -> "Wanted":
+    from ledgerfs.recovery.planning import Wanted
+    from ledgerfs.recovery.target_names import TargetNames
+
+    patterns = []
+    for text in lost["topics"]:
+        try:
+            patterns.append(re.compile(text.removeprefix("persistent://")))
+        except re.error as error:
+            raise click.BadParameter(f"{text!r} is no regular expression: {error}", param_hint="--topics") from error
+    return Wanted(tuple(patterns), TargetNames(lost["template"]), with_deleted=lost["with_deleted"])
+
+
+def _stores(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "tuple[SchemaStore, ...]":
+    from ledgerfs.bucket.known_schemas import KnownSchemas
+    from ledgerfs.schemas.saved_schemas import saved_schemas_at
+
+    own: tuple[SchemaStore, ...] = (KnownSchemas(bucket),)
+    if options["schemas"] is None:
+        return own
+    return (*own, saved_schemas_at(options["schemas"], storage_options_of(context)))

@@ -1,0 +1,296 @@
+"""A recovery from its beginning to its end: what is planned, what is done in which order, and what is looked at again before it is done.
+
+Order of a run: what only disks have goes into the bucket; the bucket is listed; tenants, namespaces and schemas are made; ids are advanced;
+each topic is made by one commit; counts of partitions; the bucket is listed again; brokers are asked for what they serve now.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.clusters.bundles import namespace_of
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.topic_names import split_partition, topic_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.offload.opening import holder_text
+from ledgerfs.recovery.broker_check import BrokerCheck
+from ledgerfs.recovery.dumped_cluster import DumpedCluster
+from ledgerfs.recovery.dumped_settings import DumpedSettings
+from ledgerfs.recovery.ledger_ids import advance_ids
+from ledgerfs.recovery.new_cluster import Found, Place, brokers_delete, look
+from ledgerfs.recovery.partition_counts import partition_counts
+from ledgerfs.recovery.partition_nodes import set_partitions
+from ledgerfs.recovery.planning import Wanted, greatest_id, plan_topics, refused
+from ledgerfs.recovery.report import Report, TopicLine
+from ledgerfs.recovery.restoring import How, Outcome, RestoredTopic, Restoring, lost_since, why_not
+from ledgerfs.recovery.setting_again import SettingAgain
+from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.storage.zookeeper.changes import ClusterLock
+from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from ledgerfs.writing.copy_ledgers import copy_ledgers
+
+_YOUNG_MS = 15 * 60_000
+"""A bucket that got ledgers so shortly ago may still be written by a cluster that is not lost."""
+
+Said = Callable[[str], None]
+"""Is told what is done now, a sentence each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What is left of the lost cluster.
+
+    Attributes
+    ----------
+    dump, dump_name
+        What its dump has, and where that is; None without one.
+    disks
+        Disks of its bookies; None without any.
+
+    """
+
+    bucket: Bucket
+    wanted: Wanted
+    dump: DumpedCluster | None = None
+    dump_name: str | None = None
+    disks: Bucket | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Into:
+    """The new cluster: its ZooKeeper, and its brokers."""
+
+    cluster: LivingCluster
+    settings: SettingAgain
+    how: How
+    lets_brokers_delete: bool = False
+
+    @property
+    def ledgers_path(self) -> str:
+        """Where its BookKeeper has its nodes."""
+        return self.cluster.reading.ledgers_path
+
+
+def plan(lost: Lost, into: Into | None, progress: Progress) -> Report:
+    """Return what a run would do; nothing is written. Without ``into`` nothing of a new cluster is looked at.
+
+    Raises the errors of the bucket, of ZooKeeper and of the admin API.
+    """
+    began_ms = _now()
+    plans = _planned(lost, lost.bucket.refresh(progress), progress)
+    remarks = _about_bucket(lost, plans)
+    if into is None:
+        return _report(lost, None, began_ms, [TopicLine(one) for one in plans], remarks)
+    found = _look(lost, into, plans)
+    settings = into.settings.plan(_not_there(plans, found))
+    plans = refused(plans, settings.refused)
+    plans = refused(plans, _deleting(into, plans, found, made={one.name for one in settings.settings.namespaces if one.is_new}))
+    lines = [_planned_line(one, found, into) for one in plans]
+    return _report(lost, into, began_ms, lines, [*remarks, *settings.remarks], into.settings.left_by_hand(settings))
+
+
+def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, say: Said) -> Report:
+    """Restore topics, and return what became of each.
+
+    What ends it leaves whole topics, and nothing of others but copies that no list names; the next run goes on. ``check`` asks brokers for
+    first, last and sampled entries of each topic; None for no such question.
+
+    Raises the errors of the bucket, of ZooKeeper and of the admin API, and `LockHeldError` while another run, or a lifecycle service, works.
+    """
+    began_ms = _now()
+    from_disks = _offload_from_disks(lost, progress, say)
+    with ClusterLock.take(into.cluster.nodes.settings, holder_text("recovery")) as lock:
+        catalog = lost.bucket.list_to_write(progress)
+        plans = _planned(replace(lost, disks=None), catalog, progress)
+        found = _look(lost, into, plans)
+        settings = into.settings.plan(_not_there(plans, found))
+        plans = refused(plans, {**from_disks, **settings.refused})
+        due = [one for one in plans if _is_due(one, found, into)]
+        made = into.settings.make_namespaces(settings, due)
+        for namespace in made:
+            say(f"made namespace {namespace}")
+        plans = refused(plans, _deleting(into, plans, found, made=()))
+        due = [one for one in plans if _is_due(one, found, into)]
+        plans = refused(plans, into.settings.set_schemas(lock, settings, due))
+        done = _restored(lost, into, lock, plans, found, greatest_id(catalog, lost.dump), progress)
+        troubles = _partitions(lost, lock, done)
+        troubles |= lost_since(done, lost.bucket.list_to_write(progress))
+    lines = [TopicLine(one.plan, one, trouble=troubles.get(one.plan.source)) for one in done]
+    if check is not None:
+        lines = _compared(lost, into, lines, check, progress)
+    remarks = [*_about_bucket(lost, plans), *settings.remarks]
+    return _report(lost, into, began_ms, lines, remarks, into.settings.left_by_hand(settings))
+
+
+def check(lost: Lost, into: Into, check: BrokerCheck, progress: Progress) -> Report:
+    """Read every restored topic back through brokers, and compare all of it with the bucket; nothing is written.
+
+    Raises the errors of the bucket, of ZooKeeper and of brokers.
+    """
+    began_ms = _now()
+    plans = _planned(replace(lost, disks=None), lost.bucket.refresh(progress), progress)
+    found = _look(lost, into, plans)
+    lines = []
+    for one in plans:
+        if found.places.get(one.target) is Place.OURS:
+            lines.append(TopicLine(one, RestoredTopic(one, Outcome.THERE)))
+        elif one.refusal is None:
+            lines.append(TopicLine(one, trouble="no run has restored it, or somebody made it anew since"))
+        else:
+            lines.append(TopicLine(one))
+    return _report(lost, into, began_ms, _compared(lost, into, lines, check, progress), _about_bucket(lost, plans))
+
+
+def _planned(lost: Lost, catalog: Catalog, progress: Progress) -> list[TopicPlan]:
+    disks = None if lost.disks is None else lost.disks.refresh(progress)
+    return plan_topics(catalog, lost.dump, lost.wanted, disks)
+
+
+def _look(lost: Lost, into: Into, plans: Sequence[TopicPlan]) -> Found:
+    return look(into.cluster.nodes, plans, lost.bucket.store.url, into.ledgers_path)
+
+
+def _not_there(plans: Sequence[TopicPlan], found: Found) -> list[TopicPlan]:
+    """Return those that may be restored; of what is there already schemas and namespaces are its own."""
+    return [one for one in plans if one.refusal is None and found.places.get(one.target) is Place.FREE]
+
+
+def _is_due(one: TopicPlan, found: Found, into: Into) -> bool:
+    if found.places.get(one.target) is Place.OURS:
+        return False
+    return why_not(one, found, gives_new_ids=into.how.gives_new_ids) is None
+
+
+def _deleting(into: Into, plans: Sequence[TopicPlan], found: Found, made: Collection[str]) -> dict[str, str]:
+    """Return of which topics brokers would delete ledgers, in the bucket, too: by the retention of namespaces that are there."""
+    if into.lets_brokers_delete:
+        return {}
+    due = [one for one in plans if _is_due(one, found, into)]
+    kept = brokers_delete(into.cluster.nodes, {namespace_of(one.target) for one in due})
+    return {
+        one.source: _would_delete(namespace_of(one.target), kept[namespace_of(one.target)])
+        for one in due
+        if namespace_of(one.target) in kept and namespace_of(one.target) not in made
+    }
+
+
+def _would_delete(namespace: str, kept: str) -> str:
+    return (
+        f"brokers would delete its ledgers, in the bucket, too, once no subscription needs them: {namespace} keeps them for {kept}. "
+        f"`pulsar-admin namespaces set-retention {namespace} --time -1 --size -1` before, or --let-brokers-delete"
+    )
+
+
+def _planned_line(one: TopicPlan, found: Found, into: Into) -> TopicLine:
+    if found.places.get(one.target) is Place.OURS:
+        return TopicLine(one, RestoredTopic(one, Outcome.THERE))
+    return TopicLine(one, trouble=why_not(one, found, gives_new_ids=into.how.gives_new_ids))
+
+
+def _offload_from_disks(lost: Lost, progress: Progress, say: Said) -> dict[str, str]:
+    """Copy what only disks have into the bucket; return {managed ledger: why not all of it is there}."""
+    if lost.disks is None:
+        return {}
+    on_disks = lost.disks.refresh(progress)
+    topics = [topic_of(name) for name in on_disks.managed_ledgers if name is not None and lost.wanted.has(name)]
+    if not topics:
+        return {}
+    say(f"copying ledgers of {len(topics):,} topics from disks into the bucket, those that it does not have")
+    report = copy_ledgers(
+        lost.disks, lost.bucket, topics=topics, allow_incomplete=True, progress=progress, catalog=on_disks
+    )
+    say(f"copied {report.copied:,} ledgers from disks; {report.skipped:,} were there")
+    return {
+        one.source.managed_ledger: f"ledger {one.source.ledger_id} could not be copied from disks: {one.error}"
+        for one in report.failed
+        if one.source.managed_ledger is not None
+    }
+
+
+def _restored(
+    lost: Lost, into: Into, lock: ClusterLock, plans: Sequence[TopicPlan], found: Found, greatest: int, progress: Progress
+) -> list[RestoredTopic]:
+    is_due = any(_is_due(one, found, into) for one in plans)
+    # Before any topic is there: a broker that loads one makes a ledger at once.
+    ids = advance_ids(lock, greatest, into.ledgers_path) if is_due else None
+    restoring = Restoring(lock, into.cluster.nodes, lost.bucket, lost.bucket.store.url, ids, into.how)
+    done = []
+    for number, one in enumerate(restoring.restore(plans, found), 1):
+        done.append(one)
+        progress("restoring topics", number, len(plans))
+    return done
+
+
+def _partitions(lost: Lost, lock: ClusterLock, done: Sequence[RestoredTopic]) -> dict[str, str]:
+    """Set the counts of partitioned topics of which all partitions are there; return {former managed ledger: what is the matter}."""
+    of_whole: dict[str, list[RestoredTopic]] = {}
+    for one in done:
+        name, number = split_partition(one.plan.source)
+        if number is not None:
+            of_whole.setdefault(name, []).append(one)
+    served = {name: group for name, group in of_whole.items() if all(one.is_served for one in group)}
+    former = DumpedSettings() if lost.dump is None else lost.dump.settings
+    counts = partition_counts((one.plan.source for group in served.values() for one in group), former)
+    targets = {split_partition(served[name][0].plan.target)[0]: name for name in counts if name in served}
+    told = set_partitions(lock, {target: counts[name] for target, name in targets.items()})
+    return {one.plan.source: why for target, why in told.items() for one in served[targets[target]]}
+
+
+def _compared(
+    lost: Lost, into: Into, lines: Sequence[TopicLine], check: BrokerCheck, progress: Progress
+) -> list[TopicLine]:
+    """Return lines with what brokers serve of each topic that is there."""
+    compared = []
+    for number, line in enumerate(lines, 1):
+        if line.done is None or not line.done.is_served:
+            compared.append(line)
+            continue
+        try:
+            found = check.compare(lost.bucket, into.cluster.nodes, line.plan)
+            compared.append(replace(line, compared=found))
+        except LedgerfsError as error:
+            compared.append(replace(line, trouble=line.trouble or f"its brokers were asked in vain: {error}"))
+        progress("comparing topics", number, len(lines))
+    return compared
+
+
+def _about_bucket(lost: Lost, plans: Sequence[TopicPlan]) -> list[str]:
+    """Return what concerns all topics."""
+    remarks = []
+    catalog = lost.bucket.catalog
+    if lost.dump is None:
+        remarks.append("there is no dump of the lost cluster: subscriptions, policies, and what was never offloaded are not known")
+    unplaced = catalog.unplaced()
+    if unplaced:
+        remarks.append(f"of {len(unplaced):,} ledgers in the bucket nobody can tell the topic: `ledgerfs verify` names them")
+    newest = max((ref.changed_ms for one in plans for ref in one.ledgers[-1:]), default=0)
+    if newest > _now() - _YOUNG_MS:
+        remarks.append("the bucket got ledgers minutes ago: make sure that the lost cluster's brokers do not write into it any more")
+    return remarks
+
+
+def _report(
+    lost: Lost,
+    into: Into | None,
+    began_ms: int,
+    lines: Sequence[TopicLine],
+    remarks: Sequence[str],
+    commands: Sequence[str] = (),
+) -> Report:
+    return Report(
+        lost.bucket.store.url,
+        "" if into is None else into.cluster.url,
+        lost.dump_name,
+        None if lost.dump is None else lost.dump.began_ms,
+        began_ms,
+        _now(),
+        lines,
+        remarks,
+        commands,
+    )
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,268 @@
+"""What became of each topic, as values that JSON knows, and as a page that an auditor prints: what is there, what is lost, from when to when."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from ledgerfs.display import human_size
+from ledgerfs.ledgers.time_arguments import iso_time
+from ledgerfs.recovery.comparison import TopicComparison
+from ledgerfs.recovery.restoring import Outcome, RestoredTopic
+from ledgerfs.recovery.topic_plan import MissingPart, TopicPlan
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLine:
+    """One topic of a report.
+
+    Attributes
+    ----------
+    done
+        What became of it; None in a plan.
+    compared
+        What its brokers served, compared with the bucket; None if they were not asked.
+    trouble
+        Why it is not as it should be, whatever the rest says; None if it is.
+
+    """
+
+    plan: TopicPlan
+    done: RestoredTopic | None = None
+    compared: TopicComparison | None = None
+    trouble: str | None = None
+
+    @property
+    def why(self) -> str | None:
+        """Why it is not as it should be; None if it is."""
+        if self.trouble is not None:
+            return self.trouble
+        if self.done is not None and self.done.why is not None:
+            return self.done.why
+        return self.plan.refusal
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing of it needs a look: what is missing is told, and no failure."""
+        return self.why is None and (self.compared is None or self.compared.is_whole)
+
+    @property
+    def state(self) -> str:
+        """What became of it, a word or two."""
+        if self.done is not None:
+            return self.done.outcome.value
+        return Outcome.REFUSED.value if self.plan.refusal is not None else "to be restored"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What somebody has to know, a sentence each."""
+        return (*self.plan.remarks, *(() if self.done is None else self.done.remarks))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All of a plan, or of a run.
+
+    Attributes
+    ----------
+    bucket, cluster, dump
+        URLs and files, without credentials; None for no dump.
+    known_until_ms
+        Up to when the lost cluster is known: the beginning of its dump, ms since 1970 UTC; None without one.
+    began_ms, ended_ms
+        When the run began and ended; equal for a plan.
+    remarks
+        What concerns all topics, a sentence each.
+    commands
+        What is left to be set by hand, a line each.
+
+    """
+
+    bucket: str
+    cluster: str
+    dump: str | None
+    known_until_ms: int | None
+    began_ms: int
+    ended_ms: int
+    topics: Sequence[TopicLine]
+    remarks: Sequence[str] = ()
+    commands: Sequence[str] = ()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether each topic that was wanted is as it should be."""
+        return all(one.is_well for one in self.topics)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it."""
+        return {
+            "bucket": self.bucket,
+            "cluster": self.cluster,
+            "dump": self.dump,
+            "known_until": iso_time(self.known_until_ms),
+            "began": iso_time(self.began_ms),
+            "ended": iso_time(self.ended_ms),
+            "topics": [_topic_as_json(one) for one in self.topics],
+            "remarks": list(self.remarks),
+            "commands": list(self.commands),
+        }
+
+    def as_html(self) -> str:
+        """Return a page without any script or other file, for a browser and for paper."""
+        return "\n".join(_page(self)) + "\n"
+
+
+def missing_text(plan: TopicPlan) -> str:
+    """Return how many entries will be missing, in words."""
+    known = plan.missing_entries
+    if plan.is_missing_exact:
+        return f"{known:,}" if known else "none"
+    if not plan.is_known:
+        return f"{known:,}, and what nobody knows of" if known else "not known"
+    return f"at least {known:,}"
+
+
+def part_text(part: MissingPart) -> str:
+    """Return a missing part in words."""
+    ids = (
+        f"ledger {part.first_ledger}"
+        if part.ledgers == 1
+        else f"{part.ledgers:,} ledgers {part.first_ledger} to {part.last_ledger}"
+    )
+    if part.first_ledger < 0:
+        ids = "a ledger of unknown id"
+    count = (
+        "entries unknown"
+        if part.entries is None
+        else f"{'at least ' if part.is_at_least else ''}{part.entries:,} entries"
+    )
+    return f"{ids}: {count}, written {_span(part)}; {part.why}"
+
+
+def comparison_text(found: TopicComparison) -> str:
+    """Return what a comparison found, in words."""
+    kinds = {"differ": found.differing, "missing": found.missing, "unexpected": found.unexpected, "repeated": found.repeated}
+    bad = [f"{one.count:,} {name} ({', '.join(f'{at[0]}:{at[1]}' for at in one.first[:3])})" for name, one in kinds.items() if one.count]
+    compared = f"{found.same:,} of {found.expected:,} the same{' (sample)' if found.is_sample else ''}"
+    appended = f", {found.appended:,} appended since" if found.appended else ""
+    silent = ", brokers stopped sending" if found.is_silent else ""
+    return ", ".join([compared, *bad]) + appended + silent
+
+
+def _comparison_as_json(found: TopicComparison) -> dict[str, Any]:
+    kinds = {name: getattr(found, name) for name in ("differing", "missing", "unexpected", "repeated")}
+    return {
+        "expected": found.expected,
+        "same": found.same,
+        "is_sample": found.is_sample,
+        "is_silent": found.is_silent,
+        "appended": found.appended,
+        **{name: {"entries": one.count, "first": [list(at) for at in one.first]} for name, one in kinds.items()},
+    }
+
+
+def _span(part: MissingPart) -> str:
+    since = "from a time that is not known" if part.from_ms is None else f"from {iso_time(part.from_ms)}"
+    until = "until the cluster was lost" if part.to_ms is None else f"until {iso_time(part.to_ms)}"
+    return f"{since} {until}"
+
+
+def _topic_as_json(line: TopicLine) -> dict[str, Any]:
+    plan, done = line.plan, line.done
+    return {
+        "topic": plan.topic,
+        "target": plan.target_topic,
+        "state": line.state,
+        "why": line.why,
+        "ledgers": len(plan.ledgers),
+        "entries": plan.entries,
+        "bytes": plan.size,
+        "subscriptions": len(plan.cursors) if done is None else done.subscriptions,
+        "is_missing_exact": plan.is_missing_exact,
+        "missing_entries": plan.missing_entries,
+        "missing": [
+            {
+                "first_ledger": one.first_ledger, "last_ledger": one.last_ledger, "ledgers": one.ledgers, "entries": one.entries,
+                "is_at_least": one.is_at_least, "from": iso_time(one.from_ms), "to": iso_time(one.to_ms), "why": one.why,
+            }
+            for one in plan.missing
+        ],
+        "aborted_entries": None if done is None else done.hidden,
+        "open_entries": None if done is None else done.opened,
+        "compared": None if line.compared is None else _comparison_as_json(line.compared),
+        "remarks": list(line.remarks),
+    }  # fmt: skip
+
+
+_STYLE = """
+body { font: 10pt/1.4 sans-serif; margin: 2em; color: #111; }
+table { border-collapse: collapse; width: 100%; }
+th, td { border: 1px solid #999; padding: .3em .5em; text-align: left; vertical-align: top; }
+td.number { text-align: right; white-space: nowrap; }
+.bad { background: #fdd; font-weight: bold; }
+ul { margin: .2em 0; padding-left: 1.2em; }
+pre { white-space: pre-wrap; border: 1px solid #999; padding: .5em; }
+tr { break-inside: avoid; }
+@media print { body { margin: 0; } .bad { border: 2px solid #000; } }
+"""
+_COLUMNS = (
+    "Topic",
+    "In the new cluster",
+    "State",
+    "Ledgers",
+    "Entries",
+    "Bytes",
+    "Missing entries",
+    "Subscriptions",
+    "Compared",
+)
+
+
+def _page(report: Report) -> Iterator[str]:
+    yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+    yield f"<title>Recovery of {escape(report.bucket)}</title><style>{_STYLE}</style></head><body>"
+    yield "<h1>Recovery of a Pulsar cluster</h1>"
+    known = (
+        iso_time(report.known_until_ms)
+        or "not at all: there is no dump, so that what is missing is known only where the bucket shows it"
+    )
+    facts = {
+        "Bucket": report.bucket, "Into": report.cluster, "Dump": report.dump or "none", "The lost cluster is known until": known,
+        "Began": iso_time(report.began_ms), "Ended": iso_time(report.ended_ms), "Topics": f"{len(report.topics):,}",
+        "Not as they should be": f"{sum(not one.is_well for one in report.topics):,}",
+    }  # fmt: skip
+    yield (
+        "<table>"
+        + "".join(f"<tr><th>{name}</th><td>{escape(str(told))}</td></tr>" for name, told in facts.items())
+        + "</table>"
+    )
+    yield "<h2>Topics</h2><table><tr>" + "".join(f"<th>{one}</th>" for one in _COLUMNS) + "</tr>"
+    for line in report.topics:
+        yield from _row(line)
+    yield "</table>"
+    if report.remarks:
+        yield f"<h2>Remarks</h2>{_items(report.remarks)}"
+    if report.commands:
+        yield f"<h2>To be set by hand</h2><pre>{escape(chr(10).join(report.commands))}</pre>"
+    yield "</body></html>"
+
+
+def _row(line: TopicLine) -> Iterator[str]:
+    plan = line.plan
+    subscriptions = len(plan.cursors) if line.done is None else line.done.subscriptions
+    compared = "not asked" if line.compared is None else comparison_text(line.compared)
+    yield f"<tr{'' if line.is_well else ' class=bad'}><td>{escape(plan.topic)}</td><td>{escape(plan.target_topic)}</td>"
+    yield f"<td>{escape(line.state)}</td><td class=number>{len(plan.ledgers):,}</td><td class=number>{plan.entries:,}</td>"
+    yield f"<td class=number>{human_size(plan.size)}</td><td>{escape(missing_text(plan))}</td>"
+    yield f"<td class=number>{subscriptions:,}</td><td>{escape(compared)}</td></tr>"
+    told = [*([] if line.why is None else [line.why]), *map(part_text, plan.missing), *line.remarks]
+    if line.done is not None and line.done.hidden:
+        told.append(f"{line.done.hidden:,} entries of aborted transactions, which no reader gets")
+    if line.done is not None and line.done.opened:
+        told.append(f"{line.done.opened:,} entries of transactions that never ended")
+    if told:
+        yield f"<tr><td colspan={len(_COLUMNS)}>{_items(told)}</td></tr>"
+
+
+def _items(told: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(one)}</li>" for one in told) + "</ul>"

@@ -1,0 +1,258 @@
+"""Restoring topics into a cluster, one after the other: copies where they are needed, then one commit, which makes a topic or nothing.
+
+Whatever ends a run leaves whole topics, and copies that nobody lists, which the next run takes again: it looks at what is there, and goes on.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.clusters.answered_nodes import answered
+from ledgerfs.errors import (
+    ChangedMeanwhileError,
+    LedgerfsError,
+    LockLostError,
+    StoreUnreachableError,
+)
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.offload.offload_driver import OffloadDriver
+from ledgerfs.recovery.journal import build_first_id, new_ids_path, note_path, parse_first_id
+from ledgerfs.recovery.ledger_ids import FreeIds
+from ledgerfs.recovery.new_cluster import Found, Place, note_of
+from ledgerfs.recovery.new_ids import copy_under_id
+from ledgerfs.recovery.settled_copies import OpenAs, Unsettled, unsettled, write_settled
+from ledgerfs.recovery.subscriptions import NewSubscription, subscriptions_of
+from ledgerfs.recovery.topic_commit import TopicToMake, positions_of
+from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
+from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+OnTopic = Callable[["RestoredTopic"], None]
+
+
+class Outcome(Enum):
+    """What became of a topic."""
+
+    RESTORED = "restored"
+    THERE = "there before"
+    """An earlier run restored it."""
+    REFUSED = "not restored"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class RestoredTopic:
+    """A topic, and what became of it.
+
+    Attributes
+    ----------
+    why
+        Why it is not as it should be, in words; None if it is.
+    ledgers
+        Of each ledger its id in the lost cluster, and what the list has of it.
+    hidden, opened
+        Entries of aborted transactions, which no reader gets, and of transactions that never ended.
+    remarks
+        What somebody has to know, a sentence each.
+
+    """
+
+    plan: TopicPlan
+    outcome: Outcome
+    why: str | None = None
+    ledgers: tuple[tuple[int, LedgerRef], ...] = ()
+    subscriptions: int = 0
+    hidden: int = 0
+    opened: int = 0
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the new cluster has the topic from this bucket, by this run or an earlier one."""
+        return self.outcome in {Outcome.RESTORED, Outcome.THERE}
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How topics are restored.
+
+    Attributes
+    ----------
+    driver
+        By which the new cluster's brokers find the objects.
+    open_as
+        What becomes of messages of transactions that never ended.
+    looks_for_transactions
+        Whether all entries are read for transactions; otherwise there are none, on the operator's word.
+    gives_new_ids
+        Whether ledgers whose ids are taken are copied under new ones.
+    subscriptions
+        Those that no dump tells of.
+
+    """
+
+    driver: OffloadDriver
+    open_as: OpenAs = "aborted"
+    looks_for_transactions: bool = True
+    gives_new_ids: bool = False
+    subscriptions: tuple[NewSubscription, ...] = ()
+
+
+class Restoring:
+    """Restores topics; for one thread.
+
+    Parameters
+    ----------
+    lock
+        The cluster's.
+    bucket, url
+        What has the ledgers, and what it is called in notes.
+    ids
+        Ids that nobody has or gets, beyond all others; None if no topic is to be made.
+
+    """
+
+    __slots__ = ("_bucket", "_how", "_ids", "_lock", "_next", "_nodes", "_url")
+
+    def __init__(self, lock: ClusterLock, nodes: Nodes, bucket: Bucket, url: str, ids: FreeIds | None, how: How) -> None:
+        self._lock = lock
+        self._nodes = nodes
+        self._bucket = bucket
+        self._url = url
+        self._ids = ids
+        self._how = how
+        self._next = 0
+
+    def restore(self, plans: Sequence[TopicPlan], found: Found) -> Iterator[RestoredTopic]:
+        """Yield what became of each topic.
+
+        Raises `LockLostError`, `StoreUnreachableError`, and the errors of ZooKeeper: what was yielded before is whole, and nothing of the
+        rest is there.
+        """
+        for plan in plans:
+            yield self._outcome(plan, found)
+
+    def _outcome(self, plan: TopicPlan, found: Found) -> RestoredTopic:
+        place = found.places.get(plan.target, Place.FREE)
+        if place is Place.OURS:
+            return self._there(plan)
+        why = why_not(plan, found, gives_new_ids=self._how.gives_new_ids)
+        if why is not None:
+            return RestoredTopic(plan, Outcome.REFUSED, why)
+        try:
+            return self._made(plan, has_new_ids=found.clash(plan) is not None)
+        except (LockLostError, StoreUnreachableError):
+            raise
+        except ChangedMeanwhileError as error:
+            return RestoredTopic(plan, Outcome.FAILED, f"somebody made a topic of this name meanwhile: {error}")
+        except LedgerfsError as error:
+            return RestoredTopic(plan, Outcome.FAILED, str(error))
+
+    def _made(self, plan: TopicPlan, *, has_new_ids: bool) -> RestoredTopic:
+        done = RestoredTopic(plan, Outcome.RESTORED)
+        readers = [self._bucket.reader(ref) for ref in plan.ledgers]
+        found = unsettled(readers) if self._how.looks_for_transactions else None
+        if found is not None:
+            done.hidden = sum(one.aborted.size for one in found.ledgers.values())
+            done.opened = sum(one.open.size for one in found.ledgers.values())
+        first_id = self._first_id(plan) if has_new_ids else None
+        done.ledgers = tuple(
+            [
+                (ref.ledger_id, self._copied(plan, ref, found, None if first_id is None else first_id + row))
+                for row, ref in enumerate(plan.ledgers)
+            ]
+        )
+        extra_id = self._new_ids(1)
+        positions = positions_of(done.ledgers, extra_id)
+        subscriptions = subscriptions_of(plan.source, plan.cursors, self._how.subscriptions, positions, readers)
+        done.subscriptions = len(subscriptions.nodes)
+        done.remarks += subscriptions.remarks
+        making = TopicToMake(plan, done.ledgers, extra_id, subscriptions.nodes, self._how.driver, self._url)
+        self._lock.commit(making.operations(self._node(note_path(plan.target))))
+        return done
+
+    def _copied(self, plan: TopicPlan, ref: LedgerRef, found: Unsettled | None, new_id: int | None) -> LedgerRef:
+        """Return what the list is to have of a ledger: itself, or a copy that is whole in the bucket."""
+        if found is not None:
+            ref = write_settled(self._bucket, ref, found, self._how.open_as)
+        return ref if new_id is None else copy_under_id(self._bucket, ref, new_id, plan.target)
+
+    def _first_id(self, plan: TopicPlan) -> int:
+        """Return the first of the new ids of a topic, noted before anything is copied: a run after a crash makes the same copies."""
+        path = new_ids_path(plan.target)
+        noted = self._node(path)
+        if noted is not None:
+            return parse_first_id(noted)
+        first_id = self._new_ids(len(plan.ledgers))
+        self._lock.commit([MakeNode(path, build_first_id(first_id))])
+        return first_id
+
+    def _new_ids(self, count: int) -> int:
+        """Return the first of some ids that nobody has."""
+        assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
+        first = self._ids.id_at(self._next)
+        self._next += count
+        return first
+
+    def _node(self, path: str) -> Node | None:
+        return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
+
+    def _there(self, plan: TopicPlan) -> RestoredTopic:
+        """Return what an earlier run restored, if the bucket still has what the topic's list names, and the list all that is planned."""
+        node = self._nodes.get(managed_ledger_path(plan.target))
+        listed = parse_managed_ledger_info(node.data, key=node.path).ledgers
+        note = note_of(self._nodes, plan.target)
+        done = RestoredTopic(plan, Outcome.THERE)
+        ids = {one.ledger_id for one in listed}
+        late = [ref.ledger_id for ref in plan.ledgers if ref.ledger_id not in ids]
+        if late and note is not None and not note.has_new_ids:
+            done.why = (
+                f"{len(late):,} ledgers in the bucket are not in its list, such as {late[0]}: they came after it was restored, or a broker "
+                "has trimmed them since"
+            )
+        return done
+
+
+def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None:
+    """Return why a topic is not restored into a cluster; None if it is."""
+    if plan.refusal is not None:
+        return plan.refusal
+    if found.places.get(plan.target) is Place.TAKEN:
+        return "the new cluster has a topic of this name: delete it there, or restore under another name (--as)"
+    clash = found.clash(plan)
+    if clash is not None and not gives_new_ids:
+        return f"{clash}: --new-ids copies its ledgers under others"
+    if clash is not None and plan.target == plan.source:
+        return f"{clash}: their copies would be the same messages twice in one topic of the bucket; give it another name (--as)"
+    return None
+
+
+def lost_since(restored: Sequence[RestoredTopic], catalog: Catalog) -> Mapping[str, str]:
+    """Return of each topic, by its name in the lost cluster, what the bucket has lost, or got, since the plan was made.
+
+    ``catalog`` is of a listing after all commits: what somebody deletes, or uploads late, while topics are restored is told, and not missed.
+    """
+    told: dict[str, str] = {}
+    for one in restored:
+        if one.outcome is not Outcome.RESTORED:
+            continue
+        there = {(ref.ledger_id, ref.uuid) for ref in catalog.refs_of(one.plan.source)}
+        there |= {(ref.ledger_id, ref.uuid) for ref in catalog.refs_of(one.plan.target)}
+        lost = [ref.ledger_id for _, ref in one.ledgers if (ref.ledger_id, ref.uuid) not in there]
+        known = {ref.ledger_id for ref in one.plan.ledgers} | {ref.ledger_id for _, ref in one.ledgers}
+        late = sorted({ledger_id for ledger_id, _ in there} - known - set(one.plan.left_out))
+        if lost:
+            told[one.plan.source] = (
+                f"the bucket has lost ledger {lost[0]} while topics were restored ({len(lost):,} ledgers in all)"
+            )
+        elif late:
+            told[one.plan.source] = (
+                f"ledger {late[0]} came into the bucket while topics were restored, and is not in its list ({len(late):,} in all): "
+                "delete the restored topic's metadata, and restore it again"
+            )
+    return told

@@ -1,0 +1,153 @@
+"""Tenants, namespaces and schemas of the topics that are restored: planned, made by the new cluster's brokers, and what is left by hand."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ledgerfs.clusters.bundles import namespace_of
+from ledgerfs.clusters.policies import OffloadTarget
+from ledgerfs.errors import CorruptMetadataError, InvalidNameError
+from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
+from ledgerfs.recovery.dumped_settings import DumpedSettings
+from ledgerfs.recovery.former_settings import to_set_again
+from ledgerfs.recovery.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
+from ledgerfs.recovery.noted_strategies import NotedStrategies
+from ledgerfs.recovery.schema_plan import SchemaPlan, plan_schemas
+from ledgerfs.recovery.schema_sources import known_versions
+from ledgerfs.recovery.schemas import restore_all_schemas
+from ledgerfs.recovery.strategies import Strategies
+from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.schemas.admin_api import AdminApi
+from ledgerfs.schemas.schema_store import SchemaStore
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs.storage.zookeeper.changes import ClusterLock
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsOfTopics:
+    """What is to be set before topics are restored.
+
+    Attributes
+    ----------
+    schemas
+        By the managed ledger in the new cluster, of all partitions together.
+    refused
+        {former managed ledger: why its topic is not restored}.
+    remarks
+        What somebody has to know, a sentence each.
+
+    """
+
+    settings: SettingsPlan
+    schemas: Mapping[str, SchemaPlan]
+    refused: Mapping[str, str]
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingAgain:
+    """Sets them through brokers.
+
+    Attributes
+    ----------
+    requests
+        To any broker of the new cluster, by somebody who may see and make tenants.
+    former
+        What the dump of the lost cluster tells.
+    stores
+        Where schemas are saved.
+    tier
+        Where the new cluster's brokers find the bucket.
+    sets_schemas
+        Whether schemas are set at all.
+    hides_lost
+        Whether deletions take the numbers of schemas that are lost.
+
+    """
+
+    requests: AdminRequests
+    former: DumpedSettings = field(default_factory=DumpedSettings)
+    stores: tuple[SchemaStore, ...] = ()
+    tier: OffloadTarget | None = None
+    sets_schemas: bool = True
+    hides_lost: bool = False
+
+    def plan(self, plans: Sequence[TopicPlan]) -> SettingsOfTopics:
+        """Return what has to be set for topics; nothing is changed. Raises the errors of the admin API and of saved schemas."""
+        wanted = {one.target: one.source for one in plans if one.refusal is None}
+        settings = plan_settings(self.requests, wanted, self.former, new_cluster(self.requests, self.tier))
+        schemas = self._schemas({_whole(target): _whole(source) for target, source in wanted.items()}, settings)
+        troubles = {one.name: one.trouble for one in settings.namespaces if one.trouble is not None}
+        troubles_of_tenants = {one.name: one.trouble for one in settings.tenants if one.trouble is not None}
+        refused: dict[str, str] = {}
+        for target, source in wanted.items():
+            namespace = namespace_of(target)
+            plan = schemas.get(_whole(target))
+            why = troubles.get(namespace) or troubles_of_tenants.get(namespace.partition("/")[0])
+            if why is None and plan is not None:
+                why = plan.trouble
+            if why is not None:
+                refused[source] = why
+        remarks = [f"namespace {one.name}: {remark}" for one in settings.namespaces for remark in one.remarks]
+        remarks += [f"{topic_of(name)}: {remark}" for name, plan in schemas.items() for remark in _remarks(plan)]
+        return SettingsOfTopics(settings, schemas, refused, tuple(remarks))
+
+    def make_namespaces(self, planned: SettingsOfTopics, plans: Sequence[TopicPlan]) -> list[str]:
+        """Make the tenants and namespaces that topics need and that are not there; return the namespaces."""
+        return make_namespaces(self.requests, planned.settings, {namespace_of(one.target) for one in plans})
+
+    def set_schemas(self, lock: ClusterLock, planned: SettingsOfTopics, plans: Sequence[TopicPlan]) -> dict[str, str]:
+        """Set the schemas of topics; return {former managed ledger: why not all are there}. Raises what ends all of them."""
+        strategies = Strategies(self.requests, NotedStrategies(lock))
+        strategies.put_back_all()
+        wanted = {_whole(one.target) for one in plans}
+        due = [plan for name, plan in planned.schemas.items() if name in wanted]
+        failed = {
+            one.topic: str(one.error)
+            for one in restore_all_schemas(AdminApi(self.requests), strategies, due)
+            if one.error is not None
+        }
+        return {
+            plan.source: failed[topic_of(_whole(plan.target))] for plan in plans if topic_of(_whole(plan.target)) in failed
+        }
+
+    def left_by_hand(self, planned: SettingsOfTopics) -> list[str]:
+        """Return commands that set what was not set again, a line each."""
+        return to_set_again(self.requests, planned.settings, self.former)
+
+    def _schemas(self, wanted: Mapping[str, str], settings: SettingsPlan) -> dict[str, SchemaPlan]:
+        """Return a plan of each topic that has schemas; ``wanted`` is {managed ledger in the new cluster: the former one}."""
+        if not self.sets_schemas:
+            return {}
+        new = {one.name for one in settings.namespaces if one.is_new}
+        found: dict[str, SchemaPlan] = {}
+        for target, source in wanted.items():
+            if parse_managed_ledger_name(source) is None or parse_managed_ledger_name(target) is None:
+                continue
+            try:
+                versions = known_versions(topic_of(source), self.former, self.stores)
+            except (CorruptMetadataError, InvalidNameError) as error:
+                found[target] = SchemaPlan(topic_of(target), (), conflict=f"what is known of its schemas is damaged: {error}")
+                continue
+            if versions:
+                is_new = namespace_of(target) in new
+                there = () if is_new else AdminApi(self.requests).versions(topic_of(target))
+                found[target] = plan_schemas(topic_of(target), versions, there, hides_lost=self.hides_lost)
+        return found
+
+
+def _whole(managed_ledger: str) -> str:
+    """Return the partitioned topic of a partition, whose schemas are those of all; any other name as it is."""
+    return split_partition(managed_ledger)[0]
+
+
+def _remarks(plan: SchemaPlan) -> list[str]:
+    told = []
+    if plan.lost and plan.hides_lost:
+        told.append(f"schema versions {_listed(plan.lost)} are lost: their messages come as bytes")
+    if plan.former:
+        told.append(f"schema versions {_listed(plan.former)} meant others before a forced deletion: old messages come as bytes")
+    return told
+
+
+def _listed(numbers: "Sequence[int] | Mapping[int, str]") -> str:
+    return ", ".join(map(str, sorted(numbers)))
