@@ -1,20 +1,27 @@
-"""Schemas from a broker's admin API (``/admin/v2/schemas``), which only tells what is not deleted.
+"""Schemas from a broker's admin API (``/admin/v2/schemas``), which only tells what is not deleted, and new ones set by it.
 
 Names of topics are URL-encoded twice there. Encoded once, the answer is about another topic, and looks as if this one had no schemas.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ledgerfs.errors import AdminApiError
+from ledgerfs.display import printable
+from ledgerfs.errors import AdminApiError, InvalidSchemaError, SchemaConflictError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.told_schema import told_text
 from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, schema_owner
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.admin_api.answer import Answer
 
 _TRIES = 5
 _NOT_THERE = frozenset({404, 405, 501})
+_TITLE = re.compile(r"<title>(?:Error \d+ )?([^<]+)</title>")
+_MOST_REASON = 300
+_INCOMPATIBLE = 409
+_NO_SCHEMA = frozenset({406, 422})
 
 
 class AdminApi:
@@ -59,6 +66,30 @@ class AdminApi:
             return ()
         answer.require_ok()
         return (self._version_in(answer.json(), answer),)
+
+    def register(self, topic: str, schema: SchemaInfo) -> int:
+        """Have the broker register a schema, and return its number: that of an equal one which is not deleted, or a new one.
+
+        Raises `InvalidSchemaError` for one that cannot be said in the API's words or that the broker takes for none, `SchemaConflictError`
+        if the namespace's strategy does not let it follow those that are there, and `UncertainRequestError`.
+        """
+        body = {"type": schema.type, "schema": told_text(schema), "properties": dict(schema.properties)}
+        path = _path(schema_owner(topic))
+        # The same schema again gets the same number.
+        answer = self._requests.change("POST", f"{path}/schema", body, is_repeatable=True)
+        if answer.status == _INCOMPATIBLE:
+            raise SchemaConflictError(f"the broker does not let it follow those before it: {_why(answer)}", key=topic)
+        if answer.status in _NO_SCHEMA:
+            raise InvalidSchemaError(f"the broker takes it for no schema: {_why(answer)}", key=topic)
+        return _number_in(answer.require_ok())
+
+    def delete(self, topic: str) -> int:
+        """Have all versions hidden that a topic has by now, and return the number that this deletion has.
+
+        Raises `UncertainRequestError`: a second deletion would have a number of its own, so nothing is sent twice.
+        """
+        path = f"{_path(schema_owner(topic))}/schema?force=false"
+        return _number_in(self._requests.change("DELETE", path, is_repeatable=False).require_ok())
 
     def _get(self, path: str, what: str) -> Answer:
         return self._requests.get(f"{path}/{what}").require_ok()
@@ -110,6 +141,22 @@ def _path(owner: ManagedLedgerName) -> str:
     if owner.cluster is None:
         return f"/admin/v2/schemas/{owner.tenant}/{owner.namespace}/{name}"
     return f"/admin/schemas/{owner.tenant}/{owner.cluster}/{owner.namespace}/{name}"
+
+
+def _why(answer: Answer) -> str:
+    """Return the broker's reason, which of a refused schema is the title of a page."""
+    title = _TITLE.search(answer.body.decode(errors="replace"))
+    return answer.reason or (printable(title[1][:_MOST_REASON]) if title else f"status {answer.status}")
+
+
+def _number_in(answer: Answer) -> int:
+    """Return the number that something has by an answer: alone, or with its name once more around it."""
+    told = answer.json()
+    number = told.get("version") if isinstance(told, dict) else None
+    number = number.get("version") if isinstance(number, dict) else number
+    if not _is_number(number):
+        raise answer.unexpected("no number of a version")
+    return int(number or 0)
 
 
 def _is_number(value: object) -> bool:

@@ -1,0 +1,94 @@
+"""What a dump of the lost cluster tells of its settings and schemas: nodes of ZooKeeper, policies of topics, stored schemas.
+
+Only what is asked for is parsed, so that a damaged node is the trouble of its namespace alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ledgerfs.clusters.answers import SchemaAnswer, TopicPoliciesAnswer
+from ledgerfs.clusters.dump_file import Record
+from ledgerfs.clusters.policies import json_object
+from ledgerfs.clusters.policies_now import PARTITIONED
+from ledgerfs.clusters.survey_builder import POLICIES
+from ledgerfs.errors import CorruptMetadataError
+from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
+from ledgerfs.storage.zookeeper.node import Node
+
+_ADMIN, _LOCAL_POLICIES = "/admin", "/admin/local-policies"
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedSettings:
+    """Settings and schemas of the lost cluster; nothing of them without a dump.
+
+    All methods raise `CorruptMetadataError`, naming the node, for one that is not what it should be.
+
+    Attributes
+    ----------
+    nodes
+        {path below ``/admin``: value}.
+    topic_policies
+        By namespace: what its topics had set for themselves.
+    locators
+        {path below ``/schemas``: value}.
+    schemas
+        {path below ``/schemas``: what BookKeeper had of each version}.
+
+    """
+
+    nodes: Mapping[str, bytes] = field(default_factory=dict)
+    topic_policies: Mapping[str, TopicPoliciesAnswer] = field(default_factory=dict)
+    locators: Mapping[str, bytes] = field(default_factory=dict)
+    schemas: Mapping[str, Sequence[SchemaAnswer]] = field(default_factory=dict)
+
+    def tenant(self, name: str) -> dict[str, Any] | None:
+        """Return the roles and clusters of a tenant; None if nothing is known of it."""
+        return self._object(f"{POLICIES}/{name}")
+
+    def policies(self, namespace: str) -> dict[str, Any] | None:
+        """Return the policies of a namespace, as ZooKeeper had them; None if nothing is known of it."""
+        return self._object(f"{POLICIES}/{namespace}")
+
+    def local_policies(self, namespace: str) -> dict[str, Any] | None:
+        """Return the policies that a namespace had in its cluster alone, as groups of bookies; None if it had none."""
+        return self._object(f"{_LOCAL_POLICIES}/{namespace}")
+
+    def partitions(self, managed_ledger: str) -> int | None:
+        """Return how many partitions a topic had; None if it is not known to have had any."""
+        path = f"{PARTITIONED}/{managed_ledger}"
+        told = self._object(path)
+        if told is None:
+            return None
+        count = told.get("partitions")
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
+            raise CorruptMetadataError(f"{count!r} is no number of partitions", key=path)
+        return count or None
+
+    def _object(self, path: str) -> dict[str, Any] | None:
+        data = self.nodes.get(path)
+        return None if data is None or not data.strip() else json_object(data, key=path)
+
+
+def settings_in(records: Iterable[Record]) -> DumpedSettings:
+    """Return what the records of a dump tell (`ledgerfs.clusters.dump_file.read_dump`, as whose errors it raises); they are read once."""
+    nodes: dict[str, bytes] = {}
+    locators: dict[str, bytes] = {}
+    policies: dict[str, TopicPoliciesAnswer] = {}
+    schemas: dict[str, list[SchemaAnswer]] = {}
+    for record in records:
+        match record:
+            case Node() if record.path.startswith(f"{_ADMIN}/"):
+                nodes[record.path] = record.data
+            case Node() if record.path.startswith(f"{SCHEMAS}/"):
+                # Folders of tenants and namespaces are nodes, too.
+                if record.data:
+                    locators[record.path.removeprefix(f"{SCHEMAS}/")] = record.data
+            case TopicPoliciesAnswer():
+                policies[record.namespace] = record
+            case SchemaAnswer():
+                schemas.setdefault(record.name, []).append(record)
+            case _:
+                continue
+    return DumpedSettings(nodes, policies, locators, schemas)

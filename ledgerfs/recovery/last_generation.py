@@ -1,0 +1,95 @@
+"""Which schemas a topic's numbers meant at the end, of all that was saved of them at any time.
+
+After a forced deletion numbers begin at 0 again, and what was saved is of both times. Within one of these *generations* a greater number
+was registered later; so the last one is what leads down from the schema that was registered last.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import last_word
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What numbers mean.
+
+    Attributes
+    ----------
+    by_number
+        The schema, or the deletion, of each number that is known.
+    former
+        Numbers that meant another schema before a forced deletion, or none after it.
+
+    """
+
+    by_number: dict[int, SchemaVersion]
+    former: frozenset[int]
+
+
+def last_generation(versions: Iterable[SchemaVersion]) -> Generation:
+    """Return the last generation of what is known of a topic, in whatever order.
+
+    What the cluster registered comes first; then what rows were imported with, and then what users gave by hand, for numbers of which
+    nothing else is known.
+    """
+    known = [one for one in versions if one.version >= 0]
+    registered = [one for one in known if not (one.is_by_hand or one.is_by_import)]
+    dated = [one for one in registered if one.timestamp_ms is not None]
+    found = _downwards(dated)
+    former = {one.version for one in dated if not _is_said(one, found.get(one.version))}
+    _add_undated([one for one in registered if one.timestamp_ms is None], found)
+    for number in sorted({one.version for one in known} - found.keys() - former):
+        other = _said_otherwise([one for one in known if one.version == number])
+        if other is not None:
+            found[number] = other
+    return Generation(found, frozenset(former))
+
+
+def _downwards(dated: Sequence[SchemaVersion]) -> dict[int, SchemaVersion]:
+    """Return what was registered last of each number, from the newest of all down, each not later than the one above it."""
+    found: dict[int, SchemaVersion] = {}
+    newest = max(dated, key=lambda one: (_time(one), one.version), default=None)
+    if newest is None:
+        return found
+    limit = _time(newest)
+    by_number: dict[int, list[SchemaVersion]] = {}
+    for one in dated:
+        by_number.setdefault(one.version, []).append(one)
+    for number in sorted((one for one in by_number if one <= newest.version), reverse=True):
+        last = max((one for one in by_number[number] if _time(one) <= limit), key=_order, default=None)
+        if last is not None:
+            found[number], limit = last, _time(last)
+    return found
+
+
+def _add_undated(undated: Sequence[SchemaVersion], found: dict[int, SchemaVersion]) -> None:
+    """Add versions whose definition is lost, and deletions: the admin API does not tell when these were, but before they were saved."""
+    for one in sorted(undated, key=lambda one: (one.version, one.is_deletion, one.saved_ms or 0)):
+        since = max((_time(other) for number, other in found.items() if number <= one.version), default=0)
+        if one.version not in found or one.is_deletion:
+            if one.is_deletion and one.saved_ms is not None and one.saved_ms < since:
+                # Of a generation before.
+                continue
+            found[one.version] = one
+
+
+def _said_otherwise(known: Sequence[SchemaVersion]) -> SchemaVersion | None:
+    imported = [one for one in known if one.is_by_import]
+    return imported[-1] if imported else last_word([one for one in known if one.is_by_hand])
+
+
+def _is_said(one: SchemaVersion, said: SchemaVersion | None) -> bool:
+    if said is None:
+        return False
+    return one.is_deletion == said.is_deletion and one.schema.means_the_same(said.schema)
+
+
+def _order(one: SchemaVersion) -> tuple[int, bool, str]:
+    """Return what orders those of one number: of one time everybody takes the same one, and one that can be read."""
+    return _time(one), not one.schema.unreadable, repr(one)
+
+
+def _time(one: SchemaVersion) -> int:
+    return one.timestamp_ms or 0
