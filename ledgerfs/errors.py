@@ -18,6 +18,7 @@ __all__ = [
     "AmbiguousLedgerError",
     "AuthenticationError",
     "BrokerOffloadError",
+    "BrokerRefusalError",
     "BucketNotFoundError",
     "CacheWriteError",
     "ChangedMeanwhileError",
@@ -352,6 +353,12 @@ class UncertainRequestError(AdminApiError):
 
 class BrokerOffloadError(AdminApiError):
     """An offload by a broker failed, or the list of ledgers does not have what the broker says that it did."""
+
+
+class BrokerRefusalError(LedgerfsError):
+    """A broker refuses what a client asks, or leads to where nobody can be asked."""
+
+    code = errno.EPROTO
 
 
 class OffloadRunningError(AdminApiError):
