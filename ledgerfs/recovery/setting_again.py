@@ -112,7 +112,7 @@ class SettingAgain:
 
     def left_by_hand(self, planned: SettingsOfTopics) -> list[str]:
         """Return commands that set what was not set again, a line each."""
-        return to_set_again(self.requests, planned.settings, self.former)
+        return to_set_again(self.former, planned.settings)
 
     def _schemas(self, wanted: Mapping[str, str], settings: SettingsPlan) -> dict[str, SchemaPlan]:
         """Return a plan of each topic that has schemas; ``wanted`` is {managed ledger in the new cluster: the former one}."""

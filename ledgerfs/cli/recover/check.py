@@ -23,8 +23,8 @@ from ledgerfs.cli.recover.request import (
 )
 
 if TYPE_CHECKING:
-    from ledgerfs.recovery.settled_copies import OpenAs
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.recovery.settled_copies import OpenAs
 
 
 @command()

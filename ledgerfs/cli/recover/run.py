@@ -25,8 +25,8 @@ from ledgerfs.cli.recover.request import (
 from ledgerfs.ledgers.time_arguments import milliseconds_of
 
 if TYPE_CHECKING:
-    from ledgerfs.recovery.settled_copies import OpenAs
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.recovery.settled_copies import OpenAs
     from ledgerfs.recovery.subscriptions import NewSubscription
 
 
@@ -124,4 +124,5 @@ def _subscriptions(names: tuple[str, ...], at: str) -> "tuple[NewSubscription, .
 
     starts = {one.value: one for one in Start}
     start = starts[at] if at in starts else milliseconds_of(at)
+    assert start is not None  # noqa: S101  (None is of no time at all)
     return tuple(NewSubscription(name, start) for name in names)
