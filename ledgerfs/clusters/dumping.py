@@ -17,6 +17,7 @@ from ledgerfs.clusters.surveying import EVERY, Progress
 from ledgerfs.clusters.walk import LEDGERS, PARTS, Walk
 from ledgerfs.errors import InvalidOptionError, LedgerfsError, ObjectExistsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
+from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.storage.zookeeper.node import Node
 
@@ -87,6 +88,7 @@ class _Dump:
         "_paths",
         "_progress",
         "_schemas",
+        "_topics",
         "lost_schemas",
         "nodes",
         "troubles",
@@ -103,6 +105,7 @@ class _Dump:
         self._paths: set[str] = set()
         self._ids: set[int] = set()
         self._schemas: set[tuple[str, int]] = set()
+        self._topics: set[str] = set()
         self.lost_schemas: list[str] = []
         self.nodes = 0
         self.troubles = 0
@@ -134,17 +137,30 @@ class _Dump:
         for part in PARTS:
             if part in self._done:
                 continue
-            done = 0
-            for done, node in enumerate(walk.part(part), 1):
-                self._take(node)
-                if done % EVERY == 0:
-                    self._progress(f"reading {part}", done, None)
-            self._progress(f"reading {part}", done, done)
+            self._read(part, walk.part(part))
             self.writer.write(PartDone(part, _now()))
             if part == LEDGERS:
                 self._ids.clear()
+        self._read_what_came_meanwhile(walk)
         self._ask(broker_ttl_ms)
         self.writer.write(DumpEnd(self.nodes, _now()))
+
+    def _read(self, what: str, nodes: Iterable[Node]) -> None:
+        done = 0
+        for done, node in enumerate(nodes, 1):
+            self._take(node)
+            if done % EVERY == 0:
+                self._progress(f"reading {what}", done, None)
+        self._progress(f"reading {what}", done, done)
+
+    def _read_what_came_meanwhile(self, walk: Walk) -> None:
+        """Read the topics, and the ledgers that any node names, that were made after their part of the walk had passed them.
+
+        A list that is read after all ledgers may name one of them that was made in between; without its node nobody could read from
+        bookies' disks what was acknowledged in it.
+        """
+        self._read("new topics", walk.new_topics(self._topics))
+        self._read("new ledgers", walk.named_ledgers(self._builder.unread_ledgers()))
 
     def _ask(self, broker_ttl_ms: int) -> None:
         questions = Questions(self._builder, self._cluster.nodes, self._bookies, self._cluster.reading.ledgers_path)
@@ -165,6 +181,8 @@ class _Dump:
     def _know(self, record: Node | Answer | SchemaAnswer) -> None:
         if isinstance(record, Node):
             self.nodes += 1
+            if managed_ledger_at(record.path, record.data) is not None:
+                self._topics.add(record.path)
             self._builder.take(record)
             return
         self.troubles += record.trouble is not None
