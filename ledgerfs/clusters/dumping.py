@@ -29,6 +29,7 @@ SUFFIX = ".partial"
 class Dumped:
     """A finished dump: its nodes, those that an earlier run had read, and when that began, ms since 1970 UTC; None for no such run.
 
+    ``began_ms`` is when the dump was begun, by whichever run.
     ``troubles`` is how many questions to bookies have no answer; ``lost_schemas`` tells those of them that were about schemas.
     """
 
@@ -39,6 +40,7 @@ class Dumped:
     troubles: int
     lost_schemas: tuple[str, ...]
     size: int
+    began_ms: int
 
 
 def partial_path(path: Path) -> Path:
@@ -72,7 +74,9 @@ def dump_cluster(
         os.fsync(file.fileno())
         size = file.tell()
         os.rename(partial, path)  # noqa: PTH104  (over the lock of the same file)
-    return Dumped(path, dump.nodes, nodes_before, began_before, dump.troubles, tuple(dump.lost_schemas), size)
+    return Dumped(
+        path, dump.nodes, nodes_before, began_before, dump.troubles, tuple(dump.lost_schemas), size, dump.began_ms
+    )
 
 
 class _Dump:
@@ -89,6 +93,7 @@ class _Dump:
         "_progress",
         "_schemas",
         "_topics",
+        "began_ms",
         "lost_schemas",
         "nodes",
         "troubles",
@@ -107,6 +112,7 @@ class _Dump:
         self._schemas: set[tuple[str, int]] = set()
         self._topics: set[str] = set()
         self.lost_schemas: list[str] = []
+        self.began_ms = _now()
         self.nodes = 0
         self.troubles = 0
         self.writer = DumpWriter(file)
@@ -122,11 +128,11 @@ class _Dump:
         for record in read_partial(self._file, name):
             if isinstance(record, DumpHeader):
                 self._require_same(record, name)
-                began = record.began_ms
+                began = self.began_ms = record.began_ms
             self._take_again(record)
         self._file.truncate()
         if began is None:
-            self.writer.write(DumpHeader(self._cluster.url, self._cluster.reading.ledgers_path, _now()))
+            self.writer.write(DumpHeader(self._cluster.url, self._cluster.reading.ledgers_path, self.began_ms))
             # A file that does not begin so would be nothing to go on with.
             self.writer.flush()
         return began
