@@ -5,7 +5,6 @@ Whoever decides by them lists anew: nothing of it is remembered.
 
 import logging
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from ledgerfs.clusters.dump_deltas import applied
@@ -18,6 +17,7 @@ from ledgerfs.errors import (
     NotFoundError,
     ObjectNotFoundError,
 )
+from ledgerfs.formats.local_paths import local_path
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.url_filesystem import filesystem_of
@@ -116,11 +116,12 @@ def _base_lines(store: ObjectStore, key: str) -> Iterator[bytes]:
 def read_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[Record]:
     """Yield the records of a dump that a user names: a file, or a kept dump as ``<bucket>/_ledgerfs/dumps/<cluster>/<name>``.
 
-    Raises `NotFoundError`, `CorruptObjectError`, `UnusableUrlError`, and the errors of the bucket's store.
+    Raises `NotFoundError`, `CorruptObjectError`, `UnusableUrlError`, `InvalidOptionError` for other URLs, and the errors of the bucket's
+    store.
     """
     bucket, folder, name = (f"./{place}" if place.startswith(FOLDER) else place).rpartition(f"/{FOLDER}")
     if not folder:
-        return read_dump(Path(place))
+        return read_dump(local_path(place, "dump"))
     return _read_in(bucket, FOLDER + name, storage_options or {})
 
 
