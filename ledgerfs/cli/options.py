@@ -90,11 +90,26 @@ def storage_options_of(context: click.Context) -> dict[str, Any]:
 
 def target_argument(command: Command) -> Command:
     """Add the argument TARGET and the option -O; the command gets an opened `Bucket` as ``target``."""
+    return click.argument("target", metavar="TARGET", callback=_open_target)(_target_option(command, "TARGET"))
+
+
+def target_option(command: Command) -> Command:
+    """Add the option -O of a command whose target is the bucket of --to; `target_options_of` returns its values."""
+    return _target_option(command, "the bucket of --to")
+
+
+def _target_option(command: Command, of: str) -> Command:
     option = click.option(
         "-O", "--target-option", "target_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
-        help="As -o, for TARGET.", callback=_target_options,
+        help=f"As -o, for {of}.", callback=_target_options,
     )  # fmt: skip
-    return click.argument("target", metavar="TARGET", callback=_open_target)(option(command))
+    return option(command)
+
+
+def target_options_of(context: click.Context) -> dict[str, Any]:
+    """Return the values of -O."""
+    found: dict[str, Any] = context.meta.get("ledgerfs.target_options") or {}
+    return found
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: exact bytes, times in ISO 8601 UTC.")

@@ -12,7 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol, cast
 
 import zstandard
 
@@ -31,7 +31,8 @@ from ledgerfs.storage.zookeeper.node import Node
 _FORMAT, _VERSION = "cluster-dump", 1
 _HEADER, _PART, _END, _LEDGER_END, _CURSOR_STATE = "ledgerfs", "part ", "end", "ledger end ", "cursor state "
 _TOPIC_POLICIES, _EXPIRY, _SCHEMA = "topic policies ", "expired ", "schema "
-_CLOSE = b"}"
+CLOSING = b"}\n"
+"""The last line of every finished file."""
 _FRAME_BYTES = 1 << 20
 _LONGEST_LINE = 64 << 20
 """Nodes have 1 MiB each, or as much as a ZooKeeper is told to take."""
@@ -68,8 +69,16 @@ class DumpEnd:
 Record = DumpHeader | Node | Answer | SchemaAnswer | PartDone | DumpEnd
 
 
+class CompressedBytes(Protocol):
+    """What the bytes of a compressed file are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most so many of the next bytes; none at the end."""
+        ...
+
+
 class DumpWriter:
-    """Appends records to a file, in frames; each frame is in the file when it is full, and the last one with `flush`."""
+    """Appends records, or lines, to a file, in frames; each frame is in the file when it is full, and the last one with `flush`."""
 
     __slots__ = ("_compressor", "_file", "_lines", "_size")
 
@@ -81,7 +90,10 @@ class DumpWriter:
 
     def write(self, record: Record) -> None:
         """Add a record; a header begins the file, an end ends it."""
-        line = _line(record)
+        self.write_line(_line(record))
+
+    def write_line(self, line: bytes) -> None:
+        """Add a line as it is."""
         self._lines.append(line)
         self._size += len(line)
         if self._size >= _FRAME_BYTES:
@@ -106,18 +118,31 @@ def read_dump(path: Path) -> Iterator[Record]:
     except OSError as error:
         raise NotFoundError(f"the dump cannot be opened: {error.strerror}", key=str(path)) from error
     with opened as file:
-        reader = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW).stream_reader(
-            file, read_across_frames=True
-        )
-        record = None
-        try:
-            for record in _records(_lines(io.BufferedReader(reader, 1 << 17), str(path)), str(path)):
-                yield record
-        except zstandard.ZstdError as error:
-            raise CorruptObjectError(f"the dump is damaged, or none: {error}", key=str(path)) from error
+        yield from records_of(dump_lines(file, str(path)), str(path))
+
+
+def dump_lines(file: CompressedBytes, name: str) -> Iterator[bytes]:
+    """Yield the lines of a compressed file, whatever they say; ``name`` is for errors.
+
+    Raises `CorruptObjectError` for bytes that zstd has not written, and for lines that no node is as long as; a file that ends early does
+    not show here.
+    """
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
+    reader = decompressor.stream_reader(cast("BinaryIO", file), read_across_frames=True)
+    try:
+        yield from _lines(io.BufferedReader(reader, 1 << 17), name)
+    except zstandard.ZstdError as error:
+        raise CorruptObjectError(f"the dump is damaged, or none: {error}", key=name) from error
+
+
+def records_of(lines: Iterable[bytes], name: str) -> Iterator[Record]:
+    """Yield the records of the lines of a finished dump; raises `CorruptObjectError` for lines that are not these."""
+    record = None
+    for record in _records(lines, name):
+        yield record
     if not isinstance(record, DumpEnd):
         reason = "the dump is not finished; the command that writes it goes on where it ended"
-        raise CorruptObjectError(reason, key=str(path))
+        raise CorruptObjectError(reason, key=name)
 
 
 def read_partial(file: BinaryIO, name: str) -> Iterator[Record]:
@@ -162,8 +187,8 @@ def _records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
     """Yield the record of each line; raises `CorruptObjectError`, for records in a wrong order, too."""
     number, is_ended = 0, False
     for number, line in enumerate(lines, 1):
-        if is_ended or (number > 1 and line.rstrip() == _CLOSE):
-            if line.rstrip() != _CLOSE:
+        if is_ended or (number > 1 and line.rstrip() == CLOSING.rstrip()):
+            if line.rstrip() != CLOSING.rstrip():
                 raise CorruptObjectError(f"the dump goes on after its end, in line {number}", key=name)
             continue
         try:

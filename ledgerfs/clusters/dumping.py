@@ -17,6 +17,7 @@ from ledgerfs.clusters.surveying import EVERY, Progress
 from ledgerfs.clusters.walk import LEDGERS, PARTS, Walk
 from ledgerfs.errors import InvalidOptionError, LedgerfsError, ObjectExistsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
+from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.storage.zookeeper.node import Node
 
@@ -28,6 +29,7 @@ SUFFIX = ".partial"
 class Dumped:
     """A finished dump: its nodes, those that an earlier run had read, and when that began, ms since 1970 UTC; None for no such run.
 
+    ``began_ms`` is when the dump was begun, by whichever run.
     ``troubles`` is how many questions to bookies have no answer; ``lost_schemas`` tells those of them that were about schemas.
     """
 
@@ -38,6 +40,7 @@ class Dumped:
     troubles: int
     lost_schemas: tuple[str, ...]
     size: int
+    began_ms: int
 
 
 def partial_path(path: Path) -> Path:
@@ -71,7 +74,9 @@ def dump_cluster(
         os.fsync(file.fileno())
         size = file.tell()
         os.rename(partial, path)  # noqa: PTH104  (over the lock of the same file)
-    return Dumped(path, dump.nodes, nodes_before, began_before, dump.troubles, tuple(dump.lost_schemas), size)
+    return Dumped(
+        path, dump.nodes, nodes_before, began_before, dump.troubles, tuple(dump.lost_schemas), size, dump.began_ms
+    )
 
 
 class _Dump:
@@ -87,6 +92,8 @@ class _Dump:
         "_paths",
         "_progress",
         "_schemas",
+        "_topics",
+        "began_ms",
         "lost_schemas",
         "nodes",
         "troubles",
@@ -103,7 +110,9 @@ class _Dump:
         self._paths: set[str] = set()
         self._ids: set[int] = set()
         self._schemas: set[tuple[str, int]] = set()
+        self._topics: set[str] = set()
         self.lost_schemas: list[str] = []
+        self.began_ms = _now()
         self.nodes = 0
         self.troubles = 0
         self.writer = DumpWriter(file)
@@ -119,11 +128,11 @@ class _Dump:
         for record in read_partial(self._file, name):
             if isinstance(record, DumpHeader):
                 self._require_same(record, name)
-                began = record.began_ms
+                began = self.began_ms = record.began_ms
             self._take_again(record)
         self._file.truncate()
         if began is None:
-            self.writer.write(DumpHeader(self._cluster.url, self._cluster.reading.ledgers_path, _now()))
+            self.writer.write(DumpHeader(self._cluster.url, self._cluster.reading.ledgers_path, self.began_ms))
             # A file that does not begin so would be nothing to go on with.
             self.writer.flush()
         return began
@@ -134,17 +143,30 @@ class _Dump:
         for part in PARTS:
             if part in self._done:
                 continue
-            done = 0
-            for done, node in enumerate(walk.part(part), 1):
-                self._take(node)
-                if done % EVERY == 0:
-                    self._progress(f"reading {part}", done, None)
-            self._progress(f"reading {part}", done, done)
+            self._read(part, walk.part(part))
             self.writer.write(PartDone(part, _now()))
             if part == LEDGERS:
                 self._ids.clear()
+        self._read_what_came_meanwhile(walk)
         self._ask(broker_ttl_ms)
         self.writer.write(DumpEnd(self.nodes, _now()))
+
+    def _read(self, what: str, nodes: Iterable[Node]) -> None:
+        done = 0
+        for done, node in enumerate(nodes, 1):
+            self._take(node)
+            if done % EVERY == 0:
+                self._progress(f"reading {what}", done, None)
+        self._progress(f"reading {what}", done, done)
+
+    def _read_what_came_meanwhile(self, walk: Walk) -> None:
+        """Read the topics, and the ledgers that any node names, that were made after their part of the walk had passed them.
+
+        A list that is read after all ledgers may name one of them that was made in between; without its node nobody could read from
+        bookies' disks what was acknowledged in it.
+        """
+        self._read("new topics", walk.new_topics(self._topics))
+        self._read("new ledgers", walk.named_ledgers(self._builder.unread_ledgers()))
 
     def _ask(self, broker_ttl_ms: int) -> None:
         questions = Questions(self._builder, self._cluster.nodes, self._bookies, self._cluster.reading.ledgers_path)
@@ -165,6 +187,8 @@ class _Dump:
     def _know(self, record: Node | Answer | SchemaAnswer) -> None:
         if isinstance(record, Node):
             self.nodes += 1
+            if managed_ledger_at(record.path, record.data) is not None:
+                self._topics.add(record.path)
             self._builder.take(record)
             return
         self.troubles += record.trouble is not None

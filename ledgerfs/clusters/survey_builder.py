@@ -187,6 +187,20 @@ class SurveyBuilder:
         closed = set(self._closed_last(_sorted(self._ledgers.table(), "ledger_id"))[1]["ledger_id"].tolist())
         return [ledger_id for ledger_id in self._last if ledger_id not in self._ends and ledger_id not in closed]
 
+    def unread_ledgers(self) -> list[int]:
+        """Return the ledgers that lists, subscriptions and schemas name and whose nodes did not come, by ascending ids.
+
+        Those of which a list says that they are deleted from BookKeeper are left out.
+        """
+        listed, cursors = self._listed.table(), self._cursors.table()
+        named = [
+            listed["ledger_id"][~listed["is_deleted_from_bookkeeper"]],
+            *(cursors["cursors_ledger"], cursors["compacted_ledger"]),
+            *(self._schemas.table()["ledger_id"], self._delayed.table()["ledger_id"]),
+        ]
+        lacking = np.setdiff1d(np.concatenate(named), self._ledgers.table()["ledger_id"])
+        return [one for one in lacking.tolist() if one >= 0 and one not in self._damaged_ledgers]
+
     def stale_cursors(self) -> Iterator[tuple[str, int]]:
         """Yield the paths of cursors whose state is in a ledger, and the ledger; without those of which an answer has come."""
         for path, (_, ledger_id) in self._cursor_rows.items():

@@ -1,11 +1,13 @@
 """Making a survey: of a living cluster, or of a dump of one."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ledgerfs.clusters.answers import BookieReads, SchemaAnswer
-from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, PartDone, read_dump
+from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, PartDone
+from ledgerfs.clusters.kept_dumps import read_dump_at
 from ledgerfs.clusters.questions import Questions
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.survey_builder import SurveyBuilder
@@ -62,10 +64,10 @@ def survey_cluster(
     return builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)
 
 
-def survey_dump(path: Path, progress: Progress) -> Survey:
-    """Read a dump; raises as `ledgerfs.clusters.dump_file.read_dump`."""
+def survey_dump(place: Path | str, progress: Progress, storage_options: Mapping[str, Any] | None = None) -> Survey:
+    """Read a dump, a file or one that is kept beside a bucket; raises as `ledgerfs.clusters.kept_dumps.read_dump_at`."""
     builder, began_ms, ended_ms = SurveyBuilder(), 0, 0
-    for done, record in enumerate(read_dump(path)):
+    for done, record in enumerate(read_dump_at(str(place), storage_options)):
         match record:
             case DumpHeader():
                 builder, began_ms = SurveyBuilder(record.ledgers_path), record.began_ms
@@ -79,4 +81,4 @@ def survey_dump(path: Path, progress: Progress) -> Survey:
                 builder.answer(record)
         if done % (4 * EVERY) == 0:
             progress("reading the dump", done, None)
-    return builder.survey(str(path), ended_ms, began_ms)
+    return builder.survey(str(place), ended_ms, began_ms)

@@ -11,7 +11,7 @@ from ledgerfs.clusters.answered_nodes import OnDenied, answered, paths_below
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, is_bundle
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
 from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectNotFoundError
-from ledgerfs.formats.bookkeeper.ledger_nodes import is_folder_of_ledgers, ledger_id_at
+from ledgerfs.formats.bookkeeper.ledger_nodes import is_folder_of_ledgers, ledger_id_at, ledger_path
 from ledgerfs.formats.bookkeeper.ledger_paths import layout_path, require_layout
 from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs.formats.managed_ledgers.names import is_twofold
@@ -89,9 +89,19 @@ class Walk(NamedTuple):
                     deeper.append(path)
             folders = deeper
 
+    def new_topics(self, known: Container[str]) -> Iterator[Node]:
+        """Yield the topics whose paths are not known, then their cursors: what was made since topics were listed. Raises as `part`."""
+        return self._topics_at([path for path in managed_ledger_paths(self.nodes) if path not in known])
+
+    def named_ledgers(self, ledger_ids: Iterable[int]) -> Iterator[Node]:
+        """Yield the nodes of ledgers, without those that BookKeeper does not have (any more); raises as `part`."""
+        return self._found(ledger_path(one, self.ledgers_path) for one in ledger_ids)
+
     def _topics(self) -> Iterator[Node]:
         """Yield all topics, then all cursors."""
-        topics = managed_ledger_paths(self.nodes)
+        return self._topics_at(managed_ledger_paths(self.nodes))
+
+    def _topics_at(self, topics: list[str]) -> Iterator[Node]:
         have_cursors: list[str] = []
         below_others: set[str] = set()
         for path, node in answered(self.nodes.get_many, topics, self.on_denied):

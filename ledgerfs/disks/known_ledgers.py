@@ -6,18 +6,17 @@ Nodes are kept as bytes, one after the other, so that a million of them are some
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
-from ledgerfs.clusters.dump_file import DumpHeader, read_dump
+from ledgerfs.clusters.dump_file import DumpHeader
+from ledgerfs.clusters.kept_dumps import read_dump_at
 from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
 from ledgerfs.clusters.surveying import Progress
 from ledgerfs.clusters.walk import LEDGERS, TOPICS, Walk
 from ledgerfs.errors import CorruptMetadataError, InvalidOptionError, ObjectNotFoundError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_id_at, ledger_path, parse_ledger_node
-from ledgerfs.formats.local_paths import local_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.topic_names import topic_of
@@ -128,7 +127,7 @@ def known_ledgers(disks: BookieDisks, progress: Progress | None = None) -> Known
         if disks.open_end == "recovered":
             _require_dead(cluster)
         return _from_zookeeper(cluster, progress)
-    return _from_dump(local_path(source, "metadata"), disks.ledgers_path, progress)
+    return _from_dump(source, disks.ledgers_path, progress)
 
 
 def _require_dead(cluster: LivingCluster) -> None:
@@ -206,16 +205,16 @@ class _Taken:
         return ids[order], np.frombuffer(behind, np.int64)
 
 
-def _from_dump(path: Path, ledgers_path: str, progress: Progress | None) -> KnownLedgers:
+def _from_dump(place: str, ledgers_path: str, progress: Progress | None) -> KnownLedgers:
     taken = _Taken(ledgers_path)
-    for done, record in enumerate(read_dump(path), 1):
+    for done, record in enumerate(read_dump_at(place), 1):
         if isinstance(record, DumpHeader):
             taken = _Taken(record.ledgers_path)
         elif isinstance(record, Node):
             taken.take(record)
         if progress is not None and done % _EVERY == 0:
             progress("reading the dump", done, None)
-    return taken.known(str(path))
+    return taken.known(place)
 
 
 def _from_zookeeper(cluster: LivingCluster, progress: Progress | None) -> KnownLedgers:

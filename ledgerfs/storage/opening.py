@@ -11,8 +11,11 @@ from ledgerfs.storage.object_store import RawStore
 __all__ = ["open_store"]
 
 
-def open_store(fs: Any, root: str) -> RawStore:  # noqa: ANN401  (fsspec is not typed)
-    """Return the store over folder ``root`` of an fsspec filesystem; raises `InvalidOptionError` for an invalid option of ledgerfs."""
+def open_store(fs: Any, root: str, *, is_private: bool = False) -> RawStore:  # noqa: ANN401  (fsspec is not typed)
+    """Return the store over folder ``root`` of an fsspec filesystem; raises `InvalidOptionError` for an invalid option of ledgerfs.
+
+    With ``is_private`` what is written to a local folder can be read by its owner alone; who may read other stores is theirs to say.
+    """
     handle = FsspecHandle.of(fs)
     given, root = root, root.rstrip("/")
     if handle.is_kind("s3fs.core", "S3FileSystem"):
@@ -21,7 +24,7 @@ def open_store(fs: Any, root: str) -> RawStore:  # noqa: ANN401  (fsspec is not 
 
         return S3Store(handle, root)
     if handle.is_kind("fsspec.implementations.local", "LocalFileSystem"):
-        return LocalStore(root or "/", follow_links=_follows_links(handle))
+        return LocalStore(root or "/", follow_links=_follows_links(handle), is_private=is_private)
     if handle.is_kind("ledgerfs.storage.zookeeper.filesystem", "ClusterFileSystem"):
         from ledgerfs.storage.empty_store import EmptyStore
 

@@ -26,6 +26,7 @@ from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import survey_cluster, survey_dump
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.errors import CorruptObjectError, InvalidOptionError, NotFoundError, ObjectExistsError
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.storage.zookeeper.node import Node
@@ -340,3 +341,71 @@ def test_a_number_that_no_node_has_is_damage(tmp_path: Path, name: str) -> None:
     path.write_bytes(zstandard.ZstdCompressor().compress("\n".join([*lines, ""]).encode()))
     with pytest.raises(CorruptObjectError, match="line 2 is none of a dump"):
         list(read_dump(path))
+
+
+AT = ("reading ledgers", "reading topics", "reading schemas", "reading bookies")
+"""Parts of a walk, at whose ends something happens."""
+
+
+@pytest.mark.parametrize("at", AT)
+def test_what_is_made_while_a_dump_is_is_in_it(cluster: LiveCluster, tmp_path: Path, at: str) -> None:
+    """Every ledger that a list of the dump names has its node there, and a topic that was made meanwhile is there with its cursor."""
+    made: list[int] = []
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        if what == at and not made:
+            made.append(cluster.roll_over("public/default/a"))
+            made.append(cluster.write_ledger("public/default/late", messages(4)))
+            cluster.add_cursor("public/default/late", "s", (made[1], 2), stale=(made[1], 1))
+
+    path = tmp_path / "x.json.zst"
+    one = living(cluster)
+    dump_cluster(one, NewestEntries(one.reading), path, progress)
+    one.nodes.close()
+    found = survey_dump(path, lambda *_: None)
+    assert "public/default/persistent/late" in found.topics
+    listed = set(found.listed["ledger_id"].tolist())
+    assert made[1] in listed
+    # A list that was read before keeps telling of before.
+    assert (made[0] in listed) == (at == "reading ledgers")
+    assert listed <= set(found.ledgers["ledger_id"].tolist())
+    assert set(found.cursors["cursors_ledger"].tolist()) <= set(found.ledgers["ledger_id"].tolist())
+    assert [found.cursor_names[one] for one in found.cursors["name"].tolist()] == ["s"] * 3
+    assert not found.cursors["is_stale"].any()
+    nodes = [record.path for record in read_dump(path) if isinstance(record, Node)]
+    assert len(set(nodes)) == len(nodes)
+    assert not found.damaged
+
+
+def test_what_is_made_before_a_dump_goes_on_is_in_it_once(cluster: LiveCluster, tmp_path: Path) -> None:
+    """A first run ends after the topics, a second one after what came meanwhile; the third one reads neither again."""
+    path = tmp_path / "x.json.zst"
+    one = living(cluster)
+
+    def until(end: str):
+        def progress(what: str, done: int, total: int | None) -> None:
+            if what == end:
+                raise Interrupted
+
+        return progress
+
+    for end in ("reading schemas", "asking bookies"):
+        with pytest.raises(Interrupted):
+            dump_cluster(one, NewestEntries(one.reading), path, until(end))
+        cluster.write_ledger(f"public/default/{end.split()[-1]}", messages(2))
+    one.nodes.close()
+    dumped(cluster, path)
+    found = survey_dump(path, lambda *_: None)
+    names = [name.rpartition("/")[2] for name in found.topics]
+    assert sorted(names) == ["a", "b", "bookies", "schemas"]
+    nodes = [record.path for record in read_dump(path) if isinstance(record, Node)]
+    assert len(set(nodes)) == len(nodes)
+    assert set(found.listed["ledger_id"].tolist()) <= set(found.ledgers["ledger_id"].tolist())
+
+
+def test_ledgers_that_are_deleted_from_bookkeeper_are_not_asked_for(cluster: LiveCluster, tmp_path: Path) -> None:
+    topic = "public/default/a"
+    first = cluster.list_of(topic).ledgers[0].ledger_id
+    cluster.delete_from_bookkeeper(first)
+    dumped(cluster, tmp_path / "x")
+    assert cluster.zookeeper.asked[ledger_path(first)] == 0

@@ -21,7 +21,7 @@ from ledgerfs.cli.cluster.source import (
 from ledgerfs.cli.cluster.stuck_options import limits_of, stuck_options
 from ledgerfs.cli.cluster.tiers import opened_tiers, tier_options
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.options import json_option
+from ledgerfs.cli.options import json_option, storage_options_of
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
 from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs.display import printable
@@ -122,7 +122,7 @@ def _checked(
     (zk_rate, no_bookies), (urls, options) = access, tiers
     with progress() as update:
         if not source.startswith(SCHEME):
-            return check_dump(Path(source), opened_tiers(urls, options, {}), rules, update)
+            return check_dump(source, opened_tiers(urls, options, {}), rules, update, storage_options_of(context))
         cluster = opened_cluster(context, source, zk_rate)
         try:
             reading = cluster.reading

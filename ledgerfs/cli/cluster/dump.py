@@ -1,23 +1,68 @@
-"""``ledgerfs cluster dump``: what ZooKeeper has, in a file."""
+"""``ledgerfs cluster dump``: what ZooKeeper has, in a file, or kept beside a bucket."""
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.cli.cluster.dump_rounds import repeat, signals_as_interrupts
 from ledgerfs.cli.cluster.source import access_options, bookies_of, opened_cluster, ttl_option
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.options import json_option
+from ledgerfs.cli.options import json_option, target_option, target_options_of
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say
-from ledgerfs.cli.parameter_types import LocalPath
+from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs.ledgers.time_arguments import iso_time
+
+if TYPE_CHECKING:
+    from ledgerfs.clusters.dump_keeping import Added
+    from ledgerfs.clusters.dump_pruning import Keeping
+    from ledgerfs.clusters.dumping import Dumped
+    from ledgerfs.storage.object_store import RawStore
 
 _MOST_LINES = 10
 """Lost schemas that are told one by one; the file has them all."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Which cluster is dumped, and how it is asked."""
+
+    context: click.Context
+    url: str
+    zk_rate: float
+    no_bookies: bool
+    ttl_ms: int
+    as_json: bool
+
+
 @command()
 @click.argument("url", metavar="URL")
-@click.argument("file", metavar="FILE", type=LocalPath())
+@click.argument("file", metavar="[FILE]", required=False, type=LocalPath("--to takes the URL of a bucket"))
+@click.option(
+    "--to", "bucket", metavar="BUCKET", help="Keep the dump beside this bucket, in _ledgerfs/dumps/, instead of a FILE."
+)
+@click.option(
+    "--every", type=Duration(), metavar="TIME", help="With --to: again and again, such as each 1h, until SIGTERM."
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    default=48,
+    show_default=True,
+    metavar="NUMBER",
+    help="With --to: how many dumps of this cluster stay at least.",
+)
+@click.option(
+    "--keep-for",
+    type=Duration(),
+    default="30d",
+    show_default=True,
+    metavar="TIME",
+    help="With --to: all that are younger stay, too.",
+)
+@target_option
 @access_options
 @ttl_option
 @json_option
@@ -27,13 +72,17 @@ def dump(
     /,
     *,
     url: str,
-    file: Path,
+    file: Path | None,
+    bucket: str | None,
+    every: float | None,
+    keep: int,
+    keep_for: float,
     zk_rate: float,
     no_bookies: bool,
     broker_ttl_seconds: int,
     as_json: bool,
 ) -> None:
-    """Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE.
+    """Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE, or keep it beside a bucket.
 
     URL is pulsar+zk://host:port,host:port[/chroot]. FILE is JSON, compressed with zstd (dump.json.zst): of each node its data in base64,
     its times and version; with places of schemas, bundles, brokers and bookies. Bookies are asked where open ledgers end and subscriptions
@@ -42,26 +91,53 @@ def dump(
     credentials of buckets, so only its owner can read it. While it is written it is FILE.partial; the same command goes on from there after
     Ctrl-C or an error.
 
+    With --to dumps are added to a bucket's _ledgerfs/dumps/, each the whole cluster or what changed since a whole one, and old ones are
+    removed. `ledgerfs cluster dumps` lists them, and makes files of them. With --every a dump that fails is said, and the next one is
+    tried at its time; SIGTERM and Ctrl-C end it. Exit code 0 then, 1 if the last dump failed.
+
     \b
     Examples:
       ledgerfs cluster dump pulsar+zk://zk1:2181,zk2:2181 dump.json.zst
       ledgerfs cluster dump pulsar+zk://zk1:2181/pulsar dump.json.zst --zk-rate 500
+      ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier
+      ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --every 1h --keep 48 --keep-for 30d
     """
+    asked = _Asked(context, url, zk_rate, no_bookies, broker_ttl_seconds * 1000, as_json)
+    if (file is None) == (bucket is None):
+        raise click.UsageError("either FILE or --to BUCKET is where the dump goes")
+    if file is not None:
+        if every is not None:
+            raise click.UsageError("--every is for --to: a file is written once")
+        _to_file(asked, file)
+    elif bucket is not None:
+        # These import numpy and fsspec, which --help does not need.
+        from ledgerfs.cli.cluster.kept_dump_source import dumps_store
+        from ledgerfs.clusters.dump_pruning import Keeping
+
+        store, keeping = dumps_store(bucket, target_options_of(context)), Keeping(keep, round(keep_for * 1000))
+        with signals_as_interrupts():
+            if every is None:
+                _to_bucket(asked, store, keeping)
+            elif not repeat(every, lambda: _to_bucket(asked, store, keeping)):
+                context.exit(1)
+
+
+def _to_file(asked: _Asked, file: Path) -> None:
     # These import numpy and kazoo, which --help does not need.
     from ledgerfs.clusters.dumping import dump_cluster, partial_path
 
-    cluster = opened_cluster(context, url, zk_rate)
+    cluster = opened_cluster(asked.context, asked.url, asked.zk_rate)
     try:
         with progress() as update:
-            bookies = bookies_of(cluster, no_bookies=no_bookies)
-            done = dump_cluster(cluster, bookies, file, update, broker_ttl_seconds * 1000)
+            bookies = bookies_of(cluster, no_bookies=asked.no_bookies)
+            done = dump_cluster(cluster, bookies, file, update, asked.ttl_ms)
     except BaseException:
         if partial_path(file).exists():
             say(f"{partial_path(file)}: what was read so far; the same command goes on from there")
         raise
     finally:
         cluster.nodes.close()
-    if as_json:
+    if asked.as_json:
         print_json(
             {
                 "file": str(file),
@@ -74,10 +150,54 @@ def dump(
         )
     if done.began_before_ms is not None:
         say(f"{file}: {done.nodes_before:,} of its nodes are of the run that began {minute(done.began_before_ms)}")
+    _say_not_known(str(file), done)
+    say(f"{file}: {done.nodes:,} nodes, {human_size(done.size)}")
+
+
+def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping") -> None:
+    from ledgerfs.clusters.dump_keeping import add_dump
+
+    # Anew each time: the servers of a cluster may have changed, or their session may be lost.
+    cluster = opened_cluster(asked.context, asked.url, asked.zk_rate)
+    try:
+        with progress() as update:
+            bookies = bookies_of(cluster, no_bookies=asked.no_bookies)
+            added = add_dump(cluster, bookies, store, keeping, update, broker_ttl_ms=asked.ttl_ms)
+    finally:
+        cluster.nodes.close()
+    kept = added.kept
+    if asked.as_json:
+        print_json(_as_json(store, added))
+        sys.stdout.flush()
+    _say_not_known(kept.key, added.dumped)
+    for remark in added.remarks:
+        say(remark)
+    what = "what changed since a whole one" if kept.is_delta else "whole"
+    pruned = f"; {len(added.pruned):,} older ones removed" if added.pruned else ""
+    say(f"{store.url}/{kept.key}: {added.dumped.nodes:,} nodes, {what}, {human_size(kept.stat.size)}{pruned}")
+
+
+def _as_json(store: "RawStore", added: "Added") -> dict[str, Any]:
+    kept = added.kept
+    return {
+        "bucket": store.url,
+        "key": kept.key,
+        "cluster": kept.cluster,
+        "taken": iso_time(kept.taken_ms),
+        "base": kept.base,
+        "bytes": kept.stat.size,
+        "bytes_whole": added.dumped.size,
+        "nodes": added.dumped.nodes,
+        "not_known": added.dumped.troubles,
+        "removed": [one.key for one in added.pruned],
+        "remarks": list(added.remarks),
+    }
+
+
+def _say_not_known(name: str, done: "Dumped") -> None:
     for trouble in done.lost_schemas[:_MOST_LINES]:
         say(f"not known: {trouble}")
     if len(done.lost_schemas) > _MOST_LINES:
         say(f"not known: {len(done.lost_schemas) - _MOST_LINES:,} more versions of schemas")
     if others := done.troubles - len(done.lost_schemas):
-        say(f"{file}: {others:,} questions to bookies have no answer; retention and cursors tell which")
-    say(f"{file}: {done.nodes:,} nodes, {human_size(done.size)}")
+        say(f"{name}: {others:,} questions to bookies have no answer; retention and cursors tell which")

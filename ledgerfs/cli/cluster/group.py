@@ -11,6 +11,7 @@ Examples:
   ledgerfs cluster cursors pulsar+zk://zk1:2181 --inactive 7d
   ledgerfs cluster check pulsar+zk://zk1:2181 --bucket s3://tier
   ledgerfs cluster dump pulsar+zk://zk1:2181 dump.json.zst
+  ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --every 1h
 
 \b
 Nothing is written to a cluster: no node is changed, no ledger is fenced. No broker is asked, which could load topics, but with --admin:
@@ -20,7 +21,12 @@ then brokers tell which of them has which bundle, which loads none.
 _COMMANDS = (
     LazyCommand("check", "ledgerfs.cli.cluster.check:check", "Find ledgers and objects without an owner, what is lost, and what is stuck."),
     LazyCommand(
-        "dump", "ledgerfs.cli.cluster.dump:dump", "Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE."
+        "dump", "ledgerfs.cli.cluster.dump:dump",
+        "Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE, or keep it beside a bucket.",
+    ),
+    LazyCommand(
+        "dumps", "ledgerfs.cli.cluster.dumps:dumps",
+        "List the dumps that `ledgerfs cluster dump --to` keeps beside BUCKET: when they were begun, and which whole one a delta needs.",
     ),
     LazyCommand(
         "retention", "ledgerfs.cli.cluster.retention:retention", "Show what a broker would trim of each topic now, and why not more."

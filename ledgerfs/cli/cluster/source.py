@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -190,7 +189,7 @@ def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies:
 
     with progress() as update:
         if not source.startswith(SCHEME):
-            return survey_dump(Path(source), update)
+            return survey_dump(source, update, storage_options_of(context))
         cluster = opened_cluster(context, source, zk_rate)
         try:
             bookies = bookies_of(cluster, no_bookies=no_bookies)

@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +17,7 @@ from ledgerfs.cli.cluster.source import (
 )
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.lifecycle.policy import Policy, policy_argument
-from ledgerfs.cli.options import json_option
+from ledgerfs.cli.options import json_option, storage_options_of
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
 from ledgerfs.display import printable, span
 from ledgerfs.ledgers.time_arguments import iso_time
@@ -114,7 +113,7 @@ def _seen(
 
     with progress() as update:
         if policy.is_dump:
-            return survey_dump(Path(policy.source), update), NO_NOTES, None
+            return survey_dump(policy.source, update, storage_options_of(context)), NO_NOTES, None
         cluster = opened_cluster(context, policy.source, access[0])
         try:
             bookies = bookies_of(cluster, no_bookies=access[1])

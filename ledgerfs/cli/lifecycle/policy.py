@@ -98,4 +98,4 @@ def _opened(path: Path | None, cluster: str | None, admin: str | None, access: d
 def _beside(file: "PolicyFile") -> str | None:
     """Return the cluster that a file names; a dump is beside the file."""
     told = file.cluster
-    return told if told is None or told.startswith(SCHEME) else str(file.path.parent / told)
+    return told if told is None or "://" in told else str(file.path.parent / told)

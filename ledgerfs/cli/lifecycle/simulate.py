@@ -7,7 +7,7 @@ import click
 
 from ledgerfs.cli.cluster.source import say_not_known
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.options import json_option
+from ledgerfs.cli.options import json_option, storage_option, storage_options_of
 from ledgerfs.cli.output import human_size, print_json, progress, say, show, table
 from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs.ledgers.time_arguments import iso_time
@@ -21,7 +21,7 @@ _HEADS = ("day", "hot", "hot, not offloaded", "cold", "uploaded", "highest rate"
 
 
 @command()
-@click.argument("dump", metavar="DUMP", type=LocalPath("`ledgerfs cluster dump` makes a dump of a cluster"))
+@click.argument("dump", metavar="DUMP")
 @click.argument("policy", metavar="POLICY", type=LocalPath())
 @click.option(
     "--days", type=click.IntRange(1, 3650), default=30, show_default=True, metavar="NUMBER", help="How far to look."
@@ -38,13 +38,14 @@ _HEADS = ("day", "hot", "hot, not offloaded", "cold", "uploaded", "highest rate"
 @click.option(
     "--plot", type=LocalPath(), metavar="FILE", help="Also draw it, into a file .svg or .png; needs ledgerfs[plot]."
 )
+@storage_option
 @json_option
 @click.pass_context
 def simulate(
     context: click.Context,
     /,
     *,
-    dump: Path,
+    dump: str,
     policy: Path,
     days: int,
     history: float,
@@ -54,9 +55,9 @@ def simulate(
 ) -> None:
     """Show what a policy would make of a cluster in the next days: storage hot and cold, uploads, requests, costs.
 
-    DUMP is a file that `ledgerfs cluster dump` wrote. What is written to each topic goes on as its ledgers and the times at which they were
-    closed tell it, and the rules of POLICY over the cluster's own policies hold from the moment of the dump on. Uploads are as fast as
-    [service] in POLICY lets them be. Nothing is read but the files.
+    DUMP is a file that `ledgerfs cluster dump` wrote, or a dump that it keeps beside a bucket. What is written to each topic goes on as its
+    ledgers and the times at which they were closed tell it, and the rules of POLICY over the cluster's own policies hold from the moment of
+    the dump on. Uploads are as fast as [service] in POLICY lets them be. Nothing is read but the files.
 
     \b
     Examples:
@@ -76,15 +77,15 @@ def simulate(
     if plot is not None:
         require_plotting(plot)
     with progress() as update:
-        survey = survey_dump(dump, update)
+        survey = survey_dump(dump, update, storage_options_of(context))
     found = simulate_cluster(survey, file, days, history)
     if as_json:
-        print_json({"dump": str(dump), "policy": str(policy), **_as_json(survey, found, told)})
+        print_json({"dump": dump, "policy": str(policy), **_as_json(survey, found, told)})
     else:
         _show_days(found, told)
-    _say_result(str(dump), found, told, days)
+    _say_result(dump, found, told, days)
     if plot is not None:
-        write_plot(found.simulated, plot, f"{dump.name} under {policy.name}, {days} days")
+        write_plot(found.simulated, plot, f"{dump.rpartition('/')[2]} under {policy.name}, {days} days")
         say(f"drawn: {plot}")
     say_not_known(context, survey, 0)
 

@@ -28,17 +28,19 @@ _PAGE = 4096
 class LocalStore:
     """The files of one folder. Folders keep no user metadata.
 
-    Links are listed as they are (their size is that of the path in them), and cannot be read unless ``follow_links`` is true.
+    Links are listed as they are (their size is that of the path in them), and cannot be read unless ``follow_links`` is true. With
+    ``is_private`` files that are written can be read by their owner alone.
     """
 
-    __slots__ = ("_follow_links", "_root", "traffic")
+    __slots__ = ("_follow_links", "_is_private", "_root", "traffic")
 
     cluster = None
     disks = None
 
-    def __init__(self, root: str, *, follow_links: bool = False) -> None:
+    def __init__(self, root: str, *, follow_links: bool = False, is_private: bool = False) -> None:
         self._root = root
         self._follow_links = follow_links
+        self._is_private = is_private
         self.traffic = Traffic()
 
     is_remote = False
@@ -51,7 +53,7 @@ class LocalStore:
     @property
     def writes(self) -> LocalWrites:
         """The write side."""
-        return LocalWrites(self._root, self.traffic)
+        return LocalWrites(self._root, self.traffic, is_private=self._is_private)
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         """Yield the files of the folder, except those that are being written."""

@@ -27,6 +27,8 @@ _log = logging.getLogger("ledgerfs.store")
 
 _PART_NAME = re.compile(r"\.(?P<key>.+)\.[0-9a-f]{32}\.part\Z", re.ASCII)
 _PIECE = 1 << 20
+_SHARED, _PRIVATE = 0o666, 0o600
+"""Modes of files: the first is what the process's mask leaves of it."""
 _CANNOT_LINK = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -38,16 +40,17 @@ def is_part(name: str) -> bool:
 class LocalWrites:
     """`WritableStore` of one folder."""
 
-    __slots__ = ("_root", "_traffic")
+    __slots__ = ("_mode", "_root", "_traffic")
 
     smallest_part = 1
     most_parts = 2**31 - 1
     can_set_metadata = False
     keeps_metadata = False
 
-    def __init__(self, root: str, traffic: Traffic) -> None:
+    def __init__(self, root: str, traffic: Traffic, *, is_private: bool = False) -> None:
         self._root = root
         self._traffic = traffic
+        self._mode = _PRIVATE if is_private else _SHARED
 
     def make_folder(self) -> None:
         """Make the folder, but not its parents."""
@@ -62,11 +65,11 @@ class LocalWrites:
 
     def begin_upload(self, key: str, metadata: Mapping[str, str], part_size: int) -> "LocalUpload":  # noqa: ARG002
         """Return an upload, which makes its file at the first write."""
-        return LocalUpload(self._root, key, self._traffic)
+        return LocalUpload(self._root, key, self._traffic, self._mode)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str]) -> ObjectStat:  # noqa: ARG002
         """Write a file."""
-        upload = LocalUpload(self._root, key, self._traffic)
+        upload = LocalUpload(self._root, key, self._traffic, self._mode)
         try:
             upload.write(data)
             return upload.complete()
@@ -117,11 +120,12 @@ class LocalWrites:
 class LocalUpload:
     """`Upload` of one file."""
 
-    __slots__ = ("_begin", "_descriptor", "_key", "_part", "_path", "_root", "_sent", "_traffic")
+    __slots__ = ("_begin", "_descriptor", "_key", "_mode", "_part", "_path", "_root", "_sent", "_traffic")
 
-    def __init__(self, root: str, key: str, traffic: Traffic) -> None:
+    def __init__(self, root: str, key: str, traffic: Traffic, mode: int) -> None:
         self._key = key
         self._root = root
+        self._mode = mode
         self._path = Path(root, key)
         self._part = self._path.with_name(f".{self._path.name}.{uuid4().hex}.part")
         self._descriptor: int | None = None
@@ -177,7 +181,7 @@ class LocalUpload:
             path.mkdir(exist_ok=True)
             if path.is_symlink():
                 raise AccessDeniedError(LINK_REFUSED, key=self._key)
-        return os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        return os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._mode)
 
     def _link(self) -> ObjectStat:
         if self._descriptor is None:

@@ -5,9 +5,10 @@ of the machine that made it, and what changed by ZooKeeper's: the grace is betwe
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -216,10 +217,16 @@ def _with_unread(first: Survey, second: Survey) -> Survey:
     )
 
 
-def check_dump(path: Path, tiers: Sequence[Tier], rules: Rules, progress: Progress) -> Check:
+def check_dump(
+    place: Path | str,
+    tiers: Sequence[Tier],
+    rules: Rules,
+    progress: Progress,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Check:
     """Look at a dump, and at buckets as they are now; raises as `ledgerfs.clusters.surveying.survey_dump`."""
     listings = [listed_tier(one, progress) for one in tiers]
-    survey = survey_dump(path, progress)
+    survey = survey_dump(place, progress, storage_options)
     found = again = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
     if any(one.broken.size for one in found.tiers):
         # A bucket is listed twice for one look: what is trimmed between the two listings looks broken.

@@ -1,0 +1,18 @@
+"""The bucket beside which dumps are kept, as commands open it: without its ledgers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ledgerfs.errors import UnusableUrlError
+from ledgerfs.storage.credentials import without_credentials
+from ledgerfs.storage.object_store import RawStore, is_of_a_cluster
+from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.url_filesystem import filesystem_of
+
+
+def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
+    """Return the store of a bucket for dumps, which are their owner's alone; raises `UnusableUrlError` for what is none."""
+    store = open_store(*filesystem_of(url, storage_options), is_private=True)
+    if is_of_a_cluster(store):
+        raise UnusableUrlError("dumps are kept beside a bucket, and this is none", key=without_credentials(url))
+    return store

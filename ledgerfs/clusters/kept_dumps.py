@@ -1,0 +1,136 @@
+"""Dumps that are kept beside a bucket: which there are, and reading one, whole or as what changed since another one.
+
+Whoever decides by them lists anew: nothing of it is remembered.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ledgerfs.clusters.dump_deltas import applied
+from ledgerfs.clusters.dump_file import Record, dump_lines, read_dump, records_of
+from ledgerfs.clusters.kept_dump_names import FOLDER, KeptDump, parse_kept_dump
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptObjectError,
+    InvalidOptionError,
+    NotFoundError,
+    ObjectNotFoundError,
+)
+from ledgerfs.formats.local_paths import local_path
+from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.url_filesystem import filesystem_of
+from ledgerfs.storage.whole_objects import WholeObject
+
+__all__ = [
+    "KeptDump",
+    "kept_dump_lines",
+    "kept_dumps",
+    "newest_kept_dump",
+    "read_dump_at",
+    "read_kept_dump",
+    "without_base",
+]
+
+_log = logging.getLogger("ledgerfs.dumps")
+
+
+def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]:
+    """Return all dumps that a bucket has, or those of one cluster, by clusters and ascending times; costs a listing of their folder.
+
+    Objects of other names are told of (`logging`), and left out. A delta may be among them whose base is not there (`without_base`).
+    Raises `AccessDeniedError` if a folder may not be listed, and the errors of the store.
+    """
+    found: list[KeptDump] = []
+    for page in store.list_folder(FOLDER if cluster is None else f"{FOLDER}{cluster}/"):
+        for stat in page:
+            if stat.refused:
+                raise AccessDeniedError(f"dumps may be here, and nothing of it is known: {stat.refused}", key=stat.key)
+            if stat.key.endswith("/"):
+                continue
+            kept = parse_kept_dump(stat)
+            if kept is None:
+                _log.warning("%s: no name of a dump that ledgerfs keeps; left out", stat.key)
+            else:
+                found.append(kept)
+    return sorted(found, key=lambda one: (one.cluster, one.taken_ms, one.key))
+
+
+def without_base(kept: list[KeptDump]) -> list[KeptDump]:
+    """Return those of one listing that cannot be read, since they tell what changed since a dump that is not there."""
+    keys = {one.key for one in kept}
+    return [one for one in kept if one.base is not None and one.base not in keys]
+
+
+def newest_kept_dump(store: ObjectStore, cluster: str | None = None) -> KeptDump | None:
+    """Return the newest dump of a cluster that can be read by what the listing shows; None if there is none.
+
+    Raises `InvalidOptionError` if dumps of several clusters are kept and none of them is named, and as `kept_dumps`.
+    """
+    kept = kept_dumps(store, cluster)
+    clusters = sorted({one.cluster for one in kept})
+    if len(clusters) > 1:
+        reason = f"dumps of several clusters are kept here, and it has to be told whose is meant: {', '.join(clusters)}"
+        raise InvalidOptionError(reason, key=f"{store.url}/{FOLDER}")
+    lacking = without_base(kept)
+    for one in lacking:
+        _log.warning("%s: it cannot be read, since its base is not there: %s", one.key, one.base)
+    return next((one for one in reversed(kept) if one not in lacking), None)
+
+
+def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:
+    """Yield the records of a dump, of a delta those of the whole dump that it stands for.
+
+    What is yielded counts only once the end is reached: what is damaged may show there alone.
+
+    Raises
+    ------
+    CorruptObjectError
+        It is damaged, or its base is missing, damaged, or another one.
+    ObjectNotFoundError
+        It has been pruned since it was listed.
+    AccessDeniedError, StoreError
+        As the store has them.
+
+    """
+    return records_of(kept_dump_lines(store, kept), kept.key)
+
+
+def kept_dump_lines(store: ObjectStore, kept: KeptDump) -> Iterator[bytes]:
+    """Yield the lines of a dump's file, of a delta those of the whole dump; raises as `read_kept_dump`."""
+    own = dump_lines(WholeObject(store, kept.stat, kept.digest), kept.key)
+    return own if kept.base is None else applied(_base_lines(store, kept.base), own, kept.base, kept.key)
+
+
+def _base_lines(store: ObjectStore, key: str) -> Iterator[bytes]:
+    try:
+        base = parse_kept_dump(store.head(key).stat)
+    except ObjectNotFoundError as error:
+        raise CorruptObjectError("the dump that others tell the changes to is not there", key=key) from error
+    if base is None:
+        raise CorruptObjectError("no name of a dump", key=key)
+    yield from dump_lines(WholeObject(store, base.stat, base.digest), key)
+
+
+def read_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[Record]:
+    """Yield the records of a dump that a user names: a file, or a kept dump as ``<bucket>/_ledgerfs/dumps/<cluster>/<name>``.
+
+    Raises `NotFoundError`, `CorruptObjectError`, `UnusableUrlError`, `InvalidOptionError` for other URLs, and the errors of the bucket's
+    store.
+    """
+    bucket, folder, name = (f"./{place}" if place.startswith(FOLDER) else place).rpartition(f"/{FOLDER}")
+    if not folder:
+        return read_dump(local_path(place, "dump"))
+    return _read_in(bucket, FOLDER + name, storage_options or {})
+
+
+def _read_in(bucket: str, key: str, storage_options: Mapping[str, Any]) -> Iterator[Record]:
+    store = open_store(*filesystem_of(bucket or "/", storage_options))
+    try:
+        kept = parse_kept_dump(store.head(key).stat)
+    except ObjectNotFoundError as error:
+        raise NotFoundError("no such dump is kept", key=f"{bucket}/{key}") from error
+    if kept is None:
+        raise NotFoundError("no name of a dump that ledgerfs keeps; `ledgerfs cluster dumps` lists them", key=key)
+    yield from read_kept_dump(store, kept)

@@ -1,0 +1,555 @@
+"""Dumps beside a bucket: what is added, read and pruned, whoever else adds, prunes, fails or is killed meanwhile."""
+
+import io
+import itertools
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfs.clusters import dump_keeping
+from ledgerfs.clusters.dump_file import Record, read_dump
+from ledgerfs.clusters.dump_keeping import MOST_DELTAS, Added, add_dump, prune
+from ledgerfs.clusters.dump_pruning import BASE_GRACE_MS, Keeping, superfluous
+from ledgerfs.clusters.kept_dump_names import (
+    FOLDER,
+    KeptDump,
+    cluster_folder,
+    kept_dump_key,
+    parse_kept_dump,
+)
+from ledgerfs.clusters.kept_dumps import (
+    kept_dumps,
+    newest_kept_dump,
+    read_dump_at,
+    read_kept_dump,
+    without_base,
+)
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptObjectError,
+    InvalidOptionError,
+    LedgerfsError,
+    NotFoundError,
+    ObjectNotFoundError,
+)
+from ledgerfs.storage.object_store import RawStore
+from ledgerfs.storage.objects import ObjectStat
+from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.url_filesystem import filesystem_of
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from tests.support.live_clusters import LiveCluster, messages
+from tests.support.s3 import Fault, FaultProxy, S3Server
+
+DAY = 86_400_000
+ALL = Keeping(1000, 1000 * DAY)
+TOPIC = "public/default/a"
+CLUSTER = "47099c88-d3cd-44de-91a6-f8bc42d28371"
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path / "cluster") as made:
+        # Nodes that zstd does not make smaller, as many as make a dump large beside what changes.
+        for number in range(40):
+            made.zookeeper.set(f"/ledgers/00/0001/L{number:04d}", os.urandom(500))
+        made.write_ledger(TOPIC, messages(3))
+        yield made
+        assert made.not_reads() == []
+
+
+@pytest.fixture(name="store")
+def _store(tmp_path: Path) -> RawStore:
+    (tmp_path / "tier").mkdir()
+    return opened(str(tmp_path / "tier"))
+
+
+def opened(url: str, **options: Any) -> RawStore:
+    return open_store(*filesystem_of(url, options), is_private=True)
+
+
+def added(
+    cluster: LiveCluster, store: Any, keeping: Keeping = ALL, at: Callable[[str], object] = lambda what: None
+) -> Added:
+    one = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    try:
+        return add_dump(one, None, store, keeping, lambda what, *_: at(what))
+    finally:
+        one.nodes.close()
+
+
+def records(store: RawStore, kept: KeptDump) -> list[Record]:
+    return list(read_kept_dump(store, kept))
+
+
+@dataclass
+class Seen:
+    """A store whose writes are told before, and the plain dumps that went into it."""
+
+    store: Any
+    before: Callable[[str, str], object] = lambda what, key: None
+
+    @property
+    def writes(self) -> "Seen":
+        return replace(self, store=self.store.writes)
+
+    def put(self, key: str, *rest: Any) -> ObjectStat:
+        self.before("put", key)
+        found = self.store.put(key, *rest)
+        self.before("after put", key)
+        return found
+
+    def delete(self, key: str) -> None:
+        self.before("delete", key)
+        self.store.delete(key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+@pytest.fixture(name="wholes")
+def _wholes(monkeypatch: pytest.MonkeyPatch) -> list[list[Record]]:
+    """The records of each dump as it was before it was kept."""
+    found: list[list[Record]] = []
+    original = dump_keeping.dump_cluster
+
+    def dumped(cluster: Any, bookies: Any, path: Path, *rest: Any) -> Any:
+        done = original(cluster, bookies, path, *rest)
+        found.append(list(read_dump(path)))
+        return done
+
+    monkeypatch.setattr(dump_keeping, "dump_cluster", dumped)
+    return found
+
+
+def test_dumps_that_follow_are_small_and_read_as_the_whole_ones(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
+) -> None:
+    for _ in range(4):
+        added(cluster, store)
+        cluster.roll_over(TOPIC)
+    kept = kept_dumps(store)
+    assert [one.is_delta for one in kept] == [False, True, True, True]
+    assert {one.base for one in kept[1:]} == {kept[0].key}
+    assert all(one.stat.size * 3 < kept[0].stat.size for one in kept[1:])
+    assert [records(store, one) for one in kept] == wholes
+    assert newest_kept_dump(store) == kept[-1]
+    for one, whole in zip(kept, wholes, strict=True):
+        assert list(read_dump_at(f"file://{tmp_path}/tier/{one.key}")) == whole
+        assert list(read_dump_at(f"{tmp_path}/tier/{one.key}")) == whole
+        assert stat.S_IMODE((tmp_path / "tier" / one.key).stat().st_mode) == 0o600
+    assert {one.cluster for one in kept} == {CLUSTER}
+
+
+def test_a_full_dump_is_due_when_much_has_changed_and_after_some_deltas(
+    cluster: LiveCluster, store: RawStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added(cluster, store)
+    for number in range(30):
+        cluster.zookeeper.set(f"/ledgers/00/0001/L{number:04d}", os.urandom(500))
+    assert not added(cluster, store).kept.is_delta
+    monkeypatch.setattr(dump_keeping, "MOST_DELTAS", 2)
+    assert [added(cluster, store).kept.is_delta for _ in range(4)] == [True, True, False, True]
+    assert MOST_DELTAS < 48
+
+
+def test_a_clock_that_goes_back_leaves_the_order(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = added(cluster, store).kept
+    monkeypatch.setattr("ledgerfs.clusters.dumping._now", lambda: 1_000_000_000_000)
+    second = added(cluster, store, Keeping(1, 1)).kept
+    assert second.taken_ms == first.taken_ms + 1
+    assert newest_kept_dump(store) == kept_dumps(store)[-1]
+    assert records(store, kept_dumps(store)[-1]) == wholes[1]
+
+
+def test_two_clusters_in_one_bucket_do_not_mix(cluster: LiveCluster, store: RawStore, tmp_path: Path) -> None:
+    added(cluster, store)
+    with LiveCluster(tmp_path / "other") as other:
+        other.zookeeper.delete("/ledgers/INSTANCEID")
+        other.write_ledger(TOPIC, messages(1))
+        mine = added(other, store, Keeping(1, 1)).kept
+        assert not mine.is_delta
+        assert mine.cluster == cluster_folder(None, other.url)
+        assert mine.cluster.startswith("url-")
+        with pytest.raises(InvalidOptionError, match="several clusters"):
+            newest_kept_dump(store)
+        assert newest_kept_dump(store, mine.cluster) == kept_dumps(store, mine.cluster)[0]
+        assert len(kept_dumps(store)) == 2
+        assert not other.not_reads()
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "", "é" * 5, "x" * 101])
+def test_an_id_that_is_no_name_is_a_digest(name: str) -> None:
+    found = cluster_folder(name, "pulsar+zk://a:1")
+    assert found.startswith("id-")
+    assert len(found) == 35
+    assert cluster_folder(None, "pulsar+zk://b:1,a:1/x") == cluster_folder(None, "pulsar+zk://a:1,b:1/x")
+    assert cluster_folder(None, "pulsar+zk://a:1/x") != cluster_folder(None, "pulsar+zk://a:1/y")
+
+
+def test_other_objects_are_told_of_and_left(
+    cluster: LiveCluster, store: RawStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    added(cluster, store)
+    folder = tmp_path / "tier" / FOLDER
+    (folder / "notes.txt").write_text("x")
+    (folder / CLUSTER / "20261128T005327123Z-full-abc.json.zst").write_text("x")
+    assert len(kept_dumps(store)) == 1
+    assert "notes.txt" in caplog.text
+    assert "full-abc" in caplog.text
+    added(cluster, store, Keeping(1, 1))
+    assert (folder / "notes.txt").exists()
+
+
+def test_nothing_is_known_of_a_folder_that_may_not_be_listed(store: RawStore) -> None:
+    refusing = Seen(store)
+    refusing.list_folder = lambda folder: iter([[ObjectStat(folder, 0, 0, "", "access denied")]])  # type: ignore[attr-defined]
+    with pytest.raises(AccessDeniedError):
+        kept_dumps(refusing)
+
+
+# Damage.
+
+
+def test_a_damaged_base_or_delta_is_told_and_the_next_dump_is_whole(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
+) -> None:
+    base, delta = added(cluster, store).kept, added(cluster, store).kept
+    for one, size in itertools.product((base, delta), ("cut", "bit", "longer")):
+        path = tmp_path / "tier" / one.key
+        data = path.read_bytes()
+        middle = len(data) // 2
+        other = {"cut": data[:middle], "bit": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]}
+        path.write_bytes(other.get(size, data + data))
+        listed = {kept.key: kept for kept in kept_dumps(store)}
+        with pytest.raises(CorruptObjectError, match=one.key):
+            records(store, listed[delta.key])
+        if one is base:
+            done = added(cluster, store)
+            assert not done.kept.is_delta
+            assert [base.key in remark for remark in done.remarks] == [True]
+            assert records(store, kept_dumps(store)[-1]) == wholes[-1]
+            store.writes.delete(done.kept.key)
+        path.write_bytes(data)
+    assert records(store, kept_dumps(store)[-1]) == wholes[1]
+
+
+def test_a_delta_whose_base_is_gone_is_told(
+    cluster: LiveCluster, store: RawStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    base, delta = added(cluster, store).kept, added(cluster, store).kept
+    store.writes.delete(base.key)
+    (left,) = kept_dumps(store)
+    assert without_base([left]) == [left]
+    with pytest.raises(CorruptObjectError, match=f"{base.key}: the dump that others tell the changes to is not there"):
+        records(store, left)
+    assert newest_kept_dump(store) is None
+    assert delta.key in caplog.text
+    # It stays, counts for nothing, and nobody makes another one like it.
+    assert not added(cluster, store, Keeping(1, 1)).kept.is_delta
+    assert [one.is_delta for one in kept_dumps(store)] == [True, False]
+
+
+def test_what_is_pruned_while_it_is_read_is_told(cluster: LiveCluster, store: RawStore) -> None:
+    one = added(cluster, store).kept
+    store.writes.delete(one.key)
+    with pytest.raises(ObjectNotFoundError):
+        records(store, one)
+
+
+def test_a_place_that_is_none_is_told(store: RawStore, tmp_path: Path) -> None:
+    for name in ("20261128T005327123Z-full-" + "a" * 32 + ".json.zst", "x.json.zst"):
+        with pytest.raises(NotFoundError):
+            list(read_dump_at(f"{tmp_path}/tier/{FOLDER}{CLUSTER}/{name}"))
+    with pytest.raises(NotFoundError):
+        list(read_dump_at(str(tmp_path / "none")))
+
+
+# Meetings.
+
+
+def test_two_dumpers_at_once_keep_both_dumps(cluster: LiveCluster, store: RawStore, wholes: list[list[Record]]) -> None:
+    """At each step of one, another one adds a dump and prunes all that it may; in the end all that is there can be read."""
+    for step in ("begin", "reading ledgers", "reading topics", "put", "after put", "delete"):
+        met: list[str] = []
+
+        def meet(what: str, _: str = "", step: str = step, met: list[str] = met) -> None:
+            if what == step and not met:
+                met.append(what)
+                cluster.roll_over(TOPIC)
+                added(cluster, store, Keeping(1, 1))
+
+        if step == "begin":
+            meet(step)
+        added(cluster, Seen(store, meet), Keeping(2, 1), meet)
+        kept = kept_dumps(store)
+        assert not without_base(kept)
+        for one in kept:
+            assert records(store, one) in wholes
+        assert len({one.key for one in kept}) == len(kept)
+
+
+def test_a_delta_whose_base_goes_meanwhile_is_added_whole(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]]
+) -> None:
+    """Whatever removed it, before the delta is uploaded or while it is: no delta without a base is left."""
+    for step in ("reading topics", "put"):
+        base = added(cluster, store).kept
+        gone: list[str] = []
+
+        def lose(what: str, _: str = "", step: str = step, gone: list[str] = gone, base: KeptDump = base) -> None:
+            if what == step and not gone:
+                gone.append(base.key)
+                store.writes.delete(base.key)
+
+        done = added(cluster, Seen(store, lose), ALL, lose)
+        assert gone
+        assert not done.kept.is_delta
+        assert [one.key for one in kept_dumps(store)] == [done.kept.key]
+        assert records(store, kept_dumps(store)[0]) == wholes[-1]
+        store.writes.delete(done.kept.key)
+
+
+def test_who_takes_longer_than_a_base_stays_adds_a_whole_dump(
+    cluster: LiveCluster, store: RawStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added(cluster, store)
+    clock = [0.0]
+    monkeypatch.setattr("ledgerfs.clusters.dump_keeping.time.monotonic", lambda: clock[0])
+    late = added(cluster, store, at=lambda what: clock.__setitem__(0, BASE_GRACE_MS / 1000))
+    assert not late.kept.is_delta
+    assert added(cluster, store).kept.is_delta
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("step", ["reading topics", "put", "after put", "delete", "second delete"])
+def test_an_end_at_each_step_leaves_whole_dumps_and_the_next_one_prunes(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path, step: str
+) -> None:
+    for _ in range(4):
+        added(cluster, store)
+        cluster.roll_over(TOPIC)
+    seen: list[str] = []
+
+    def end(what: str, _: str = "") -> None:
+        seen.append(what)
+        if (what == step.rsplit(maxsplit=1)[-1] and seen.count(what) == (2 if "second" in step else 1)) or what == step:
+            raise Killed
+
+    keeping = Keeping(2, 1)
+    with pytest.raises(Killed):
+        added(cluster, Seen(store, end), keeping, end)
+    kept = kept_dumps(store)
+    assert not without_base(kept)
+    assert all(records(store, one) in wholes for one in kept)
+    assert not list(Path(tempfile.gettempdir()).glob("ledgerfs-dump-*/whole*")) or os.environ.get("TMPDIR") is None
+    added(cluster, store, keeping)
+    left = kept_dumps(store)
+    assert [one.is_delta for one in left] == [False, True, True]
+    assert records(store, left[-1]) == wholes[-1]
+
+
+# Pruning.
+
+
+def kept(number: int, base: KeptDump | None, age_days: float, cluster: str = "c") -> KeptDump:
+    modified = 1_700_000_000_000 - round(age_days * DAY)
+    key = kept_dump_key(cluster, number, f"{number:032x}", base)
+    found = parse_kept_dump(ObjectStat(key, 1, modified, ""))
+    assert found is not None
+    return found
+
+
+def test_what_is_kept_by_count_and_by_age() -> None:
+    full = [kept(number, None, 40 - number) for number in range(40)]
+    own = kept(100, None, 0)
+    gone = superfluous([*full, own], own, Keeping(5, 10 * DAY))
+    assert [one.taken_ms for one in gone] == list(range(31))
+    assert [one.taken_ms for one in superfluous([*full, own], own, Keeping(20, DAY))] == list(range(21))
+
+
+def test_a_base_stays_as_long_as_a_delta_needs_it() -> None:
+    base = kept(1, None, 100)
+    deltas = [kept(number, base, 100 - number) for number in range(2, 20)]
+    other = kept(30, None, 50)
+    own = kept(40, other, 0)
+    listed = [base, *deltas, other, own]
+    gone = superfluous(listed, own, Keeping(3, DAY))
+    assert [one.taken_ms for one in gone] == list(range(2, 19))
+    assert [one.taken_ms for one in superfluous(listed, own, Keeping(2, DAY))] == [*range(2, 20), 1]
+
+
+def test_a_full_dump_stays_for_a_day_behind_the_next_one() -> None:
+    old, newer = kept(1, None, 5), kept(2, None, 0.9)
+    own = kept(3, newer, 0)
+    assert superfluous([old, newer, own], own, Keeping(1, 1)) == []
+    newer = kept(2, None, 1.1)
+    own = kept(3, newer, 0)
+    assert superfluous([old, newer, own], own, Keeping(1, 1)) == [old]
+
+
+def test_without_times_nothing_is_old() -> None:
+    full = [replace(one, stat=replace(one.stat, modified_ms=0)) for one in (kept(n, None, 9) for n in range(9))]
+    assert superfluous(full, full[-1], Keeping(1, DAY)) == []
+
+
+@given(st.data(), st.integers(0, 5), st.integers(0, 10))
+def test_whatever_goes_in_whichever_order_no_delta_is_left_without_its_base(
+    data: st.DataObject, count: int, days: int
+) -> None:
+    """Ages in any order, as by clocks that jump; bases that are missing; an end after any removal."""
+    ages = st.floats(-20, 20)
+    bases = [kept(number, None, data.draw(ages)) for number in range(data.draw(st.integers(1, 4)))]
+    missing = kept(99, None, 0)
+    deltas = [
+        kept(number, data.draw(st.sampled_from([*bases, missing])), data.draw(ages))
+        for number in range(100, 100 + data.draw(st.integers(0, 6)))
+    ]
+    listed = [*bases, *deltas]
+    own = data.draw(st.sampled_from(listed))
+    gone = superfluous(listed, own, Keeping(count, days * DAY))
+    assert own not in gone
+    assert bases[-1] not in gone
+    for end in range(len(gone) + 1):
+        left = [one for one in listed if one not in gone[:end]]
+        assert without_base(left) == without_base(listed)
+    readable = [one for one in listed if one not in without_base(listed)]
+    newest = sorted(readable, key=lambda one: one.taken_ms)[len(readable) - min(count, len(readable)) :]
+    assert not set(newest) & set(gone)
+
+
+def test_pruning_after_the_own_dump_is_gone_removes_nothing(cluster: LiveCluster, store: RawStore) -> None:
+    one = added(cluster, store).kept
+    added(cluster, store)
+    store.writes.delete(added(cluster, store).kept.key)
+    assert prune(store, replace(one, stat=replace(one.stat, key="gone")), Keeping(1, 1)) == ()
+    assert len(kept_dumps(store)) == 2
+
+
+# Stores that fail.
+
+
+@pytest.fixture(name="proxy")
+def _proxy(s3: S3Server) -> Iterator[FaultProxy]:
+    proxy = FaultProxy(s3.address).start()
+    yield proxy
+    proxy.stop()
+
+
+def s3_bucket(server: S3Server, proxy: FaultProxy) -> tuple[str, dict[str, Any]]:
+    name = f"dumps-{os.urandom(4).hex()}"
+    server.make_bucket(name, {})
+    return f"s3://{name}", {**server.options, "endpoint_url": proxy.endpoint}
+
+
+def test_dumps_on_s3_are_read_as_the_whole_ones(
+    cluster: LiveCluster,
+    s3: S3Server,
+    proxy: FaultProxy,
+    wholes: list[list[Record]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url, options = s3_bucket(s3, proxy)
+    store = opened(url, **options)
+    added(cluster, store)
+    cluster.roll_over(TOPIC)
+    assert added(cluster, store).kept.is_delta
+    assert [records(store, one) for one in kept_dumps(store)] == wholes
+    assert list(read_dump_at(f"{url}/{newest_kept_dump(store).key}", options)) == wholes[-1]
+    # As an upload in parts, too.
+    monkeypatch.setattr(dump_keeping, "_PART_BYTES", 1000)
+    third = added(cluster, store).kept
+    assert records(store, kept_dumps(store)[-1]) == wholes[-1]
+    assert kept_dumps(store)[-1].key == third.key
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("GET", "500"), ("GET", "404"), ("GET", "short"), ("GET", "cut"), ("GET", "flip"), ("GET", "replaced"), ("HEAD", "500"),
+     ("PUT", "500"), ("PUT", "half"), ("PUT", "done-reset"), ("DELETE", "500"), ("DELETE", "done-reset")],
+)  # fmt: skip
+def test_a_store_that_fails_in_the_middle_leaves_dumps_that_are_whole(
+    cluster: LiveCluster, s3: S3Server, proxy: FaultProxy, wholes: list[list[Record]], method: str, kind: str
+) -> None:
+    """From one of its requests on the store fails for good; then it is well again, and so is all that is there, and the next dump."""
+    url, options = s3_bucket(s3, proxy)
+    added(cluster, opened(url, **options))
+    for after in range(2):
+        cluster.roll_over(TOPIC)
+        proxy.faults[:] = [Fault(kind, matches=lambda one, path, headers: one == method, after=after)]
+        with pytest.MonkeyPatch.context() as patch, suppress(LedgerfsError):
+            patch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
+            added(cluster, opened(url, **options), Keeping(1, 1))
+        proxy.faults.clear()
+        listed = kept_dumps(opened(url, **options))
+        assert not without_base(listed)
+        assert all(records(opened(url, **options), one) in wholes for one in listed)
+    store = opened(url, **options)
+    added(cluster, store)
+    assert records(store, kept_dumps(store)[-1]) == wholes[-1]
+
+
+@pytest.mark.process
+def test_a_kill_while_a_dump_is_uploaded_leaves_none_of_it(
+    cluster: LiveCluster, store: RawStore, tmp_path: Path
+) -> None:
+    """What is half written to a folder has another name, which no listing shows."""
+    added(cluster, store)
+    cluster.roll_over(TOPIC)
+    program = f"""
+import os, signal
+from ledgerfs.storage.folders import writes
+real = writes.write_all
+def half(descriptor, data):
+    real(descriptor, bytes(data)[: len(data) // 2])
+    os.kill(os.getpid(), signal.SIGKILL)
+writes.write_all = half
+from ledgerfs.cli.group import run
+import sys
+sys.argv = ["ledgerfs", "cluster", "dump", {cluster.url!r}, "--to", {str(tmp_path / "tier")!r}, "--no-bookies"]
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    parts = [path for path in (tmp_path / "tier" / FOLDER / CLUSTER).iterdir() if path.name.endswith(".part")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in parts] == [0o600]
+    assert len(kept_dumps(store)) == 1
+    assert added(cluster, store).kept.is_delta
+
+
+def test_a_large_object_is_read_in_pieces(store: RawStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hashlib import sha256
+
+    from ledgerfs.storage import whole_objects
+    from ledgerfs.storage.whole_objects import WholeObject
+
+    monkeypatch.setattr(whole_objects, "_PIECE", 1000)
+    data = os.urandom(10_500)
+    found = store.writes.put("x", data, {})
+    for size in (1, 999, 1000, 1001, 20_000):
+        one, read = WholeObject(store, found, sha256(data).hexdigest()[:32]), io.BytesIO()
+        while piece := one.read(size):
+            assert len(piece) <= size
+            read.write(piece)
+        assert read.getvalue() == data
+    one = WholeObject(store, found, "0" * 32)
+    assert b"".join(one.read(1000) for _ in range(11)) == data
+    with pytest.raises(CorruptObjectError, match="digest"):
+        one.read(1000)
