@@ -84,6 +84,9 @@ def severity_of(error: LedgerfsError) -> Severity:
 def _copy(catalog: Catalog, row: int) -> Finding:
     """Return the finding of a copy that is not read: a remark if its index agrees with that of the one that is, otherwise damage."""
     copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
+    if copy.agrees_with(read) and copy.is_settled:
+        message = "a settled copy of this ledger, for a cluster that has not seen its transactions; another one is read"
+        return _about(copy, Severity.REMARK, "settled-copy", message)
     if copy.agrees_with(read):
         return _about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")
     return contradicting_copy(

@@ -40,6 +40,7 @@ LEDGER = np.dtype(
         ("origin_id", "i8"),
         ("origin_entries", "u4"),
         ("origin_length", "i8"),
+        ("settled", "?"),  # its messages of transactions are plain ones or markers
         ("own", f"V{OWN_BYTES}"),
     ]
 )
@@ -75,7 +76,7 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
     high, low, ledger_id, _, _, copy, dialect, state, ordered, first, last, length, stored, expected, cuts, *rest = (
         values
     )
-    created_ms, changed_ms, origin_id, origin_entries, origin_length, own = rest
+    created_ms, changed_ms, origin_id, origin_entries, origin_length, settled, own = rest
     rows = dialect_rows(dialect)
     return LedgerRef(
         dialect=dialect,
@@ -96,6 +97,7 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
         objects=rows.objects_of(values, bytes(own), managed_ledger, place),
         origin=Origin(origin_id, origin_entries - 1, origin_length) if origin_entries else None,
         is_open=rows.is_open(bytes(own)),
+        is_settled=bool(settled),
     )
 
 
@@ -121,12 +123,19 @@ def agree(left: Table | np.void, right: Table | np.void) -> npt.NDArray[np.bool_
     return same
 
 
+def stand_for(copies: Table | np.void, others: Table | np.void) -> npt.NDArray[np.bool_]:
+    """Return for rows of `LEDGER` what `LedgerRef.stands_for` does."""
+    stand: npt.NDArray[np.bool_] = agree(copies, others) & (~copies["settled"] | others["settled"])
+    return stand
+
+
 def ranked(table: Table) -> Table:
-    """Sort by name and ledger id, and number the copies of each ledger: complete ones first, newest first."""
+    """Sort by name and ledger id, and number the copies of each ledger: complete ones first, settled ones last of these, newest first."""
     keys = (
         table["uuid_low"],
         table["uuid_high"],
         -table["changed_ms"],
+        table["settled"],
         ~is_sound(table),
         table["ledger_id"],
         table["name"],

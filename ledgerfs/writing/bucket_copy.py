@@ -308,6 +308,7 @@ class _Copy:
                 created_ms=created_ms,
                 origin=ref.root,
                 may_hide=may_hide,
+                is_settled=ref.is_settled,
             )
         copies = [] if uuid is None else self.catalog.copies_of(ref.managed_ledger, ledger_id)
         friends = frozenset(one.uuid for one in copies)
@@ -324,6 +325,7 @@ class _Copy:
             origin=ref.root,
             twins=twins,
             may_hide=may_hide,
+            is_settled=ref.is_settled,
         )
 
     def _made(self, claim: Claim) -> LedgerRef | None:

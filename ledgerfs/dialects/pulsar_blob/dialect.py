@@ -300,6 +300,7 @@ def _ledger_row(listed: tuple[Any, ...], index: OffloadIndex, names: Names) -> t
         metadata.created_ms or 0,
         modified_ms,
         *origin_columns(metadata.origin),
+        metadata.settled_from is not None,
         pack_own(size, version, is_plausible=index.is_plausible, is_odd=index.oddity is not None),
     )
 

@@ -10,7 +10,7 @@ from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.dialects.pulsar_blob.same_ids import SameIds
 from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import agree, uuid_halves
+from ledgerfs.ledgers.catalog_rows import stand_for, uuid_halves
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 
 UPLOAD_MS = 10 * 60 * 1000
@@ -38,12 +38,12 @@ def _lost(catalog: Catalog, near: SameIds) -> Iterator[Row]:
     for lost in catalog.lost[catalog.lost["dialect"] == NUMBER]:
         name, ledger_id = int(lost["name"]), int(lost["ledger_id"])
         if catalog.names[name] is None:
-            if any(agree(copy, lost) for copy in near.sound(ledger_id)):
+            if any(stand_for(copy, lost) for copy in near.sound(ledger_id)):
                 continue
             name, copy = UNKNOWN, None
         else:
             copy = near.of_topic(ledger_id, name)
-        if copy is None or not agree(copy, lost):
+        if copy is None or not stand_for(copy, lost):
             told = tuple(int(lost[column]) for column in ("last_entry", "length", "created_ms", "changed_ms"))
             yield (*_key(lost), name, 0, NUMBER, GapKind.DATA_LOST, copy is not None, *told)
 

@@ -13,19 +13,21 @@ import numpy as np
 
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, require_block_size
 from ledgerfs.errors import (
+    CorruptObjectError,
     LedgerfsError,
     ObjectExistsError,
     ObjectNotFoundError,
     RefusedLedgerError,
     StaleObjectError,
     UncertainWriteError,
+    UnsupportedFormatError,
 )
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
-from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index
+from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES, IndexedBlock, OffloadIndex, build_index, parse_index
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.storage.object_store import RawStore
-from ledgerfs.storage.objects import ObjectStat
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
 if TYPE_CHECKING:
     from ledgerfs.storage.object_writes import Upload
@@ -242,6 +244,27 @@ class LedgerWriter:
     def _write(self, data: bytes | memoryview) -> None:
         self._upload.write(data)
         self._blocks.used += len(data)
+
+
+def as_stored(store: RawStore, ledger: NewLedger) -> WrittenLedger | None:
+    """Return the ledger of this name as the store has it now, whoever wrote it, or None; raises the errors of the store.
+
+    None unless both objects are there, and agree by what the index tells: its entries are not read.
+    """
+    key = ledger.key
+    try:
+        index, data = store.head(key.index_key).stat, store.head(key.data_key).stat
+        if index.size > MAX_INDEX_BYTES:
+            return None
+        content = store.read(ReadRequest(index.key, 0, index.size, index.version, is_kept=False))
+    except ObjectNotFoundError:
+        return None
+    try:
+        told = parse_index(content, key=index.key)
+    except (CorruptObjectError, UnsupportedFormatError):
+        return None
+    agrees = told.is_plausible and told.data_length == data.size
+    return WrittenLedger(ledger, data, index, told) if agrees else None
 
 
 def publish(store: RawStore, made: UnindexedLedger) -> WrittenLedger:

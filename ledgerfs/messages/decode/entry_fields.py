@@ -23,6 +23,14 @@ def rows_in_transactions(entries: Int64Table, keep: Mask) -> EntryRows:
     return np.flatnonzero(keep & has_both)
 
 
+def messages_in_transactions(entries: Int64Table) -> Mask:
+    """Return which entries are messages of a transaction, with both halves of its id, and not markers."""
+    are_users: Mask = _column(entries, Meta.MARKER) == ABSENT
+    messages = np.zeros(are_users.size, bool)
+    messages[rows_in_transactions(entries, are_users)] = True
+    return messages
+
+
 def transactions_at(entries: Int64Table, rows: EntryRows) -> list[Transaction]:
     """Return the transactions of the ``rows`` that `rows_in_transactions` found."""
     return [transaction for transaction in transactions_of(_at(entries, rows)) if transaction is not None]

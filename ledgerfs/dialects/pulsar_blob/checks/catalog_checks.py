@@ -13,7 +13,7 @@ from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_findings import other_keys, severity_of
-from ledgerfs.ledgers.catalog_rows import agree, is_sound
+from ledgerfs.ledgers.catalog_rows import is_sound, stand_for
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.object_store import ObjectStore
@@ -73,7 +73,7 @@ def _unpaired(catalog: Catalog) -> Iterator[Finding]:
     for lost in catalog.lost[catalog.lost["dialect"] == NUMBER]:
         key = key_of(lost)
         copies = complete[(complete["ledger_id"] == lost["ledger_id"]) & (complete["name"] == lost["name"])]
-        has_copy = bool(agree(copies, lost).any())
+        has_copy = bool(stand_for(copies, lost).any())
         message = "index without its data object: deleted by half, or lost"
         severity = Severity.REMARK if has_copy else Severity.DAMAGE
         note, topic = message + _copy_note(has_copy), topic_of(catalog.names[int(lost["name"])])

@@ -29,7 +29,7 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
 
     copies = [] if lost.managed_ledger is None else survey.copies_of(lost.ledger_id)
     copies = [copy for copy in copies if copy.managed_ledger == lost.managed_ledger]
-    agreeing = [copy for copy in copies if copy.agrees_with(lost)]
+    agreeing = [copy for copy in copies if copy.stands_for(lost)]
     same = min(agreeing, key=lambda copy: copy.dialect not in survey.dialects, default=None)
     left_alone = survey.too_young(head.stat.modified_ms) or foreign_format(head.metadata)
     if left_alone is not None:

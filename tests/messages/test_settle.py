@@ -1,0 +1,193 @@
+"""Messages of transactions that become plain messages, or markers: what a reader sees of the others stays, and so does every size."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfs.errors import CorruptMessageError, RefusedLedgerError
+from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
+from ledgerfs.messages.decode.metadata_walk import Meta, Status, walk_metadata
+from ledgerfs.messages.kernels.wire import ABSENT
+from ledgerfs.messages.proto.message_metadata_pb2 import BrokerMetadataRecord, MessageMetadataRecord
+from ledgerfs.messages.transforms.settle import Settle
+from tests.messages.test_decode_roundtrip import ALL, SETTINGS, TOPICS, decoded, topics
+from tests.messages.test_recompress import parts_of
+from tests.support.entries import batch_of, frame, metadata, varint
+from tests.support.transforms import entries_of, golden_ledgers, rows_of, transformed
+
+ABORT = 22
+IN_TRANSACTION = {"transaction_most": 7, "transaction_least": 1}
+MARKS = ("txn_id", "txn_state")
+
+
+def settle(hidden: Sequence[int] = (), plain: Sequence[int] = ()) -> Settle:
+    return Settle(np.array(hidden, np.int64), np.array(plain, np.int64))
+
+
+def meta_of(entry: bytes) -> MessageMetadataRecord:
+    return MessageMetadataRecord.FromString(parts_of(entry)[1])
+
+
+def transaction_of(entry: bytes) -> tuple[int, int] | None:
+    """Return the transaction that an entry is a message of, by protobuf's own reading."""
+    meta = meta_of(entry)
+    if meta.HasField("marker_type") or not (meta.HasField("transaction_most") and meta.HasField("transaction_least")):
+        return None
+    return meta.transaction_most, meta.transaction_least
+
+
+def settled(batches, aborted) -> tuple[list[tuple[int, int, list[bytes]]], set[tuple[int, int]]]:
+    """Settle a topic; return what it becomes, and the hidden entries."""
+    made, hidden = [], set()
+    for ledger, first, entries in batches:
+        told = {first + i: one for i, one in enumerate(map(transaction_of, entries)) if one is not None}
+        hides = [entry for entry, one in told.items() if aborted(one)]
+        transform = settle(hides, [entry for entry in told if entry not in hides])
+        made.append((ledger, first, entries_of(transform, batch_of(entries, first), first)))
+        hidden |= {(ledger, entry) for entry in hides}
+    return made, hidden
+
+
+@pytest.mark.long
+@SETTINGS
+@given(topic=st.sampled_from(TOPICS), made=topics(), odd=st.integers(0, 1))
+def test_what_stays_visible_reads_the_same(topic, made, odd):
+    _, batches = made
+    changed, hidden = settled(batches, lambda one: sum(one) % 2 == odd)
+    rows = decoded(topic, batches, columns=ALL)
+    expected = [{**row, **dict.fromkeys(MARKS)} for row in rows if (row["ledger_id"], row["entry_id"]) not in hidden]
+    assert decoded(topic, changed, columns=ALL) == expected
+
+
+@pytest.mark.long
+@SETTINGS
+@given(made=topics(), odd=st.integers(0, 1))
+def test_sizes_frames_and_all_that_is_of_no_transaction_stay(made, odd):
+    _, batches = made
+    changed, hidden = settled(batches, lambda one: sum(one) % 2 == odd)
+    for (ledger, first, before), (_, _, after) in zip(batches, changed, strict=True):
+        assert set(check_entries(batch_of(after)).states) <= {EntryState.VALID, EntryState.NO_CHECKSUM}
+        for entry, (old, new) in enumerate(zip(before, after, strict=True), first):
+            assert len(old) == len(new)
+            if transaction_of(old) is None:
+                assert old == new
+                continue
+            (front, mine, payload), (new_front, changed_meta, new_payload) = parts_of(old), parts_of(new)
+            assert front[:-4] == new_front[:-4] or (front == new_front == b"")
+            if (ledger, entry) in hidden:
+                assert_is_marker(old, new)
+            else:
+                assert payload == new_payload
+                assert_differs_in_tags(mine, changed_meta)
+
+
+def assert_is_marker(old: bytes, new: bytes) -> None:
+    before, after = meta_of(old), meta_of(new)
+    assert after.marker_type == ABORT
+    for name in ("producer_name", "sequence_id", "publish_time_ms", "replicated_from", "highest_sequence_id"):
+        assert (before.HasField(name), getattr(before, name)) == (after.HasField(name), getattr(after, name))
+    assert not set(parts_of(new)[2]) - {0}
+    transaction = (after.transaction_most, after.transaction_least)
+    room = len(parts_of(old)[2])
+    assert transaction == transaction_of(old) or (room < 3 and transaction == (0, 0))
+    row = rows_of([new], without=("entry_id", "batch_index", *MARKS))[0]
+    assert row["key"] is None
+    assert row["properties"] == []
+
+
+def assert_differs_in_tags(old: bytes, new: bytes) -> None:
+    """The same bytes, but for the second byte of the tags: protobuf and ours find no transaction, and protobuf an unknown field."""
+    assert len(old) == len(new)
+    changed = [(a, b) for a, b in zip(old, new, strict=True) if a != b]
+    assert set(changed) == {(0x01, 0x7E)}
+    assert len(changed) == 2
+    record = MessageMetadataRecord.FromString(new)
+    assert not record.HasField("transaction_most")
+    assert not record.HasField("transaction_least")
+
+
+def test_the_golden_topic_of_transactions(golden_url):
+    """What a real broker wrote: the rows of committed transactions, without their ids, and nothing of the aborted ones."""
+    from ledgerfs import open_bucket
+
+    topic = open_bucket(golden_url).topic("persistent://public/golden/txn")
+    states = topic.scan(["ledger_id", "entry_id", "txn_state"], transactions="all").to_pandas()
+    values = topic.scan(["value"]).to_pandas()["value"].tolist()
+    assert {"committed", "aborted"} <= set(states.txn_state)
+    made: list[dict[str, object]] = []
+    for ledger, entries in zip(topic.ledgers, golden_ledgers(golden_url, "txn"), strict=True):
+        mine = states[states.ledger_id == ledger.ref.ledger_id]
+        told = {state: sorted(set(mine[mine.txn_state == state].entry_id)) for state in ("committed", "aborted")}
+        after = transformed(settle(told["aborted"], told["committed"]), entries)
+        assert [len(one) for one in after] == [len(one) for one in entries]
+        made += rows_of(after, include_markers=False)
+    assert [row["value"] for row in made] == values
+    assert {row["txn_id"] for row in made} == {None}
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize("size", range(5))
+@pytest.mark.parametrize("name", [b"", b"p", b"producer"])
+def test_a_marker_has_room_whatever_the_payload(name, size, checksum):
+    meta = metadata(producer_name=name, **IN_TRANSACTION)
+    broker = BrokerMetadataRecord(broker_time_ms=5, last_index=9)
+    old = frame(meta, b"x" * size, broker=broker, checksum=checksum)
+    (new,) = transformed(settle([0]), [old])
+    assert len(new) == len(old)
+    after = meta_of(new)
+    assert after.marker_type == ABORT
+    assert after.producer_name == name
+    assert after.HasField("transaction_most") == after.HasField("transaction_least") == (size >= 3)
+    assert parts_of(new)[0][:-4] == parts_of(old)[0][:-4]
+    assert check_entries(batch_of([new])).states.tolist() == [EntryState.VALID if checksum else EntryState.NO_CHECKSUM]
+    assert walk_metadata(batch_of([new]))[Meta.BROKER_INDEX].tolist() == [9]
+
+
+def test_tags_with_more_bytes_than_they_need_keep_them():
+    head = metadata().SerializeToString() + b"\xb0\x81\x00" + varint(1) + b"\xb8\x81\x80\x00" + varint(7)
+    (new,) = transformed(settle(plain=[0]), [frame(head, b"value")])
+    table = walk_metadata(batch_of([new]))
+    assert table[Meta.STATUS].tolist() == [Status.VALID]
+    assert table[[Meta.TRANSACTION_LEAST, Meta.TRANSACTION_MOST], 0].tolist() == [ABSENT, ABSENT]
+    assert parts_of(new)[1].endswith(b"\xb0\xfe\x00\x01\xb8\xfe\x80\x00\x07")
+
+
+def test_a_field_that_is_there_twice_is_renamed_twice():
+    head = metadata(**IN_TRANSACTION).SerializeToString() + b"\xb0\x01\x05"
+    (new,) = transformed(settle(plain=[0]), [frame(head, b"value")])
+    assert transaction_of(new) is None
+    assert not meta_of(new).HasField("transaction_least")
+
+
+def test_a_batch_without_transactions_is_passed_on_as_it_is():
+    batch = batch_of([frame(metadata(), b"value")], 4)
+    assert list(settle([1], [9])(batch, 4)) == [batch]
+    (moved,) = settle()(batch, 7)
+    assert [(entry, bytes(data)) for entry, data in moved] == [(7, bytes(next(iter(batch))[1]))]
+
+
+@pytest.mark.parametrize(
+    ("entry", "told", "reason"),
+    [
+        (metadata(**IN_TRANSACTION), settle(), "not told"),
+        (metadata(**IN_TRANSACTION), settle([3], [3]), "told twice"),
+        (metadata(), settle(plain=[3]), "no message of a transaction"),
+        (metadata(marker_type=ABORT, **IN_TRANSACTION), settle([3]), "no message of a transaction"),
+        (metadata(transaction_most=7), settle([3]), "no message of a transaction"),
+    ],
+)
+def test_what_was_told_of_another_ledger_is_refused(entry, told, reason):
+    batch = batch_of([frame(metadata(), b"before"), frame(entry, b"value")], 2)
+    with pytest.raises(RefusedLedgerError, match=reason) as caught:
+        list(told(batch, 2))
+    assert caught.value.key == "entry 3"
+
+
+def test_a_damaged_entry_is_not_passed_on():
+    entry = bytearray(frame(metadata(**IN_TRANSACTION), b"value"))
+    entry[-1] ^= 1
+    with pytest.raises(CorruptMessageError):
+        transformed(settle(plain=[0]), [bytes(entry)])
