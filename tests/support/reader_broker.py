@@ -85,7 +85,9 @@ class ReaderBroker:
 
 
 @contextmanager
-def serving_entries(topics: dict[str, list[Entry]], tls: ssl.SSLContext | None = None, **options: object) -> Iterator[ReaderBroker]:
+def serving_entries(
+    topics: dict[str, list[Entry]], tls: ssl.SSLContext | None = None, **options: object
+) -> Iterator[ReaderBroker]:
     """Serve topics until the end of a block."""
     broker = ReaderBroker(topics, **options)  # type: ignore[arg-type]
     listener = socket.create_server(("127.0.0.1", 0))
@@ -129,7 +131,10 @@ def message_frame(consumer: int, ledger: int, entry: int, data: bytes) -> bytes:
 
 
 def _serve(broker: ReaderBroker, connected: socket.socket, tls: ssl.SSLContext | None) -> None:
-    with suppress(OSError, EOFError), connected if tls is None else tls.wrap_socket(connected, server_side=True) as stream:
+    with (
+        suppress(OSError, EOFError),
+        connected if tls is None else tls.wrap_socket(connected, server_side=True) as stream,
+    ):
         _Connection(broker, stream).serve()
     connected.close()
 
@@ -172,7 +177,9 @@ class _Connection:
         if self._broker.pings and command.type != Command.PONG:
             ping = CommandRecord(type=Command.PING)
             ping.ping.SetInParent()
-            self._stream.sendall(framed(ping) + struct.pack(">II", 6, 2) + b"\x08\x1f" + struct.pack(">II", 7, 3) + b"\x08\x88\x27")
+            self._stream.sendall(
+                framed(ping) + struct.pack(">II", 6, 2) + b"\x08\x1f" + struct.pack(">II", 7, 3) + b"\x08\x88\x27"
+            )
         for i, (kind, error) in enumerate(self._broker.refusals):
             if kind == command.type:
                 del self._broker.refusals[i]
@@ -226,7 +233,9 @@ class _Connection:
             return
         start = position_of(wanted.start)
         self._broker.subscribed.append(start)
-        left = [one for one in self._broker.topics[wanted.topic] if one[:2] >= start and one[:2] not in self._broker.hidden]
+        left = [
+            one for one in self._broker.topics[wanted.topic] if one[:2] >= start and one[:2] not in self._broker.hidden
+        ]
         self._consumers[wanted.consumer_id] = _Consumer(left)
         self._topic[wanted.consumer_id] = wanted.topic
         self._succeed(wanted.request_id)
