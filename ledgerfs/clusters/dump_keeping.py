@@ -78,7 +78,7 @@ def add_dump(
 
     Raises the errors of `ledgerfs.clusters.dumping.dump_cluster` and of the store, of a bucket that is not there `BucketNotFoundError`.
     """
-    folder = cluster_folder(_instance_id(cluster), cluster.url)
+    folder = dumps_folder(cluster)
     listed_s, before = time.monotonic(), kept_dumps(store, folder)
     with tempfile.TemporaryDirectory(prefix="ledgerfs-dump-") as spool:
         whole = Path(spool, "whole")
@@ -92,6 +92,11 @@ def add_dump(
         kept = made or addition.as_whole()
     pruned = prune(store, kept, keeping)
     return Added(kept, dumped, pruned, tuple(remarks))
+
+
+def dumps_folder(cluster: LivingCluster) -> str:
+    """Return what the dumps of a cluster are below (`KeptDump.cluster`); raises the errors of ZooKeeper."""
+    return cluster_folder(_instance_id(cluster), cluster.url)
 
 
 def prune(store: RawStore, added: KeptDump, keeping: Keeping) -> tuple[KeptDump, ...]:

@@ -54,6 +54,8 @@ def plan_topics(
 ) -> list[TopicPlan]:
     """Return the plan of each topic that the bucket, the dump or the disks have, sorted by name; each partition is one.
 
+    Topics of brokers' own (policies, transactions, health) are none of them: the new cluster's brokers make theirs.
+
     Raises `AccessDeniedError` for a bucket with folders that cannot be listed.
     """
     catalog.require_listed()
@@ -74,12 +76,13 @@ def greatest_id(catalog: Catalog, dump: DumpedCluster | None) -> int:
 
 
 def _names(catalog: Catalog, dump: DumpedCluster | None, disks: Catalog | None) -> list[str]:
+    """Return all topics but those of brokers' own, which the new cluster's brokers make anew."""
     found = {name for name in catalog.known_names if name is not None}
     if dump is not None:
         found |= dump.lists.keys()
     if disks is not None:
         found |= {name for name in disks.managed_ledgers if name is not None}
-    return sorted(found)
+    return sorted(name for name in found if not (is_of_transactions(name) or is_of_brokers(name)))
 
 
 def _plan(name: str, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted, disks: Catalog | None) -> TopicPlan:
@@ -124,8 +127,6 @@ def _plan(name: str, catalog: Catalog, dump: DumpedCluster | None, wanted: Wante
 
 def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted) -> str | None:
     """Return why a topic is not restored, whatever there is of it; None if it is."""
-    if is_of_transactions(name) or is_of_brokers(name):
-        return "a topic of brokers' own, which the new cluster's brokers make anew"
     if parse_managed_ledger_name(name) is None:
         return "its name is none of a persistent topic, so that brokers do not find it"
     if target is None:

@@ -265,6 +265,10 @@ def _about_bucket(lost: Lost, plans: Sequence[TopicPlan]) -> list[str]:
     unplaced = catalog.unplaced()
     if unplaced:
         remarks.append(f"of {len(unplaced):,} ledgers in the bucket nobody can tell the topic: `ledgerfs verify` names them")
+    if lost.disks is not None:
+        unknown = lost.disks.catalog.unplaced()
+        if unknown:
+            remarks.append(f"of {len(unknown):,} ledgers on disks nobody can tell the topic: they were made after the dump")
     newest = max((ref.changed_ms for one in plans for ref in one.ledgers[-1:]), default=0)
     if newest > _now() - _YOUNG_MS:
         remarks.append("the bucket got ledgers minutes ago: make sure that the lost cluster's brokers do not write into it any more")

@@ -210,6 +210,7 @@ def _dump(
     context: click.Context, bucket: "Bucket", lost: dict[str, Any], cluster: "LivingCluster | None"
 ) -> "tuple[DumpedCluster | None, str | None]":
     """Return what the dump has that is named, or is the newest one in the bucket; None without any."""
+    from ledgerfs.clusters.dump_keeping import dumps_folder
     from ledgerfs.clusters.kept_dumps import newest_kept_dump, read_dump_at, read_kept_dump
     from ledgerfs.recovery.dumped_cluster import read_dumped
 
@@ -222,7 +223,7 @@ def _dump(
     if kept is None:
         return None, None
     name = f"{bucket.store.url}/{kept.key}"
-    if cluster is not None and kept.cluster == kept_name_of(cluster):
+    if cluster is not None and kept.cluster == dumps_folder(cluster):
         raise InvalidOptionError("the newest dump in the bucket is of the new cluster itself; name one (--dump), or --no-dump", key=name)
     say(f"with the dump {name}")
     return read_dumped(lambda: read_kept_dump(bucket.raw_store, kept)), name
