@@ -10,8 +10,6 @@ import ssl
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 
-import numpy as np
-
 from ledgerfs.display import printable
 from ledgerfs.errors import CorruptReplyError, LedgerfsError, StoreTimeoutError, StoreUnreachableError
 from ledgerfs.formats.broker_protocol.commands import (
@@ -134,7 +132,8 @@ class EntryReading:
         """Whether nothing is waited for any longer after some looks for more in vain."""
         if self._is_at_end(_end_of(connection, self.topic, consumer)):
             return True
-        self.is_silent = looks == _MOST_LOOKS
+        # A broker that was only slow has sent entries before its answer.
+        self.is_silent = looks >= _MOST_LOOKS and not connection.has_entries
         return self.is_silent
 
     def _is_at_end(self, end: Position) -> bool:
@@ -236,13 +235,18 @@ def _first_from(connection: BrokerConnection, topic: str, position: Position, si
     """Return the first entry that is sent to a reader which begins at a position."""
     consumer = _subscribed(connection, topic, position)
     connection.send(flow(consumer, 1))
-    for _ in range(_MOST_LOOKS):
-        while (block := connection.entries(silence_s)) is not None:
-            own = np.flatnonzero(block.consumers == consumer)
-            if own.size:
-                _answered(connection, lambda number: close_consumer(consumer, number), Command.SUCCESS, topic)
-                return block.rows(own[:1])
-        _end_of(connection, topic, consumer)  # raises if nobody is there any more
+    looks = 0
+    while looks < _MOST_LOOKS or connection.has_entries:
+        block = connection.entries(silence_s)
+        if block is None:
+            looks += 1
+            _end_of(connection, topic, consumer)  # which raises if nobody is there any more
+            continue
+        # Others are of a position before, which nothing came of in time.
+        block = block.rows(block.consumers == consumer)
+        if len(block):
+            _answered(connection, lambda number: close_consumer(consumer, number), Command.SUCCESS, topic)
+            return block.rows(slice(0, 1))
     return None
 
 
