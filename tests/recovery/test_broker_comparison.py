@@ -174,6 +174,12 @@ def test_a_broker_that_stops_in_the_middle(bucket: Bucket) -> None:
     assert (found.same, found.missing.count, found.is_silent, found.is_whole) == (50, EXPECTED - 50, True, False)
 
 
+def test_the_end_of_a_compacted_topic_is_before_its_last_entry(bucket: Bucket) -> None:
+    with broker_of(last=Position(5, 4)) as broker:
+        found = compared(bucket, broker)
+    assert (found.is_whole, found.is_silent) == (True, False)
+
+
 def test_markers_at_the_end_that_the_broker_calls_its_last_entry(bucket: Bucket) -> None:
     with broker_of(last=Position(9, 29)) as broker:
         found = compared(bucket, broker)
