@@ -159,8 +159,11 @@ def test_a_ledger_of_many_blocks_has_the_same_blocks(tmp_path: Path) -> None:
     assert copy.stored == len(made.data)
 
 
-def test_on_s3_the_copy_has_the_ledgers_user_metadata(s3: S3Server, s3_golden: str) -> None:
-    bucket = open_bucket(s3_golden, s3.options)
+def test_on_s3_the_copy_has_the_ledgers_user_metadata(s3: S3Server, s3_bucket: str, golden: Path) -> None:
+    s3.client.delete_bucket(Bucket=s3_bucket)
+    s3.make_golden_bucket(s3_bucket, golden)
+    url = f"s3://{s3_bucket}"
+    bucket = open_bucket(url, s3.options)
     name = "public/golden/persistent/txn"
     topic = bucket.topic("persistent://public/golden/txn")
     before = topic.scan(["value", "entry_id"]).to_table()
@@ -179,7 +182,7 @@ def test_on_s3_the_copy_has_the_ledgers_user_metadata(s3: S3Server, s3_golden: s
     for ref, _ in made:
         for _, stat in ref.objects:
             bucket.raw_store.writes.delete(stat.key)
-    assert open_bucket(s3_golden, s3.options).topic(topic.name).scan(["value", "entry_id"]).to_table().equals(before)
+    assert open_bucket(url, s3.options).topic(topic.name).scan(["value", "entry_id"]).to_table().equals(before)
 
 
 # --- beside its ledger
