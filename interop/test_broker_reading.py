@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 import numpy as np
-import pulsar
 import pytest
 
 from interop.cluster import Cluster
 from interop.java_client import Lines
+from interop.live_producer import LiveProducer, connected, produce_to
 from interop.s3_server import BUCKET, S3Server
 from interop.stages import stage
-from interop.workload import NAMESPACE, Workload
+from interop.workload import NAMESPACE, Workload, make_tenant
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import NotFoundError
 from ledgerfs.formats.broker_protocol.commands import Position
@@ -21,7 +21,8 @@ from ledgerfs.storage.broker_protocol.reading import read_each, read_entries
 from ledgerfs.storage.broker_protocol.service import BrokerService
 
 IN_TRANSACTIONS = f"persistent://{NAMESPACE}/txn"
-BESIDE = f"persistent://{NAMESPACE}/beside"
+BESIDE = "public/beside"
+"""A namespace whose topics are not offloaded."""
 
 
 @pytest.fixture(scope="module")
@@ -31,19 +32,18 @@ def bucket(original: S3Server, truth: Lines) -> Bucket:
 
 
 @pytest.fixture(scope="module")
-def service(cluster: Cluster, workload: Workload) -> BrokerService:
-    """The broker, where its admin API says that it is."""
-    address = service_address(AdminRequests(cluster.admin.address), workload.topics[0], has_tls=False)
-    assert address == cluster.service_url
-    return BrokerService.at(address, silence_s=3)
+def service(cluster: Cluster) -> BrokerService:
+    """The broker."""
+    return BrokerService.at(cluster.service_url, silence_s=3)
 
 
 @pytest.fixture
-def beside(cluster: Cluster) -> Iterator[pulsar.Producer]:
-    """A producer of a topic that is not offloaded."""
-    client = pulsar.Client(cluster.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-    yield client.create_producer(BESIDE, batching_enabled=False)
-    client.close()
+def beside(cluster: Cluster) -> Iterator[LiveProducer]:
+    """A producer of a topic that is not offloaded, one message an entry."""
+    make_tenant(cluster)
+    cluster.admin.make_namespace(BESIDE)
+    with connected(cluster.service_url) as client:
+        yield produce_to(client, f"persistent://{BESIDE}/orders", 10_000)
 
 
 def compared(bucket: Bucket, service: BrokerService, topic: str, sample: int | None = None) -> TopicComparison:
@@ -72,36 +72,48 @@ def test_a_broker_sends_each_of_a_sample(bucket: Bucket, service: BrokerService,
     assert {topic: one for topic, one in found.items() if not one.is_whole or one.is_silent} == {}
 
 
+def test_the_admin_api_tells_where_the_broker_is(cluster: Cluster, workload: Workload) -> None:
+    requests = AdminRequests(cluster.admin.address)
+    told = {topic: service_address(requests, topic, has_tls=False) for topic in workload.topics}
+    assert set(told.values()) == {cluster.service_url}
+
+
 def test_what_is_not_hidden_from_it_is_missing(bucket: Bucket, service: BrokerService) -> None:
     topic = bucket.topic(IN_TRANSACTIONS)
     assert compare_topic(service, topic.name, topic.ledgers, {}).missing.count
 
 
 def test_reading_goes_on_when_the_topic_is_unloaded(
-    cluster: Cluster, service: BrokerService, beside: pulsar.Producer
+    cluster: Cluster, service: BrokerService, beside: LiveProducer
 ) -> None:
-    for number in range(3000):
-        beside.send_async(b"%d" % number + bytes(10_000), lambda *_: None)
-    beside.flush()
-    reading = read_entries(service, BESIDE)
-    first = next(reading)
-    cluster.admin.unload(BESIDE)
-    found = [first, *reading]
-    positions = [
-        Position(*each) for one in found for each in zip(one.ledgers.tolist(), one.entries.tolist(), strict=True)
-    ]
+    beside.send(3000)
+    beside.wait(3000)
+    reading = read_entries(service, beside.topic)
+    found = [next(reading)]
+    cluster.admin.unload(beside.topic)
+    found += reading
+    positions = [Position(int(one.ledgers[row]), int(one.entries[row])) for one in found for row in range(len(one))]
     assert len(positions) == 3000
     assert positions == sorted(set(positions))
-    assert not reading.is_silent
-    middle = positions[1500]
-    ((_, sent),) = read_each(service, BESIDE, [middle])
-    assert sent is not None
-    assert (sent.ledgers[0], sent.entries[0]) == middle
-    (block, *_) = read_entries(service, BESIDE, middle)
-    assert (block.ledgers[0], block.entries[0]) == middle
+    assert (reading.last, reading.is_silent) == (reading.end, False)
 
 
-def test_a_topic_that_does_not_exist_is_not_made(cluster: Cluster, service: BrokerService) -> None:
+def test_reading_begins_with_the_entry_that_is_asked_for(service: BrokerService, beside: LiveProducer) -> None:
+    beside.send(100)
+    beside.wait(100)
+    (last,) = {one.end for one in [read_entries(service, beside.topic)] if list(one)}
+    assert last is not None
+    wanted = [Position(last.ledger_id, last.entry_id - back) for back in (50, 7, 0)]
+    for position, sent in read_each(service, beside.topic, wanted):
+        assert sent is not None
+        assert (sent.ledgers.tolist(), sent.entries.tolist()) == ([position.ledger_id], [position.entry_id])
+    block = next(read_entries(service, beside.topic, wanted[0]))
+    assert (block.ledgers[0], block.entries[0]) == wanted[0]
+
+
+def test_a_topic_that_does_not_exist_is_not_made(
+    cluster: Cluster, service: BrokerService, beside: LiveProducer
+) -> None:
     with pytest.raises(NotFoundError, match="no such topic"):
-        list(read_entries(service, f"persistent://{NAMESPACE}/nowhere"))
-    assert f"persistent://{NAMESPACE}/nowhere" not in cluster.admin.topics(NAMESPACE)
+        list(read_entries(service, f"persistent://{BESIDE}/nowhere"))
+    assert cluster.admin.topics(BESIDE) == [beside.topic]

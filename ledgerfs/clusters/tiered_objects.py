@@ -6,6 +6,8 @@ its objects are there, and does not name it any more before they go.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,7 @@ import numpy.typing as npt
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table
 from ledgerfs.formats.array_types import Mask
+from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 
 PAIR = np.dtype(
     [
@@ -94,12 +97,47 @@ def are_in(survey: Survey, rows: Table, bucket: TieredObjects) -> Mask:
     return found
 
 
-def unnamed_pairs(survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: int) -> tuple[Table, int]:
-    """Return rows of `PAIR` that no list names, complete or not, and how many others are too young to tell, or of unknown age."""
+class UnnamedPairs(NamedTuple):
+    """Rows of `PAIR` that no list names, complete or not, and how many others are left out.
+
+    Attributes
+    ----------
+    young
+        How many are too young to tell, or of unknown age.
+    settled
+        How many more are there with a settled copy, or are one beside the offload that it was made of: another cluster may name either.
+
+    """
+
+    rows: Table
+    young: int
+    settled: int
+
+
+def unnamed_pairs(survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: int) -> UnnamedPairs:
+    """Return the offloads that no list names."""
     named = survey.listed[survey.listed["has_context"]]
-    free = bucket.pairs[~np.isin(pair_keys(bucket.pairs), pair_keys(named))]
-    is_old = (free["modified_ms"] > 0) & (free["modified_ms"] <= now_ms - grace_ms)
-    return free[is_old], int((~is_old).sum())
+    free = ~np.isin(pair_keys(bucket.pairs), pair_keys(named))
+    modified_ms = bucket.pairs["modified_ms"]
+    is_old = free & (modified_ms > 0) & (modified_ms <= now_ms - grace_ms)
+    is_kept = is_old & _are_settled(bucket.pairs)
+    return UnnamedPairs(bucket.pairs[is_old & ~is_kept], int((free & ~is_old).sum()), int(is_kept.sum()))
+
+
+def _are_settled(pairs: Table) -> Mask:
+    """Return which offloads are settled copies of others that are there, or have such copies."""
+    order = np.argsort(pairs["ledger_id"], kind="stable")
+    ids = pairs["ledger_id"][order]
+    starts = np.flatnonzero(np.append(True, np.diff(ids) != 0)) if ids.size else ids
+    sizes = np.diff(np.append(starts, ids.size))
+    found = np.zeros(pairs.size, np.bool_)
+    for start, size in zip(starts[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
+        rows = order[start : start + size].tolist()
+        named = [(row, uuid_text(pairs[row])) for row in rows]
+        for (one, uuid), (other, source) in permutations(named, 2):
+            if is_settled_copy_of(uuid, source):
+                found[[one, other]] = True
+    return found
 
 
 def without_objects(rows: Table, bucket: TieredObjects) -> Table:

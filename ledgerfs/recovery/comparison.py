@@ -165,7 +165,7 @@ class _Tallies:
 
 def _compare_all(service: BrokerService, topic: str, expected: ExpectedEntries) -> TopicComparison:
     tallies = _Tallies()
-    reading = EntryReading(service, topic)
+    reading = EntryReading(service, topic, until=expected.last())
     try:
         for wanted, came in _side_by_side(expected.blocks(), _in_order(reading, tallies)):
             _take(wanted, came, expected.last_ledger, tallies)

@@ -101,6 +101,11 @@ class ExpectedEntries:
         """The id of the last ledger as brokers know it; -1 without any."""
         return self._ids[-1] if self._ids else -1
 
+    def last(self) -> Position | None:
+        """Return where the last one is; None without any. Raises as `blocks`."""
+        found = self._last()
+        return None if found is None else found[1]
+
     def blocks(self) -> Iterator[EntryBlock]:
         """Yield all of them in the order of the topic; raises what reading the bucket raises."""
         for place, batch in read_entries(self._ledgers, Reach.of(range(len(self._ledgers)))):
@@ -113,7 +118,7 @@ class ExpectedEntries:
 
         One that falls on what brokers do not send is the next one of its ledger that they do. Raises as `blocks`.
         """
-        chosen = {found for number, first in self._ends() if (found := self._next_sent(number, first)) is not None}
+        chosen = {found for found in (self._first(), self._last()) if found is not None}
         counts = np.array([max(0, one.last_entry - one.first_entry + 1) for one in self._ledgers], np.int64)
         ends = np.cumsum(counts)
         total = int(ends[-1]) if ends.size else 0
@@ -138,16 +143,15 @@ class ExpectedEntries:
             is_sent &= ~np.isin(ids, hidden)
         return EntryBlock(self._ids[number], ids, batch.buffer, batch.offsets, batch.lengths).rows(is_sent)
 
-    def _ends(self) -> Iterator[tuple[int, int]]:
-        """Yield where the first one and the last one are, as (number of the ledger, id)."""
-        for number, ledger in enumerate(self._ledgers):
-            if (found := self._next_sent(number, ledger.first_entry)) is not None:
-                yield number, found[1].entry_id
-                break
-        for number in reversed(range(len(self._ledgers))):
-            if (last := self._last_sent(number)) is not None:
-                yield number, last
-                break
+    def _first(self) -> tuple[int, Position] | None:
+        """Return the first one, with the number of its ledger."""
+        found = (self._next_sent(number, ledger.first_entry) for number, ledger in enumerate(self._ledgers))
+        return next((one for one in found if one is not None), None)
+
+    def _last(self) -> tuple[int, Position] | None:
+        """Return the last one, with the number of its ledger."""
+        found = (self._last_sent(number) for number in reversed(range(len(self._ledgers))))
+        return next((one for one in found if one is not None), None)
 
     def _next_sent(self, number: int, first: int) -> tuple[int, Position] | None:
         """Return the first one of a ledger from an id on."""
@@ -158,15 +162,12 @@ class ExpectedEntries:
                     return number, Position(block.ledger_id, int(block.ids[0]))
         return None
 
-    def _last_sent(self, number: int) -> int | None:
-        """Return the id of the last one of a ledger."""
+    def _last_sent(self, number: int) -> tuple[int, Position] | None:
+        """Return the last one of a ledger."""
         ledger = self._ledgers[number]
         for end in range(ledger.last_entry, ledger.first_entry - 1, -_LOOKED_AT):
-            found = [
-                int(block.ids[-1])
-                for batch in ledger.batches(max(ledger.first_entry, end - _LOOKED_AT + 1), end)
-                if len(block := self._sent_of(number, batch))
-            ]
-            if found:
-                return found[-1]
+            batches = ledger.batches(max(ledger.first_entry, end - _LOOKED_AT + 1), end)
+            ids = [int(block.ids[-1]) for batch in batches if len(block := self._sent_of(number, batch))]
+            if ids:
+                return number, Position(self._ids[number], ids[-1])
         return None

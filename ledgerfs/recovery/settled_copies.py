@@ -25,7 +25,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.pulsar_blob.settled_uuids import settled_uuid
-from ledgerfs.formats.pulsar_blob.user_metadata import SETTLED_KEY
+from ledgerfs.formats.pulsar_blob.user_metadata import CLUSTER_KEY, SETTLED_KEY
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.transforms.settle import Settle
@@ -102,6 +102,8 @@ class _SettledCopy:
         hidden, plain = messages.hidden_and_plain(open_as)
         key = new_key(ref.ledger_id, settled_uuid(ref.uuid, _told(hidden, plain)))
         user_metadata = {**copied_user_metadata(reader, ref.managed_ledger), SETTLED_KEY: ref.uuid}
+        # It is of the cluster that will name it, whichever that is: the one that wrote the ledger must not take it for its own garbage.
+        user_metadata.pop(CLUSTER_KEY, None)
         ledger = NewLedger(key, metadata.settled(ref.uuid), user_metadata, own_block_size(reader))
         return cls(bucket, reader, Settle(hidden, plain), ledger)
 

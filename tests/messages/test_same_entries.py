@@ -65,6 +65,7 @@ def test_a_settled_copy_is_the_same(tags: tuple[int, int], checksum: bool) -> No
     assert is_settled(stored, sent)
     assert is_settled(frame_in_front(stored), sent)
     assert is_settled(frame_in_front(stored), frame_in_front(sent))
+    assert not is_settled(stored, frame_in_front(sent))
 
 
 def frame_in_front(entry: bytes) -> bytes:

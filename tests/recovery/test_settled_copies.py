@@ -1,4 +1,4 @@
-"""Settled copies: they show what was visible, lie beside their ledgers unnoticed, and are whole whoever writes them at once or is killed."""
+"""Settled copies: they show what was visible, lie beside their ledgers unnoticed, and are whole whoever writes them or is killed."""
 
 import os
 import shutil
@@ -11,7 +11,13 @@ import pytest
 
 from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.errors import CorruptLedgerError, LedgerfsError, MissingLedgerError, RefusedLedgerError
+from ledgerfs.errors import (
+    CorruptLedgerError,
+    LedgerfsError,
+    MissingLedgerError,
+    RefusedLedgerError,
+    UnplacedLedgersWarning,
+)
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -101,6 +107,10 @@ def tier(tmp_path: Path) -> Tier:
     return Tier(folder)
 
 
+def uuids_of(copies: dict[int, LedgerRef]) -> dict[int, str]:
+    return {number: ref.uuid for number, ref in copies.items()}
+
+
 def keys_of(one: Offload | LedgerRef) -> list[str]:
     key = f"{one.uuid}-ledger-{one.ledger_id}"
     return [key, f"{key}-index"]
@@ -149,8 +159,11 @@ def test_a_ledger_of_many_blocks_has_the_same_blocks(tmp_path: Path) -> None:
     assert copy.stored == len(made.data)
 
 
-def test_on_s3_the_copy_has_the_ledgers_user_metadata(s3: S3Server, s3_golden: str) -> None:
-    bucket = open_bucket(s3_golden, s3.options)
+def test_on_s3_the_copy_has_the_ledgers_user_metadata(s3: S3Server, s3_bucket: str, golden: Path) -> None:
+    s3.client.delete_bucket(Bucket=s3_bucket)
+    s3.make_golden_bucket(s3_bucket, golden)
+    url = f"s3://{s3_bucket}"
+    bucket = open_bucket(url, s3.options)
     name = "public/golden/persistent/txn"
     topic = bucket.topic("persistent://public/golden/txn")
     before = topic.scan(["value", "entry_id"]).to_table()
@@ -162,13 +175,14 @@ def test_on_s3_the_copy_has_the_ledgers_user_metadata(s3: S3Server, s3_golden: s
     for ref, copy in made:
         for role in ("data", "index"):
             old, new = (bucket.store.head(one.object(role).key).metadata for one in (ref, copy))
-            assert new == {**(old or {}), "ledgerfs-settled": ref.uuid}
+            kept = {key: value for key, value in (old or {}).items() if key != "pulsarclustername"}
+            assert new == {**kept, "ledgerfs-settled": ref.uuid}
         assert copy.stored == ref.stored
     assert [write_settled(bucket, one.ref, found) for one in readers] == copies
     for ref, _ in made:
         for _, stat in ref.objects:
             bucket.raw_store.writes.delete(stat.key)
-    assert open_bucket(s3_golden, s3.options).topic(topic.name).scan(["value", "entry_id"]).to_table().equals(before)
+    assert open_bucket(url, s3.options).topic(topic.name).scan(["value", "entry_id"]).to_table().equals(before)
 
 
 # --- beside its ledger
@@ -185,7 +199,8 @@ def test_the_ledger_is_read_and_nothing_is_wrong(tier: Tier) -> None:
     objects = tier.objects()
     assert tier.repairs() == []
     assert tier.objects() == objects
-    assert tier.settle() == copies
+    assert uuids_of(tier.settle()) == uuids_of(copies)
+    assert tier.objects() == objects
 
 
 def test_copies_of_both_choices_lie_side_by_side(tier: Tier) -> None:
@@ -226,8 +241,9 @@ def test_without_its_index_the_ledger_is_missed_and_repaired(tier: Tier) -> None
     index = keys_of(tier.made[1])[1]
     tier.remove(index)
     tier.age()
-    with pytest.raises(MissingLedgerError):
+    with pytest.warns(UnplacedLedgersWarning):
         tier.values()
+    assert ("data-without-index", "damage") in tier.findings()
     plan = plan_repair(tier.bucket, topic=TOPIC, ledgers=[1])
     assert [one.error for one in plan.carry_out()] == [None]
     assert tier.values() == VISIBLE
@@ -422,18 +438,11 @@ def test_a_damaged_copy_is_written_again(tier: Tier, which: int, damage: str) ->
     data = bytearray(path.read_bytes())
     data[-30] ^= 1
     path.write_bytes({"flipped": bytes(data), "cut": bytes(data[:-1]), "empty": b""}[damage])
-    assert tier.settle() == {number: _now(tier, ref) for number, ref in copies.items()}
+    assert uuids_of(tier.settle()) == uuids_of(copies)
     after = tier.objects()
     index = keys_of(copies[1])[1]
     assert {**after, index: b""} == {**wanted, index: b""}
     assert parse_index(after[index]).blocks == parse_index(wanted[index]).blocks
-
-
-def _now(tier: Tier, ref: LedgerRef) -> LedgerRef:
-    found = next(one for one in tier.bucket.catalog.all_of(ref.ledger_id) if one.uuid == ref.uuid)
-    from dataclasses import replace
-
-    return replace(found, copy=0)
 
 
 def test_a_data_object_of_other_bytes_under_its_name_is_replaced(tier: Tier) -> None:

@@ -1,7 +1,5 @@
 """What became of the messages of transactions, by one walk over a topic: the same as a scan tells of each."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -57,7 +55,7 @@ def scanned(bucket: Bucket, topic: str = TOPIC) -> dict[tuple[int, int], str]:
 @settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(ledgers=st.lists(st.lists(ENTRIES, min_size=1, max_size=6), min_size=1, max_size=5))
 def test_outcomes_are_those_of_a_scan(ledgers, tmp_path_factory):
-    folder: Path = tmp_path_factory.mktemp("tier")
+    folder = tmp_path_factory.mktemp("tier")
     made = [offload([frame(one, b"v") for one in some], 3 * i, uuid=i + 1) for i, some in enumerate(ledgers)]
     bucket = open_bucket(put_in_folder(folder, *made))
     found = found_in(bucket)

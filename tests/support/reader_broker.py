@@ -39,6 +39,8 @@ class ReaderBroker:
         What it answers to look-ups, one after the other, called with the question; itself afterwards.
     closes_after
         After how many entries connections are closed, one after the other; those after them are not.
+    unloads_after
+        After how many entries the topic is unloaded, as a broker tells its consumers, one time after the other.
     silent_after
         How many entries of a subscription are sent before nothing comes any more.
     refusals
@@ -67,6 +69,7 @@ class ReaderBroker:
     token: str | None = None
     leads: list[Callable[[CommandRecord], dict[str, object]]] = field(default_factory=list)
     closes_after: list[int] = field(default_factory=list)
+    unloads_after: list[int] = field(default_factory=list)
     silent_after: int | None = None
     refusals: list[tuple[Command, int]] = field(default_factory=list)
     instead: bytes | None = None
@@ -259,6 +262,9 @@ class _Connection:
         while consumer.permits > 0 and consumer.sent < len(consumer.entries):
             if consumer.sent == self._broker.silent_after:
                 return
+            if self._broker.unloads_after and consumer.sent == self._broker.unloads_after[0]:
+                self._unload(number)
+                return
             one = consumer.entries[consumer.sent]
             consumer.sent += 1
             for ledger, entry, data in [one] if self._broker.spoil is None else self._broker.spoil(one):
@@ -273,6 +279,13 @@ class _Connection:
                         raise EOFError
                 self._stream.sendall(frame)
                 consumer.permits -= messages_of(data)
+
+    def _unload(self, consumer: int) -> None:
+        del self._broker.unloads_after[0]
+        closed = CommandRecord(type=Command.CLOSE_CONSUMER)
+        closed.close_consumer.consumer_id = consumer
+        closed.close_consumer.request_id = 2**64 - 1
+        self._stream.sendall(framed(closed))
 
     def _succeed(self, request_id: int) -> None:
         answer = CommandRecord(type=Command.SUCCESS)

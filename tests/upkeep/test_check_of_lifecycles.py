@@ -13,6 +13,7 @@ from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.pulsar_blob.settled_uuids import settled_uuid
 from ledgerfs.lifecycle.journal.noted_work import noted_work
 from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, build_trash_line
 from ledgerfs.messages.transforms.entry_transform import recompress
@@ -139,6 +140,22 @@ def test_objects_of_a_noted_attempt_are_no_orphans(cluster: LiveCluster, checked
     assert checked.kinds() == {(NOTED, (first,)), (FindingKind.ORPHAN_OBJECT, (second,))}
     assert [one.path for one in checked.check().survey.damaged] == ([attempt.path] if is_damaged else [])
     assert checked.kinds(has_notes=False) == {(FindingKind.ORPHAN_OBJECT, (one,)) for one in (first, second)}
+
+
+def test_a_settled_copy_and_its_ledger_are_no_orphans(cluster: LiveCluster, checked: Checked) -> None:
+    """Of the two, one cluster names one, another the other; what is neither is an orphan."""
+    first, second, third, _ = ids(cluster)
+    source = cluster.offload(TOPIC, first)
+    other = str(uuid4())
+    checked.put_objects(first, settled_uuid(source, b"told"))
+    checked.put_objects(second, settled_uuid(source, b"told"))
+    for uuid in (other, settled_uuid(other, b"told"), str(uuid4())):
+        checked.put_objects(third, uuid)
+    found = checked.check()
+    assert sorted((one.kind, one.ledger_ids) for one in found.findings) == [
+        (FindingKind.ORPHAN_OBJECT, (one,)) for one in sorted((second, third))
+    ]
+    assert [one for one in found.left_out if one.startswith("3 offloads that no list names are settled copies")]
 
 
 def test_what_lies_in_the_trash_is_no_orphan(cluster: LiveCluster, checked: Checked) -> None:

@@ -12,9 +12,11 @@ FORMAT_VERSION = "1"
 _VERSION_KEY = "s3managedledgeroffloaderformatversion"
 _SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
 _SOFTWARE_COMMIT_KEY = "s3managedledgeroffloadersoftwaregitsha"
-_CLUSTER_KEY = "pulsarclustername"
 _ROLE_KEY = "role"
 _MANAGED_LEDGER_KEY = "managedledgername"
+
+CLUSTER_KEY = "pulsarclustername"
+"""Key of the name of the cluster that wrote an object, in lower case."""
 
 GROUP_KEY = "ledgerfs-group"
 """Key in the user metadata of data objects that one job of ours wrote together (`ledgerfs.dialects.pulsar_blob.ledger_group`)."""
@@ -51,7 +53,7 @@ def parse_user_metadata(metadata: Mapping[str, str]) -> OffloadUserMetadata:
         format_version=lower.get(_VERSION_KEY),
         software_version=lower.get(_SOFTWARE_VERSION_KEY),
         software_commit=lower.get(_SOFTWARE_COMMIT_KEY),
-        cluster=lower.get(_CLUSTER_KEY),
+        cluster=lower.get(CLUSTER_KEY),
         role=lower.get(_ROLE_KEY),
         managed_ledger=lower.get(_MANAGED_LEDGER_KEY) or None,
     )
@@ -73,7 +75,7 @@ def build_user_metadata(metadata: OffloadUserMetadata) -> dict[str, str]:
         _VERSION_KEY: metadata.format_version,
         _SOFTWARE_VERSION_KEY: metadata.software_version,
         _SOFTWARE_COMMIT_KEY: metadata.software_commit,
-        _CLUSTER_KEY: metadata.cluster,
+        CLUSTER_KEY: metadata.cluster,
         _ROLE_KEY: metadata.role,
         _MANAGED_LEDGER_KEY: metadata.managed_ledger,
     }

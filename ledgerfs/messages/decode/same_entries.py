@@ -37,7 +37,8 @@ def equal_entries(stored: EntryBatch, sent: EntryBatch) -> Mask:
 def is_settled(stored: bytes, sent: bytes) -> bool:
     """Whether an entry is the stored one but for the tags of its transaction's id and its checksum.
 
-    The tags have to be of numbers that Pulsar does not use, and the checksum that of what was sent.
+    The tags have to be of numbers that Pulsar does not use, and the checksum that of what was sent. What a broker wrote in front is
+    compared if it was sent.
     """
     try:
         ours, theirs = _parts_of(stored), _parts_of(sent)
@@ -45,7 +46,8 @@ def is_settled(stored: bytes, sent: bytes) -> bool:
     except ValueError:
         return False
     return (
-        ours.payload == theirs.payload
+        theirs.front in {ours.front, b""}
+        and ours.payload == theirs.payload
         and ours.has_checksum == theirs.has_checksum
         and theirs.is_sound
         and len(fields) == len(sent_fields)
@@ -67,8 +69,9 @@ def _is_same_field(stored: WireField, sent: WireField) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """An entry without what a broker wrote in front of it."""
+    """An entry in parts, of which the first is what a broker wrote in front of it."""
 
+    front: bytes
     has_checksum: bool
     is_sound: bool
     metadata: bytes
@@ -77,8 +80,8 @@ class _Parts:
 
 def _parts_of(entry: bytes) -> _Parts:
     """Return the parts of an entry; raises `ValueError` for one whose frame is broken."""
-    if entry[:2] == _BROKER:
-        entry = entry[6 + int.from_bytes(entry[2:6], "big") :]
+    front_size = 6 + int.from_bytes(entry[2:6], "big") if entry[:2] == _BROKER else 0
+    front, entry = entry[:front_size], entry[front_size:]
     has_checksum = entry[:2] == _CHECKED
     checked = entry[6:] if has_checksum else entry
     end = 4 + int.from_bytes(checked[:4], "big")
@@ -87,7 +90,7 @@ def _parts_of(entry: bytes) -> _Parts:
     is_sound = not has_checksum or crc32c(np.frombuffer(checked, np.uint8), 0, len(checked)) == int.from_bytes(
         entry[2:6], "big"
     )
-    return _Parts(has_checksum, is_sound, checked[4:end], checked[end:])
+    return _Parts(front, has_checksum, is_sound, checked[4:end], checked[end:])
 
 
 @kernel

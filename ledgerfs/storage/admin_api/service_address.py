@@ -23,7 +23,9 @@ def service_address(requests: LookupRequests, topic: str, *, has_tls: bool) -> s
     `AdminApiError` for a broker that tells none.
     """
     namespace, _, name = topic.removeprefix("persistent://").rpartition("/")
-    path = f"/lookup/v2/topic/persistent/{quote(namespace)}/{quote(name, safe='')}"
+    # Names with a cluster in them, of before Pulsar 2, are asked for elsewhere.
+    kind = "destination" if namespace.count("/") == 2 else "topic"
+    path = f"/lookup/v2/{kind}/persistent/{quote(namespace)}/{quote(name, safe='')}"
     told = requests.told(path)
     field = "brokerUrlTls" if has_tls else "brokerUrl"
     found = told.get(field) if isinstance(told, dict) else None

@@ -97,6 +97,11 @@ class BrokerConnection:
         """Which broker it is, for errors."""
         return str(self.address) if self.proxied_to is None else f"{self.address} for {self.proxied_to}"
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether entries came already that nobody has taken."""
+        return bool(self._sent)
+
     def number(self) -> int:
         """Return a number for the next question, or the next consumer."""
         return next(self._numbers)

@@ -10,8 +10,6 @@ import ssl
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 
-import numpy as np
-
 from ledgerfs.display import printable
 from ledgerfs.errors import CorruptReplyError, LedgerfsError, StoreTimeoutError, StoreUnreachableError
 from ledgerfs.formats.broker_protocol.commands import (
@@ -53,6 +51,8 @@ class EntryReading:
         ``persistent://tenant/namespace/name``; a partitioned one is read by its partitions.
     start
         The first entry that is wanted, or the next one that there is; None for all.
+    until
+        An entry that is waited for even if it is behind the end that the broker tells, as that of a compacted topic may be; None for none.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class EntryReading:
     last
         The last place of which entries came; None before.
     is_silent
-        Whether it ended because nothing came any more, before the end that the broker told.
+        Whether it ended because nothing came any more, before the end that the broker tells.
 
     Raises
     ------
@@ -74,13 +74,16 @@ class EntryReading:
 
     """
 
-    def __init__(self, service: BrokerService, topic: str, start: Position | None = None) -> None:
+    def __init__(
+        self, service: BrokerService, topic: str, start: Position | None = None, *, until: Position | None = None
+    ) -> None:
         self.topic = topic
         self.end: Position | None = None
         self.last: Position | None = None
         self.is_silent = False
         self._service = service
         self._start = EARLIEST if start is None else start
+        self._until = EARLIEST if until is None else until
         self._repeated = 0
         self._blocks = self._all()
 
@@ -99,8 +102,11 @@ class EntryReading:
         while True:
             try:
                 with attempts.connection() as connection:
+                    before = self.last
                     for block in self._from(connection):
-                        attempts.succeed()
+                        if self.last != before:
+                            attempts.succeed()
+                        before = self.last
                         yield block
                     return
             except Exception as error:  # noqa: BLE001  (whatever sockets and TLS raise)
@@ -132,14 +138,20 @@ class EntryReading:
 
     def _is_over(self, connection: BrokerConnection, consumer: int, looks: int) -> bool:
         """Whether nothing is waited for any longer after some looks for more in vain."""
-        if self._is_at_end(_end_of(connection, self.topic, consumer)):
-            return True
-        self.is_silent = looks == _MOST_LOOKS
-        return self.is_silent
+        end = _end_of(connection, self.topic, consumer)
+        # A broker that was only slow has sent entries before its answer.
+        is_over = self._is_at_end(end) or (looks >= _MOST_LOOKS and not connection.has_entries)
+        self.is_silent = is_over and not self._is_at(end)
+        return is_over
 
     def _is_at_end(self, end: Position) -> bool:
-        """Whether all was sent up to an end; a ledger below 0 is that of a topic with nothing in it."""
-        return end.ledger_id < 0 or (self.last is not None and end.entry_id >= 0 and self.last >= end)
+        """Whether all was sent up to an end, and what is waited for; a ledger below 0 is that of a topic with nothing in it."""
+        return end.ledger_id < 0 or (self._is_at(end) and self._is_at(self._until))
+
+    def _is_at(self, position: Position) -> bool:
+        if position.ledger_id < 0:
+            return True
+        return self.last is not None and position.entry_id >= 0 and self.last >= position
 
     def _note(self, block: SentEntries) -> None:
         newest = _newest(block)
@@ -236,13 +248,18 @@ def _first_from(connection: BrokerConnection, topic: str, position: Position, si
     """Return the first entry that is sent to a reader which begins at a position."""
     consumer = _subscribed(connection, topic, position)
     connection.send(flow(consumer, 1))
-    for _ in range(_MOST_LOOKS):
-        while (block := connection.entries(silence_s)) is not None:
-            own = np.flatnonzero(block.consumers == consumer)
-            if own.size:
-                _answered(connection, lambda number: close_consumer(consumer, number), Command.SUCCESS, topic)
-                return block.rows(own[:1])
-        _end_of(connection, topic, consumer)  # raises if nobody is there any more
+    looks = 0
+    while looks < _MOST_LOOKS or connection.has_entries:
+        block = connection.entries(silence_s)
+        if block is None:
+            looks += 1
+            _end_of(connection, topic, consumer)  # which raises if nobody is there any more
+            continue
+        # Others are of a position before, which nothing came of in time.
+        block = block.rows(block.consumers == consumer)
+        if len(block):
+            _answered(connection, lambda number: close_consumer(consumer, number), Command.SUCCESS, topic)
+            return block.rows(slice(0, 1))
     return None
 
 

@@ -310,6 +310,10 @@ def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> Iterator[str]:
         (unnamed.unclear, "ledgers that nothing names do not tell an owner that is known here"),
         (unnamed.in_use, "open ledgers that nothing names may be of compaction that runs"),
         (young_objects, f"offloads that no list names are younger than {minutes}, or of unknown age"),
+        (
+            sum(one.settled for one in first.tiers),
+            "offloads that no list names are settled copies of others in the bucket, or have such copies, which another cluster may name",
+        ),
         (objects.another_clusters, "offloads that no list names are another cluster's, by their user metadata"),
         (objects.whose, "offloads that no list names tell a cluster, and it is not known whether that is this one"),
         (objects.unreadable, "offloads that no list names may be named by lists that could not be read"),

@@ -36,6 +36,8 @@ class TierSuspects:
         Rows of `PAIR` that no list names.
     young
         How many more are too young, or of unknown age.
+    settled
+        How many more are settled copies of others that are there, or have such copies.
     offloaded
         Rows of `LISTED` that are in this bucket.
     missing
@@ -48,6 +50,7 @@ class TierSuspects:
     objects: TieredObjects
     unnamed: Table
     young: int
+    settled: int
     offloaded: Table
     missing: Table
     broken: Table
@@ -161,11 +164,11 @@ def suspects_of(
 def _in_tier(survey: Survey, objects: TieredObjects, now_ms: int, grace_ms: int) -> TierSuspects:
     complete = completely_offloaded(survey)
     offloaded = complete[are_in(survey, complete, objects)]
-    unnamed, young = unnamed_pairs(survey, objects, now_ms, grace_ms)
+    unnamed = unnamed_pairs(survey, objects, now_ms, grace_ms)
     broken = with_broken_objects(offloaded, objects)
     rows = np.array([row for row, _ in broken], offloaded.dtype)
     reasons = tuple(why for _, why in broken)
-    return TierSuspects(objects, unnamed, young, offloaded, without_objects(offloaded, objects), rows, reasons)
+    return TierSuspects(objects, *unnamed, offloaded, without_objects(offloaded, objects), rows, reasons)
 
 
 def _also_in(rows: Table, others: Table) -> Table:

@@ -71,6 +71,33 @@ def test_reading_goes_on_where_it_was_when_connections_break(closes: list[int]) 
     assert len(broker.connects) == len(closes) + 1
 
 
+@pytest.mark.parametrize("unloads", [[0], [1], [50], [3, 3, 0]])
+def test_reading_goes_on_when_a_topic_is_unloaded(unloads: list[int]) -> None:
+    with serving_entries({TOPIC: ENTRIES}, unloads_after=[*unloads]) as broker:
+        assert taken(read_entries(service_of(broker), TOPIC)) == ENTRIES
+    assert len(broker.connects) == len(unloads) + 1
+
+
+def test_a_broker_that_breaks_each_connection_after_an_old_entry_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is new counts as a beginning from which on it is tried for as long again."""
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
+    old = (3, 0, b"old")
+    broken = pytest.raises(StoreUnreachableError)
+    with serving_entries({TOPIC: ENTRIES}, spoil=lambda _: [old], closes_after=[4] * 1000) as broker, broken:
+        list(read_entries(service_of(broker), TOPIC))
+
+
+def test_an_entry_behind_the_end_that_the_broker_tells_is_waited_for() -> None:
+    """Brokers tell the last entry that compaction left."""
+    with serving_entries({TOPIC: ENTRIES}, last=Position(7, 2)) as broker:
+        reading = EntryReading(service_of(broker), TOPIC, until=Position(8, 39))
+        assert taken(reading) == ENTRIES
+        assert not reading.is_silent
+        beyond = EntryReading(service_of(broker), TOPIC, until=Position(8, 40))
+        assert taken(beyond) == ENTRIES
+        assert not beyond.is_silent
+
+
 def test_an_entry_that_the_broker_sends_twice_comes_twice() -> None:
     with serving_entries({TOPIC: ENTRIES}, spoil=lambda one: [one, one] if one[1] == 5 else [one]) as broker:
         assert len(taken(read_entries(service_of(broker), TOPIC))) == len(ENTRIES) + 3
