@@ -84,10 +84,11 @@ def plan(lost: Lost, into: Into | None, progress: Progress) -> Report:
     if into is None:
         return _report(lost, None, began_ms, [TopicLine(one) for one in plans], remarks)
     found = _look(lost, into, plans)
+    plans = refused(plans, _blocked(into, plans, found))
     settings = into.settings.plan(_not_there(plans, found))
     plans = refused(plans, settings.refused)
     plans = refused(plans, _deleting(into, plans, found, made={one.name for one in settings.settings.namespaces if one.is_new}))
-    lines = [_planned_line(one, found, into) for one in plans]
+    lines = [TopicLine(one, _there_before(one, found)) for one in plans]
     return _report(lost, into, began_ms, lines, [*remarks, *settings.remarks], into.settings.left_by_hand(settings))
 
 
@@ -105,8 +106,9 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         catalog = lost.bucket.list_to_write(progress)
         plans = _planned(replace(lost, disks=None), catalog, progress)
         found = _look(lost, into, plans)
+        plans = refused(plans, {**from_disks, **_blocked(into, plans, found)})
         settings = into.settings.plan(_not_there(plans, found))
-        plans = refused(plans, {**from_disks, **settings.refused})
+        plans = refused(plans, settings.refused)
         due = [one for one in plans if _is_due(one, found, into)]
         made = into.settings.make_namespaces(settings, due)
         for namespace in made:
@@ -157,6 +159,16 @@ def _not_there(plans: Sequence[TopicPlan], found: Found) -> list[TopicPlan]:
     return [one for one in plans if one.refusal is None and found.places.get(one.target) is Place.FREE]
 
 
+def _blocked(into: Into, plans: Sequence[TopicPlan], found: Found) -> dict[str, str]:
+    """Return of which topics the new cluster has something that is not ours."""
+    return {
+        one.source: why
+        for one in plans
+        if found.places.get(one.target) is not Place.OURS
+        and (why := why_not(one, found, gives_new_ids=into.how.gives_new_ids)) is not None
+    }
+
+
 def _is_due(one: TopicPlan, found: Found, into: Into) -> bool:
     if found.places.get(one.target) is Place.OURS:
         return False
@@ -183,10 +195,8 @@ def _would_delete(namespace: str, kept: str) -> str:
     )
 
 
-def _planned_line(one: TopicPlan, found: Found, into: Into) -> TopicLine:
-    if found.places.get(one.target) is Place.OURS:
-        return TopicLine(one, RestoredTopic(one, Outcome.THERE))
-    return TopicLine(one, trouble=why_not(one, found, gives_new_ids=into.how.gives_new_ids))
+def _there_before(one: TopicPlan, found: Found) -> RestoredTopic | None:
+    return RestoredTopic(one, Outcome.THERE) if found.places.get(one.target) is Place.OURS else None
 
 
 def _offload_from_disks(lost: Lost, progress: Progress, say: Said) -> dict[str, str]:
