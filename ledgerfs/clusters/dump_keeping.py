@@ -71,8 +71,11 @@ def add_dump(
     progress: Progress,
     *,
     broker_ttl_ms: int = 0,
+    spool: str | None = None,
 ) -> Added:
     """Dump a cluster into a bucket, then prune; nothing is written to the cluster.
+
+    The dump is a file in the folder ``spool`` before, of which only its owner can read anything; None for the system's temporary one.
 
     A store that is a folder has to be opened as a private one (`ledgerfs.storage.opening.open_store`): dumps have passwords.
 
@@ -80,8 +83,8 @@ def add_dump(
     """
     folder = dumps_folder(cluster)
     listed_s, before = time.monotonic(), kept_dumps(store, folder)
-    with tempfile.TemporaryDirectory(prefix="ledgerfs-dump-") as spool:
-        whole = Path(spool, "whole")
+    with tempfile.TemporaryDirectory(prefix="ledgerfs-dump-", dir=spool) as folder_of_dump:
+        whole = Path(folder_of_dump, "whole")
         dumped = dump_cluster(cluster, bookies, whole, progress, broker_ttl_ms)
         # Behind all that were there when this began, also if the clock went back since.
         taken_ms = max(dumped.began_ms, before[-1].taken_ms + 1 if before else 0)

@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -80,11 +79,17 @@ def opened(url: str, **options: Any) -> RawStore:
 
 
 def added(
-    cluster: LiveCluster, store: Any, keeping: Keeping = ALL, at: Callable[[str], object] = lambda what: None
+    cluster: LiveCluster,
+    store: Any,
+    keeping: Keeping = ALL,
+    at: Callable[[str], object] = lambda what: None,
+    spool: Path | None = None,
 ) -> Added:
     one = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
-        return add_dump(one, None, store, keeping, lambda what, *_: at(what))
+        return add_dump(
+            one, None, store, keeping, lambda what, *_: at(what), spool=None if spool is None else str(spool)
+        )
     finally:
         one.nodes.close()
 
@@ -352,13 +357,14 @@ def test_an_end_at_each_step_leaves_whole_dumps_and_the_next_one_prunes(
         if (what == step.rsplit(maxsplit=1)[-1] and seen.count(what) == (2 if "second" in step else 1)) or what == step:
             raise Killed
 
-    keeping = Keeping(2, 1)
+    keeping, spool = Keeping(2, 1), tmp_path / "spool"
+    spool.mkdir()
     with pytest.raises(Killed):
-        added(cluster, Seen(store, end), keeping, end)
+        added(cluster, Seen(store, end), keeping, end, spool)
     kept = kept_dumps(store)
     assert not without_base(kept)
     assert all(records(store, one) in wholes for one in kept)
-    assert not list(Path(tempfile.gettempdir()).glob("ledgerfs-dump-*/whole*")) or os.environ.get("TMPDIR") is None
+    assert not list(spool.iterdir())
     added(cluster, store, keeping)
     left = kept_dumps(store)
     assert [one.is_delta for one in left] == [False, True, True]

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -115,10 +116,11 @@ def dump(
         from ledgerfs.clusters.dump_pruning import Keeping
 
         store, keeping = dumps_store(bucket, target_options_of(context)), Keeping(keep, round(keep_for * 1000))
-        with signals_as_interrupts():
+        # Outside of what a signal interrupts: it may come while a folder is made, or removed, and what is in there is secret.
+        with TemporaryDirectory(prefix="ledgerfs-") as spool, signals_as_interrupts():
             if every is None:
-                _to_bucket(asked, store, keeping)
-            elif not repeat(every, lambda: _to_bucket(asked, store, keeping)):
+                _to_bucket(asked, store, keeping, spool)
+            elif not repeat(every, lambda: _to_bucket(asked, store, keeping, spool)):
                 context.exit(1)
 
 
@@ -154,7 +156,7 @@ def _to_file(asked: _Asked, file: Path) -> None:
     say(f"{file}: {done.nodes:,} nodes, {human_size(done.size)}")
 
 
-def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping") -> None:
+def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping", spool: str) -> None:
     from ledgerfs.clusters.dump_keeping import add_dump
 
     # Anew each time: the servers of a cluster may have changed, or their session may be lost.
@@ -162,7 +164,7 @@ def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping") -> None:
     try:
         with progress() as update:
             bookies = bookies_of(cluster, no_bookies=asked.no_bookies)
-            added = add_dump(cluster, bookies, store, keeping, update, broker_ttl_ms=asked.ttl_ms)
+            added = add_dump(cluster, bookies, store, keeping, update, broker_ttl_ms=asked.ttl_ms, spool=spool)
     finally:
         cluster.nodes.close()
     kept = added.kept

@@ -11,8 +11,13 @@ from ledgerfs.storage.url_filesystem import filesystem_of
 
 
 def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
-    """Return the store of a bucket for dumps, which are their owner's alone; raises `UnusableUrlError` for what is none."""
+    """Return the store of a bucket for dumps, which are their owner's alone.
+
+    Raises `UnusableUrlError` for what is none, and the errors of the store, `BucketNotFoundError` if there is no such bucket.
+    """
     store = open_store(*filesystem_of(url, storage_options), is_private=True)
     if is_of_a_cluster(store):
         raise UnusableUrlError("dumps are kept beside a bucket, and this is none", key=without_credentials(url))
+    # A folder that is not there would look like a bucket without dumps.
+    next(iter(store.list_pages()), None)
     return store

@@ -1,0 +1,252 @@
+"""`ledgerfs cluster dump --to` and `cluster dumps` as a user runs them, and commands that take a kept dump."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.clusters.dump_file import read_dump
+from ledgerfs.clusters.surveying import survey_dump
+from tests.support.commands import LEDGERFS, output, run
+from tests.support.live_clusters import LiveCluster, messages
+from tests.support.s3 import S3Server, environment_of
+
+TOPIC = "public/default/orders"
+CLUSTER = "47099c88-d3cd-44de-91a6-f8bc42d28371"
+FOLDER = f"_ledgerfs/dumps/{CLUSTER}"
+
+
+@pytest.fixture(name="cluster")
+def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
+    with LiveCluster(tmp_path / "cluster") as made:
+        made.write_ledger(TOPIC, messages(3))
+        for number in range(40):
+            made.zookeeper.set(f"/ledgers/cookies/{number}", os.urandom(500))
+        yield made
+        assert made.not_reads() == []
+
+
+@pytest.fixture(name="tier")
+def _tier(tmp_path: Path) -> Path:
+    (tmp_path / "tier").mkdir()
+    return tmp_path / "tier"
+
+
+def names_in(tier: Path) -> list[str]:
+    return sorted(path.name for path in (tier / FOLDER).iterdir())
+
+
+def dump(cluster: LiveCluster, tier: Path | str, *rest: str, **options: object) -> str:
+    return run("cluster", "dump", cluster.url, "--to", str(tier), *rest, **options).stderr.decode()
+
+
+@pytest.mark.long
+def test_dumps_are_kept_listed_and_written_to_files(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
+    told = dump(cluster, tier)
+    assert "nodes, whole," in told
+    cluster.roll_over(TOPIC)
+    assert "nodes, what changed since a whole one," in dump(cluster, tier)
+    found = json.loads(output("cluster", "dumps", str(tier), "--json"))
+    assert [one["cluster"] for one in found] == [CLUSTER] * 2
+    assert [one["base"] for one in found] == [None, found[0]["key"]]
+    assert found[1]["bytes"] * 3 < found[0]["bytes"]
+    assert all(one["can_be_read"] for one in found)
+    lines = output("cluster", "dumps", str(tier)).splitlines()
+    assert len(lines) == 3
+    assert f"changes since {found[0]['key'].split('/')[-1][:19]}" in lines[2]
+    whole, one = tmp_path / "x.json.zst", tmp_path / "y.json.zst"
+    run("cluster", "dumps", str(tier), "--get", str(whole))
+    stamp = found[0]["key"].split("/")[-1][:19]
+    answer = json.loads(output("cluster", "dumps", str(tier), "--get", str(one), "--name", stamp, "--json"))
+    assert answer["key"] == found[0]["key"]
+    assert one.read_bytes() != whole.read_bytes()
+    assert list(read_dump(one)) == list(read_dump(tier / found[0]["key"]))
+    assert stat.S_IMODE(whole.stat().st_mode) == 0o600
+    ledgers = [len(survey_dump(path, lambda *_: None).ledgers) for path in (one, whole)]
+    assert ledgers[1] == ledgers[0] + 1
+    assert b"is there already" in run("cluster", "dumps", str(tier), "--get", str(whole), code=2).stderr
+    assert not list(tmp_path.glob(".*.part"))
+
+
+@pytest.mark.long
+def test_a_kept_dump_stands_where_a_dump_does(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
+    dump(cluster, tier)
+    cluster.roll_over(TOPIC)
+    dump(cluster, tier)
+    run("cluster", "dump", cluster.url, str(tmp_path / "plain.json.zst"))
+    delta = f"{tier}/{FOLDER}/{names_in(tier)[-1]}"
+    assert "-delta-" in delta
+    policy = tmp_path / "policy.toml"
+    policy.write_text("")
+    for command in (
+        ("cluster", "retention", "--json", "--all"), ("cluster", "cursors", "--json", "--all"), ("cluster", "check", "--json"),
+        ("lifecycle", "plan", str(policy), "--json", "--cluster"), ("lifecycle", "simulate", "--json"),
+    ):  # fmt: skip
+        rest = (str(policy),) if "simulate" in command else ()
+        found = [
+            json.loads(output(*command, source, *rest))
+            for source in (delta, f"file://{delta}", str(tmp_path / "plain.json.zst"))
+        ]
+        for one in found:
+            if isinstance(one, dict):
+                for name in ("source", "dump", "cluster", "read", "began"):
+                    one.pop(name, None)
+        assert found[0] == found[1]
+        assert set(found[0]) == set(found[2]) if isinstance(found[0], dict) else len(found[0]) == len(found[2])
+    told = run("cluster", "retention", "s3://tier/dump.json.zst", code=2).stderr.decode()
+    assert "only a path of this machine is taken here" in told
+
+
+@pytest.mark.long
+def test_dumps_on_s3(cluster: LiveCluster, s3: S3Server, tmp_path: Path) -> None:
+    s3.make_bucket("dumps-by-command", {})
+    url, env = "s3://dumps-by-command", environment_of(s3)
+    dump(cluster, url, env=env)
+    cluster.roll_over(TOPIC)
+    # Options of the bucket are those of -O, and not the cluster's.
+    told = dump(
+        cluster, url, "-O", f"endpoint_url={s3.endpoint}", env={**env, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    )
+    assert "what changed since a whole one" in told
+    found = json.loads(output("cluster", "dumps", url, "--json", env=env))
+    assert [one["base"] is None for one in found] == [True, False]
+    topics = json.loads(output("cluster", "retention", f"{url}/{found[1]['key']}", "--all", "--json", env=env))
+    assert [one["topic"] for one in topics] == [f"persistent://{TOPIC}"]
+    run("cluster", "dumps", url, "--get", str(tmp_path / "x"), env=env)
+    assert list(read_dump(tmp_path / "x"))
+    # Objects beside ledgers are no ledgers, and nothing that is to be repaired.
+    assert not output("topics", url, env=env).strip()
+    assert b"nothing" in run("repair", url, env=env).stderr.lower() + run("repair", url, env=env).stdout.lower()
+
+
+@pytest.mark.long
+def test_old_ones_are_removed(cluster: LiveCluster, tier: Path) -> None:
+    for _ in range(4):
+        dump(cluster, tier)
+    assert len(names_in(tier)) == 4
+    time_ago = time.time() - 100
+    for name in names_in(tier):
+        os.utime(tier / FOLDER / name, (time_ago, time_ago))
+    before = names_in(tier)
+    found = json.loads(
+        output("cluster", "dump", cluster.url, "--to", str(tier), "--keep", "2", "--keep-for", "5s", "--json")
+    )
+    assert found["removed"] == [f"{FOLDER}/{name}" for name in before[1:3]]
+    # The two newest, and what they need.
+    assert [name[20:25] for name in names_in(tier)] == ["full-", "delta", "delta"]
+
+
+def test_a_delta_without_its_base_is_damage(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
+    dump(cluster, tier)
+    dump(cluster, tier)
+    (tier / FOLDER / names_in(tier)[0]).unlink()
+    told = run("cluster", "dumps", str(tier), code=1).stderr.decode()
+    assert "cannot be read" in told
+    assert b"none that can be read" in run("cluster", "dumps", str(tier), "--get", str(tmp_path / "x"), code=2).stderr
+    delta = f"{tier}/{FOLDER}/{names_in(tier)[0]}"
+    assert b"is not there" in run("cluster", "retention", delta, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [((), b"either FILE or --to"), (("x", "--to", "tier"), b"either FILE or --to"), (("x", "--every", "1h"), b"--every is for --to"),
+     (("--to", "pulsar+zk://127.0.0.1:1"), b"beside a bucket"), (("--to", "tier", "--keep", "0"), b"0"),
+     (("--to", ""), b"empty"), (("s3://tier/x",), b"--to takes the URL")],
+)  # fmt: skip
+def test_wrong_usage(arguments: tuple[str, ...], says: bytes) -> None:
+    assert says in run("cluster", "dump", "pulsar+zk://127.0.0.1:1", *arguments, code=2).stderr
+
+
+def test_a_bucket_that_is_not_there_is_told(cluster: LiveCluster, tmp_path: Path) -> None:
+    run("cluster", "dump", cluster.url, "--to", str(tmp_path / "none"), code=3)
+    assert not (tmp_path / "none").exists()
+
+
+class Rounds:
+    """The command with --every, as a process."""
+
+    def __init__(self, cluster: LiveCluster, tier: Path, *rest: str, spool: Path) -> None:
+        arguments = [LEDGERFS, "cluster", "dump", cluster.url, "--to", str(tier), "--every", "1s", *rest]
+        env = {**os.environ, "TMPDIR": str(spool)}
+        self.process = subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env
+        )
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 90
+        while not is_so():
+            assert time.monotonic() < deadline
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.05)
+
+    def end(self, by: signal.Signals) -> tuple[int, str, str]:
+        self.process.send_signal(by)
+        told = self.process.communicate(timeout=90)
+        return self.process.returncode, told[0].decode(), told[1].decode()
+
+
+@pytest.mark.process
+@pytest.mark.long
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_every_so_often_until_a_signal(cluster: LiveCluster, tier: Path, tmp_path: Path, by: signal.Signals) -> None:
+    (tmp_path / "spool").mkdir()
+    rounds = Rounds(cluster, tier, "--json", spool=tmp_path / "spool")
+    rounds.until(lambda: (tier / FOLDER).exists() and len(names_in(tier)) >= 3)
+    code, told, said = rounds.end(by)
+    assert code == 0, said
+    assert "Traceback" not in said
+    assert said.count("nodes, whole") == 1
+    assert told.count('"key"') >= 2
+    assert not list((tmp_path / "spool").iterdir())
+    run("cluster", "dumps", str(tier))
+
+
+@pytest.mark.process
+@pytest.mark.long
+def test_a_signal_in_the_middle_of_a_dump_drops_it(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
+    (tmp_path / "spool").mkdir()
+    for number in range(400):
+        cluster.zookeeper.set(f"/ledgers/cookies/more-{number:04d}", b"x")
+    rounds = Rounds(cluster, tier, "--zk-rate", "20", spool=tmp_path / "spool")
+    rounds.until(lambda: any((tmp_path / "spool").rglob("whole.partial")))
+    code, _, said = rounds.end(signal.SIGTERM)
+    assert (code, "Traceback" in said) == (0, False)
+    assert not (tier / "_ledgerfs").exists()
+    assert not list((tmp_path / "spool").iterdir())
+
+
+@pytest.mark.process
+@pytest.mark.long
+def test_a_round_that_fails_is_said_and_the_next_one_is_tried(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
+    (tmp_path / "spool").mkdir()
+    cluster.zookeeper.no_auth("/ledgers/INSTANCEID")
+    rounds = Rounds(cluster, tier, spool=tmp_path / "spool")
+    assert rounds.process.stderr is not None
+    first = rounds.process.stderr.readline().decode()
+    assert "no dump this time" in first
+    cluster.zookeeper.as_to_all("/ledgers/INSTANCEID")
+    rounds.until(lambda: (tier / FOLDER).exists() and len(names_in(tier)) >= 1)
+    # The first that came to its end was not done, and the last one was, or is.
+    line = b""
+    while b"nodes, whole" not in line:
+        line = rounds.process.stderr.readline()
+    assert rounds.end(signal.SIGTERM)[0] == 0
+
+
+@pytest.mark.process
+@pytest.mark.long
+def test_the_exit_code_is_that_of_the_last_round(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
+    (tmp_path / "spool").mkdir()
+    cluster.zookeeper.no_auth("/ledgers/INSTANCEID")
+    rounds = Rounds(cluster, tier, spool=tmp_path / "spool")
+    assert rounds.process.stderr is not None
+    assert b"no dump this time" in rounds.process.stderr.readline()
+    code, _, said = rounds.end(signal.SIGTERM)
+    assert code == 1
+    assert "Traceback" not in said
