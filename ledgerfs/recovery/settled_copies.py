@@ -15,13 +15,10 @@ import numpy as np
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, new_key
-from ledgerfs.dialects.pulsar_blob.writer import as_stored
+from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import (
     CorruptLedgerError,
-    CorruptObjectError,
-    ObjectExistsError,
     RefusedLedgerError,
-    StaleObjectError,
 )
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.pulsar_blob.settled_uuids import settled_uuid
@@ -30,11 +27,11 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.transforms.settle import Settle
 from ledgerfs.offload.record_digest import RecordDigest, cryptographic, digest_of, digested
+from ledgerfs.recovery.repeatable_writes import Digest, write_once
 from ledgerfs.recovery.transaction_messages import MessagesOfTransactions, Unsettled, unsettled
 from ledgerfs.writing.copied_properties import copied_user_metadata, own_block_size
-from ledgerfs.writing.deletion import has_index, remove_ledger
 from ledgerfs.writing.sources import EntryBatches, OffloadedLedger
-from ledgerfs.writing.write import ref_of, write_ledger
+from ledgerfs.writing.write import write_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,60 +105,20 @@ class _SettledCopy:
         return cls(bucket, reader, Settle(hidden, plain), ledger)
 
     def run(self) -> LedgerRef:
-        """Return the copy that is there, or write it.
+        """Return the copy that is there, or write it."""
+        return write_once(self.bucket, self.ledger, self._expected, self._write)
 
-        A data object without an index is left to the store, for which one with the same bytes counts as written: another run may be about
-        to put the index. Only what is proved to be another's work is removed.
-        """
-        taken = self._taken()
-        if taken is not None:
-            return taken
-        if has_index(self.bucket, self.ledger.key):
-            remove_ledger(self.bucket, self.ledger.key)
-        try:
-            return self._written()
-        except ObjectExistsError:
-            taken = self._taken()
-            if taken is not None:
-                return taken
-            remove_ledger(self.bucket, self.ledger.key)
-            return self._written()
+    def _expected(self) -> Digest:
+        return digest_of(self._made, cryptographic)
 
-    def _taken(self) -> LedgerRef | None:
-        """Return the copy if an earlier attempt, or another one, has finished it, and it is whole."""
-        there = as_stored(self.bucket.raw_store, self.ledger)
-        return ref_of(there) if there is not None and self._is_whole(ref_of(there)) else None
-
-    def _written(self) -> LedgerRef:
-        """Write the copy, and read it back."""
+    def _write(self) -> tuple[WrittenLedger, Digest]:
         sent = RecordDigest(cryptographic)
         written = write_ledger(self.bucket, self.ledger, EntryBatches(digested(self._made(), sent)))
-        if not self._is_whole(ref_of(written), sent):
-            remove_ledger(self.bucket, self.ledger.key)
-            raise CorruptLedgerError(
-                "what was read back is not the settled copy that was written", key=written.data.key
-            )
-        now = as_stored(self.bucket.raw_store, self.ledger)
-        if now is None or (now.data, now.index) != (written.data, written.index):
-            reason = "somebody has replaced or removed the settled copy meanwhile; run it again"
-            raise StaleObjectError(reason, key=written.data.key)
-        return ref_of(written)
+        return written, sent.value()
 
     def _made(self) -> "Iterator[EntryBatch]":
         for batch in OffloadedLedger(self.source).checked():
             yield from self.transform(batch.framed(), batch.first_entry)
-
-    def _is_whole(self, ref: LedgerRef, sent: RecordDigest | None = None) -> bool:
-        """Whether all entries of a copy are as they should be: as ``sent``, or without that as they would be made now."""
-        source = self.source.ref
-        if not ref.is_settled or (ref.last_entry, ref.length) != (source.last_entry, source.length):
-            return False
-        reader = self.bucket.uncached_reader(ref)
-        try:
-            found = digest_of(lambda: reader.batches(ref.first_entry, ref.last_entry), cryptographic)
-        except CorruptObjectError:
-            return False
-        return found == (digest_of(self._made, cryptographic) if sent is None else sent.value())
 
 
 def _require_copied(ref: LedgerRef, messages: MessagesOfTransactions) -> None:

@@ -6,7 +6,7 @@ An object appears whole or not at all, and never replaces another one: the secon
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.objects import ObjectStat
@@ -60,6 +60,19 @@ class Upload(Protocol):
 
     def abort(self) -> None:
         """Give the upload up and free its parts in the store; logs a failure to do so. May be called at any time."""
+        ...
+
+
+@runtime_checkable
+class CopyingUpload(Protocol):
+    """An `Upload` whose store makes parts of other objects itself: their bytes do not come here."""
+
+    def copy_part(self, source: ObjectStat, start: int, end: int) -> None:
+        """Make bytes ``start`` to ``end``, exclusive, of an object of the same bucket the next part.
+
+        Between ends of parts only. Raises `StaleObjectError` when the object is not of this version any more, `ObjectNotFoundError`, and
+        the store's errors.
+        """
         ...
 
 

@@ -28,7 +28,7 @@ _PATIENCE_SECONDS = 5.0
 
 
 class S3Upload:
-    """`Upload` of one object."""
+    """`Upload` of one object, and `CopyingUpload`."""
 
     __slots__ = ("_etags", "_free", "_is_ended", "_is_over", "_key", "_metadata", "_numbers", "_part", "_part_size", "_sent", "_size",
                  "_store", "_token", "_under_way", "_used")  # fmt: skip
@@ -81,6 +81,18 @@ class S3Upload:
         if len(part) < self._part_size:
             # Only the last part is short; many files of a transaction may wait in this state for their end.
             self._finish_parts()
+
+    def copy_part(self, source: ObjectStat, start: int, end: int) -> None:
+        """Have the store copy the part, and wait for it."""
+        if self._token is None:
+            self._token = self._begin()
+        self._numbers += 1
+        stretch = {"CopySource": source.key, "CopySourceRange": f"bytes={start}-{end - 1}"}
+        match = {"CopySourceIfMatch": source.version} if source.version else {}
+        place = {"Key": self._key, "UploadId": self._token, "PartNumber": self._numbers}
+        answer = self._store.request(Asked("PUT", self._key), "upload_part_copy", **place, **stretch, **match)
+        self._etags[self._numbers] = answer["CopyPartResult"]["ETag"]
+        self._size += end - start
 
     def complete(self) -> ObjectStat:
         """Complete the upload, unless the object exists; if the answer leaves it open whether it was done, ask for the object."""

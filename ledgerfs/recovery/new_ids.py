@@ -1,0 +1,102 @@
+"""Ledgers under other ids, for a cluster that has given their ids to ledgers of its own.
+
+Neither the data object nor its blocks name the ledger's id: the store copies the data object itself where it can, and the index is
+written anew. The copy is of another topic than its ledger, or whoever reads the bucket would find each message twice.
+"""
+
+from dataclasses import dataclass, replace
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER
+from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, new_key, of_topic, require_topic
+from ledgerfs.dialects.pulsar_blob.writer import UnindexedLedger, WrittenLedger, as_stored, publish
+from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError, StaleObjectError
+from ledgerfs.formats.pulsar_blob.user_metadata import CLUSTER_KEY
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.offload.record_digest import cryptographic, digest_of
+from ledgerfs.recovery.repeatable_writes import Digest, write_once
+from ledgerfs.storage.object_copies import copy_object
+from ledgerfs.writing.copied_properties import copied_user_metadata, own_block_size
+from ledgerfs.writing.sources import OffloadedLedger
+
+
+def copy_under_id(bucket: Bucket, ref: LedgerRef, new_id: int, uuid: str, *, managed_ledger: str) -> LedgerRef:
+    """Copy a ledger within its bucket to another id and topic, read it back, and return the copy; one that is there and whole is taken.
+
+    Whether the id is free is the caller's to know.
+
+    Parameters
+    ----------
+    bucket
+        Where the ledger is.
+    ref
+        The ledger, as the bucket's catalog has it; it may be a settled copy.
+    new_id, uuid
+        Of the copy.
+    managed_ledger
+        The topic of the copy: ``tenant/namespace/persistent/<topic, URL-encoded>``.
+
+    Raises
+    ------
+    RefusedLedgerError
+        The ledger is of the same topic, or of a dialect that is not written.
+    InvalidNameError
+        An invalid id, uuid, or name of a topic.
+    CorruptLedgerError
+        The ledger is damaged, or the copy is not what it should be; a copy that was written is removed again.
+    StaleObjectError, ObjectExistsError
+        Somebody else replaces or removes one of the two meanwhile.
+    StoreError, StoreUnreachableError, AccessDeniedError
+        Of the bucket.
+
+    """
+    require_topic(managed_ledger)
+    if ref.dialect != NUMBER:
+        raise RefusedLedgerError(
+            "only ledgers of the dialect that is written here are copied to other ids", key=ref.key
+        )
+    if ref.managed_ledger == managed_ledger:
+        reason = "under another id of the same topic, readers of the bucket would get each message twice"
+        raise RefusedLedgerError(reason, key=ref.key)
+    reader = bucket.reader(ref)
+    return _Copy(bucket, reader, _new_ledger(reader, new_id, uuid, managed_ledger)).run()
+
+
+def _new_ledger(reader: LedgerReader, new_id: int, uuid: str, managed_ledger: str) -> NewLedger:
+    metadata = reader.metadata()
+    if metadata is None or not reader.ref.is_sound:
+        reason = "the ledger is damaged, as `ledgerfs verify` tells; it is not copied"
+        raise CorruptLedgerError(reason, key=reader.ref.key)
+    user_metadata = copied_user_metadata(reader, managed_ledger)
+    # It is of the cluster that will name it, whichever that is.
+    user_metadata.pop(CLUSTER_KEY, None)
+    key = new_key(new_id, uuid)
+    return NewLedger(key, of_topic(metadata, managed_ledger), user_metadata, own_block_size(reader))
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy that is to be in a bucket."""
+
+    bucket: Bucket
+    source: LedgerReader
+    ledger: NewLedger
+
+    def run(self) -> LedgerRef:
+        """Return the copy that is there, or make it."""
+        return write_once(self.bucket, self.ledger, self._expected, self._write)
+
+    def _expected(self) -> Digest:
+        return digest_of(OffloadedLedger(self.source).checked, cryptographic)
+
+    def _write(self) -> tuple[WrittenLedger, Digest]:
+        expected, store, ref = self._expected(), self.bucket.raw_store, self.source.ref
+        whole = as_stored(store, replace(self.ledger, key=new_key(ref.ledger_id, ref.uuid)))
+        if whole is None or whole.data != ref.object("data"):
+            raise StaleObjectError("the ledger was replaced or removed since it was listed", key=ref.key)
+        data = copy_object(
+            store, whole.data, self.ledger.key.data_key, self.ledger.user_metadata_as("data"), self.ledger.block_size
+        )
+        index = replace(whole.offload_index, metadata=self.ledger.metadata)
+        return publish(store, UnindexedLedger(self.ledger, data, index)), expected
