@@ -6,6 +6,7 @@ decompressed, decrypted or put together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -21,6 +22,8 @@ from ledgerfs.storage.broker_protocol.reading import EntryReading, read_each
 from ledgerfs.storage.broker_protocol.service import BrokerService
 
 _MOST_NAMED = 10
+_MOST_IN_VAIN = 3
+"""How many ledgers one after the other brokers may send nothing of before the rest counts as missing: each takes its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class TopicComparison:
     is_sample
         Whether only some entries were compared.
     is_silent
-        Whether the brokers stopped sending before the end that they told; then what was missing may still be there.
+        Whether the brokers got no further somewhere, for some time, before the end that they told: what is missing there may come later.
 
     """
 
@@ -165,19 +168,50 @@ class _Tallies:
 
 def _compare_all(service: BrokerService, topic: str, expected: ExpectedEntries) -> TopicComparison:
     tallies = _Tallies()
-    reading = EntryReading(service, topic, until=expected.last())
-    try:
-        for wanted, came in _side_by_side(expected.blocks(), _in_order(reading, tallies)):
-            _take(wanted, came, expected.last_ledger, tallies)
-    finally:
-        reading.close()
-    return tallies.comparison(topic, is_sample=False, is_silent=reading.is_silent)
+    sent = _Sent(service, topic, expected)
+    for wanted, came in _side_by_side(expected.blocks(), _in_order(sent.blocks(), tallies)):
+        _take(wanted, came, expected.last_ledger, tallies)
+    return tallies.comparison(topic, is_sample=False, is_silent=sent.is_silent)
 
 
-def _in_order(reading: EntryReading, tallies: _Tallies) -> Iterator[EntryBlock]:
+class _Sent:
+    """What brokers send of a topic; where they get no further they are asked for the next ledger, since they may have only that one not.
+
+    Attributes
+    ----------
+    is_silent
+        Whether they got no further once.
+
+    """
+
+    def __init__(self, service: BrokerService, topic: str, expected: ExpectedEntries) -> None:
+        self.is_silent = False
+        self._service = service
+        self._topic = topic
+        self._expected = expected
+
+    def blocks(self) -> Iterator[SentEntries]:
+        """Yield all that comes; raises as `EntryReading` does."""
+        start: Position | None = None
+        until = self._expected.last()
+        in_vain = 0
+        while in_vain < _MOST_IN_VAIN:
+            with closing(EntryReading(self._service, self._topic, start, until=until)) as reading:
+                yield from reading
+            if not reading.is_silent:
+                return
+            self.is_silent = True
+            in_vain = in_vain + 1 if reading.last is None else 0
+            behind = self._expected.ledger_after(reading.last or start)
+            if behind is None:
+                return
+            start = Position(behind, 0)
+
+
+def _in_order(came: Iterator[SentEntries], tallies: _Tallies) -> Iterator[EntryBlock]:
     """Yield what came as blocks of one ledger each, without entries that came before, or after later ones."""
     last = EARLIEST
-    for sent in reading:
+    for sent in came:
         for start, stop in pairwise([0, *(np.flatnonzero(np.diff(sent.ledgers)) + 1).tolist(), len(sent)]):
             block = _block_of(sent.rows(slice(start, stop)))
             # The greatest id of all before each one; what is not above it came already, or comes too late.

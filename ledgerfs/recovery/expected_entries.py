@@ -101,6 +101,12 @@ class ExpectedEntries:
         """The id of the last ledger as brokers know it; -1 without any."""
         return self._ids[-1] if self._ids else -1
 
+    def ledger_after(self, position: Position | None) -> int | None:
+        """Return the id of the ledger behind that of a position, or behind the first one, as brokers know it; None without any."""
+        if position is None:
+            return next(iter(self._ids[1:]), None)
+        return next((one for one in self._ids if one > position.ledger_id), None)
+
     def last(self) -> Position | None:
         """Return where the last one is; None without any. Raises as `blocks`."""
         found = self._last()

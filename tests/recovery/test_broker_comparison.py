@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, NotFoundError
-from ledgerfs.formats.broker_protocol.commands import Command, Position
+from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command, Position
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, BrokerMetadataRecord
 from ledgerfs.recovery.comparison import Found, TopicComparison, compare_topic
 from ledgerfs.storage.broker_protocol.service import BrokerService
@@ -168,10 +168,24 @@ def test_a_topic_that_reads_as_empty_lacks_everything(bucket: Bucket) -> None:
     assert len(found.missing.first) == 10
 
 
-def test_a_broker_that_stops_in_the_middle(bucket: Bucket) -> None:
-    with broker_of(silent_after=50) as broker:
+def test_a_ledger_that_brokers_cannot_read_hides_no_other_one(bucket: Bucket) -> None:
+    with broker_of(stuck={(5, 10)}) as broker:
         found = compared(bucket, broker)
-    assert (found.same, found.missing.count, found.is_silent, found.is_whole) == (50, EXPECTED - 50, True, False)
+    behind = [one[:2] for one in SENT if (5, 10) <= one[:2] < (9, 0)]
+    assert (found.same, found.missing.count) == (EXPECTED - len(behind), len(behind))
+    assert found.missing.first == named(set(behind[:10]))
+    assert (found.is_silent, found.is_whole) == (True, False)
+    assert broker.subscribed == [EARLIEST, (9, 0)]
+
+
+def test_a_broker_that_sends_nothing_at_all_is_not_asked_for_every_ledger(tmp_path: Path) -> None:
+    ledgers = [offload([stored(2, 1)], ledger, uuid=ledger) for ledger in range(1, 20)]
+    bucket = open_bucket(put_in_folder(tmp_path, *ledgers))
+    entries = [(ledger, 0, stored(2, 1)) for ledger in range(1, 20)]
+    with broker_of(entries, stuck={one[:2] for one in entries}, hidden=set()) as broker:
+        found = compared(bucket, broker, hidden={})
+    assert (found.missing.count, found.is_silent) == (19, True)
+    assert broker.subscribed == [EARLIEST, (2, 0), (3, 0)]
 
 
 def test_the_end_of_a_compacted_topic_is_before_its_last_entry(bucket: Bucket) -> None:

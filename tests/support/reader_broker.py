@@ -43,6 +43,8 @@ class ReaderBroker:
         After how many entries the topic is unloaded, as a broker tells its consumers, one time after the other.
     silent_after
         How many entries of a subscription are sent before nothing comes any more.
+    stuck
+        Entries at which no subscription gets any further, as where a broker cannot read a ledger.
     refusals
         (command, error) that are answered once each.
     instead
@@ -71,6 +73,7 @@ class ReaderBroker:
     closes_after: list[int] = field(default_factory=list)
     unloads_after: list[int] = field(default_factory=list)
     silent_after: int | None = None
+    stuck: set[tuple[int, int]] = field(default_factory=set)
     refusals: list[tuple[Command, int]] = field(default_factory=list)
     instead: bytes | None = None
     largest_message: int = 5 << 20
@@ -266,6 +269,8 @@ class _Connection:
                 self._unload(number)
                 return
             one = consumer.entries[consumer.sent]
+            if one[:2] in self._broker.stuck:
+                return
             consumer.sent += 1
             for ledger, entry, data in [one] if self._broker.spoil is None else self._broker.spoil(one):
                 if self._left == 0:
