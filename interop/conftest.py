@@ -20,7 +20,9 @@ from interop.s3_server import S3Server
 from interop.stages import stage, table, taken
 from interop.workload import Workload, make_workload
 
-_SHARE_A_CLUSTER = {f"test_{name}.py" for name in ("new_ledgers", "reading", "schemas", "serving", "typed_imports")}
+_SHARE_A_CLUSTER = {
+    f"test_{name}.py" for name in ("new_ledgers", "reading", "restored_settings", "schemas", "serving", "typed_imports")
+}
 _FOLDER = pytest.StashKey[Path]()
 _TOLD = pytest.StashKey[list[tuple[dict[str, float], str]]]()
 
