@@ -23,6 +23,8 @@ FORMER = {
     "message_ttl_in_seconds": 3600,
     "deduplicationEnabled": True,
     "schema_compatibility_strategy": "FULL",
+    "schema_validation_enforced": True,
+    "is_allow_auto_update_schema": False,
     "bundles": {"boundaries": ["0x00000000", "0x80000000", "0xffffffff"], "numBundles": 2},
     "publishMaxMessageRate": {"old": {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1}},
     "offload_policies": {"offloadersDirectory": "./offloaders", "managedLedgerOffloadThresholdInBytes": 5},
