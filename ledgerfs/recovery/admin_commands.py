@@ -40,7 +40,7 @@ def namespace_commands(namespace: str, name: str, value: Any) -> list[str]:  # n
 def topic_command(topic: str, name: str, value: Any, *, is_global: bool) -> str:  # noqa: ANN401  (JSON)
     """Return the line that sets one policy of a topic, ``persistent://…``, for its cluster or for all."""
     try:
-        told, options = _COMMANDS[name]
+        told, options = _OF_TOPICS[name]
         return command("topicPolicies", told, *(["--global"] if is_global else []), topic, *options(value))
     except _DAMAGE:
         return _not_a_command(topic, name, value)
@@ -157,7 +157,6 @@ _COMMANDS: Mapping[str, tuple[str, _Options]] = {
     "schema_validation_enforced": ("set-schema-validation-enforce", _switch),
     "is_allow_auto_update_schema": ("set-is-allow-auto-update-schema", _switch),
     "schema_compatibility_strategy": ("set-schema-compatibility-strategy", _text("--compatibility")),
-    "schema_auto_update_compatibility_strategy": ("set-schema-autoupdate-strategy", _text("--compatibility")),
     "subscription_auth_mode": ("set-subscription-auth-mode", _text("--subscription-auth-mode")),
     "resource_group_name": ("set-resource-group", _text("--resource-group-name")),
     "compaction_threshold": ("set-compaction-threshold", _number("--threshold")),
@@ -177,7 +176,13 @@ _COMMANDS: Mapping[str, tuple[str, _Options]] = {
     "bookie_affinity_group": ("set-bookie-affinity-group", _bookies),
     "anti_affinity_group": ("set-anti-affinity-group", _text("--group")),
 }
-"""By the name of a policy: the command that sets it, for namespaces and as far as dumps have them for topics, and its options."""
+"""By the name of a policy: the command that sets it for a namespace, and its options."""
+_OF_TOPICS: Mapping[str, tuple[str, _Options]] = {
+    RETENTION: _COMMANDS[RETENTION],
+    OFFLOAD: _COMMANDS[OFFLOAD],
+    TTL: ("set-message-ttl", _number("--ttl")),
+}
+"""The same of single topics, of which dumps have no others."""
 
 
 def _quotas(namespace: str, value: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -1,13 +1,14 @@
 """Which schemas a topic's numbers meant at the end, of all that was saved of them at any time.
 
 After a forced deletion numbers begin at 0 again, and what was saved is of both times. Within one of these *generations* a greater number
-was registered later; so the last one is what leads down from the schema that was registered last.
+was registered later; so what was registered before something with a number that is not greater is of a generation before. The same schema
+with the same number begins none: it is what a cluster looks like that was restored before.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs.formats.schemas.schema_info import LARGEST_VERSION, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import last_word
 
 
@@ -37,7 +38,7 @@ def last_generation(versions: Iterable[SchemaVersion]) -> Generation:
     known = [one for one in versions if one.version >= 0]
     registered = [one for one in known if not (one.is_by_hand or one.is_by_import)]
     dated = [one for one in registered if one.timestamp_ms is not None]
-    found = _downwards(dated)
+    found = _not_overtaken(dated)
     former = {one.version for one in dated if not _is_said(one, found.get(one.version))}
     _add_undated([one for one in registered if one.timestamp_ms is None], found)
     for number in sorted({one.version for one in known} - found.keys() - former):
@@ -47,20 +48,20 @@ def last_generation(versions: Iterable[SchemaVersion]) -> Generation:
     return Generation(found, frozenset(former))
 
 
-def _downwards(dated: Sequence[SchemaVersion]) -> dict[int, SchemaVersion]:
-    """Return what was registered last of each number, from the newest of all down, each not later than the one above it."""
+def _not_overtaken(dated: Sequence[SchemaVersion]) -> dict[int, SchemaVersion]:
+    """Return what is of the last generation, by its number; of the same one the last."""
     found: dict[int, SchemaVersion] = {}
-    newest = max(dated, key=lambda one: (_time(one), one.version), default=None)
-    if newest is None:
-        return found
-    limit = _time(newest)
-    by_number: dict[int, list[SchemaVersion]] = {}
-    for one in dated:
-        by_number.setdefault(one.version, []).append(one)
-    for number in sorted((one for one in by_number if one <= newest.version), reverse=True):
-        last = max((one for one in by_number[number] if _time(one) <= limit), key=_order, default=None)
-        if last is not None:
-            found[number], limit = last, _time(last)
+    least = LARGEST_VERSION + 1
+    waiting: list[SchemaVersion] = []
+    for one in sorted(dated, key=_order, reverse=True):
+        if waiting and _time(waiting[0]) > _time(one):
+            least, waiting = min(least, *(other.version for other in waiting)), []
+        if one.version < least:
+            found.setdefault(one.version, one)
+        if not any(
+            _time(other) < _time(one) and _is_said(other, one) for other in dated if other.version == one.version
+        ):
+            waiting.append(one)
     return found
 
 

@@ -2,7 +2,7 @@
 
 Nothing is kept of how far it went: what the broker tells is looked at first, and before each deletion, which would take another number if
 it were done twice. So a run that ended anywhere is gone on with by the next one. Two at once are kept apart by the cluster's lock, which
-whoever calls this holds; without it a number that is not the expected one ends the topic with an error, and nothing follows it.
+whoever calls this holds; without it a number that is not the expected one ends the topic with an error, one version too late.
 """
 
 from collections.abc import Iterable, Iterator

@@ -18,9 +18,11 @@ from ledgerfs.errors import (
     AuthenticationError,
     InvalidNameError,
     InvalidOptionError,
+    InvalidSchemaError,
     NotFoundError,
+    SchemaConflictError,
 )
-from ledgerfs.formats.schemas.schema_info import SchemaVersion, key_value_schema
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion, key_value_schema
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.storage.admin_api.access import tls_context
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
@@ -317,3 +319,58 @@ def test_a_broker_that_asks_for_a_certificate(certificates: Certificates, monkey
         assert numbers(AdminApi(AdminRequests(admin.url, tls=known)).versions(ORDERS)) == [0]
         with pytest.raises(AdminApiUnreachableError):
             AdminApi(AdminRequests(admin.url, tls=tls_context(certificates.ca))).versions(ORDERS)
+
+
+def test_a_schema_is_registered_and_deleted_under_its_name_encoded_twice() -> None:
+    with serving(
+        {}, does=lambda method, path, value: (200, '{"version":{"version":3}}' if value else '{"version":4}')
+    ) as admin:
+        made = SchemaInfo("AVRO", b'"long"', {"k": "v"})
+        assert api(admin).register("persistent://public/default/a b%-partition-7", made) == 3
+        assert api(admin).delete("persistent://public/default/a b%") == 4
+    path = "/admin/v2/schemas/public/default/a%2520b%2525/schema"
+    assert admin.asked == [
+        ("POST", path, {"type": "AVRO", "schema": '"long"', "properties": {"k": "v"}}),
+        ("DELETE", f"{path}?force=false", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "why"),
+    [
+        (
+            409,
+            "<title>Error 409 Incompatible schema: exists schema type AVRO</title>",
+            SchemaConflictError,
+            "exists schema type AVRO",
+        ),
+        (409, '{"reason":"no"}', SchemaConflictError, "no"),
+        (
+            422,
+            "<title>Error 422 Invalid schema definition data</title>",
+            InvalidSchemaError,
+            "Invalid schema definition",
+        ),
+        (422, "\x1b[2J<title>\x1b[2J</title>", InvalidSchemaError, "takes it for no schema"),
+        (422, "", InvalidSchemaError, "status 422"),
+        (404, '{"reason":"Namespace not found"}', NotFoundError, "Namespace not found"),
+        (500, '{"reason":"Stacktrace"}', AdminApiError, "Stacktrace"),
+        (200, '{"version":{"version":-1}}', AdminApiError, "no number"),
+        (200, '{"version":true}', AdminApiError, "no number"),
+        (200, "[]", AdminApiError, "no number"),
+        (200, "<html>", AdminApiError, "no JSON"),
+    ],
+)
+def test_a_schema_that_is_not_registered_is_told_why(status: int, body: str, error: type[Exception], why: str) -> None:
+    with (
+        serving({}, does=lambda method, path, value: (status, body)) as admin,
+        pytest.raises(error, match=why) as caught,
+    ):
+        api(admin).register(ORDERS, SchemaInfo("STRING"))
+    assert "\x1b" not in str(caught.value)
+
+
+def test_what_cannot_be_said_to_a_broker_is_not_sent() -> None:
+    with serving({}) as admin, pytest.raises(InvalidSchemaError):
+        api(admin).register(ORDERS, SchemaInfo("NONE", unreadable="lost"))
+    assert admin.asked == []

@@ -114,6 +114,9 @@ def _handler(admin: AdminServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             self._do()
 
+        def do_DELETE(self) -> None:
+            self._do()
+
         def _do(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             value = json.loads(body) if body else None

@@ -1,0 +1,133 @@
+"""Settings and schemas that ledgerfs sets again at a real broker, as a lost cluster had them."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from interop.cluster import Cluster
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.recovery.dumped_settings import DumpedSettings
+from ledgerfs.recovery.former_settings import to_set_again
+from ledgerfs.recovery.namespaces import make_namespaces, new_cluster, plan_settings
+from ledgerfs.recovery.schema_plan import plan_schemas, progress
+from ledgerfs.recovery.schemas import restore_all_schemas
+from ledgerfs.recovery.strategies import Strategies
+from ledgerfs.schemas.admin_api import AdminApi
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+
+NAMESPACE, LEGACY = "lost/eu", "lost/interop/old"
+FORMER = {
+    "replication_clusters": ["old"],
+    "retention_policies": {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100},
+    "message_ttl_in_seconds": 3600,
+    "deduplicationEnabled": True,
+    "schema_compatibility_strategy": "FULL",
+    "schema_validation_enforced": True,
+    "is_allow_auto_update_schema": False,
+    "bundles": {"boundaries": ["0x00000000", "0x80000000", "0xffffffff"], "numBundles": 2},
+    "publishMaxMessageRate": {"old": {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1}},
+    "offload_policies": {"offloadersDirectory": "./offloaders", "managedLedgerOffloadThresholdInBytes": 5},
+}
+
+
+class Notes:
+    """A journal in memory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+
+    def noted(self) -> Mapping[str, str]:
+        """Return what is noted."""
+        return dict(self.kept)
+
+    def note(self, namespace: str, strategy: str) -> None:
+        """Note it."""
+        self.kept[namespace] = strategy
+
+    def forget(self, namespace: str) -> None:
+        """Forget it."""
+        del self.kept[namespace]
+
+
+@pytest.fixture(scope="module")
+def requests(cluster: Cluster) -> AdminRequests:
+    """Requests to the broker of the new cluster."""
+    return AdminRequests(cluster.admin.address)
+
+
+def avro(*fields: str) -> bytes:
+    told = [{"name": name, "type": ["null", "string"], "default": None} for name in fields]
+    return json.dumps({"type": "record", "name": "Row", "fields": told}).encode()
+
+
+def known(*schemas: SchemaInfo | None) -> list[SchemaVersion]:
+    """Return versions from 0 on; None for a deletion."""
+    return [
+        SchemaVersion(number, SchemaInfo("NONE") if one is None else one, 1000 + number, is_deletion=one is None)
+        for number, one in enumerate(schemas)
+    ]
+
+
+def test_namespaces_are_made_and_keep_all(requests: AdminRequests) -> None:
+    nodes = {
+        "/admin/policies/lost": {"adminRoles": ["boss"], "allowedClusters": ["old"]},
+        f"/admin/policies/{NAMESPACE}": FORMER,
+        f"/admin/policies/{LEGACY}": FORMER,
+    }
+    settings = DumpedSettings({path: json.dumps(value).encode() for path, value in nodes.items()})
+    topics = {f"{name}/persistent/x": f"{name}/persistent/x" for name in (NAMESPACE, LEGACY)}
+    cluster = new_cluster(requests)
+    assert cluster.name == "interop"
+    assert cluster.offloaders is not None
+    assert make_namespaces(requests, plan_settings(requests, topics, settings, cluster)) == [NAMESPACE, LEGACY]
+    there = plan_settings(requests, topics, settings, cluster)
+    assert not any(one.is_new or one.remarks for one in there.namespaces)
+    assert there.tenants[0].settings == {"adminRoles": ["boss"], "allowedClusters": ["interop"]}
+    assert there.namespaces[0].policies["publishMaxMessageRate"]["interop"]["publishThrottlingRateInMsg"] == 5
+    of_new = [one for one in to_set_again(settings, there) if f" {NAMESPACE} " in one]
+    assert of_new == [
+        f"pulsar-admin namespaces set-message-ttl {NAMESPACE} --messageTTL 3600",
+        f"pulsar-admin namespaces set-offload-policies {NAMESPACE} --offloadAfterThreshold 5",
+        f"pulsar-admin namespaces set-retention {NAMESPACE} --time 60m --size 100M",
+    ]
+    # Once they are as they were nothing is left to be told.
+    requests.change("POST", f"/admin/v2/namespaces/{NAMESPACE}/messageTTL", 3600, is_repeatable=True).require_ok()
+    again = to_set_again(settings, plan_settings(requests, topics, settings, cluster))
+    assert len([one for one in again if f" {NAMESPACE} " in one]) == 2
+
+
+def test_schemas_have_their_numbers_again(requests: AdminRequests) -> None:
+    value = avro("v")
+    pair = {"key.schema.type": "INT32", "value.schema.type": "AVRO", "kv.encoding.type": "SEPARATED"}
+    steps = (
+        SchemaInfo("STRING", b"null"),
+        SchemaInfo("JSON", avro("a"), {"__alwaysAllowNull": "true"}),
+        SchemaInfo("AVRO", avro("a"), {"made": "by interop"}),
+        None,
+        SchemaInfo("AVRO", avro("a"), {"made": "by interop"}),
+        SchemaInfo("AVRO", json.dumps(json.loads(avro("a", "b")), indent=2).encode()),
+        SchemaInfo("KEY_VALUE", b"\0\0\0\0" + len(value).to_bytes(4, "big") + value, pair),
+        SchemaInfo("INT64"),
+        SchemaInfo("LOCAL_DATE_TIME"),
+    )
+    api, notes = AdminApi(requests), Notes()
+    names = [f"persistent://{NAMESPACE}/{name}" for name in ("or ders%2F", "behind-partition-3", "begun")]
+    versions = {names[0]: known(*steps), names[1]: known(None, None, *steps), names[2]: known(*steps)}
+    api.register(names[2], steps[0])
+    plans = [plan_schemas(name, versions[name], api.versions(name)) for name in names]
+    assert [(one.trouble, one.there) for one in plans] == [(None, 0), (None, 0), (None, 1)]
+    done = list(restore_all_schemas(api, Strategies(requests, notes), plans))
+    assert {one.topic: (one.done, one.error) for one in done} == dict(
+        zip(names, [(9, None), (11, None), (8, None)], strict=True)
+    )
+    for plan in plans:
+        told = api.versions(plan.topic)
+        assert progress(plan.steps, told) == (len(plan.steps), None)
+        numbers = [one.version for one in told if not one.is_deletion]
+        assert numbers == list(range(plan.hidden[-1] + 1, len(plan.steps)))
+    assert notes.kept == {}
+    assert requests.told(f"/admin/v2/namespaces/{NAMESPACE}/schemaCompatibilityStrategy") == "FULL"
+    # A second run finds all of it.
+    again = [plan_schemas(name, versions[name], api.versions(name)) for name in names]
+    assert [one.to_do for one in again] == [0, 0, 0]

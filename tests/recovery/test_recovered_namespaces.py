@@ -1,0 +1,418 @@
+"""Tenants and namespaces in the new cluster: what they get of the lost one's, and what is never touched."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ledgerfs.clusters.answers import TopicPoliciesAnswer
+from ledgerfs.clusters.policies import OffloadTarget
+from ledgerfs.errors import AdminApiError, ChangedMeanwhileError, CorruptMetadataError, InvalidNameError
+from ledgerfs.recovery.carried_policies import NewCluster, carried_policies
+from ledgerfs.recovery.dumped_settings import DumpedSettings
+from ledgerfs.recovery.former_settings import to_set_again
+from ledgerfs.recovery.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
+from tests.support.admin_api import send
+from tests.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_settings
+
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+TIER = OffloadTarget("aws-s3", "tier", None, "http://s3")
+NEW = NewCluster("new", TIER, "/pulsar/offloaders")
+FORMER: dict[str, Any] = {
+    "auth_policies": {
+        "namespace_auth": {"app": ["produce", "consume"]},
+        "destination_auth": {"persistent://shop/eu/orders": {"auditor": ["consume"]}},
+        "subscription_auth_roles": {},
+    },
+    "replication_clusters": ["old", "backup"],
+    "bundles": {"boundaries": ["0x00000000", "0x80000000", "0xffffffff"], "numBundles": 2},
+    "backlog_quota_map": {
+        "destination_storage": {"limitSize": 1000, "limitTime": -1, "policy": "consumer_backlog_eviction"},
+        "message_age": {"limitSize": -1, "limitTime": 60, "policy": "producer_request_hold"},
+    },
+    "topicDispatchRate": {
+        "old": {
+            "dispatchThrottlingRateInMsg": 9,
+            "dispatchThrottlingRateInByte": -1,
+            "ratePeriodInSecond": 1,
+            "relativeToPublishRate": False,
+        }
+    },
+    "retention_policies": {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100},
+    "message_ttl_in_seconds": 3600,
+    "deduplicationEnabled": True,
+    "max_producers_per_topic": 5,
+    "schema_compatibility_strategy": "FORWARD",
+    "deleted": False,
+    "offload_threshold": -1,
+    "properties": {"team": "a b"},
+    "resource_group_name": "gold",
+}
+
+
+def dumped(namespaces: dict[str, Any] | None = None, **tenants: Any) -> DumpedSettings:
+    told = {"shop/eu": FORMER} if namespaces is None else namespaces
+    nodes = {f"/admin/policies/{name}": value for name, value in {**tenants, **told}.items()}
+    return DumpedSettings(
+        {path: value if isinstance(value, bytes) else json.dumps(value).encode() for path, value in nodes.items()}
+    )
+
+
+def same(*topics: str) -> dict[str, str]:
+    return {name: name for name in topics}
+
+
+ORDERS = same("shop/eu/persistent/orders")
+
+
+@pytest.fixture
+def pulsar() -> Iterator[PulsarSettings]:
+    with pulsar_settings() as made:
+        yield made
+
+
+def planned(
+    pulsar: PulsarSettings, settings: DumpedSettings, topics: dict[str, str] = ORDERS, **told: Any
+) -> SettingsPlan:
+    return plan_settings(pulsar.requests, topics, settings, NEW, **told)
+
+
+def test_the_new_cluster_tells_its_name(pulsar: PulsarSettings) -> None:
+    assert new_cluster(pulsar.requests, TIER) == NEW
+
+
+def test_a_plan_changes_nothing(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped(shop={"adminRoles": ["boss"], "allowedClusters": ["old"]}))
+    assert [(one.name, one.is_new) for one in (*made.tenants, *made.namespaces)] == [("shop", True), ("shop/eu", True)]
+    assert pulsar.changes() == []
+
+
+def test_what_deletes_is_held_back(pulsar: PulsarSettings) -> None:
+    settings = dumped(shop={"adminRoles": ["boss"], "allowedClusters": ["old"]})
+    made = planned(pulsar, settings)
+    assert make_namespaces(pulsar.requests, made) == ["shop/eu"]
+    assert pulsar.tenants == {"shop": {"adminRoles": ["boss"], "allowedClusters": ["new"]}}
+    there = pulsar.namespaces["shop/eu"]
+    assert there["retention_policies"] == FOREVER
+    assert (there["message_ttl_in_seconds"], there["subscription_expiration_time_minutes"]) == (0, 0)
+    assert there["backlog_quota_map"] == {"message_age": FORMER["backlog_quota_map"]["message_age"]}
+    assert there["replication_clusters"] == ["new"]
+    assert there["topicDispatchRate"] == {"new": FORMER["topicDispatchRate"]["old"]}
+    for name in ("auth_policies", "deduplicationEnabled", "bundles", "max_producers_per_topic", "properties"):
+        assert there[name] == FORMER[name]
+    assert there["schema_compatibility_strategy"] == "FORWARD"
+
+
+def test_what_is_held_back_is_told_as_commands_until_it_is_set(pulsar: PulsarSettings) -> None:
+    settings = dumped(shop={"adminRoles": ["boss"]})
+    made = planned(pulsar, settings)
+    before = to_set_again(settings, made)
+    make_namespaces(pulsar.requests, made)
+    lines = to_set_again(settings, planned(pulsar, settings))
+    # What the plan says is what then is, but for the reasons, which only it knows.
+    assert [one.partition("  #")[0] for one in before if not one.startswith("#")] == [
+        one for one in lines if not one.startswith("#")
+    ]
+    assert lines == [
+        "pulsar-admin namespaces set-backlog-quota shop/eu --type destination_storage --policy consumer_backlog_eviction --limit 1000",
+        "pulsar-admin namespaces set-backlog-quota shop/eu --type message_age --policy producer_request_hold --limitTime 60",
+        "pulsar-admin namespaces set-message-ttl shop/eu --messageTTL 3600",
+        "# shop/eu was replicated between backup, old",
+        "pulsar-admin namespaces set-resource-group shop/eu --resource-group-name gold",
+        "pulsar-admin namespaces set-retention shop/eu --time 60m --size 100M",
+    ]
+    pulsar.namespaces["shop/eu"].update(
+        {name: FORMER[name] for name in ("backlog_quota_map", "message_ttl_in_seconds", "retention_policies")}
+    )
+    assert [one for one in to_set_again(settings, planned(pulsar, settings)) if "resource-group" not in one] == [
+        "# shop/eu was replicated between backup, old"
+    ]
+
+
+def test_as_they_were_if_that_is_wanted(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped(), hold=False)
+    make_namespaces(pulsar.requests, made)
+    there = pulsar.namespaces["shop/eu"]
+    assert there["retention_policies"] == FORMER["retention_policies"]
+    assert there["message_ttl_in_seconds"] == 3600
+    assert there["backlog_quota_map"] == FORMER["backlog_quota_map"]
+    assert any("retention of" in one for one in made.namespaces[0].remarks)
+
+
+def test_a_namespace_that_nothing_is_known_of_keeps_all(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, DumpedSettings(), hold=False)
+    make_namespaces(pulsar.requests, made)
+    assert pulsar.namespaces["shop/eu"]["retention_policies"] == FOREVER
+    assert "its former policies are not known" in made.namespaces[0].remarks
+    assert to_set_again(DumpedSettings(), made) == []
+
+
+def test_damaged_policies_are_those_of_nobody(pulsar: PulsarSettings) -> None:
+    for damaged in (b"{", b"[]", {"topicDispatchRate": 3}, {"offload_policies": {"managedLedgerOffloadDriver": 3}}):
+        settings = dumped({"shop/eu": damaged}, shop=b"\xff")
+        made = planned(pulsar, settings)
+        assert any("damaged" in one for one in made.namespaces[0].remarks), damaged
+        assert made.namespaces[0].policies["retention_policies"] == FOREVER
+        assert made.tenants[0].remarks
+        assert all(one.startswith(("#", "pulsar-admin")) for one in to_set_again(settings, made))
+
+
+def test_a_namespace_that_is_there_is_never_changed(pulsar: PulsarSettings) -> None:
+    pulsar.add_namespace("shop/eu", message_ttl_in_seconds=7)
+    before = json.dumps(pulsar.namespaces)
+    made = planned(pulsar, dumped(shop={"adminRoles": ["boss"]}))
+    assert make_namespaces(pulsar.requests, made) == []
+    assert pulsar.changes() == []
+    assert json.dumps(pulsar.namespaces) == before
+    told = " ".join(made.namespaces[0].remarks)
+    assert "no retention of its own" in told
+    assert "message_ttl_in_seconds is 7" in told
+    lines = to_set_again(dumped(shop={"adminRoles": ["boss"]}), made)
+    assert "pulsar-admin tenants update shop --admin-roles boss" in lines
+    assert "pulsar-admin namespaces grant-permission shop/eu --role app --actions consume,produce" in lines
+    assert "pulsar-admin topics grant-permission persistent://shop/eu/orders --role auditor --actions consume" in lines
+    assert "pulsar-admin namespaces set-property shop/eu --key team --value 'a b'" in lines
+    assert "pulsar-admin namespaces set-deduplication shop/eu --enable" in lines
+
+
+def test_a_tenant_of_other_clusters_is_told(pulsar: PulsarSettings) -> None:
+    pulsar.tenants["shop"] = {"adminRoles": [], "allowedClusters": ["elsewhere"]}
+    made = planned(pulsar, dumped())
+    assert "may not use the cluster new" in str(made.namespaces[0].trouble)
+    assert make_namespaces(pulsar.requests, made) == []
+    assert pulsar.changes() == []
+
+
+def test_a_new_name_gets_the_policies_of_the_one_that_it_stands_for(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped(), {"public/restored/persistent/orders": "shop/eu/persistent/orders"})
+    policies = made.namespaces[0].policies
+    assert policies["deduplicationEnabled"] is True
+    assert policies["auth_policies"] == {"namespace_auth": {"app": ["produce", "consume"]}}
+    assert "auth_policies" in made.namespaces[0].why_not
+    lines = to_set_again(dumped(), made)
+    assert any(
+        one.startswith("# of a topic with another name now: pulsar-admin topics grant-permission") for one in lines
+    )
+    several = {
+        "public/restored/persistent/a": "shop/eu/persistent/a",
+        "public/restored/persistent/b": "shop/us/persistent/b",
+    }
+    made = planned(pulsar, dumped(), several)
+    assert made.namespaces[0].former is None
+    assert made.namespaces[0].policies == {"replication_clusters": ["new"], **held()}
+    assert to_set_again(dumped(), made) == [
+        "# public/restored stands for shop/eu, shop/us: their policies are not compared"
+    ]
+
+
+def held() -> dict[str, Any]:
+    return {"retention_policies": FOREVER, "message_ttl_in_seconds": 0, "subscription_expiration_time_minutes": 0}
+
+
+def test_legacy_names_are_made_with_what_keeps_them(pulsar: PulsarSettings) -> None:
+    former = {"shop/new/eu": FORMER, "shop/old/eu": FORMER}
+    made = planned(pulsar, dumped(former), same("shop/new/eu/persistent/orders", "shop/old/eu/persistent/orders"))
+    assert [one.trouble is None for one in made.namespaces] == [True, False]
+    assert make_namespaces(pulsar.requests, made) == ["shop/new/eu"]
+    there = pulsar.namespaces["shop/new/eu"]
+    assert (there["retention_policies"], there["message_ttl_in_seconds"]) == (FOREVER, 0)
+    assert "pulsar-admin namespaces set-retention shop/new/eu --time 60m --size 100M" in to_set_again(
+        dumped(former), planned(pulsar, dumped(former), same("shop/new/eu/persistent/orders"))
+    )
+
+
+def test_only_what_is_wanted_is_made(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped(), same("shop/eu/persistent/a", "other/x/persistent/b"))
+    assert make_namespaces(pulsar.requests, made, ["other/x"]) == ["other/x"]
+    assert set(pulsar.tenants) == {"other"}
+
+
+def test_no_name_leads_anywhere_else(pulsar: PulsarSettings) -> None:
+    with pytest.raises(InvalidNameError):
+        planned(pulsar, dumped(), same("shop/e u?/persistent/a"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_sent", [False, True])
+@pytest.mark.parametrize("name", ["shop/eu", "shop/new/eu"])
+def test_a_run_that_ends_at_any_change_is_gone_on_with(pulsar: PulsarSettings, name: str, is_sent: bool) -> None:
+    settings, topics = dumped({name: FORMER}), same(f"{name}/persistent/orders")
+    for at in range(10):
+        pulsar.tenants.clear()
+        pulsar.namespaces.clear()
+        cut = CutRequests(pulsar.admin.url, at, is_sent=is_sent)
+        made = planned(pulsar, settings, topics)
+        try:
+            make_namespaces(cut, made)
+        except KeyboardInterrupt:
+            again = planned(pulsar, settings, topics)
+            make_namespaces(pulsar.requests, again)
+            there = pulsar.namespaces[name]
+            # Where brokers take a namespace without its policies only, one that is cut right behind that is told.
+            is_kept = there.get("retention_policies") == FOREVER and there.get("message_ttl_in_seconds") == 0
+            is_told = any("brokers may delete" in one for one in again.namespaces[0].remarks)
+            assert is_kept or is_told or (name == "shop/new/eu" and "retention_policies" in there)
+            if name == "shop/eu":
+                assert is_kept
+        else:
+            assert not cut.was_cut
+            assert at == (2 if name == "shop/eu" else 4)
+            return
+    raise AssertionError("it never came to its end")
+
+
+def test_two_runs_at_once_make_it_once(pulsar: PulsarSettings) -> None:
+    plans = [planned(pulsar, dumped()) for _ in range(2)]
+    failed: list[BaseException] = []
+
+    def run(plan: SettingsPlan) -> None:
+        try:
+            make_namespaces(pulsar.requests, plan)
+        except BaseException as error:  # noqa: BLE001
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(plan,)) for plan in plans]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert pulsar.namespaces["shop/eu"]["retention_policies"] == FOREVER
+
+
+def test_one_that_somebody_else_made_meanwhile_is_told(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped())
+    pulsar.add_namespace("shop/eu", message_ttl_in_seconds=1)
+    with pytest.raises(ChangedMeanwhileError, match="message_ttl_in_seconds"):
+        make_namespaces(pulsar.requests, made)
+    assert pulsar.namespaces["shop/eu"]["message_ttl_in_seconds"] == 1
+
+
+def test_a_broker_that_does_not_know_a_policy_is_no_failure_but_told(pulsar: PulsarSettings) -> None:
+    settings = dumped({"shop/eu": {"retention_policies": FOREVER, "a_policy_of_tomorrow": 3}})
+    make_namespaces(pulsar.requests, planned(pulsar, settings))
+    assert to_set_again(settings, planned(pulsar, settings)) == ["# shop/eu: a_policy_of_tomorrow was 3"]
+
+
+@pytest.mark.parametrize(("status", "is_done"), [(503, True), (500, False)])
+def test_a_broker_that_fails(pulsar: PulsarSettings, status: int, is_done: bool) -> None:
+    made = planned(pulsar, dumped())
+    pulsar.admin.faults.append(lambda handler: send(handler, status, '{"reason":"not now"}'))
+    if is_done:
+        make_namespaces(pulsar.requests, made)
+    else:
+        with pytest.raises(AdminApiError, match="not now"):
+            make_namespaces(pulsar.requests, made)
+    assert ("shop/eu" in pulsar.namespaces) == is_done
+
+
+OFFLOAD = {
+    "offloadersDirectory": "./offloaders",
+    "managedLedgerOffloadDriver": "aws-s3",
+    "managedLedgerOffloadBucket": "tier",
+    "managedLedgerOffloadServiceEndpoint": "http://s3",
+    "managedLedgerOffloadThresholdInBytes": 10,
+    "s3ManagedLedgerOffloadCredentialSecret": "geheim",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "cluster", "why"),
+    [
+        ({}, NEW, None),
+        ({"managedLedgerOffloadDriver": None}, NEW, "no driver"),
+        ({"managedLedgerOffloadBucket": None}, NEW, "no driver and bucket"),
+        ({"managedLedgerOffloadBucket": "other"}, NEW, "another place"),
+        ({"managedLedgerOffloadServiceEndpoint": None}, NEW, "another place"),
+        ({}, NewCluster("new", TIER), "not known"),
+        ({}, NewCluster("new", None, "/x"), "not known"),
+    ],
+)
+def test_policies_of_offloading_are_carried_only_if_brokers_can_read_by_them(
+    changed: dict[str, Any], cluster: NewCluster, why: str | None
+) -> None:
+    former = {"offload_policies": {**OFFLOAD, **changed}}
+    carried = carried_policies(former, cluster, key="node", is_renamed=False, hold=True)
+    if why is None:
+        assert carried.policies["offload_policies"] == {**OFFLOAD, "offloadersDirectory": "/pulsar/offloaders"}
+    else:
+        assert "offload_policies" not in carried.policies
+        assert why in carried.not_carried["offload_policies"]
+
+
+def test_older_thresholds_are_left_out() -> None:
+    carried = carried_policies({"offload_threshold": 5}, NEW, key="node", is_renamed=False, hold=True)
+    assert "offload_threshold" not in carried.policies
+    assert "offload_threshold" in carried.not_carried
+
+
+def test_no_line_has_credentials(pulsar: PulsarSettings) -> None:
+    for offload in (OFFLOAD, {**OFFLOAD, "managedLedgerOffloadBucket": 3}, "geheim"):
+        settings = dumped({"shop/eu": {"offload_policies": {**OFFLOAD} if offload is OFFLOAD else offload}})
+        pulsar.add_namespace("shop/eu")
+        lines = to_set_again(settings, planned(pulsar, settings))
+        assert len(lines) == 1
+        assert "geheim" not in lines[0]
+    lines = to_set_again(dumped({"shop/eu": {"offload_policies": OFFLOAD}}), planned(pulsar, dumped()))
+    assert lines == [
+        "pulsar-admin namespaces set-offload-policies shop/eu --driver aws-s3 --bucket tier --endpoint http://s3 --offloadAfterThreshold 10"
+    ]
+
+
+def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> None:
+    settings = dumped(
+        {
+            "shop/eu": {
+                "evil\nrm -rf x": "y",
+                "replication_clusters": ["a\nrm x", "b"],
+                "resource_group_name": "$(rm)\n;rm",
+            }
+        }
+    )
+    pulsar.add_namespace("shop/eu")
+    lines = to_set_again(settings, planned(pulsar, settings))
+    assert [one for one in lines if one.startswith("#")] == [
+        "# shop/eu: evil rm -rf x was 'y'",
+        "# shop/eu was replicated between a rm x, b",
+    ]
+    assert "--resource-group-name '$(rm)\n;rm'" in lines[-1]
+
+
+def test_rates_of_several_clusters_are_left_out() -> None:
+    rate = {"dispatchThrottlingRateInMsg": 1}
+    carried = carried_policies(
+        {"topicDispatchRate": {"a": rate, "b": rate}}, NEW, key="node", is_renamed=False, hold=True
+    )
+    assert "topicDispatchRate" not in carried.policies
+    assert "a, b" in carried.not_carried["topicDispatchRate"]
+    carried = carried_policies(
+        {"topicDispatchRate": {"a": {}, "new": rate}}, NEW, key="node", is_renamed=False, hold=True
+    )
+    assert carried.policies["topicDispatchRate"] == {"new": rate}
+
+
+def test_policies_that_are_none_are_damage() -> None:
+    with pytest.raises(CorruptMetadataError, match="auth_policies"):
+        carried_policies({"auth_policies": [1]}, NEW, key="node", is_renamed=False, hold=True)
+
+
+def test_policies_of_topics_are_commands_by_their_new_names(pulsar: PulsarSettings) -> None:
+    told = {
+        "shop/eu/persistent/orders": {"retention_policies": {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}},
+        "shop/eu/persistent/orders global": {"message_ttl_in_seconds": 9},
+        "shop/eu/persistent/parts": {"offload_policies": {"managedLedgerOffloadThresholdInBytes": 3}},
+        "shop/eu/persistent/others": {"message_ttl_in_seconds": 1},
+    }
+    settings = DumpedSettings(topic_policies={"shop/eu": TopicPoliciesAnswer("shop/eu", told, "one ledger is lost")})
+    topics = {
+        "public/r/persistent/orders": "shop/eu/persistent/orders",
+        "public/r/persistent/parts-partition-1": "shop/eu/persistent/parts-partition-1",
+    }
+    assert to_set_again(settings, planned(pulsar, settings, topics)) == [
+        "# what topics of shop/eu had set for themselves is not known: one ledger is lost",
+        "pulsar-admin topicPolicies set-retention persistent://public/r/orders --time 5m --size -1",
+        "pulsar-admin topicPolicies set-message-ttl --global persistent://public/r/orders --ttl 9",
+        "pulsar-admin topicPolicies set-offload-policies persistent://public/r/parts --offloadAfterThreshold 3",
+    ]
