@@ -1,4 +1,4 @@
-"""A cluster is lost at some moment while producers write: a new one serves its topics as Java read them before, from bucket, dump and disks.
+"""A cluster is lost while producers write: a new one serves its topics as Java read them before, from bucket, dump and disks.
 
 Some topics were offloaded as a whole, some in part, some never. All that the lost cluster had is killed at once: bookies, broker,
 ZooKeeper. What remains is the bucket with a dump that was kept in it, and the bookies' disks.

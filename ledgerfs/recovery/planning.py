@@ -60,7 +60,8 @@ def plan_topics(
     """
     catalog.require_listed()
     wanted = wanted or Wanted()
-    plans = [_plan(name, catalog, dump, wanted, disks) for name in _names(catalog, dump, disks) if wanted.has(name)]
+    names = [name for name in _names(catalog, dump, disks) if wanted.has(name) and not wanted.names.has_made(name)]
+    plans = [_plan(name, catalog, dump, wanted, disks) for name in names]
     return _all_or_nothing(_different_targets(plans))
 
 

@@ -82,14 +82,17 @@ def plan(lost: Lost, into: Into | None, progress: Progress) -> Report:
     plans = _planned(lost, lost.bucket.refresh(progress), progress)
     remarks = _about_bucket(lost, plans)
     if into is None:
-        return _report(lost, None, began_ms, [TopicLine(one) for one in plans], remarks)
+        return _report(lost, None, began_ms, [TopicLine(one) for one in plans], remarks=remarks)
     found = _look(lost, into, plans)
     plans = refused(plans, _blocked(into, plans, found))
     settings = into.settings.plan(_not_there(plans, found))
     plans = refused(plans, settings.refused)
-    plans = refused(plans, _deleting(into, plans, found, made={one.name for one in settings.settings.namespaces if one.is_new}))
+    plans = refused(
+        plans, _deleting(into, plans, found, made={one.name for one in settings.settings.namespaces if one.is_new})
+    )
     lines = [TopicLine(one, _there_before(one, found)) for one in plans]
-    return _report(lost, into, began_ms, lines, [*remarks, *settings.remarks], into.settings.left_by_hand(settings))
+    told = [*remarks, *settings.remarks]
+    return _report(lost, into, began_ms, lines, remarks=told, commands=into.settings.left_by_hand(settings))
 
 
 def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, say: Said) -> Report:
@@ -98,7 +101,7 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
     What ends it leaves whole topics, and nothing of others but copies that no list names; the next run goes on. ``check`` asks brokers for
     first, last and sampled entries of each topic; None for no such question.
 
-    Raises the errors of the bucket, of ZooKeeper and of the admin API, and `LockHeldError` while another run, or a lifecycle service, works.
+    Raises the errors of the bucket, of ZooKeeper and of the admin API, and `LockHeldError` while others have it.
     """
     began_ms = _now()
     from_disks = _offload_from_disks(lost, progress, say)
@@ -116,14 +119,15 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         plans = refused(plans, _deleting(into, plans, found, made=()))
         due = [one for one in plans if _is_due(one, found, into)]
         plans = refused(plans, into.settings.set_schemas(lock, settings, due))
-        done = _restored(lost, into, lock, plans, found, greatest_id(catalog, lost.dump), progress)
+        greatest = greatest_id(catalog, lost.dump)
+        done = _restored(lost, into, lock, plans, found, greatest=greatest, progress=progress)
         troubles = _partitions(lost, lock, done)
         troubles |= lost_since(done, lost.bucket.list_to_write(progress))
     lines = [TopicLine(one.plan, one, trouble=troubles.get(one.plan.source)) for one in done]
     if check is not None:
         lines = _compared(lost, into, lines, check, progress)
     remarks = [*_about_bucket(lost, plans), *settings.remarks]
-    return _report(lost, into, began_ms, lines, remarks, into.settings.left_by_hand(settings))
+    return _report(lost, into, began_ms, lines, remarks=remarks, commands=into.settings.left_by_hand(settings))
 
 
 def check(lost: Lost, into: Into, check: BrokerCheck, progress: Progress) -> Report:
@@ -142,7 +146,8 @@ def check(lost: Lost, into: Into, check: BrokerCheck, progress: Progress) -> Rep
             lines.append(TopicLine(one, trouble="no run has restored it, or somebody made it anew since"))
         else:
             lines.append(TopicLine(one))
-    return _report(lost, into, began_ms, _compared(lost, into, lines, check, progress), _about_bucket(lost, plans))
+    compared = _compared(lost, into, lines, check, progress)
+    return _report(lost, into, began_ms, compared, remarks=_about_bucket(lost, plans))
 
 
 def _planned(lost: Lost, catalog: Catalog, progress: Progress) -> list[TopicPlan]:
@@ -220,12 +225,19 @@ def _offload_from_disks(lost: Lost, progress: Progress, say: Said) -> dict[str, 
 
 
 def _restored(
-    lost: Lost, into: Into, lock: ClusterLock, plans: Sequence[TopicPlan], found: Found, greatest: int, progress: Progress
+    lost: Lost,
+    into: Into,
+    lock: ClusterLock,
+    plans: Sequence[TopicPlan],
+    found: Found,
+    *,
+    greatest: int,
+    progress: Progress,
 ) -> list[RestoredTopic]:
     is_due = any(_is_due(one, found, into) for one in plans)
     # Before any topic is there: a broker that loads one makes a ledger at once.
     ids = advance_ids(lock, greatest, into.ledgers_path) if is_due else None
-    restoring = Restoring(lock, into.cluster.nodes, lost.bucket, lost.bucket.store.url, ids, into.how)
+    restoring = Restoring(lock, into.cluster.nodes, lost.bucket, lost.bucket.store.url, ids=ids, how=into.how)
     done = []
     for number, one in enumerate(restoring.restore(plans, found), 1):
         done.append(one)
@@ -271,17 +283,25 @@ def _about_bucket(lost: Lost, plans: Sequence[TopicPlan]) -> list[str]:
     remarks = []
     catalog = lost.bucket.catalog
     if lost.dump is None:
-        remarks.append("there is no dump of the lost cluster: subscriptions, policies, and what was never offloaded are not known")
+        remarks.append(
+            "there is no dump of the lost cluster: subscriptions, policies, and what was never offloaded are not known"
+        )
     unplaced = catalog.unplaced()
     if unplaced:
-        remarks.append(f"of {len(unplaced):,} ledgers in the bucket nobody can tell the topic: `ledgerfs verify` names them")
+        remarks.append(
+            f"of {len(unplaced):,} ledgers in the bucket nobody can tell the topic: `ledgerfs verify` names them"
+        )
     if lost.disks is not None:
         unknown = lost.disks.catalog.unplaced()
         if unknown:
-            remarks.append(f"of {len(unknown):,} ledgers on disks nobody can tell the topic: they were made after the dump")
+            remarks.append(
+                f"of {len(unknown):,} ledgers on disks nobody can tell the topic: they were made after the dump"
+            )
     newest = max((ref.changed_ms for one in plans for ref in one.ledgers[-1:]), default=0)
     if newest > _now() - _YOUNG_MS:
-        remarks.append("the bucket got ledgers minutes ago: make sure that the lost cluster's brokers do not write into it any more")
+        remarks.append(
+            "the bucket got ledgers minutes ago: make sure that the lost cluster's brokers do not write into it any more"
+        )
     return remarks
 
 
@@ -290,6 +310,7 @@ def _report(
     into: Into | None,
     began_ms: int,
     lines: Sequence[TopicLine],
+    *,
     remarks: Sequence[str],
     commands: Sequence[str] = (),
 ) -> Report:

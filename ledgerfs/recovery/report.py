@@ -1,4 +1,4 @@
-"""What became of each topic, as values that JSON knows, and as a page that an auditor prints: what is there, what is lost, from when to when."""
+"""What became of each topic, as JSON, and as a page that an auditor prints: what is there, what is lost, from when to when."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -141,8 +141,17 @@ def part_text(part: MissingPart) -> str:
 
 def comparison_text(found: TopicComparison) -> str:
     """Return what a comparison found, in words."""
-    kinds = {"differ": found.differing, "missing": found.missing, "unexpected": found.unexpected, "repeated": found.repeated}
-    bad = [f"{one.count:,} {name} ({', '.join(f'{at[0]}:{at[1]}' for at in one.first[:3])})" for name, one in kinds.items() if one.count]
+    kinds = {
+        "differ": found.differing,
+        "missing": found.missing,
+        "unexpected": found.unexpected,
+        "repeated": found.repeated,
+    }
+    bad = [
+        f"{one.count:,} {name} ({', '.join(f'{at[0]}:{at[1]}' for at in one.first[:3])})"
+        for name, one in kinds.items()
+        if one.count
+    ]
     compared = f"{found.same:,} of {found.expected:,} the same{' (sample)' if found.is_sample else ''}"
     appended = f", {found.appended:,} appended since" if found.appended else ""
     silent = ", brokers stopped sending" if found.is_silent else ""

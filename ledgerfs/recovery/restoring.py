@@ -1,11 +1,12 @@
 """Restoring topics into a cluster, one after the other: copies where they are needed, then one commit, which makes a topic or nothing.
 
-Whatever ends a run leaves whole topics, and copies that nobody lists, which the next run takes again: it looks at what is there, and goes on.
+Whatever ends a run leaves whole topics, and copies that nobody lists, which the next run takes: it looks at what is there, and goes on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from uuid import UUID, uuid5
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.answered_nodes import answered
@@ -119,7 +120,9 @@ class Restoring:
 
     __slots__ = ("_bucket", "_how", "_ids", "_lock", "_next", "_nodes", "_url")
 
-    def __init__(self, lock: ClusterLock, nodes: Nodes, bucket: Bucket, url: str, ids: FreeIds | None, how: How) -> None:
+    def __init__(
+        self, lock: ClusterLock, nodes: Nodes, bucket: Bucket, url: str, *, ids: FreeIds | None, how: How
+    ) -> None:
         self._lock = lock
         self._nodes = nodes
         self._bucket = bucket
@@ -180,7 +183,11 @@ class Restoring:
         """Return what the list is to have of a ledger: itself, or a copy that is whole in the bucket."""
         if found is not None:
             ref = write_settled(self._bucket, ref, found, self._how.open_as)
-        return ref if new_id is None else copy_under_id(self._bucket, ref, new_id, plan.target)
+        if new_id is None:
+            return ref
+        # The same for the same copy: a run after a crash takes what that one has finished.
+        uuid = str(uuid5(UUID(ref.uuid), f"{plan.target} {new_id}"))
+        return copy_under_id(self._bucket, ref, new_id, uuid, managed_ledger=plan.target)
 
     def _first_id(self, plan: TopicPlan) -> int:
         """Return the first of the new ids of a topic, noted before anything is copied: a run after a crash makes the same copies."""
@@ -235,7 +242,7 @@ def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None
 def lost_since(restored: Sequence[RestoredTopic], catalog: Catalog) -> Mapping[str, str]:
     """Return of each topic, by its name in the lost cluster, what the bucket has lost, or got, since the plan was made.
 
-    ``catalog`` is of a listing after all commits: what somebody deletes, or uploads late, while topics are restored is told, and not missed.
+    ``catalog`` is of a listing after all commits: what is deleted, or uploaded, while topics are restored is told, and not missed.
     """
     told: dict[str, str] = {}
     for one in restored:

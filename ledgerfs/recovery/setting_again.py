@@ -107,7 +107,9 @@ class SettingAgain:
             if one.error is not None
         }
         return {
-            plan.source: failed[topic_of(_whole(plan.target))] for plan in plans if topic_of(_whole(plan.target)) in failed
+            plan.source: failed[topic_of(_whole(plan.target))]
+            for plan in plans
+            if topic_of(_whole(plan.target)) in failed
         }
 
     def left_by_hand(self, planned: SettingsOfTopics) -> list[str]:
@@ -126,7 +128,9 @@ class SettingAgain:
             try:
                 versions = known_versions(topic_of(source), self.former, self.stores)
             except (CorruptMetadataError, InvalidNameError) as error:
-                found[target] = SchemaPlan(topic_of(target), (), conflict=f"what is known of its schemas is damaged: {error}")
+                found[target] = SchemaPlan(
+                    topic_of(target), (), conflict=f"what is known of its schemas is damaged: {error}"
+                )
                 continue
             if versions:
                 is_new = namespace_of(target) in new
@@ -145,7 +149,9 @@ def _remarks(plan: SchemaPlan) -> list[str]:
     if plan.lost and plan.hides_lost:
         told.append(f"schema versions {_listed(plan.lost)} are lost: their messages come as bytes")
     if plan.former:
-        told.append(f"schema versions {_listed(plan.former)} meant others before a forced deletion: old messages come as bytes")
+        told.append(
+            f"schema versions {_listed(plan.former)} meant others before a forced deletion: old messages come as bytes"
+        )
     return told
 
 

@@ -57,7 +57,7 @@ def test_a_ledger_that_the_bucket_lost_is_counted_exactly(lost: LiveCluster, tmp
     for path in lost.bucket().glob(f"{first.context.uuid}*"):
         path.unlink()
     plan = _one(plan_topics(catalog_of(lost), dump_of(lost, tmp_path / "d")), ORDERS)
-    assert [(one.first_ledger, one.entries, one.is_at_least) for one in plan.missing][0] == (first.ledger_id, 5, False)
+    assert next((one.first_ledger, one.entries, one.is_at_least) for one in plan.missing) == (first.ledger_id, 5, False)
     assert "the bucket does not have it" in plan.missing[0].why
     assert plan.entries == 3
 
@@ -105,7 +105,7 @@ def test_of_two_copies_the_listed_one_is_restored_and_a_damaged_one_gives_way(
 ) -> None:
     first = lost.list_of("public/default/orders").ledgers[0].ledger_id
     newest = lost.offload("public/default/orders", first)
-    assert [ref.uuid for ref in _one(plan_topics(catalog_of(lost)), ORDERS).ledgers][0] == newest
+    assert next(ref.uuid for ref in _one(plan_topics(catalog_of(lost)), ORDERS).ledgers) == newest
     data = lost.bucket() / f"{newest}-ledger-{first}"
     data.write_bytes(data.read_bytes()[:-5])
     plan = _one(plan_topics(catalog_of(lost), dump_of(lost, tmp_path / "d")), ORDERS)

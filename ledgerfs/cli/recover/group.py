@@ -16,7 +16,7 @@ Examples:
 _COMMANDS = (
     LazyCommand("plan", "ledgerfs.cli.recover.plan:plan", "Show what would be restored, and what will be missing; nothing is written."),
     LazyCommand("run", "ledgerfs.cli.recover.run:run", "Restore topics into a new cluster: each as a whole, or not at all."),
-    LazyCommand("check", "ledgerfs.cli.recover.check:check", "Read restored topics back through brokers, and compare them with the bucket."),
+    LazyCommand("check", "ledgerfs.cli.recover.check:check", "Read restored topics back through brokers, and compare them."),
 )  # fmt: skip
 
 

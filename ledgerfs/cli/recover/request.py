@@ -52,7 +52,8 @@ def lost_options(command: Command) -> Command:
             help="Only topics whose whole tenant/namespace/topic matches this regular expression; may be repeated.",
         ),
         click.option(
-            "--disks", metavar="URL", help="Disks of its bookies, bookies:///disk1,/disk2, for what was never offloaded; needs --dump FILE.",
+            "--disks", metavar="URL",
+            help="Disks of its bookies, bookies:///disk1,/disk2, for what was never offloaded; needs --dump FILE.",
         ),
         click.option("--no-dump", is_flag=True, help="Do not use the newest dump that is kept in BUCKET."),
         click.option(
@@ -86,7 +87,10 @@ def into_options(*, required: bool) -> Callable[[Command], Command]:
 def how_options(command: Command) -> Command:
     """Add how brokers find the bucket, and what is restored in which way."""
     for one in (
-        click.option("--hide-lost-schemas", is_flag=True, help="Restore topics of which versions of schemas are lost: these messages come as bytes."),
+        click.option(
+            "--hide-lost-schemas", is_flag=True,
+            help="Restore topics of which versions of schemas are lost: these messages come as bytes.",
+        ),
         click.option("--no-schemas", is_flag=True, help="Set no schemas."),
         click.option("--schemas", metavar="URL", help="Where schemas are saved, besides the dump and BUCKET."),
         click.option(
@@ -129,7 +133,9 @@ def lost_of(context: click.Context, bucket: "Bucket", lost: dict[str, Any], clus
     disks = None
     if lost["disks"] is not None:
         if lost["dump"] is None or "://" in lost["dump"]:
-            raise click.UsageError("--disks needs the metadata of their cluster: --dump FILE (`ledgerfs cluster dumps --get` writes one)")
+            raise click.UsageError(
+                "--disks needs the metadata of their cluster: --dump FILE (`ledgerfs cluster dumps --get` writes one)"
+            )
         from ledgerfs.bucket.opening import open_bucket
 
         disks = open_bucket(lost["disks"], {"metadata": lost["dump"], "open_end": "recovered"})
@@ -139,7 +145,9 @@ def lost_of(context: click.Context, bucket: "Bucket", lost: dict[str, Any], clus
 def cluster_of(context: click.Context, url: str, options: tuple[str, ...]) -> "LivingCluster":
     """Return the new cluster, which the context closes in the end; raises `UnusableUrlError` and `InvalidOptionError`."""
     if not url.startswith(SCHEME):
-        raise click.BadParameter(f"{url!r} is not the URL of a cluster: {SCHEME}host:port,host:port[/chroot]", param_hint="--into")
+        raise click.BadParameter(
+            f"{url!r} is not the URL of a cluster: {SCHEME}host:port,host:port[/chroot]", param_hint="--into"
+        )
     from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 
     try:
@@ -150,7 +158,9 @@ def cluster_of(context: click.Context, url: str, options: tuple[str, ...]) -> "L
     return cluster
 
 
-def driver_of(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "tuple[OffloadDriver, OffloadTarget]":
+def driver_of(
+    context: click.Context, bucket: "Bucket", options: dict[str, Any]
+) -> "tuple[OffloadDriver, OffloadTarget]":
     """Return by what the new cluster's brokers find the bucket; raises `InvalidOptionError` if they would look elsewhere."""
     from ledgerfs.clusters.policies import OffloadTarget
     from ledgerfs.offload.offload_driver import bucket_in, driver_for, driver_of_bucket, folder_in_bucket, require_place
@@ -224,7 +234,9 @@ def _dump(
         return None, None
     name = f"{bucket.store.url}/{kept.key}"
     if cluster is not None and kept.cluster == dumps_folder(cluster):
-        raise InvalidOptionError("the newest dump in the bucket is of the new cluster itself; name one (--dump), or --no-dump", key=name)
+        raise InvalidOptionError(
+            "the newest dump in the bucket is of the new cluster itself; name one (--dump), or --no-dump", key=name
+        )
     say(f"with the dump {name}")
     return read_dumped(lambda: read_kept_dump(bucket.raw_store, kept)), name
 

@@ -36,15 +36,25 @@ if TYPE_CHECKING:
 @how_options
 @transaction_options
 @click.option(
-    "--subscription", "subscriptions", multiple=True, metavar="NAME",
+    "--subscription",
+    "subscriptions",
+    multiple=True,
+    metavar="NAME",
     help="Make this subscription of each topic that has none of this name in the dump; may be repeated.",
 )
 @click.option(
-    "--at", default="earliest", show_default=True, metavar="PLACE",
+    "--at",
+    default="earliest",
+    show_default=True,
+    metavar="PLACE",
     help="Where --subscription begins: earliest, latest, or a time (ISO 8601).",
 )
 @click.option(
-    "--sample", type=click.IntRange(min=0), default=8, show_default=True, metavar="NUMBER",
+    "--sample",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    metavar="NUMBER",
     help="How many entries of each topic are compared through brokers, besides the first and the last.",
 )
 @click.option("--no-compare", is_flag=True, help="Ask brokers for nothing in the end; `ledgerfs recover check` does.")
@@ -113,7 +123,9 @@ def run(
 
 def _ask(bucket: "Bucket", into: str) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError("--yes is needed where nobody can answer; `ledgerfs recover plan` shows what would be done")
+        raise click.UsageError(
+            "--yes is needed where nobody can answer; `ledgerfs recover plan` shows what would be done"
+        )
     click.confirm(
         f"Restore topics of {bucket.store.url} into {into} (`ledgerfs recover plan` shows which)?", abort=True, err=True
     )
