@@ -255,10 +255,12 @@ def _take(wanted: EntryBlock | None, came: EntryBlock | None, last_ledger: int, 
         elif came is not None:
             tallies.unexpected.add(came.ledger_id, came.ids)
         return
-    tallies.missing.add(wanted.ledger_id, np.setdiff1d(wanted.ids, came.ids, assume_unique=True))
-    tallies.unexpected.add(came.ledger_id, np.setdiff1d(came.ids, wanted.ids, assume_unique=True))
-    _, rows, sent_rows = np.intersect1d(wanted.ids, came.ids, assume_unique=True, return_indices=True)
-    _compare(wanted.rows(rows), came.rows(sent_rows), tallies)
+    if not np.array_equal(wanted.ids, came.ids):
+        tallies.missing.add(wanted.ledger_id, np.setdiff1d(wanted.ids, came.ids, assume_unique=True))
+        tallies.unexpected.add(came.ledger_id, np.setdiff1d(came.ids, wanted.ids, assume_unique=True))
+        _, rows, sent_rows = np.intersect1d(wanted.ids, came.ids, assume_unique=True, return_indices=True)
+        wanted, came = wanted.rows(rows), came.rows(sent_rows)
+    _compare(wanted, came, tallies)
 
 
 def _compare(wanted: EntryBlock, came: EntryBlock, tallies: _Tallies) -> None:

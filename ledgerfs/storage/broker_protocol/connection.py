@@ -23,7 +23,12 @@ from ledgerfs.storage.broker_protocol.refusals import refusal
 from ledgerfs.storage.broker_protocol.service import BrokerAddress, BrokerService
 
 _BUFFER: Final = 1 << 20
-_LEAST_ROOM: Final = 64 << 10
+_LEAST_ROOM: Final = 256 << 10
+_LEAST_FLOW: Final = 4 << 10
+"""Bytes after which more are waited for: answers are smaller."""
+
+_MOST_GATHERED: Final = 512 << 10
+_GATHERING_S: Final = 0.0005
 _RECEIVE_BUFFER: Final = 4 << 20
 """What the kernel may hold of entries that nobody has taken yet, bytes."""
 
@@ -213,7 +218,22 @@ class BrokerConnection:
             missing -= received
             if missing > 0 and time.monotonic() > give_up:
                 raise TimeoutError("a frame of the broker comes too slowly to be waited for")
+        if self._end - self._start > _LEAST_FLOW:
+            self._gather()
         return True
+
+    def _gather(self) -> None:
+        """Receive what comes soon, as far as there is room: each handling of entries costs as much as many of them."""
+        goal = min(self._buffer.size, self._start + _MOST_GATHERED)
+        self._socket.settimeout(_GATHERING_S)
+        while self._end < goal:
+            try:
+                received = self._socket.recv_into(self._buffer.data[self._end : goal])
+            except TimeoutError:
+                return
+            if not received:  # which whoever receives next is told again
+                return
+            self._end += received
 
     def _make_room(self, missing: int) -> None:
         """Have room for some bytes more, though for no more than came already: a size may be a lie.
