@@ -17,6 +17,7 @@ from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.offload.record_digest import cryptographic, digest_of
 from ledgerfs.recovery.repeatable_writes import Digest, write_once
 from ledgerfs.storage.object_copies import copy_object
+from ledgerfs.writing.admission import is_current
 from ledgerfs.writing.copied_properties import copied_user_metadata, own_block_size
 from ledgerfs.writing.sources import OffloadedLedger
 
@@ -93,7 +94,7 @@ class _Copy:
     def _write(self) -> tuple[WrittenLedger, Digest]:
         expected, store, ref = self._expected(), self.bucket.raw_store, self.source.ref
         whole = as_stored(store, replace(self.ledger, key=new_key(ref.ledger_id, ref.uuid)))
-        if whole is None or whole.data != ref.object("data"):
+        if whole is None or not is_current(store, ref):
             raise StaleObjectError("the ledger was replaced or removed since it was listed", key=ref.key)
         data = copy_object(
             store, whole.data, self.ledger.key.data_key, self.ledger.user_metadata_as("data"), self.ledger.block_size

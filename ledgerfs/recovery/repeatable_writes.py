@@ -12,6 +12,7 @@ from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger, as_stored
 from ledgerfs.errors import CorruptLedgerError, CorruptObjectError, ObjectExistsError, StaleObjectError
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.offload.record_digest import cryptographic, digest_of
+from ledgerfs.writing.admission import is_current
 from ledgerfs.writing.deletion import has_index, remove_ledger
 from ledgerfs.writing.write import ref_of
 
@@ -74,8 +75,7 @@ def _written(bucket: Bucket, ledger: NewLedger, write: Callable[[], tuple[Writte
         raise CorruptLedgerError(
             "what was read back is not what was written; it is removed again", key=written.data.key
         )
-    now = as_stored(bucket.raw_store, ledger)
-    if now is None or (now.data, now.index) != (written.data, written.index):
+    if not is_current(bucket.raw_store, ref_of(written)):
         raise StaleObjectError(
             "somebody has replaced or removed the ledger meanwhile; run it again", key=written.data.key
         )

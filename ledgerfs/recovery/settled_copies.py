@@ -16,10 +16,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, new_key
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
-from ledgerfs.errors import (
-    CorruptLedgerError,
-    RefusedLedgerError,
-)
+from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.pulsar_blob.settled_uuids import settled_uuid
 from ledgerfs.formats.pulsar_blob.user_metadata import CLUSTER_KEY, SETTLED_KEY

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import fsspec
 import pytest
 
 from ledgerfs import copy_ledgers, open_bucket
@@ -475,3 +477,36 @@ def test_what_was_found_in_another_copy_is_refused(tier: Tier) -> None:
     bucket = open_bucket(put_in_folder(tier.folder, other))
     with pytest.raises(RefusedLedgerError, match="looked for in another copy"):
         write_settled(bucket, bucket.ledger(1).ref, found)
+
+
+def test_a_store_that_takes_no_object_twice_gets_the_copy_of_an_ended_attempt(tier: Tier) -> None:
+    """In stores of fsspec an object with the same bytes does not count as written."""
+    url = f"memory://settled-{uuid4()}"
+    fs, _ = fsspec.core.url_to_fs(url)
+    for key, data in tier.objects().items():
+        fs.pipe(f"{url}/{key}", data)
+
+    def settle() -> dict[int, LedgerRef]:
+        bucket = open_bucket(url)
+        readers = bucket.readers_of(NAME, bucket.catalog)
+        return {one.ref.ledger_id: write_settled(bucket, one.ref, unsettled(readers)) for one in readers}
+
+    copies = settle()
+    wanted = {key: fs.cat(key) for key in fs.ls(url, detail=False)}
+    data, index = keys_of(copies[1])
+    for left in (b"something else", fs.cat(f"{url}/{data}")):
+        fs.rm(f"{url}/{index}")
+        fs.pipe(f"{url}/{data}", left)
+        assert uuids_of(settle()) == uuids_of(copies)
+        assert {key: fs.cat(key) for key in fs.ls(url, detail=False)} == wanted
+
+
+def test_a_settled_message_ends_no_transaction_of_others(tier: Tier) -> None:
+    """A transaction that was open then is committed later: its messages in ledgers that are read themselves are seen."""
+    put_in_folder(tier.folder, offload([sent("i open", 3)], 4, uuid=4))
+    copies = tier.settle()
+    assert copies[4].is_settled
+    put_in_folder(tier.folder, offload([sent("", 3, marker_type=COMMIT)], 5, uuid=5))
+    tier.remove(*keys_of(tier.bucket.ledger(4).ref))
+    assert tier.bucket.ledger(4).ref.uuid == copies[4].uuid
+    assert tier.values() == sorted([*VISIBLE, "d open"])

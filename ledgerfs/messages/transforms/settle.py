@@ -5,8 +5,9 @@ its id and its size, so that blocks and index of its ledger stay, too.
 
 * A message of a committed transaction keeps every byte but the numbers of the two fields with its transaction's id: they become fields that
   nobody knows, so that it is a message of no transaction.
-* A message of another one becomes a marker of an aborted transaction: it keeps producer, sequence ids, times, cluster of origin, the
-  transaction's id and unknown fields; the rest is zeros. Where that leaves no room for the marker's three bytes, the transaction's id goes.
+* A message of another one becomes a marker: it keeps producer, sequence ids, publish time, cluster of origin, unknown fields, and the
+  transaction's id under the same numbers, so that it ends no transaction; the rest is zeros. Where that leaves no room for the marker's
+  three bytes, the transaction's id goes.
 
 The broker's metadata stays as it is, and the checksum is new.
 """
@@ -120,6 +121,7 @@ def _write(source, changes, table, drops, made, first):  # type: ignore[no-untyp
                 to = put_kept_fields(out, metadata_at, data, at, metadata_end, usual)
                 if to + 3 > end:
                     to = put_kept_fields(out, metadata_at, data, at, metadata_end, in_need)
+                _rename_transaction(out, out, metadata_at, to, 0)
                 to = put_number(out, to, 20, 22)
                 out[to:end] = 0
             has_checksum = after_broker_metadata(data, offsets[i]) < at - 4
@@ -129,7 +131,10 @@ def _write(source, changes, table, drops, made, first):  # type: ignore[no-untyp
 
 @inlined_kernel
 def _rename_transaction(out, data, at, end, moved):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Give the fields 22 and 23 the numbers 2022 and 2023, each in as many bytes as it had; ``out`` has the fields ``moved`` bytes on."""
+    """Give the fields 22 and 23 the numbers 2022 and 2023, each in as many bytes as it had.
+
+    ``out`` has the fields ``moved`` bytes behind their place in ``data``, and may be the same.
+    """
     while at < end:
         tag, _, after = next_field(data, at, end)
         if after < 0:

@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
+from typing import Any
 
 import numpy as np
 
@@ -87,10 +88,17 @@ class S3Upload:
         if self._token is None:
             self._token = self._begin()
         self._numbers += 1
-        stretch = {"CopySource": source.key, "CopySourceRange": f"bytes={start}-{end - 1}"}
-        match = {"CopySourceIfMatch": source.version} if source.version else {}
-        place = {"Key": self._key, "UploadId": self._token, "PartNumber": self._numbers}
-        answer = self._store.request(Asked("PUT", self._key), "upload_part_copy", **place, **stretch, **match)
+        match: dict[str, Any] = {"CopySourceIfMatch": source.version} if source.version else {}
+        answer = self._store.request(
+            Asked("PUT", self._key),
+            "upload_part_copy",
+            Key=self._key,
+            UploadId=self._token,
+            PartNumber=self._numbers,
+            CopySource=source.key,
+            CopySourceRange=f"bytes={start}-{end - 1}",
+            **match,
+        )
         self._etags[self._numbers] = answer["CopyPartResult"]["ETag"]
         self._size += end - start
 
