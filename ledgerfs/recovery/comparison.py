@@ -13,8 +13,9 @@ from itertools import pairwise
 import numpy as np
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.broker_protocol.commands import EARLIEST, Position
+from ledgerfs.formats.broker_protocol.commands import EARLIEST
 from ledgerfs.formats.broker_protocol.frames import SentEntries
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.same_entries import equal_entries, is_settled
 from ledgerfs.recovery.expected_entries import EntryBlock, ExpectedEntries

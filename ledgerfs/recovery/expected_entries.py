@@ -9,7 +9,7 @@ import numpy as np
 
 from ledgerfs.errors import EntryRangeError
 from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs.formats.broker_protocol.commands import Position
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.metadata_walk import Meta, walk_metadata

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, NotFoundError
-from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command, Position
+from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, BrokerMetadataRecord
 from ledgerfs.recovery.comparison import Found, TopicComparison, compare_topic
 from ledgerfs.storage.broker_protocol.service import BrokerService

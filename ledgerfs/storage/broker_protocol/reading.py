@@ -15,7 +15,6 @@ from ledgerfs.errors import CorruptReplyError, LedgerfsError, StoreTimeoutError,
 from ledgerfs.formats.broker_protocol.commands import (
     EARLIEST,
     Command,
-    Position,
     close_consumer,
     flow,
     last_position,
@@ -24,6 +23,7 @@ from ledgerfs.formats.broker_protocol.commands import (
 )
 from ledgerfs.formats.broker_protocol.frames import SentEntries
 from ledgerfs.formats.broker_protocol.proto.commands_pb2 import CommandRecord
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.storage.broker_protocol.connection import BrokerConnection
 from ledgerfs.storage.broker_protocol.owner import connect_to_owner
 from ledgerfs.storage.broker_protocol.refusals import refusal

@@ -20,8 +20,9 @@ from ledgerfs.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
-from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command, LookupAnswer, Position
+from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command, LookupAnswer
 from ledgerfs.formats.broker_protocol.proto.commands_pb2 import CommandRecord
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.storage.admin_api.access import tls_context
 from ledgerfs.storage.broker_protocol.reading import EntryReading, read_each, read_entries
 from ledgerfs.storage.broker_protocol.service import BrokerAddress, BrokerService, parse_addresses
