@@ -34,7 +34,6 @@ from ledgerfs.storage.sent_requests import Asked
 _PERMITS = 1 << 20
 """Messages that a broker may send ahead; TCP holds it back long before."""
 
-_MOST_LOOKS = 3
 _MOST_REPEATED = 1 << 20
 
 
@@ -140,7 +139,8 @@ class EntryReading:
         """Whether nothing is waited for any longer after some looks for more in vain."""
         end = _end_of(connection, self.topic, consumer)
         # A broker that was only slow has sent entries before its answer.
-        is_over = self._is_at_end(end) or (looks >= _MOST_LOOKS and not connection.has_entries)
+        is_enough = self._service.is_enough(looks, is_due=not self._is_at(self._until))
+        is_over = self._is_at_end(end) or (is_enough and not connection.has_entries)
         self.is_silent = is_over and not self._is_at(end)
         return is_over
 
@@ -170,7 +170,7 @@ def read_entries(service: BrokerService, topic: str, start: Position | None = No
 
 def read_each(
     service: BrokerService, topic: str, positions: Iterable[Position]
-) -> Iterator[tuple[Position, SentEntries | None]]:
+) -> Generator[tuple[Position, SentEntries | None]]:
     """Yield for each position the first entry that a reader gets which begins there, as one row; None if nothing came for a while.
 
     Raises as `EntryReading` does.
@@ -182,7 +182,7 @@ def read_each(
         try:
             with attempts.connection() as connection:
                 while position is not None:
-                    found = _first_from(connection, topic, position, service.silence_s)
+                    found = _first_from(connection, topic, position, service)
                     attempts.succeed()
                     yield position, found
                     position = next(left, None)
@@ -244,13 +244,15 @@ def _answered(connection: BrokerConnection, make: Callable[[int], bytes], kind: 
     return answer
 
 
-def _first_from(connection: BrokerConnection, topic: str, position: Position, silence_s: float) -> SentEntries | None:
+def _first_from(
+    connection: BrokerConnection, topic: str, position: Position, service: BrokerService
+) -> SentEntries | None:
     """Return the first entry that is sent to a reader which begins at a position."""
     consumer = _subscribed(connection, topic, position)
     connection.send(flow(consumer, 1))
     looks = 0
-    while looks < _MOST_LOOKS or connection.has_entries:
-        block = connection.entries(silence_s)
+    while connection.has_entries or not service.is_enough(looks, is_due=True):
+        block = connection.entries(service.silence_s)
         if block is None:
             looks += 1
             _end_of(connection, topic, consumer)  # which raises if nobody is there any more

@@ -40,7 +40,7 @@ PLACES = [one[:2] for one in ENTRIES]
 
 
 def service_of(broker: ReaderBroker, **options: object) -> BrokerService:
-    return BrokerService.at(broker.url, silence_s=0.2, **options)  # type: ignore[arg-type]
+    return BrokerService.at(broker.url, silence_s=0.1, patience_s=0.5, **options)  # type: ignore[arg-type]
 
 
 def taken(reading: EntryReading) -> list[Entry]:
@@ -132,6 +132,19 @@ def test_hidden_entries_at_the_end_are_not_waited_for_if_the_broker_knows_of_the
         reading = read_entries(service_of(broker), TOPIC)
         assert taken(reading) == ENTRIES[:-2]
     assert not reading.is_silent
+
+
+def test_what_has_to_come_is_waited_for_longer() -> None:
+    """Brokers try again after some time what they could not read."""
+    stuck = {(7, 3)}
+    with serving_entries({TOPIC: ENTRIES}, stuck=stuck, last=Position(9, 0)) as broker:
+        given_up = EntryReading(service_of(broker), TOPIC)
+        assert taken(given_up) == ENTRIES[:43]
+        assert broker.asked[Command.LAST_POSITION] == 4
+        patient = EntryReading(service_of(broker), TOPIC, until=Position(8, 39))
+        assert taken(patient) == ENTRIES[:43]
+        assert broker.asked[Command.LAST_POSITION] == 4 + 6
+        assert (given_up.is_silent, patient.is_silent) == (True, True)
 
 
 def test_a_broker_that_stops_sending_is_not_waited_for_without_end() -> None:
