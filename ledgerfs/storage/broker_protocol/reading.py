@@ -28,7 +28,7 @@ from ledgerfs.storage.broker_protocol.connection import BrokerConnection
 from ledgerfs.storage.broker_protocol.owner import connect_to_owner
 from ledgerfs.storage.broker_protocol.refusals import refusal
 from ledgerfs.storage.broker_protocol.service import BrokerService
-from ledgerfs.storage.retries import Tries
+from ledgerfs.storage.retries import Tries, store_timeout
 from ledgerfs.storage.sent_requests import Asked
 
 _PERMITS = 1 << 20
@@ -197,19 +197,23 @@ class _Attempts:
         self._service = service
         self._topic = topic
         self._tries = Tries(is_first_contact=True)
+        self._is_going = False
         self._made = 0
 
     def connection(self) -> BrokerConnection:
         made = self._made
         self._made += 1
-        return connect_to_owner(self._service, self._topic, made, seconds=max(0.1, self._tries.patience))
+        return connect_to_owner(self._service, self._topic, made, seconds=store_timeout() / 4)
 
     def succeed(self) -> None:
         """Take something that came for a new beginning."""
-        self._tries = Tries()
+        self._is_going = True
 
     def wait_after(self, error: Exception) -> None:
         """Wait until it may be tried again; raises our error if it may not."""
+        if self._is_going:
+            # What came may be long ago: whoever reads takes their time.
+            self._tries, self._is_going = Tries(), False
         number, seconds = self._tries.number, self._tries.seconds
         delay = self._tries.delay_after(error)
         if delay is None:
