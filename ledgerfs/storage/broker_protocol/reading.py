@@ -138,8 +138,9 @@ class EntryReading:
     def _is_over(self, connection: BrokerConnection, consumer: int, looks: int) -> bool:
         """Whether nothing is waited for any longer after some looks for more in vain."""
         end = _end_of(connection, self.topic, consumer)
+        is_due = not (self._is_at(end) or self._is_at(self._until))
+        is_enough = self._service.is_enough(looks, is_due=is_due)
         # A broker that was only slow has sent entries before its answer.
-        is_enough = self._service.is_enough(looks, is_due=not self._is_at(self._until))
         is_over = self._is_at_end(end) or (is_enough and not connection.has_entries)
         self.is_silent = is_over and not self._is_at(end)
         return is_over

@@ -170,6 +170,11 @@ def test_what_has_to_come_is_waited_for_longer() -> None:
         assert taken(patient) == ENTRIES[:43]
         assert broker.asked[Command.LAST_POSITION] == 4 + 6
         assert (given_up.is_silent, patient.is_silent) == (True, True)
+    with serving_entries({TOPIC: ENTRIES}, stuck=stuck, last=Position(7, 2)) as broker:
+        told_the_end = EntryReading(service_of(broker), TOPIC, until=Position(8, 39))
+        assert taken(told_the_end) == ENTRIES[:43]
+        assert broker.asked[Command.LAST_POSITION] == 4
+        assert not told_the_end.is_silent
 
 
 def test_a_broker_that_stops_sending_is_not_waited_for_without_end() -> None:
