@@ -9,15 +9,12 @@ import numpy as np
 
 from ledgerfs.errors import EntryRangeError
 from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs.formats.broker_protocol.commands import Position
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.metadata_walk import Meta, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.scan.topic_entries import Reach, read_entries
-
-_LOOKED_AT = 256
-"""Entries that are read at a time where one is sought that brokers send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +159,21 @@ class ExpectedEntries:
     def _next_sent(self, number: int, first: int) -> tuple[int, Position] | None:
         """Return the first one of a ledger from an id on."""
         ledger = self._ledgers[number]
-        for start in range(first, ledger.last_entry + 1, _LOOKED_AT):
-            for batch in ledger.batches(start, min(start + _LOOKED_AT - 1, ledger.last_entry)):
-                if len(block := self._sent_of(number, batch)):
-                    return number, Position(block.ledger_id, int(block.ids[0]))
+        if first > ledger.last_entry:
+            return None
+        for batch in ledger.batches(first, ledger.last_entry):
+            if len(block := self._sent_of(number, batch)):
+                return number, Position(block.ledger_id, int(block.ids[0]))
         return None
 
     def _last_sent(self, number: int) -> tuple[int, Position] | None:
-        """Return the last one of a ledger."""
+        """Return the last one of a ledger, before which as many entries are read as there were behind it, or twice as many."""
         ledger = self._ledgers[number]
-        for end in range(ledger.last_entry, ledger.first_entry - 1, -_LOOKED_AT):
-            batches = ledger.batches(max(ledger.first_entry, end - _LOOKED_AT + 1), end)
-            ids = [int(block.ids[-1]) for batch in batches if len(block := self._sent_of(number, batch))]
+        end, count = ledger.last_entry, 1
+        while end >= ledger.first_entry:
+            start = max(ledger.first_entry, end - count + 1)
+            ids = [int(block.ids[-1]) for one in ledger.batches(start, end) if len(block := self._sent_of(number, one))]
             if ids:
                 return number, Position(self._ids[number], ids[-1])
+            end, count = start - 1, 2 * count
         return None

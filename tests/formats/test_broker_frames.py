@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptReplyError
 from ledgerfs.formats.broker_protocol import commands
-from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command, Position, framed, parse_command, position_of
+from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command, framed, parse_command, position_of
 from ledgerfs.formats.broker_protocol.frames import FrameScan, FrameStop, command_at, scan_frames
 from ledgerfs.formats.broker_protocol.proto.commands_pb2 import CommandRecord
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.messages.proto.message_metadata_pb2 import BrokerMetadataRecord
 from tests.support.entries import frame, metadata
 from tests.support.reader_broker import message_frame

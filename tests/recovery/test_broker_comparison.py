@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, NotFoundError
-from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command, Position
+from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, BrokerMetadataRecord
 from ledgerfs.recovery.comparison import Found, TopicComparison, compare_topic
 from ledgerfs.storage.broker_protocol.service import BrokerService
@@ -72,7 +73,7 @@ def without_front(entry: bytes) -> bytes:
 
 
 def compared(bucket: Bucket, broker: ReaderBroker, **options: object) -> TopicComparison:
-    service = BrokerService.at(broker.url, silence_s=0.05)
+    service = BrokerService.at(broker.url, silence_s=0.05, patience_s=0.1)
     given = {"hidden": ABORTED_BY_LEDGER, **options}
     return compare_topic(service, TOPIC, bucket.topic(TOPIC).ledgers, **given)  # type: ignore[arg-type]
 
@@ -329,6 +330,14 @@ def test_a_sample_of_everything_finds_what_is_wrong(bucket: Bucket) -> None:
     assert (found.differing.first, found.missing.first) == ((Position(2, 7),), (Position(9, 27),))
 
 
+def test_a_sample_of_which_nothing_comes_is_not_waited_for_each_time(bucket: Bucket) -> None:
+    with broker_of(stuck={one[:2] for one in SENT}) as broker:
+        found = compared(bucket, broker, sample=10)
+    assert len(broker.subscribed) == 3
+    assert found.expected == found.missing.count >= 10
+    assert found.is_silent
+
+
 def test_a_sample_of_a_topic_in_which_nothing_is_sent(tmp_path: Path) -> None:
     markers = [frame(metadata(marker_type=22), b"") for _ in range(600)]
     bucket = open_bucket(put_in_folder(tmp_path, offload(markers, block_size=1 << 16)))
@@ -339,7 +348,7 @@ def test_a_sample_of_a_topic_in_which_nothing_is_sent(tmp_path: Path) -> None:
 
 def test_no_ledgers_at_all() -> None:
     with broker_of([(1, 0, b"new")]) as broker:
-        service = BrokerService.at(broker.url, silence_s=0.05)
+        service = BrokerService.at(broker.url, silence_s=0.05, patience_s=0.1)
         assert compare_topic(service, TOPIC, [], {}).appended == 1
         assert compare_topic(service, TOPIC, [], {}, sample=3).expected == 0
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
-from ledgerfs.formats.broker_protocol.commands import Command, LookupAnswer, Position, framed, position_of
+from ledgerfs.formats.broker_protocol.commands import Command, LookupAnswer, framed, position_of
 from ledgerfs.formats.broker_protocol.proto.commands_pb2 import CommandRecord, PositionRecord
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 
 Entry = tuple[int, int, bytes]

@@ -5,12 +5,12 @@ A frame is ``uint32 size | uint32 size of the command | command``; in that of an
 
 import struct
 from enum import IntEnum
-from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptReplyError
 from ledgerfs.formats.broker_protocol.proto.commands_pb2 import CommandRecord, PositionRecord
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 
 PROTOCOL_VERSION = 19
 """What is said of the client: it knows redirects and proxies, and does not ask for the broker's own metadata in front of entries."""
@@ -65,13 +65,6 @@ class ServerError(IntEnum):
     TOO_MANY_REQUESTS = 14
     INVALID_TOPIC_NAME = 17
     CONSUMER_ASSIGN = 19
-
-
-class Position(NamedTuple):
-    """The place of an entry in a topic; positions order as the topic does."""
-
-    ledger_id: int
-    entry_id: int
 
 
 EARLIEST = Position(-1, -1)

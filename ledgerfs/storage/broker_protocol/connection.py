@@ -29,6 +29,9 @@ _LEAST_FLOW: Final = 4 << 10
 
 _MOST_GATHERED: Final = 512 << 10
 _GATHERING_S: Final = 0.0005
+_MOST_KEPT: Final = 256
+"""Pieces of entries, mostly of half a MiB, that may come before the answer to a question."""
+
 _RECEIVE_BUFFER: Final = 4 << 20
 """What the kernel may hold of entries that nobody has taken yet, bytes."""
 
@@ -123,13 +126,13 @@ class BrokerConnection:
 
     def entries(self, seconds: float) -> SentEntries | None:
         """Return the entries that came next, at least one; None if nothing came for so many seconds."""
+        give_up = time.monotonic() + seconds
         while not self._sent:
             command = self._next(seconds)
-            if command is None and not self._sent:
-                return None
-            # An answer that came late: who asked for it has given up with its connection.
             if command is not None and command.type == Command.ERROR:
                 raise refusal(command.error.error, command.error.message, key=self.name)
+            if not self._sent and (command is None or time.monotonic() > give_up):
+                return None
         return self._sent.popleft()
 
     def close(self) -> None:
@@ -153,8 +156,8 @@ class BrokerConnection:
         while True:
             command = self._next(max(0.001, give_up - time.monotonic()))
             if command is None:
-                if time.monotonic() >= give_up:
-                    raise TimeoutError(f"the broker did not answer for {self._seconds:g} s")
+                if time.monotonic() >= give_up or len(self._sent) > _MOST_KEPT:
+                    raise TimeoutError(f"the broker did not answer for {self._seconds:g} s, or before many entries")
             elif command.type == kind or (kind is None and _question_of(command) == request_id):
                 return command
             elif kind is not None and command.type == Command.ERROR:

@@ -15,7 +15,6 @@ from ledgerfs.errors import CorruptReplyError, LedgerfsError, StoreTimeoutError,
 from ledgerfs.formats.broker_protocol.commands import (
     EARLIEST,
     Command,
-    Position,
     close_consumer,
     flow,
     last_position,
@@ -24,17 +23,17 @@ from ledgerfs.formats.broker_protocol.commands import (
 )
 from ledgerfs.formats.broker_protocol.frames import SentEntries
 from ledgerfs.formats.broker_protocol.proto.commands_pb2 import CommandRecord
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.storage.broker_protocol.connection import BrokerConnection
 from ledgerfs.storage.broker_protocol.owner import connect_to_owner
 from ledgerfs.storage.broker_protocol.refusals import refusal
 from ledgerfs.storage.broker_protocol.service import BrokerService
-from ledgerfs.storage.retries import Tries
+from ledgerfs.storage.retries import Tries, store_timeout
 from ledgerfs.storage.sent_requests import Asked
 
 _PERMITS = 1 << 20
 """Messages that a broker may send ahead; TCP holds it back long before."""
 
-_MOST_LOOKS = 3
 _MOST_REPEATED = 1 << 20
 
 
@@ -139,8 +138,10 @@ class EntryReading:
     def _is_over(self, connection: BrokerConnection, consumer: int, looks: int) -> bool:
         """Whether nothing is waited for any longer after some looks for more in vain."""
         end = _end_of(connection, self.topic, consumer)
+        is_due = not (self._is_at(end) or self._is_at(self._until))
+        is_enough = self._service.is_enough(looks, is_due=is_due)
         # A broker that was only slow has sent entries before its answer.
-        is_over = self._is_at_end(end) or (looks >= _MOST_LOOKS and not connection.has_entries)
+        is_over = self._is_at_end(end) or (is_enough and not connection.has_entries)
         self.is_silent = is_over and not self._is_at(end)
         return is_over
 
@@ -170,7 +171,7 @@ def read_entries(service: BrokerService, topic: str, start: Position | None = No
 
 def read_each(
     service: BrokerService, topic: str, positions: Iterable[Position]
-) -> Iterator[tuple[Position, SentEntries | None]]:
+) -> Generator[tuple[Position, SentEntries | None]]:
     """Yield for each position the first entry that a reader gets which begins there, as one row; None if nothing came for a while.
 
     Raises as `EntryReading` does.
@@ -182,7 +183,7 @@ def read_each(
         try:
             with attempts.connection() as connection:
                 while position is not None:
-                    found = _first_from(connection, topic, position, service.silence_s)
+                    found = _first_from(connection, topic, position, service)
                     attempts.succeed()
                     yield position, found
                     position = next(left, None)
@@ -197,19 +198,23 @@ class _Attempts:
         self._service = service
         self._topic = topic
         self._tries = Tries(is_first_contact=True)
+        self._is_going = False
         self._made = 0
 
     def connection(self) -> BrokerConnection:
         made = self._made
         self._made += 1
-        return connect_to_owner(self._service, self._topic, made, seconds=max(0.1, self._tries.patience))
+        return connect_to_owner(self._service, self._topic, made, seconds=store_timeout() / 4)
 
     def succeed(self) -> None:
         """Take something that came for a new beginning."""
-        self._tries = Tries()
+        self._is_going = True
 
     def wait_after(self, error: Exception) -> None:
         """Wait until it may be tried again; raises our error if it may not."""
+        if self._is_going:
+            # What came may be long ago: whoever reads takes their time.
+            self._tries, self._is_going = Tries(), False
         number, seconds = self._tries.number, self._tries.seconds
         delay = self._tries.delay_after(error)
         if delay is None:
@@ -244,13 +249,15 @@ def _answered(connection: BrokerConnection, make: Callable[[int], bytes], kind: 
     return answer
 
 
-def _first_from(connection: BrokerConnection, topic: str, position: Position, silence_s: float) -> SentEntries | None:
+def _first_from(
+    connection: BrokerConnection, topic: str, position: Position, service: BrokerService
+) -> SentEntries | None:
     """Return the first entry that is sent to a reader which begins at a position."""
     consumer = _subscribed(connection, topic, position)
     connection.send(flow(consumer, 1))
     looks = 0
-    while looks < _MOST_LOOKS or connection.has_entries:
-        block = connection.entries(silence_s)
+    while connection.has_entries or not service.is_enough(looks, is_due=True):
+        block = connection.entries(service.silence_s)
         if block is None:
             looks += 1
             _end_of(connection, topic, consumer)  # which raises if nobody is there any more

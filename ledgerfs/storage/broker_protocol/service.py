@@ -8,6 +8,7 @@ from ledgerfs.display import printable
 from ledgerfs.errors import InvalidOptionError
 
 _PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
+_MOST_LOOKS = 3
 _EXPECTED = "expected the address of brokers: pulsar://host:6650, or pulsar+ssl://host:6651"
 
 
@@ -46,6 +47,8 @@ class BrokerService:
         Whether ``tls`` has one of the client's own, which tells who asks.
     silence_s
         How long nothing may come, in seconds, before the broker is asked where the topic ends; after three times the reading is over.
+    patience_s
+        How long nothing may come, in seconds, where something has to: a broker may read it from a slow store, and tries again after 15 s.
 
     """
 
@@ -53,7 +56,8 @@ class BrokerService:
     token: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
     has_certificate: bool = False
-    silence_s: float = 10.0
+    silence_s: float = 3.0
+    patience_s: float = 45.0
 
     @classmethod
     def at(
@@ -63,16 +67,21 @@ class BrokerService:
         tls: ssl.SSLContext | None = None,
         *,
         has_certificate: bool = False,
-        silence_s: float = 10.0,
+        silence_s: float = 3.0,
+        patience_s: float = 45.0,
     ) -> "BrokerService":
         """Return the service of ``pulsar://host:6650,host:6650`` or ``pulsar+ssl://…``; raises `InvalidOptionError` for what is none."""
-        return cls(parse_addresses(url), token, tls, has_certificate, silence_s)
+        return cls(parse_addresses(url), token, tls, has_certificate, silence_s, patience_s)
 
     def context_of(self, address: BrokerAddress) -> ssl.SSLContext | None:
         """Return TLS for an address; None without."""
         if not address.has_tls:
             return None
         return ssl.create_default_context() if self.tls is None else self.tls
+
+    def is_enough(self, looks: int, *, is_due: bool) -> bool:
+        """Whether nothing is waited for any longer after so many times `silence_s`; ``is_due`` is whether something has to come."""
+        return looks >= _MOST_LOOKS and (not is_due or looks * self.silence_s >= self.patience_s)
 
 
 def parse_addresses(url: str) -> tuple[BrokerAddress, ...]:

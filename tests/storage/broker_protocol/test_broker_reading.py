@@ -20,14 +20,17 @@ from ledgerfs.errors import (
     StoreTimeoutError,
     StoreUnreachableError,
 )
-from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command, LookupAnswer, Position
+from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command, LookupAnswer
 from ledgerfs.formats.broker_protocol.proto.commands_pb2 import CommandRecord
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.storage.admin_api.access import tls_context
+from ledgerfs.storage.broker_protocol import reading as reading_module
 from ledgerfs.storage.broker_protocol.reading import EntryReading, read_each, read_entries
 from ledgerfs.storage.broker_protocol.service import BrokerAddress, BrokerService, parse_addresses
+from ledgerfs.storage.retries import Tries
 from tests.support.admin_api import make_certificates
 from tests.support.entries import frame, metadata
-from tests.support.reader_broker import Entry, ReaderBroker, serving_entries
+from tests.support.reader_broker import Entry, ReaderBroker, message_frame, serving_entries
 
 TOPIC = "persistent://public/default/orders"
 ENTRIES: list[Entry] = [
@@ -39,7 +42,7 @@ PLACES = [one[:2] for one in ENTRIES]
 
 
 def service_of(broker: ReaderBroker, **options: object) -> BrokerService:
-    return BrokerService.at(broker.url, silence_s=0.2, **options)  # type: ignore[arg-type]
+    return BrokerService.at(broker.url, silence_s=0.1, patience_s=0.5, **options)  # type: ignore[arg-type]
 
 
 def taken(reading: EntryReading) -> list[Entry]:
@@ -69,6 +72,29 @@ def test_reading_goes_on_where_it_was_when_connections_break(closes: list[int]) 
     with serving_entries({TOPIC: ENTRIES}, closes_after=[*closes]) as broker:
         assert taken(read_entries(service_of(broker), TOPIC)) == ENTRIES
     assert len(broker.connects) == len(closes) + 1
+
+
+def test_whoever_reads_may_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that breaks long after something came is tried again for as long as any other."""
+    now = [0.0]
+    monkeypatch.setattr(reading_module, "Tries", lambda **options: Tries(clock=lambda: now[0], **options))
+    with serving_entries({TOPIC: ENTRIES}, closes_after=[50, 1, 1]) as broker:
+        reading = read_entries(service_of(broker), TOPIC)
+        first = next(reading)
+        now[0] += 1000
+        assert len(first) + len(taken(reading)) == len(ENTRIES)
+    assert len(broker.connects) == 4
+
+
+def test_entries_without_an_answer_are_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "2")
+    monkeypatch.setattr("ledgerfs.storage.broker_protocol.connection._MOST_KEPT", 3)
+    flood = b"".join(message_frame(1, 1, entry, bytes(200_000)) for entry in range(100))
+    with (
+        serving_entries({TOPIC: ENTRIES}, instead=flood) as broker,
+        pytest.raises(StoreTimeoutError, match="many entries"),
+    ):
+        list(read_entries(service_of(broker), TOPIC))
 
 
 @pytest.mark.parametrize("unloads", [[0], [1], [50], [3, 3, 0]])
@@ -131,6 +157,24 @@ def test_hidden_entries_at_the_end_are_not_waited_for_if_the_broker_knows_of_the
         reading = read_entries(service_of(broker), TOPIC)
         assert taken(reading) == ENTRIES[:-2]
     assert not reading.is_silent
+
+
+def test_what_has_to_come_is_waited_for_longer() -> None:
+    """Brokers try again after some time what they could not read."""
+    stuck = {(7, 3)}
+    with serving_entries({TOPIC: ENTRIES}, stuck=stuck, last=Position(9, 0)) as broker:
+        given_up = EntryReading(service_of(broker), TOPIC)
+        assert taken(given_up) == ENTRIES[:43]
+        assert broker.asked[Command.LAST_POSITION] == 4
+        patient = EntryReading(service_of(broker), TOPIC, until=Position(8, 39))
+        assert taken(patient) == ENTRIES[:43]
+        assert broker.asked[Command.LAST_POSITION] == 4 + 6
+        assert (given_up.is_silent, patient.is_silent) == (True, True)
+    with serving_entries({TOPIC: ENTRIES}, stuck=stuck, last=Position(7, 2)) as broker:
+        told_the_end = EntryReading(service_of(broker), TOPIC, until=Position(8, 39))
+        assert taken(told_the_end) == ENTRIES[:43]
+        assert broker.asked[Command.LAST_POSITION] == 4
+        assert not told_the_end.is_silent
 
 
 def test_a_broker_that_stops_sending_is_not_waited_for_without_end() -> None:
