@@ -294,7 +294,7 @@ def _dangers(policies: Mapping[str, Any]) -> tuple[str, ...]:
         kept = "no retention of its own" if retention is None else f"a retention of {_in_words(retention)}"
         found.append(f"it has {kept}: brokers may delete ledgers that no subscription needs, in the bucket, too")
     found += [
-        f"{name} is {_in_words(policies[name])}: it counts from when messages were published"
+        f"{name} is {_in_words(policies[name])}: it counts the time without a cluster, too"
         for name in HELD
         if name != RETENTION and policies.get(name)
     ]

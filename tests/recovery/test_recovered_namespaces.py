@@ -414,7 +414,10 @@ def test_policies_of_topics_are_commands_by_their_new_names(pulsar: PulsarSettin
         "# what topics of shop/eu had set for themselves is not known: one ledger is lost",
         "pulsar-admin topicPolicies set-retention persistent://public/r/orders --time 5m --size -1",
         "pulsar-admin topicPolicies set-message-ttl --global persistent://public/r/orders --ttl 9",
-        "pulsar-admin topicPolicies set-offload-policies persistent://public/r/parts --offloadAfterThreshold 3",
+        (
+            "pulsar-admin topicPolicies set-offload-policies persistent://public/r/parts --offloadAfterThreshold 3"
+            "  # add --driver and --bucket: without them brokers read nothing that is offloaded"
+        ),
     ]
 
 

@@ -165,6 +165,29 @@ def test_a_strategy_that_somebody_set_meanwhile_stays(pulsar: PulsarSettings) ->
     assert (pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"], notes.kept) == ("BACKWARD", {})
 
 
+def test_a_strategy_that_somebody_set_since_a_crash_stays(pulsar: PulsarSettings) -> None:
+    notes = Notes()
+    notes.note("shop/eu", "FULL")
+    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = "BACKWARD"
+    assert run(pulsar, planned(pulsar), notes=notes)[0].error is None
+    assert (pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"], notes.kept) == ("BACKWARD", {})
+
+
+def test_two_runs_at_once_put_back_what_was_there_before_both(pulsar: PulsarSettings) -> None:
+    notes = Notes()
+    first, second = (Strategies(pulsar.requests, notes) for _ in range(2))
+    with first.permissive("shop/eu"):
+        block = second.permissive("shop/eu")
+        block.__enter__()
+    # The second one is refused what it does from here on, and leaves what is there.
+    with pytest.raises(SchemaConflictError, match="does not let it follow"):
+        restore_schemas(AdminApi(pulsar.requests), planned(pulsar))
+    block.__exit__(None, None, None)
+    assert (pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"], notes.kept) == ("FULL", {})
+    assert run(pulsar, planned(pulsar), notes=notes)[0].error is None
+    assert kinds(pulsar) == WANTED
+
+
 def test_a_namespace_that_is_gone_needs_nothing_put_back(pulsar: PulsarSettings) -> None:
     notes = Notes()
     notes.note("shop/gone", "FULL")
