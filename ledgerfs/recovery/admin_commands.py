@@ -31,7 +31,7 @@ def namespace_commands(namespace: str, name: str, value: Any) -> list[str]:  # n
             return list(_SEVERAL[name](namespace, value))
         if name in _COMMANDS:
             told, options = _COMMANDS[name]
-            return [command("namespaces", told, namespace, *options(value))]
+            return [_warned(name, value, command("namespaces", told, namespace, *options(value)))]
     except _DAMAGE:
         return [_not_a_command(namespace, name, value)]
     return [_not_a_command(namespace, name, value)]
@@ -41,9 +41,23 @@ def topic_command(topic: str, name: str, value: Any, *, is_global: bool) -> str:
     """Return the line that sets one policy of a topic, ``persistent://…``, for its cluster or for all."""
     try:
         told, options = _OF_TOPICS[name]
-        return command("topicPolicies", told, *(["--global"] if is_global else []), topic, *options(value))
+        line = command("topicPolicies", told, *(["--global"] if is_global else []), topic, *options(value))
+        return _warned(name, value, line)
     except _DAMAGE:
         return _not_a_command(topic, name, value)
+
+
+def _warned(name: str, value: Any, line: str) -> str:  # noqa: ANN401  (JSON)
+    """Return a line with what to do before it is run: any policy of offloading stands in place of all that brokers are configured with."""
+    if name != OFFLOAD:
+        return line
+    target = policies_of({OFFLOAD: value}, key=OFFLOAD).target
+    is_whole = target.driver and target.bucket
+    return (
+        line
+        if is_whole
+        else f"{line}  # add --driver and --bucket: without them brokers read nothing that is offloaded"
+    )
 
 
 def _not_a_command(owner: str, name: str, value: object) -> str:

@@ -93,6 +93,9 @@ def carried_policies(
     for carry in (_without_replication, _by_new_cluster, _with_rights, _with_offloading):
         carry(policies, why, _Carrying(cluster, key, is_renamed))
     policies[CLUSTERS] = [cluster.name]
+    if isinstance(policies.get(TTL), int) and policies[TTL] < 0:
+        # Older brokers wrote it for none.
+        del policies[TTL]
     if hold or former is None:
         _hold(policies, why)
     return CarriedPolicies(policies, why)

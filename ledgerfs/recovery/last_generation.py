@@ -51,6 +51,9 @@ def last_generation(versions: Iterable[SchemaVersion]) -> Generation:
 def _not_overtaken(dated: Sequence[SchemaVersion]) -> dict[int, SchemaVersion]:
     """Return what is of the last generation, by its number; of the same one the last."""
     found: dict[int, SchemaVersion] = {}
+    alike: dict[int, list[SchemaVersion]] = {}
+    for one in dated:
+        alike.setdefault(one.version, []).append(one)
     least = LARGEST_VERSION + 1
     waiting: list[SchemaVersion] = []
     for one in sorted(dated, key=_order, reverse=True):
@@ -58,9 +61,7 @@ def _not_overtaken(dated: Sequence[SchemaVersion]) -> dict[int, SchemaVersion]:
             least, waiting = min(least, *(other.version for other in waiting)), []
         if one.version < least:
             found.setdefault(one.version, one)
-        if not any(
-            _time(other) < _time(one) and _is_said(other, one) for other in dated if other.version == one.version
-        ):
+        if not any(_time(other) < _time(one) and _is_said(other, one) for other in alike[one.version]):
             waiting.append(one)
     return found
 
@@ -68,12 +69,15 @@ def _not_overtaken(dated: Sequence[SchemaVersion]) -> dict[int, SchemaVersion]:
 def _add_undated(undated: Sequence[SchemaVersion], found: dict[int, SchemaVersion]) -> None:
     """Add versions whose definition is lost, and deletions: the admin API does not tell when these were, but before they were saved."""
     for one in sorted(undated, key=lambda one: (one.version, one.is_deletion, one.saved_ms or 0)):
-        since = max((_time(other) for number, other in found.items() if number <= one.version), default=0)
-        if one.version not in found or one.is_deletion:
-            if one.is_deletion and one.saved_ms is not None and one.saved_ms < since:
-                # Of a generation before.
-                continue
+        counts = not _is_of_before(one, found) if one.is_deletion else one.version not in found
+        if counts:
             found[one.version] = one
+
+
+def _is_of_before(deletion: SchemaVersion, found: dict[int, SchemaVersion]) -> bool:
+    """Whether something that a deletion would hide was registered after this was saved."""
+    hidden = (_time(one) for number, one in found.items() if number <= deletion.version)
+    return deletion.saved_ms is not None and deletion.saved_ms < max(hidden, default=0)
 
 
 def _said_otherwise(known: Sequence[SchemaVersion]) -> SchemaVersion | None:

@@ -19,7 +19,7 @@ from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.admin_api.answer import Answer
 
 _CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
-_IS_THERE = 409
+_IS_THERE, _REFUSED = 409, 412
 _OF_LEGACY = {RETENTION: "retention", TTL: "messageTTL"}
 """Policies without which a namespace of a V1 name would delete, and where each is set: it cannot be made with any."""
 
@@ -186,7 +186,7 @@ def _make(requests: AdminRequests, plan: NamespacePlan) -> None:
                 requests.change("POST", f"{path}/{where}", plan.policies[name], is_repeatable=True).require_ok()
     # Of a namespace of ours the broker may have left out what it does not know, but nothing of what keeps it from deleting.
     wanted = plan.policies
-    if answer.status != _IS_THERE:
+    if answer.status != _IS_THERE or answer.is_repeated:
         wanted = {name: value for name, value in wanted.items() if name in HELD}
     others = differing(wanted, _object(requests.get(path).require_ok()))
     if others:
@@ -294,7 +294,7 @@ def _dangers(policies: Mapping[str, Any]) -> tuple[str, ...]:
         kept = "no retention of its own" if retention is None else f"a retention of {_in_words(retention)}"
         found.append(f"it has {kept}: brokers may delete ledgers that no subscription needs, in the bucket, too")
     found += [
-        f"{name} is {_in_words(policies[name])}: it counts from when messages were published"
+        f"{name} is {_in_words(policies[name])}: it counts the time without a cluster, too"
         for name in HELD
         if name != RETENTION and policies.get(name)
     ]
@@ -309,6 +309,8 @@ def _in_words(value: object) -> str:
 
 def _required(answer: Answer) -> None:
     """Take it for done if it is there: what it is like is looked at afterwards."""
+    if answer.status == _REFUSED and answer.reason:
+        raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
     if answer.status != _IS_THERE:
         answer.require_ok()
 

@@ -105,11 +105,16 @@ def plan_schemas(
         return SchemaPlan(topic, (), conflict=reason)
     steps: list[Step] = []
     troubles: dict[int, str] = {}
+    said: dict[tuple[str, str], int] = {}
     for number in range(last + 1):
-        step, trouble = _step(known.get(number), steps)
+        step, trouble = _step(known.get(number), said)
         steps.append(step)
         if trouble is not None:
             troubles[number] = trouble
+        if step is None:
+            said.clear()
+        else:
+            said[step.type, _said_by(step)] = number
     last_deletion = max((one.version for one in known.values() if one.is_deletion), default=-1)
     lost = {number: why for number, why in troubles.items() if number > last_deletion}
     hiding = max([last_deletion, *lost] if hides_lost else [last_deletion])
@@ -141,43 +146,32 @@ def progress(steps: Sequence[Step], existing: Sequence[SchemaVersion]) -> tuple[
     return there, None
 
 
-def _step(known: SchemaVersion | None, before: Sequence[Step]) -> tuple[Step, str | None]:
-    """Return what takes the next number, and why it is only a deletion in place of a schema that was there; None if it is as it was."""
+def _step(known: SchemaVersion | None, said: Mapping[tuple[str, str], int]) -> tuple[Step, str | None]:
+    """Return what takes the next number, and why it is only a deletion in place of a schema that was there; None if it is as it was.
+
+    ``said`` is what schemas since the last deletion say, with their numbers. Where definitions are only much alike the broker's answer
+    tells: here they are equal in all that they say.
+    """
     if known is None:
         return None, "nothing is known of it"
     if known.is_deletion:
         return None, None
     try:
-        told_text(known.schema)
+        same = said.get((known.schema.type, _said_by(known.schema)))
     except InvalidSchemaError as error:
         return None, error.reason
-    same = _equal_before(known.schema, before)
     if same is not None:
         return None, f"it is the same as version {same}, of which a broker gives it the number"
     return known.schema, None
 
 
-def _equal_before(schema: SchemaInfo, before: Sequence[Step]) -> int | None:
-    """Return the number of an equal schema since the last deletion.
-
-    Where definitions are only much alike the broker's answer tells: here they are equal in all that they say.
-    """
-    for number in range(len(before) - 1, -1, -1):
-        step = before[number]
-        if step is None:
-            return None
-        if step.type == schema.type and _says(step) == _says(schema):
-            return number
-    return None
-
-
-def _says(schema: SchemaInfo) -> object:
+def _said_by(schema: SchemaInfo) -> str:
+    """Return a text that is equal for schemas that brokers take for equal; raises `InvalidSchemaError` for one that they do not take."""
     text = told_text(schema)
     if schema.type not in {*_OF_AVRO, "KEY_VALUE"}:
         return text
     try:
-        told: object = json.loads(text)
+        # Of pairs brokers compare the text, without the blanks.
+        return json.dumps(json.loads(text), sort_keys=schema.type in _OF_AVRO)
     except (ValueError, RecursionError):
         return text
-    # Of pairs brokers compare the text, without the blanks.
-    return json.dumps(told) if schema.type == "KEY_VALUE" else told

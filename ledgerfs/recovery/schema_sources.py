@@ -51,14 +51,13 @@ def _dumped(name: str, settings: DumpedSettings, saved: Sequence[SchemaVersion])
         return
     answers = {one.version: one for one in settings.schemas.get(name, ())}
     found = [_version(name, one, answers.get(one.version), saved) for one in parse_locator(locator, key=name)]
-    dated = [one for one in found if one.timestamp_ms is not None]
-    for one in found:
-        if one.timestamp_ms is None and dated:
-            # It was registered before the next one that is dated, and is no older one of the same number.
-            near = next((other for other in dated if other.version > one.version), dated[-1])
-            yield replace(one, timestamp_ms=near.timestamp_ms)
-        else:
-            yield one
+    # What has no time was registered before the next one that has, and is no older one of the same number.
+    near = max((one.timestamp_ms for one in found if one.timestamp_ms is not None), default=None)
+    for at in range(len(found) - 1, -1, -1):
+        if found[at].timestamp_ms is None:
+            found[at] = replace(found[at], timestamp_ms=near)
+        near = found[at].timestamp_ms
+    yield from found
 
 
 def _version(
@@ -70,8 +69,8 @@ def _version(
     if not stored.hash:
         # A deletion, whose number is all that there is to it.
         return replace(found, schema=SchemaInfo("NONE"), is_deletion=True)
-    same = (one for one in saved if not one.is_deletion and has_hash(one.schema, stored.hash))
-    return next((replace(one, source=SOURCE) for one in same if one.version == stored.version), found)
+    of_number = (one for one in saved if one.version == stored.version and not one.is_deletion)
+    return next((replace(one, source=SOURCE) for one in of_number if has_hash(one.schema, stored.hash)), found)
 
 
 def _read(name: str, stored: StoredVersion, answer: SchemaAnswer | None) -> SchemaVersion:

@@ -6,12 +6,19 @@ whoever calls this holds; without it a number that is not the expected one ends 
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
 from ledgerfs.clusters.bundles import namespace_of
-from ledgerfs.errors import AdminApiUnreachableError, AuthenticationError, LedgerfsError, SchemaConflictError
+from ledgerfs.errors import (
+    AdminApiUnreachableError,
+    AuthenticationError,
+    LedgerfsError,
+    NotFoundError,
+    SchemaConflictError,
+)
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.recovery.schema_plan import SchemaPlan, progress
@@ -70,7 +77,12 @@ def restore_all_schemas(
         if not any(one.to_do for one in group):
             yield from (_restored(registry, one) for one in group)
             continue
-        with strategies.permissive(namespace):
+        with ExitStack() as last:
+            try:
+                last.enter_context(strategies.permissive(namespace))
+            except NotFoundError as error:
+                yield from (RestoredSchemas(one.topic, 0, error) for one in group)
+                continue
             yield from (_restored(registry, one) for one in group)
 
 

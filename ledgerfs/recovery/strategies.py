@@ -60,12 +60,13 @@ class Strategies:
         if is_legacy_namespace(namespace):
             yield
             return
-        if namespace not in self._notes.noted():
-            strategy = self._now(namespace)
-            if strategy == PERMISSIVE:
-                yield
-                return
+        strategy = self._now(namespace)
+        if strategy != PERMISSIVE:
+            # Also where another one is noted: since that run somebody has set this.
             self._notes.note(namespace, strategy)
+        elif namespace not in self._notes.noted():
+            yield
+            return
         # If this is not known to be done, it may be done later: then the note stays, for a run that looks again.
         self._set(namespace, PERMISSIVE)
         try:

@@ -414,5 +414,20 @@ def test_policies_of_topics_are_commands_by_their_new_names(pulsar: PulsarSettin
         "# what topics of shop/eu had set for themselves is not known: one ledger is lost",
         "pulsar-admin topicPolicies set-retention persistent://public/r/orders --time 5m --size -1",
         "pulsar-admin topicPolicies set-message-ttl --global persistent://public/r/orders --ttl 9",
-        "pulsar-admin topicPolicies set-offload-policies persistent://public/r/parts --offloadAfterThreshold 3",
+        (
+            "pulsar-admin topicPolicies set-offload-policies persistent://public/r/parts --offloadAfterThreshold 3"
+            "  # add --driver and --bucket: without them brokers read nothing that is offloaded"
+        ),
     ]
+
+
+def test_settings_that_a_broker_does_not_take_are_told_as_such(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped())
+    pulsar.admin.does = lambda method, path, value: (412, '{"reason":"Invalid persistence"}')
+    with pytest.raises(AdminApiError, match="does not take these settings: Invalid persistence"):
+        make_namespaces(pulsar.requests, made)
+
+
+def test_a_time_to_live_of_older_brokers_is_none() -> None:
+    carried = carried_policies({"message_ttl_in_seconds": -1}, NEW, key="node", is_renamed=False, hold=False)
+    assert "message_ttl_in_seconds" not in carried.policies

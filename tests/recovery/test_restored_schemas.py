@@ -12,6 +12,7 @@ from ledgerfs.errors import (
     AdminApiUnreachableError,
     InvalidSchemaError,
     LedgerfsError,
+    NotFoundError,
     SchemaConflictError,
     UncertainRequestError,
 )
@@ -164,6 +165,29 @@ def test_a_strategy_that_somebody_set_meanwhile_stays(pulsar: PulsarSettings) ->
     assert (pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"], notes.kept) == ("BACKWARD", {})
 
 
+def test_a_strategy_that_somebody_set_since_a_crash_stays(pulsar: PulsarSettings) -> None:
+    notes = Notes()
+    notes.note("shop/eu", "FULL")
+    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = "BACKWARD"
+    assert run(pulsar, planned(pulsar), notes=notes)[0].error is None
+    assert (pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"], notes.kept) == ("BACKWARD", {})
+
+
+def test_two_runs_at_once_put_back_what_was_there_before_both(pulsar: PulsarSettings) -> None:
+    notes = Notes()
+    first, second = (Strategies(pulsar.requests, notes) for _ in range(2))
+    with first.permissive("shop/eu"):
+        block = second.permissive("shop/eu")
+        block.__enter__()
+    # The second one is refused what it does from here on, and leaves what is there.
+    with pytest.raises(SchemaConflictError, match="does not let it follow"):
+        restore_schemas(AdminApi(pulsar.requests), planned(pulsar))
+    block.__exit__(None, None, None)
+    assert (pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"], notes.kept) == ("FULL", {})
+    assert run(pulsar, planned(pulsar), notes=notes)[0].error is None
+    assert kinds(pulsar) == WANTED
+
+
 def test_a_namespace_that_is_gone_needs_nothing_put_back(pulsar: PulsarSettings) -> None:
     notes = Notes()
     notes.note("shop/gone", "FULL")
@@ -201,12 +225,12 @@ def test_a_topic_with_a_trouble_does_not_keep_others_from_theirs(pulsar: PulsarS
     gone = planned(pulsar, "persistent://shop/none/x")
     pulsar.schemas["shop/eu/other"] = [Stored("AVRO", B.data.decode())]
     other = planned(pulsar, "persistent://shop/eu/other")
-    pulsar.add_namespace("shop/none")
     done = {one.topic: one for one in run(pulsar, lost, gone, other, planned(pulsar))}
     assert isinstance(done[lost.topic].error, SchemaConflictError)
     assert "version 0: nothing is known of it" in str(done[lost.topic].error)
     assert "another schema as version 0" in str(done[other.topic].error)
-    assert (done[gone.topic].error, done[TOPIC].error) == (None, None)
+    assert isinstance(done[gone.topic].error, NotFoundError)
+    assert done[TOPIC].error is None
     assert kinds(pulsar, "shop/eu/lost") == []
     assert kinds(pulsar, "shop/eu/other") == ["AVRO"]
 

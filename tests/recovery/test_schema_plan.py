@@ -158,3 +158,12 @@ def test_pairs_of_bookkeeper_and_of_the_api_are_the_same() -> None:
     told = SchemaInfo("KEY_VALUE", b'{"key":"","value":' + value + b"}", properties)
     assert plan(known(stored), known(told)).conflict is None
     assert "the same as version 0" in plan(known(stored, told)).lost[1]
+
+
+def test_thousands_of_versions_are_planned_in_one_pass() -> None:
+    # As many steps as there may be, each compared with all before it.
+    steps = [avro(f"f{number}") for number in range(MOST_STEPS)]
+    assert plan(known(*steps)).trouble is None
+    assert plan(known(*steps[:-1], steps[0])).lost == {
+        MOST_STEPS - 1: "it is the same as version 0, of which a broker gives it the number"
+    }
