@@ -14,7 +14,7 @@ from interop.workload import NAMESPACE, Workload, make_tenant
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import NotFoundError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs.recovery.comparison import TopicComparison, compare_topic
+from ledgerfs.recovery.checking.comparison import TopicComparison, compare_topic
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.admin_api.service_address import service_address
 from ledgerfs.storage.broker_protocol.reading import read_each, read_entries

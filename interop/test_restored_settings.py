@@ -7,12 +7,12 @@ import pytest
 
 from interop.cluster import Cluster
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
-from ledgerfs.recovery.dumped_settings import DumpedSettings
-from ledgerfs.recovery.former_settings import to_set_again
-from ledgerfs.recovery.namespaces import make_namespaces, new_cluster, plan_settings
-from ledgerfs.recovery.schema_plan import plan_schemas, progress
-from ledgerfs.recovery.schemas import restore_all_schemas
-from ledgerfs.recovery.strategies import Strategies
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs.recovery.settings.former_settings import to_set_again
+from ledgerfs.recovery.settings.namespaces import make_namespaces, new_cluster, plan_settings
+from ledgerfs.recovery.settings.schema_plan import plan_schemas, progress
+from ledgerfs.recovery.settings.schemas import restore_all_schemas
+from ledgerfs.recovery.settings.strategies import Strategies
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 

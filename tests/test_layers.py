@@ -54,6 +54,7 @@ SUB_ROOMS = {
     "spark": ["runtime", "lake", "source", "pipelines"],
     "upkeep": ["verification", "repair", "doctor"],
     "lifecycle": ["policy", "scheduling", "brokers", "journal", "planning", "simulation", "acting", "service"],
+    "recovery": ["lost", "planning", "settings", "copies", "topics", "checking", "running"],
     "dialects/pulsar_blob": ["checks", "repairs"],
     "dialects/mapfile": ["checks"],
     "dialects/live_cluster": ["bookies"],

@@ -20,7 +20,7 @@ from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import (
     PositionRecord,
 )
 from ledgerfs.formats.managed_ledgers.settled_cursor import MOST_HOLES, settled_cursor
-from ledgerfs.recovery.positions import Positions
+from ledgerfs.recovery.topics.positions import Positions
 
 _ENTRIES = 10
 

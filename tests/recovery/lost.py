@@ -9,7 +9,7 @@ from ledgerfs.clusters.dump_file import read_dump
 from ledgerfs.clusters.dumping import dump_cluster
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.recovery.dumped_cluster import DumpedCluster, read_dumped
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, read_dumped
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.nodes import Nodes

@@ -15,7 +15,7 @@ from ledgerfs.errors import CorruptLedgerError, EntryRangeError, NotFoundError
 from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, BrokerMetadataRecord
-from ledgerfs.recovery.comparison import Found, TopicComparison, compare_topic
+from ledgerfs.recovery.checking.comparison import Found, TopicComparison, compare_topic
 from ledgerfs.storage.broker_protocol.service import BrokerService
 from tests.support.entries import TOPIC, batched, frame, metadata, varint
 from tests.support.ledgers import Offload, offload, put_in_folder

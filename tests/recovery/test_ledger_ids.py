@@ -3,7 +3,7 @@
 import pytest
 
 from ledgerfs.errors import UnsupportedWriteError
-from ledgerfs.recovery.ledger_ids import FreeIds, advance_ids, newest_block
+from ledgerfs.recovery.topics.ledger_ids import FreeIds, advance_ids, newest_block
 from tests.recovery.lost import locked
 from tests.support.live_clusters import LiveCluster
 

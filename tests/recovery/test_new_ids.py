@@ -11,8 +11,8 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptLedgerError, LedgerfsError, RefusedLedgerError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.recovery.new_ids import copy_under_id
-from ledgerfs.recovery.settled_copies import unsettled, write_settled
+from ledgerfs.recovery.copies.new_ids import copy_under_id
+from ledgerfs.recovery.copies.settled_copies import unsettled, write_settled
 from ledgerfs.upkeep.verification import verify
 from tests.model.meetings import MeetingStore
 from tests.recovery.test_settled_copies import At, Killed, kill, sent

@@ -10,10 +10,10 @@ import pytest
 from ledgerfs.clusters.answers import TopicPoliciesAnswer
 from ledgerfs.clusters.policies import OffloadTarget
 from ledgerfs.errors import AdminApiError, ChangedMeanwhileError, CorruptMetadataError, InvalidNameError
-from ledgerfs.recovery.carried_policies import NewCluster, carried_policies
-from ledgerfs.recovery.dumped_settings import DumpedSettings
-from ledgerfs.recovery.former_settings import to_set_again
-from ledgerfs.recovery.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs.recovery.settings.carried_policies import NewCluster, carried_policies
+from ledgerfs.recovery.settings.former_settings import to_set_again
+from ledgerfs.recovery.settings.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
 from tests.support.admin_api import send
 from tests.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_settings
 

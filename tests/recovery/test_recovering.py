@@ -15,15 +15,15 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerIn
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.offload.offload_driver import driver_of_bucket
-from ledgerfs.recovery.dumped_cluster import DumpedCluster
-from ledgerfs.recovery.dumped_settings import DumpedSettings
-from ledgerfs.recovery.planning import Wanted
-from ledgerfs.recovery.recovery import Into, Lost, plan, run
-from ledgerfs.recovery.report import Report, TopicLine
-from ledgerfs.recovery.restoring import How
-from ledgerfs.recovery.setting_again import SettingAgain
-from ledgerfs.recovery.subscriptions import NewSubscription, Start
-from ledgerfs.recovery.target_names import TargetNames
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs.recovery.planning.planning import Wanted
+from ledgerfs.recovery.planning.target_names import TargetNames
+from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
+from ledgerfs.recovery.running.report import Report, TopicLine
+from ledgerfs.recovery.settings.setting_again import SettingAgain
+from ledgerfs.recovery.topics.restoring import How
+from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.recovery.lost import dump_of
 from tests.support.live_clusters import LiveCluster, messages

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.recovery.planning import Wanted, greatest_id, plan_topics
-from ledgerfs.recovery.target_names import TargetNames
-from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.recovery.planning.planning import Wanted, greatest_id, plan_topics
+from ledgerfs.recovery.planning.target_names import TargetNames
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from tests.recovery.lost import catalog_of, dump_of
 from tests.support.live_clusters import LiveCluster, messages
 

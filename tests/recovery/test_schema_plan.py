@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
-from ledgerfs.recovery.schema_plan import MOST_STEPS, SchemaPlan, plan_schemas
+from ledgerfs.recovery.settings.schema_plan import MOST_STEPS, SchemaPlan, plan_schemas
 
 TOPIC = "persistent://public/default/orders"
 

@@ -23,7 +23,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.recovery.settled_copies import OpenAs, unsettled, write_settled
+from ledgerfs.recovery.copies.settled_copies import OpenAs, unsettled, write_settled
 from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.upkeep.verification import Severity, verify
 from tests.model.meetings import MeetingStore

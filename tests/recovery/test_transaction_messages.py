@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptMessageError
-from ledgerfs.recovery.settled_copies import Unsettled, unsettled
+from ledgerfs.recovery.copies.settled_copies import Unsettled, unsettled
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import NAME, offload, put_in_folder
 

@@ -8,8 +8,8 @@ from ledgerfs.cli.schemas.broker_options import token_of
 from ledgerfs.cli.traffic_options import Command
 
 if TYPE_CHECKING:
-    from ledgerfs.recovery.broker_check import BrokerCheck
-    from ledgerfs.recovery.settled_copies import OpenAs
+    from ledgerfs.recovery.checking.broker_check import BrokerCheck
+    from ledgerfs.recovery.copies.settled_copies import OpenAs
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
@@ -30,8 +30,8 @@ def broker_check(
     Raises `InvalidOptionError` for an address that is none, or where the cluster tells none.
     """
     # These import ssl and numba, which --help does not need.
-    from ledgerfs.recovery.broker_check import BrokerCheck
-    from ledgerfs.recovery.service_address import service_address
+    from ledgerfs.recovery.checking.broker_check import BrokerCheck
+    from ledgerfs.recovery.checking.service_address import service_address
     from ledgerfs.storage.admin_api.access import tls_context
     from ledgerfs.storage.broker_protocol.service import BrokerService
 

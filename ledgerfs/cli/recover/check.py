@@ -24,7 +24,7 @@ from ledgerfs.cli.recover.request import (
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.recovery.settled_copies import OpenAs
+    from ledgerfs.recovery.copies.settled_copies import OpenAs
 
 
 @command()
@@ -59,8 +59,8 @@ def check(
       ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
       ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080 --topics 'public/orders/.*' --report check.html
     """
-    from ledgerfs.recovery.recovery import check as compare
-    from ledgerfs.recovery.restoring import How
+    from ledgerfs.recovery.running.recovery import check as compare
+    from ledgerfs.recovery.topics.restoring import How
 
     cluster, requests = cluster_of(context, into, into_options), requests_of(admin, options)
     what = lost_of(context, bucket, lost, cluster)

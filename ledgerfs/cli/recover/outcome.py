@@ -10,7 +10,7 @@ from ledgerfs.display import printable
 from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from ledgerfs.recovery.report import Report
+    from ledgerfs.recovery.running.report import Report
 
 _MOST_PARTS = 20
 
@@ -39,7 +39,7 @@ def print_report(context: click.Context, report: "Report", *, as_json: bool, onl
 
 
 def _show(report: "Report") -> None:
-    from ledgerfs.recovery.report import comparison_text, missing_text, part_text
+    from ledgerfs.recovery.running.report import comparison_text, missing_text, part_text
 
     drawn = table("TOPIC", "IN THE NEW CLUSTER", "STATE", "LEDGERS", "ENTRIES", "BYTES", "MISSING", "SUBSCRIPTIONS", "COMPARED",
                   right=("LEDGERS", "ENTRIES", "BYTES", "SUBSCRIPTIONS"))  # fmt: skip

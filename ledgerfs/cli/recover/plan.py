@@ -55,8 +55,8 @@ def plan(
       ledgerfs recover plan s3://tier --dump dump.json.zst --into pulsar+zk://new:2181 --admin http://new:8080
       ledgerfs recover plan s3://tier --topics 'public/orders/.*' --json
     """
-    from ledgerfs.recovery.recovery import plan as plan_of
-    from ledgerfs.recovery.restoring import How
+    from ledgerfs.recovery.running.recovery import plan as plan_of
+    from ledgerfs.recovery.topics.restoring import How
 
     if (into is None) != (admin is None):
         raise click.UsageError("--into and --admin are the same cluster's: name both, or none")

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.clusters.policies import OffloadTarget
     from ledgerfs.offload.offload_driver import OffloadDriver
-    from ledgerfs.recovery.dumped_cluster import DumpedCluster
-    from ledgerfs.recovery.planning import Wanted
-    from ledgerfs.recovery.recovery import Into, Lost
-    from ledgerfs.recovery.restoring import How
+    from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
+    from ledgerfs.recovery.planning.planning import Wanted
+    from ledgerfs.recovery.running.recovery import Into, Lost
+    from ledgerfs.recovery.topics.restoring import How
     from ledgerfs.schemas.schema_store import SchemaStore
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
@@ -125,7 +125,7 @@ def transaction_options(command: Command) -> Command:
 
 def lost_of(context: click.Context, bucket: "Bucket", lost: dict[str, Any], cluster: "LivingCluster | None") -> "Lost":
     """Return what is left of the lost cluster, which is not the new one; raises `InvalidOptionError`, and what its parts raise."""
-    from ledgerfs.recovery.recovery import Lost
+    from ledgerfs.recovery.running.recovery import Lost
 
     if lost["dump"] is not None and lost["no_dump"]:
         raise click.UsageError("--dump and --no-dump contradict each other")
@@ -187,9 +187,9 @@ def into_of(  # noqa: PLR0917
     tier: "OffloadTarget",
 ) -> "Into":
     """Return the new cluster as topics are restored into it."""
-    from ledgerfs.recovery.dumped_settings import DumpedSettings
-    from ledgerfs.recovery.recovery import Into
-    from ledgerfs.recovery.setting_again import SettingAgain
+    from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+    from ledgerfs.recovery.running.recovery import Into
+    from ledgerfs.recovery.settings.setting_again import SettingAgain
 
     settings = SettingAgain(
         requests,
@@ -222,7 +222,7 @@ def _dump(
     """Return what the dump has that is named, or is the newest one in the bucket; None without any."""
     from ledgerfs.clusters.dump_keeping import dumps_folder
     from ledgerfs.clusters.kept_dumps import newest_kept_dump, read_dump_at, read_kept_dump
-    from ledgerfs.recovery.dumped_cluster import read_dumped
+    from ledgerfs.recovery.lost.dumped_cluster import read_dumped
 
     place = lost["dump"]
     if place is not None:
@@ -242,8 +242,8 @@ def _dump(
 
 
 def _wanted(lost: dict[str, Any]) -> "Wanted":
-    from ledgerfs.recovery.planning import Wanted
-    from ledgerfs.recovery.target_names import TargetNames
+    from ledgerfs.recovery.planning.planning import Wanted
+    from ledgerfs.recovery.planning.target_names import TargetNames
 
     patterns = []
     for text in lost["topics"]:

@@ -26,8 +26,8 @@ from ledgerfs.ledgers.time_arguments import milliseconds_of
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.recovery.settled_copies import OpenAs
-    from ledgerfs.recovery.subscriptions import NewSubscription
+    from ledgerfs.recovery.copies.settled_copies import OpenAs
+    from ledgerfs.recovery.topics.subscriptions import NewSubscription
 
 
 @command()
@@ -95,8 +95,8 @@ def run(
       ledgerfs recover run s3://tier --no-dump --subscription billing --at 2026-11-20T00:00:00Z \\
           --into pulsar+zk://new:2181 --admin http://new:8080
     """
-    from ledgerfs.recovery.recovery import run as restore
-    from ledgerfs.recovery.restoring import How
+    from ledgerfs.recovery.running.recovery import run as restore
+    from ledgerfs.recovery.topics.restoring import How
 
     cluster, requests = cluster_of(context, into, into_options), requests_of(admin, options)
     what = lost_of(context, bucket, lost, cluster)
@@ -132,7 +132,7 @@ def _ask(bucket: "Bucket", into: str) -> None:
 
 
 def _subscriptions(names: tuple[str, ...], at: str) -> "tuple[NewSubscription, ...]":
-    from ledgerfs.recovery.subscriptions import NewSubscription, Start
+    from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
 
     starts = {one.value: one for one in Start}
     start = starts[at] if at in starts else milliseconds_of(at)

@@ -12,7 +12,7 @@ from ledgerfs.errors import CorruptMetadataError, UnsupportedFormatError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.stored_schema import StoredVersion, locator_path, parse_locator, parse_stored_schema
 from ledgerfs.formats.schemas.told_schema import has_hash
-from ledgerfs.recovery.dumped_settings import DumpedSettings
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.schemas.schema_store import SchemaStore
 
 SOURCE = "dump"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.topic_names import split_partition
-from ledgerfs.recovery.dumped_settings import DumpedSettings
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 
 MOST_INFERRED = 10_000
 """Partitions that are believed of a name alone: clients open each of them, and anybody may have made up a name."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from ledgerfs.display import human_size
 from ledgerfs.ledgers.time_arguments import iso_time
-from ledgerfs.recovery.comparison import TopicComparison
-from ledgerfs.recovery.restoring import Outcome, RestoredTopic
-from ledgerfs.recovery.topic_plan import MissingPart, TopicPlan
+from ledgerfs.recovery.checking.comparison import TopicComparison
+from ledgerfs.recovery.planning.topic_plan import MissingPart, TopicPlan
+from ledgerfs.recovery.topics.restoring import Outcome, RestoredTopic
 
 
 @dataclass(frozen=True, slots=True)

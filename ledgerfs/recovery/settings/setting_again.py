@@ -7,15 +7,15 @@ from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.policies import OffloadTarget
 from ledgerfs.errors import CorruptMetadataError, InvalidNameError
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
-from ledgerfs.recovery.dumped_settings import DumpedSettings
-from ledgerfs.recovery.former_settings import to_set_again
-from ledgerfs.recovery.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
-from ledgerfs.recovery.noted_strategies import NotedStrategies
-from ledgerfs.recovery.schema_plan import SchemaPlan, plan_schemas
-from ledgerfs.recovery.schema_sources import known_versions
-from ledgerfs.recovery.schemas import restore_all_schemas
-from ledgerfs.recovery.strategies import Strategies
-from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.settings.former_settings import to_set_again
+from ledgerfs.recovery.settings.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
+from ledgerfs.recovery.settings.noted_strategies import NotedStrategies
+from ledgerfs.recovery.settings.schema_plan import SchemaPlan, plan_schemas
+from ledgerfs.recovery.settings.schema_sources import known_versions
+from ledgerfs.recovery.settings.schemas import restore_all_schemas
+from ledgerfs.recovery.settings.strategies import Strategies
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.schemas.schema_store import SchemaStore
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests

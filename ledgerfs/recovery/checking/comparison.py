@@ -18,7 +18,7 @@ from ledgerfs.formats.broker_protocol.frames import SentEntries
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.same_entries import equal_entries, is_settled
-from ledgerfs.recovery.expected_entries import EntryBlock, ExpectedEntries
+from ledgerfs.recovery.checking.expected_entries import EntryBlock, ExpectedEntries
 from ledgerfs.storage.broker_protocol.reading import EntryReading, read_each
 from ledgerfs.storage.broker_protocol.service import BrokerService
 

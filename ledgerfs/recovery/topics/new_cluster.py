@@ -14,8 +14,8 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_l
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.recovery.journal import Note, is_of_note, note_path, parse_note
-from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.topics.journal import Note, is_of_note, note_path, parse_note
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 

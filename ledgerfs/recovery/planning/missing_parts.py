@@ -6,7 +6,7 @@ from ledgerfs.clusters.answers import LastEnd, LedgerEndAnswer
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger
-from ledgerfs.recovery.topic_plan import MissingPart, joined
+from ledgerfs.recovery.planning.topic_plan import MissingPart, joined
 
 NEVER_OFFLOADED = "it was never offloaded, and is on none of the given disks"
 _GONE = "it was offloaded, and the bucket does not have it"

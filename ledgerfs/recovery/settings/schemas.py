@@ -21,8 +21,8 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.recovery.schema_plan import SchemaPlan, progress
-from ledgerfs.recovery.strategies import Strategies
+from ledgerfs.recovery.settings.schema_plan import SchemaPlan, progress
+from ledgerfs.recovery.settings.strategies import Strategies
 
 
 class SchemaRegistry(Protocol):
@@ -89,7 +89,7 @@ def restore_all_schemas(
 def restore_schemas(registry: SchemaRegistry, plan: SchemaPlan) -> int:
     """Set the schemas of one topic again, read back what the broker then has, and return how many steps were done.
 
-    The namespace's strategy has to let them (`ledgerfs.recovery.strategies.Strategies`).
+    The namespace's strategy has to let them (`ledgerfs.recovery.settings.strategies.Strategies`).
 
     Raises
     ------

@@ -15,7 +15,7 @@ from ledgerfs.formats.pulsar_blob.user_metadata import CLUSTER_KEY
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.offload.record_digest import cryptographic, digest_of
-from ledgerfs.recovery.repeatable_writes import Digest, write_once
+from ledgerfs.recovery.copies.repeatable_writes import Digest, write_once
 from ledgerfs.storage.object_copies import copy_object
 from ledgerfs.writing.admission import is_current
 from ledgerfs.writing.copied_properties import copied_user_metadata, own_block_size

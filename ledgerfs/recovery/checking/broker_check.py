@@ -6,10 +6,10 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import StaleObjectError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.recovery.comparison import TopicComparison, compare_topic
-from ledgerfs.recovery.new_cluster import note_of
-from ledgerfs.recovery.settled_copies import OpenAs, unsettled
-from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.recovery.checking.comparison import TopicComparison, compare_topic
+from ledgerfs.recovery.copies.settled_copies import OpenAs, unsettled
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.topics.new_cluster import note_of
 from ledgerfs.storage.broker_protocol.service import BrokerService
 from ledgerfs.storage.zookeeper.nodes import Nodes
 

@@ -7,7 +7,7 @@ from typing import Any
 from ledgerfs.clusters.policies import policies_of
 from ledgerfs.display import printable
 from ledgerfs.errors import CorruptMetadataError
-from ledgerfs.recovery.carried_policies import EXPIRATION, OFFLOAD, RETENTION, TTL
+from ledgerfs.recovery.settings.carried_policies import EXPIRATION, OFFLOAD, RETENTION, TTL
 
 _Options = Callable[[Any], list[str]]
 _MOST_SHOWN = 200

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from ledgerfs.errors import NotFoundError
-from ledgerfs.recovery.admin_paths import is_legacy_namespace, namespace_path
+from ledgerfs.recovery.settings.admin_paths import is_legacy_namespace, namespace_path
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
 PERMISSIVE = "ALWAYS_COMPATIBLE"

@@ -5,20 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledgerfs.clusters.survey import is_of_brokers
+from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
 from ledgerfs.formats.managed_ledgers.names import is_of_transactions
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialects_known import NAMES
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.recovery.dumped_cluster import DumpedCluster, DumpedCursor
-from ledgerfs.recovery.missing_parts import missing_by_list, missing_in_bucket
-from ledgerfs.recovery.target_names import TargetNames
-from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, DumpedCursor
+from ledgerfs.recovery.planning.missing_parts import missing_by_list, missing_in_bucket
+from ledgerfs.recovery.planning.target_names import TargetNames
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
 
 _COMPACTION = "__compaction"
 _REPLICATION = "pulsar.repl."
-_BLOBS = "pulsar_blob"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +138,7 @@ def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluste
             return (
                 "the lost cluster had deleted it: the dump does not have it, and its ledgers are older (--with-deleted)"
             )
-    strange = {ref.dialect for ref in catalog.refs_of(name)} - {NAMES.index(_BLOBS)}
-    if strange:
+    if any(ref.dialect != NUMBER for ref in catalog.refs_of(name)):
         return "its ledgers are those of the filesystem offloader; copy them into a bucket first (ledgerfs offload)"
     return None
 

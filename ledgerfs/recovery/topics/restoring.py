@@ -21,14 +21,14 @@ from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.offload.offload_driver import OffloadDriver
-from ledgerfs.recovery.journal import build_first_id, new_ids_path, note_path, parse_first_id
-from ledgerfs.recovery.ledger_ids import FreeIds
-from ledgerfs.recovery.new_cluster import Found, Place, note_of
-from ledgerfs.recovery.new_ids import copy_under_id
-from ledgerfs.recovery.settled_copies import OpenAs, Unsettled, unsettled, write_settled
-from ledgerfs.recovery.subscriptions import NewSubscription, subscriptions_of
-from ledgerfs.recovery.topic_commit import TopicToMake, positions_of
-from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.recovery.copies.new_ids import copy_under_id
+from ledgerfs.recovery.copies.settled_copies import OpenAs, Unsettled, unsettled, write_settled
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.topics.journal import build_first_id, new_ids_path, note_path, parse_first_id
+from ledgerfs.recovery.topics.ledger_ids import FreeIds
+from ledgerfs.recovery.topics.new_cluster import Found, Place, note_of
+from ledgerfs.recovery.topics.subscriptions import NewSubscription, subscriptions_of
+from ledgerfs.recovery.topics.topic_commit import TopicToMake, positions_of
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes

@@ -7,7 +7,7 @@ from itertools import groupby
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position, Properties
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.recovery.dumped_cluster import DumpedCursor
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCursor
 
 
 @dataclass(frozen=True, slots=True)

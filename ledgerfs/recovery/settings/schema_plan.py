@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.told_schema import is_as_registered, told_text
-from ledgerfs.recovery.last_generation import last_generation
+from ledgerfs.recovery.settings.last_generation import last_generation
 
 MOST_STEPS = 10_000
 """Versions of one topic that are set again: more than any real one has."""
@@ -88,7 +88,7 @@ def plan_schemas(
     topic
         As it is named in the new cluster.
     versions
-        All that is known of the lost cluster's (`ledgerfs.recovery.schema_sources.known_versions`).
+        All that is known of the lost cluster's (`ledgerfs.recovery.settings.schema_sources.known_versions`).
     existing
         What the new cluster's broker tells (`ledgerfs.schemas.admin_api.AdminApi.versions`).
     carried

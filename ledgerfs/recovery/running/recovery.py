@@ -15,18 +15,18 @@ from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.offload.opening import holder_text
-from ledgerfs.recovery.broker_check import BrokerCheck
-from ledgerfs.recovery.dumped_cluster import DumpedCluster
-from ledgerfs.recovery.dumped_settings import DumpedSettings
-from ledgerfs.recovery.ledger_ids import advance_ids
-from ledgerfs.recovery.new_cluster import Found, Place, brokers_delete, look
-from ledgerfs.recovery.partition_counts import partition_counts
-from ledgerfs.recovery.partition_nodes import set_partitions
-from ledgerfs.recovery.planning import Wanted, greatest_id, plan_topics, refused
-from ledgerfs.recovery.report import Report, TopicLine
-from ledgerfs.recovery.restoring import How, Outcome, RestoredTopic, Restoring, lost_since, why_not
-from ledgerfs.recovery.setting_again import SettingAgain
-from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.recovery.checking.broker_check import BrokerCheck
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs.recovery.planning.planning import Wanted, greatest_id, plan_topics, refused
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.running.report import Report, TopicLine
+from ledgerfs.recovery.settings.partition_counts import partition_counts
+from ledgerfs.recovery.settings.partition_nodes import set_partitions
+from ledgerfs.recovery.settings.setting_again import SettingAgain
+from ledgerfs.recovery.topics.ledger_ids import advance_ids
+from ledgerfs.recovery.topics.new_cluster import Found, Place, brokers_delete, look
+from ledgerfs.recovery.topics.restoring import How, Outcome, RestoredTopic, Restoring, lost_since, why_not
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.writing.copy_ledgers import copy_ledgers

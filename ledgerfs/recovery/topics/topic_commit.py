@@ -18,9 +18,9 @@ from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_p
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.offload.list_bytes import fits, stored
 from ledgerfs.offload.offload_driver import OffloadDriver
-from ledgerfs.recovery.journal import Note, note_path
-from ledgerfs.recovery.positions import Positions
-from ledgerfs.recovery.topic_plan import TopicPlan
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.topics.journal import Note, note_path
+from ledgerfs.recovery.topics.positions import Positions
 from ledgerfs.storage.zookeeper.changes import MakeNode, Operation, SetNode
 from ledgerfs.storage.zookeeper.node import Node
 

@@ -10,10 +10,10 @@ from typing import Any
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.topic_names import split_partition, topic_of
-from ledgerfs.recovery.admin_commands import command, comment, namespace_commands, topic_command
-from ledgerfs.recovery.carried_policies import BY_CLUSTER, CLUSTERS, OFFLOAD
-from ledgerfs.recovery.dumped_settings import DumpedSettings
-from ledgerfs.recovery.namespaces import NamespacePlan, SettingsPlan, TenantPlan, is_within
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs.recovery.settings.admin_commands import command, comment, namespace_commands, topic_command
+from ledgerfs.recovery.settings.carried_policies import BY_CLUSTER, CLUSTERS, OFFLOAD
+from ledgerfs.recovery.settings.namespaces import NamespacePlan, SettingsPlan, TenantPlan, is_within
 
 _GLOBAL = " global"
 """What the names of policies end with that a topic has in all clusters."""

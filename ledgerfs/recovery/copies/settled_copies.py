@@ -24,8 +24,8 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.transforms.settle import Settle
 from ledgerfs.offload.record_digest import RecordDigest, cryptographic, digest_of, digested
-from ledgerfs.recovery.repeatable_writes import Digest, write_once
-from ledgerfs.recovery.transaction_messages import MessagesOfTransactions, Unsettled, unsettled
+from ledgerfs.recovery.copies.repeatable_writes import Digest, write_once
+from ledgerfs.recovery.copies.transaction_messages import MessagesOfTransactions, Unsettled, unsettled
 from ledgerfs.writing.copied_properties import copied_user_metadata, own_block_size
 from ledgerfs.writing.sources import EntryBatches, OffloadedLedger
 from ledgerfs.writing.write import write_ledger
@@ -53,7 +53,7 @@ def write_settled(bucket: Bucket, ref: LedgerRef, messages: Unsettled, open_as: 
     ref
         The ledger, as the bucket's catalog has it.
     messages
-        Of its topic, read from this bucket (`ledgerfs.recovery.transaction_messages.unsettled`).
+        Of its topic, read from this bucket (`ledgerfs.recovery.copies.transaction_messages.unsettled`).
     open_as
         What becomes of messages whose transactions had no outcome up to the topic's end.
 

@@ -11,8 +11,8 @@ from ledgerfs.formats.managed_ledgers.names import cursor_path
 from ledgerfs.formats.managed_ledgers.settled_cursor import SettledCursor, settled_cursor
 from ledgerfs.ledgers.ledger_times import TimeRange
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.recovery.dumped_cluster import DumpedCursor
-from ledgerfs.recovery.positions import Positions
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCursor
+from ledgerfs.recovery.topics.positions import Positions
 from ledgerfs.scan.time_pruning import TimePruning
 from ledgerfs.scan.topic_entries import Reach
 

@@ -1,7 +1,7 @@
 """Tenants and namespaces of the topics that are restored, made by the new cluster's brokers: what is missing, and with which policies.
 
 What is there is never changed: whoever made it may have meant it so. So what a run that was ended has made is as good as made by somebody
-else, and `ledgerfs.recovery.former_settings` compares former settings with what is there, whoever set it.
+else, and `ledgerfs.recovery.settings.former_settings` compares former settings with what is there, whoever set it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +12,9 @@ from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.policies import OffloadTarget
 from ledgerfs.clusters.survey_builder import POLICIES
 from ledgerfs.errors import AdminApiError, ChangedMeanwhileError, CorruptMetadataError
-from ledgerfs.recovery.admin_paths import TENANTS, is_legacy_namespace, namespace_path
-from ledgerfs.recovery.carried_policies import CLUSTERS, HELD, RETENTION, TTL, NewCluster, carried_policies
-from ledgerfs.recovery.dumped_settings import DumpedSettings
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs.recovery.settings.admin_paths import TENANTS, is_legacy_namespace, namespace_path
+from ledgerfs.recovery.settings.carried_policies import CLUSTERS, HELD, RETENTION, TTL, NewCluster, carried_policies
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.admin_api.answer import Answer
 

@@ -10,7 +10,7 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at, parse_ledger_
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
-from ledgerfs.recovery.dumped_settings import DumpedSettings, settings_in
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings, settings_in
 from ledgerfs.storage.zookeeper.node import Node
 
 Records = Callable[[], Iterator[Record]]

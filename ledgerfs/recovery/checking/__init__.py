@@ -1,0 +1,1 @@
+"""What brokers serve, compared with the bucket."""

@@ -1,0 +1,1 @@
+"""What is left of the lost cluster besides its bucket: its dump."""

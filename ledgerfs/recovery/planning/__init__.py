@@ -1,0 +1,1 @@
+"""What is to become of each topic: pure functions of a catalog, a dump and disks."""

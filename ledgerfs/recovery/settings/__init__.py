@@ -1,0 +1,1 @@
+"""Tenants, namespaces, policies and schemas, set again through the new cluster's brokers."""

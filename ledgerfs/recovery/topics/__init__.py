@@ -1,0 +1,1 @@
+"""Lists and subscriptions in the new ZooKeeper: a commit a topic."""
