@@ -79,7 +79,8 @@ def add_dump(
 
     A store that is a folder has to be opened as a private one (`ledgerfs.storage.opening.open_store`): dumps have passwords.
 
-    Raises the errors of `ledgerfs.clusters.dumping.dump_cluster` and of the store, of a bucket that is not there `BucketNotFoundError`.
+    Raises the errors of `ledgerfs.clusters.dumping.dump_cluster` and of the store; then nothing was added, or a whole dump (where the
+    store's answer was lost, or pruning failed).
     """
     folder = dumps_folder(cluster)
     listed_s, before = time.monotonic(), kept_dumps(store, folder)

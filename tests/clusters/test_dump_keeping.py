@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledgerfs import open_bucket
 from ledgerfs.clusters import dump_keeping
 from ledgerfs.clusters.dump_file import Record, read_dump
 from ledgerfs.clusters.dump_keeping import MOST_DELTAS, Added, add_dump, prune
@@ -155,6 +156,46 @@ def test_dumps_that_follow_are_small_and_read_as_the_whole_ones(
         assert list(read_dump_at(f"{tmp_path}/tier/{one.key}")) == whole
         assert stat.S_IMODE((tmp_path / "tier" / one.key).stat().st_mode) == 0o600
     assert {one.cluster for one in kept} == {CLUSTER}
+
+
+def test_whoever_reads_a_bucket_finds_its_newest_dump_anew(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
+) -> None:
+    """Through the store of an open bucket, too, which keeps what it reads of ledgers."""
+    reading = open_bucket(str(tmp_path / "tier")).store
+    assert newest_kept_dump(reading) is None
+    for _ in range(3):
+        added(cluster, store)
+        cluster.roll_over(TOPIC)
+        newest = newest_kept_dump(reading)
+        assert newest is not None
+        assert list(read_kept_dump(reading, newest)) == wholes[-1]
+
+
+NAME = "20261128T005327123Z-delta-" + "a" * 32 + "-of-20261127T235959999Z-" + "b" * 32 + ".json.zst"
+
+
+def test_a_name_tells_all_of_a_dump() -> None:
+    found = parse_kept_dump(ObjectStat(f"{FOLDER}c-1/{NAME}", 5, 6, "v"))
+    assert found is not None
+    assert (found.cluster, found.taken_ms, found.digest, found.is_delta) == ("c-1", 1795827207123, "a" * 32, True)
+    assert found.base == f"{FOLDER}c-1/20261127T235959999Z-full-{'b' * 32}.json.zst"
+    base = parse_kept_dump(ObjectStat(found.base, 1, 1, ""))
+    assert base is not None
+    assert not base.is_delta
+    assert kept_dump_key("c-1", found.taken_ms, found.digest, base) == found.key
+    assert kept_dump_key("c-1", base.taken_ms, base.digest, None) == base.key
+
+
+@pytest.mark.parametrize(
+    "key",
+    [f"c/{NAME}", f"{FOLDER}{NAME}", f"{FOLDER}c/d/{NAME}", f"{FOLDER}../{NAME}", f"{FOLDER}c/{NAME}.part", f"{FOLDER}c/.{NAME}",
+     *(f"{FOLDER}c/{NAME.replace(*one)}" for one in (
+         ("delta", "full"), ("20261128", "20261328"), ("T005327", "T995327"), ("20261128", "00011128"), ("20261128", "99991128"),
+         ("aaaa", "aaa"), ("aaaa", "AAAA"), ("-of-", "-"), ("bbbb", "bbb"), (".json.zst", ".json"), ("20261128", "\uff120261128")))],
+)  # fmt: skip
+def test_other_names_are_none_of_dumps(key: str) -> None:
+    assert parse_kept_dump(ObjectStat(key, 1, 1, "")) is None
 
 
 def test_a_full_dump_is_due_when_much_has_changed_and_after_some_deltas(

@@ -16,6 +16,7 @@ from ledgerfs.storage.disks.bookie_disks import BookieDisks
 from ledgerfs.upkeep.verification.verify import verify
 from tests.support.bookie_disks import golden_disk
 from tests.support.golden_rows import expected_of, rows_of, wanted
+from tests.support.kept_dumps import keep_as_delta
 
 TOPICS = {"bookie-dbledger": 16, "bookie-sorted": 21}
 
@@ -94,3 +95,10 @@ def test_without_metadata_all_entries_are_there_under_no_name(golden: Path, disk
         assert [one.data for one in found.read(0, named.last_entry)] == [
             one.data for one in named.read(0, named.last_entry)
         ]
+
+
+def test_the_metadata_may_be_a_dump_that_is_kept_beside_a_bucket(golden: Path, disk: Bucket, tmp_path: Path) -> None:
+    kept = keep_as_delta(tmp_path / "tier", golden / "dump.json.zst")
+    for place in (str(kept), f"file://{kept}"):
+        found = open_bucket(golden / "ledgers", {"metadata": place}, cache_dir=str(tmp_path / "cache"))
+        assert list(found.catalog.refs()) == list(disk.catalog.refs())
