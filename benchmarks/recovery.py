@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import fsspec
@@ -19,6 +20,7 @@ from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.offload.offload_driver import driver_of_bucket
 from ledgerfs.recovery.planning.planning import Wanted
 from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
+from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
@@ -38,6 +40,10 @@ def new_cluster(folder: Path) -> Iterator[Into]:
             living.nodes.close()
 
 
+def _untold(what: str, done: int, total: int | None) -> None:
+    """Take progress, and tell nobody."""
+
+
 def compare(folder: Path, ledgers: int) -> None:
     """Print how long a plan and a run take, with their ratios to the baseline, and the most memory so far."""
     url = f"file://{folder}/bucket"
@@ -47,15 +53,11 @@ def compare(folder: Path, ledgers: int) -> None:
     baseline = seconds(raw, url)
     with new_cluster(folder / "new") as into:
         lost = Lost(open_bucket(url, cache_dir=str(folder / "cache")), Wanted())
+        planned, restored = partial(plan, lost, into, _untold), partial(run, lost, into, None, _untold, print)
         times = []
-        for what in (
-            lambda: plan(lost, into, lambda *_: None),
-            lambda: plan(lost, into, lambda *_: None),
-            lambda: run(lost, into, None, lambda *_: None, print),
-            lambda: run(lost, into, None, lambda *_: None, print),
-        ):
+        for what in (planned, planned, restored, restored):
             began = time.perf_counter()
-            report = what()
+            report: Report = what()
             times.append(time.perf_counter() - began)
             assert report.is_well
             assert sum(len(one.plan.ledgers) for one in report.topics) == ledgers

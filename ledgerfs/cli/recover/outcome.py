@@ -39,7 +39,7 @@ def print_report(context: click.Context, report: "Report", *, as_json: bool, onl
 
 
 def _show(report: "Report") -> None:
-    from ledgerfs.recovery.running.report import comparison_text, missing_text, part_text
+    from ledgerfs.recovery.running.report import comparison_text, missing_text, part_text, parts_to_tell
 
     drawn = table("TOPIC", "IN THE NEW CLUSTER", "STATE", "LEDGERS", "ENTRIES", "BYTES", "MISSING", "SUBSCRIPTIONS", "COMPARED",
                   right=("LEDGERS", "ENTRIES", "BYTES", "SUBSCRIPTIONS"))  # fmt: skip
@@ -55,10 +55,11 @@ def _show(report: "Report") -> None:
     for line in report.topics:
         if line.why is not None:
             say(f"{line.plan.topic}: {line.why}")
-        for part in line.plan.missing[:_MOST_PARTS]:
+        parts = parts_to_tell(line.plan)
+        for part in parts[:_MOST_PARTS]:
             say(f"{line.plan.topic}: missing: {part_text(part)}")
-        if len(line.plan.missing) > _MOST_PARTS:
-            say(f"{line.plan.topic}: missing: {len(line.plan.missing) - _MOST_PARTS:,} more parts; --json has them all")
+        if len(parts) > _MOST_PARTS:
+            say(f"{line.plan.topic}: missing: {len(parts) - _MOST_PARTS:,} more parts; --json has them all")
         for remark in line.remarks:
             say(f"{line.plan.topic}: {remark}")
     for remark in report.remarks:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -53,7 +55,7 @@ def lost_options(command: Command) -> Command:
         ),
         click.option(
             "--disks", metavar="URL",
-            help="Disks of its bookies, bookies:///disk1,/disk2, for what was never offloaded; needs --dump FILE.",
+            help="Disks of its bookies, bookies:///disk1,/disk2, for what was never offloaded; needs a dump.",
         ),
         click.option("--no-dump", is_flag=True, help="Do not use the newest dump that is kept in BUCKET."),
         click.option(
@@ -129,16 +131,16 @@ def lost_of(context: click.Context, bucket: "Bucket", lost: dict[str, Any], clus
 
     if lost["dump"] is not None and lost["no_dump"]:
         raise click.UsageError("--dump and --no-dump contradict each other")
-    dump, name = _dump(context, bucket, lost, cluster)
+    dump, name, file = _dump(context, bucket, lost, cluster)
     disks = None
     if lost["disks"] is not None:
-        if lost["dump"] is None or "://" in lost["dump"]:
+        if file is None:
             raise click.UsageError(
-                "--disks needs the metadata of their cluster: --dump FILE (`ledgerfs cluster dumps --get` writes one)"
+                "--disks needs the metadata of their cluster: a dump that is kept in BUCKET, or --dump FILE"
             )
         from ledgerfs.bucket.opening import open_bucket
 
-        disks = open_bucket(lost["disks"], {"metadata": lost["dump"], "open_end": "recovered"})
+        disks = open_bucket(lost["disks"], {"metadata": file, "open_end": "recovered"})
     return Lost(bucket, _wanted(lost), dump, name, disks)
 
 
@@ -218,27 +220,31 @@ def report_option(command: Command) -> Command:
 
 def _dump(
     context: click.Context, bucket: "Bucket", lost: dict[str, Any], cluster: "LivingCluster | None"
-) -> "tuple[DumpedCluster | None, str | None]":
-    """Return what the dump has that is named, or is the newest one in the bucket; None without any."""
+) -> "tuple[DumpedCluster | None, str | None, str | None]":
+    """Return what the dump has that is named, or is the newest one in the bucket, its name, and the file that has it; None without any."""
+    from ledgerfs.clusters.dump_copies import copy_kept_dump
+    from ledgerfs.clusters.dump_file import read_dump
     from ledgerfs.clusters.dump_keeping import dumps_folder
-    from ledgerfs.clusters.kept_dumps import newest_kept_dump, read_dump_at, read_kept_dump
+    from ledgerfs.clusters.kept_dumps import newest_kept_dump, read_dump_at
     from ledgerfs.recovery.lost.dumped_cluster import read_dumped
 
     place = lost["dump"]
     if place is not None:
-        return read_dumped(lambda: read_dump_at(place, storage_options_of(context))), place
-    if lost["no_dump"]:
-        return None, None
-    kept = newest_kept_dump(bucket.raw_store)
+        dumped = read_dumped(lambda: read_dump_at(place, storage_options_of(context)))
+        return dumped, place, None if "://" in place else place
+    kept = None if lost["no_dump"] else newest_kept_dump(bucket.raw_store)
     if kept is None:
-        return None, None
+        return None, None, None
     name = f"{bucket.store.url}/{kept.key}"
     if cluster is not None and kept.cluster == dumps_folder(cluster):
         raise InvalidOptionError(
             "the newest dump in the bucket is of the new cluster itself; name one (--dump), or --no-dump", key=name
         )
     say(f"with the dump {name}")
-    return read_dumped(lambda: read_kept_dump(bucket.raw_store, kept)), name
+    # A copy, since it is read more than once, and may be pruned meanwhile.
+    file = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
+    copy_kept_dump(bucket.raw_store, kept, file)
+    return read_dumped(lambda: read_dump(file)), name, str(file)
 
 
 def _wanted(lost: dict[str, Any]) -> "Wanted":

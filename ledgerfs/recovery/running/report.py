@@ -119,7 +119,14 @@ def missing_text(plan: TopicPlan) -> str:
         return f"{known:,}" if known else "none"
     if not plan.is_known:
         return f"{known:,}, and what nobody knows of" if known else "not known"
+    if not known and all(one.entries == 0 for one in plan.missing):
+        return "none when it was dumped"
     return f"at least {known:,}"
+
+
+def parts_to_tell(plan: TopicPlan) -> list[MissingPart]:
+    """Return the missing parts but those of open ledgers that were empty when they were dumped, as any topic's last one may be."""
+    return [one for one in plan.missing if one.entries != 0]
 
 
 def part_text(part: MissingPart) -> str:
@@ -264,7 +271,7 @@ def _row(line: TopicLine) -> Iterator[str]:
     yield f"<td>{escape(line.state)}</td><td class=number>{len(plan.ledgers):,}</td><td class=number>{plan.entries:,}</td>"
     yield f"<td class=number>{human_size(plan.size)}</td><td>{escape(missing_text(plan))}</td>"
     yield f"<td class=number>{subscriptions:,}</td><td>{escape(compared)}</td></tr>"
-    told = [*([] if line.why is None else [line.why]), *map(part_text, plan.missing), *line.remarks]
+    told = [*([] if line.why is None else [line.why]), *map(part_text, parts_to_tell(plan)), *line.remarks]
     if line.done is not None and line.done.hidden:
         told.append(f"{line.done.hidden:,} entries of aborted transactions, which no reader gets")
     if line.done is not None and line.done.opened:
