@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import fsspec
 
@@ -20,12 +21,14 @@ from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.offload.offload_driver import driver_of_bucket
 from ledgerfs.recovery.planning.planning import Wanted
 from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
-from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import LiveCluster
 from tests.support.pulsar_settings import pulsar_settings
+
+if TYPE_CHECKING:
+    from ledgerfs.recovery.running.report import Report
 
 
 @contextmanager
