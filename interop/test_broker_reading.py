@@ -15,8 +15,6 @@ from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import NotFoundError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.recovery.checking.comparison import TopicComparison, compare_topic
-from ledgerfs.storage.admin_api.admin_requests import AdminRequests
-from ledgerfs.storage.admin_api.service_address import service_address
 from ledgerfs.storage.broker_protocol.reading import read_each, read_entries
 from ledgerfs.storage.broker_protocol.service import BrokerService
 
@@ -70,12 +68,6 @@ def test_a_broker_sends_each_of_a_sample(bucket: Bucket, service: BrokerService,
     with stage("compare samples through the broker"):
         found = {topic: compared(bucket, service, topic, sample=3) for topic in workload.topics}
     assert {topic: one for topic, one in found.items() if not one.is_whole or one.is_silent} == {}
-
-
-def test_the_admin_api_tells_where_the_broker_is(cluster: Cluster, workload: Workload) -> None:
-    requests = AdminRequests(cluster.admin.address)
-    told = {topic: service_address(requests, topic, has_tls=False) for topic in workload.topics}
-    assert set(told.values()) == {cluster.service_url}
 
 
 def test_what_is_not_hidden_from_it_is_missing(bucket: Bucket, service: BrokerService) -> None:

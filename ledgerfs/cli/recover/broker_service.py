@@ -38,5 +38,5 @@ def broker_check(
     url = options["service"] or service_address(cluster.nodes, has_tls=admin.startswith("https"))
     tls = tls_context(options["tls_ca"], options["tls_cert"], options["tls_key"])
     token = token_of(options["token"], options["token_file"])
-    service = BrokerService.at(url, token, tls, has_certificate=options["tls_cert"] is not None, silence_s=2.0)
+    service = BrokerService.at(url, token, tls, has_certificate=options["tls_cert"] is not None)
     return BrokerCheck(service, sample, open_as, looks_for_transactions=not options["no_transactions"])
