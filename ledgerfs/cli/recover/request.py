@@ -19,6 +19,7 @@ from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.clusters.kept_dumps import KeptDump
     from ledgerfs.clusters.policies import OffloadTarget
     from ledgerfs.offload.offload_driver import OffloadDriver
     from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
@@ -222,7 +223,6 @@ def _dump(
     context: click.Context, bucket: "Bucket", lost: dict[str, Any], cluster: "LivingCluster | None"
 ) -> "tuple[DumpedCluster | None, str | None, str | None]":
     """Return what the dump has that is named, or is the newest one in the bucket, its name, and the file that has it; None without any."""
-    from ledgerfs.clusters.dump_copies import copy_kept_dump
     from ledgerfs.clusters.dump_file import read_dump
     from ledgerfs.clusters.dump_keeping import dumps_folder
     from ledgerfs.clusters.kept_dumps import newest_kept_dump, read_dump_at
@@ -232,19 +232,39 @@ def _dump(
     if place is not None:
         dumped = read_dumped(lambda: read_dump_at(place, storage_options_of(context)))
         return dumped, place, None if "://" in place else place
-    kept = None if lost["no_dump"] else newest_kept_dump(bucket.raw_store)
-    if kept is None:
+    newest = None if lost["no_dump"] else newest_kept_dump(bucket.raw_store)
+    if newest is None:
         return None, None, None
-    name = f"{bucket.store.url}/{kept.key}"
-    if cluster is not None and kept.cluster == dumps_folder(cluster):
-        raise InvalidOptionError(
-            "the newest dump in the bucket is of the new cluster itself; name one (--dump), or --no-dump", key=name
-        )
-    say(f"with the dump {name}")
+    if cluster is not None and newest.cluster == dumps_folder(cluster):
+        reason = "the newest dump in the bucket is of the new cluster itself; name one (--dump), or --no-dump"
+        raise InvalidOptionError(reason, key=newest.key)
     # A copy, since it is read more than once, and may be pruned meanwhile.
     file = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
-    copy_kept_dump(bucket.raw_store, kept, file)
+    kept = _copied(bucket, newest, file)
+    name = f"{bucket.store.url}/{kept.key}"
+    say(f"with the dump {name}")
     return read_dumped(lambda: read_dump(file)), name, str(file)
+
+
+def _copied(bucket: "Bucket", newest: "KeptDump", file: Path) -> "KeptDump":
+    """Write the newest dump that is whole to a file, and return it; raises `CorruptObjectError` if none is."""
+    from ledgerfs.clusters.dump_copies import copy_kept_dump
+    from ledgerfs.clusters.kept_dumps import kept_dumps, without_base
+    from ledgerfs.errors import CorruptObjectError
+
+    kept = kept_dumps(bucket.raw_store, newest.cluster)
+    lacking = without_base(kept)
+    whole = [one for one in reversed(kept) if one not in lacking]
+    for one in whole[:-1]:
+        try:
+            copy_kept_dump(bucket.raw_store, one, file)
+        except CorruptObjectError as error:
+            say(f"{one.key}: damaged, so an older dump is taken: {error}")
+            file.unlink(missing_ok=True)
+        else:
+            return one
+    copy_kept_dump(bucket.raw_store, whole[-1], file)
+    return whole[-1]
 
 
 def _wanted(lost: dict[str, Any]) -> "Wanted":
