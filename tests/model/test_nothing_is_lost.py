@@ -29,6 +29,7 @@ from tests.model.lifecycle_walk import LifecycleWalk
 from tests.model.living_cluster import Walk
 from tests.model.machine import NothingIsLost
 from tests.model.places import Folder, Place, S3Bucket
+from tests.model.recovery_walk import RecoveryWalk
 from tests.model.schema_acts import numbers_told
 from tests.model.schema_machine import ValuesAreTrue
 from tests.model.writing import one_after_another
@@ -99,6 +100,12 @@ def test_living_clusters(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(EXAMPLES or 6))
 def test_lifecycle_services(seed: int, tmp_path: Path) -> None:
     LifecycleWalk(seed, tmp_path).run(50)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(EXAMPLES or 10))
+def test_lost_clusters(seed: int, tmp_path: Path) -> None:
+    RecoveryWalk(seed, tmp_path).run(60)
 
 
 @pytest.mark.long
