@@ -1,6 +1,6 @@
 """Clusters that are lost at any moment, with a dump of some time before, and restored by runs that end anywhere.
 
-What is served then is what the bucket has of each topic, as a reader of the lost cluster saw it, no more and no less, and what is missing is
+What is served then is what the bucket has of each topic, as a reader of the lost cluster saw it, no more and no less; what is missing is
 told. The oracle knows each entry, whose transaction ended how, and what the list of each topic had when it was dumped. What brokers would
 serve is read by the lists of the new cluster, from the objects that these name.
 """
