@@ -47,11 +47,18 @@ class S3Server:
         return {"endpoint_url": self.endpoint, "key": ACCESS_KEY, "secret": SECRET_KEY}
 
     def objects(self) -> dict[str, dict[str, str]]:
-        """Return the user metadata of every object."""
+        """Return the user metadata of every object; what is deleted meanwhile is left out."""
         client = self._client()
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         keys = [one["Key"] for page in pages for one in page.get("Contents", [])]
-        return {key: client.head_object(Bucket=BUCKET, Key=key)["Metadata"] for key in keys}
+        found = {}
+        for key in keys:
+            try:
+                found[key] = client.head_object(Bucket=BUCKET, Key=key)["Metadata"]
+            except client.exceptions.ClientError as error:
+                if error.response["Error"]["Code"] != "404":
+                    raise
+        return found
 
     def names(self) -> set[str]:
         """Return the keys of all objects, as they lie in the folder: without a request, and also while nobody serves it."""

@@ -20,6 +20,7 @@ from typing import Any
 
 import pulsar
 import pytest
+from pulsar.schema import AvroSchema, Integer, JsonSchema, Record, String
 
 from interop import workload
 from interop.cluster import Cluster
@@ -35,9 +36,27 @@ from interop.stages import stage
 from interop.waiting import wait_until
 
 NAMESPACE = workload.NAMESPACE
+TYPED = tuple(f"persistent://{NAMESPACE}/typed-{name}" for name in ("evolved", "deleted"))
 EVENTS = f"persistent://{NAMESPACE}/events"
 SUBSCRIBED = f"persistent://{NAMESPACE}/subscribed"
 MESSAGES, ACKNOWLEDGED = 40, (*range(10), 12, 15, 16)
+
+
+class Visit(Record):  # type: ignore[misc]
+    """A value as it was at first."""
+
+    who = String()
+    count = Integer()
+
+
+class VisitSince(Record):  # type: ignore[misc]
+    """The same with a field more."""
+
+    who = String()
+    count = Integer()
+    note = String(default="none")
+
+
 _LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
 _SEED = int(os.environ.get("LEDGERFS_KILL_SEED", "11"))
 
@@ -48,8 +67,8 @@ class Lost:
 
     Attributes
     ----------
-    truth
-        What Java read of each topic that nobody wrote to any more.
+    truth, typed
+        What Java read of each topic that nobody wrote to any more, and what it decoded of those with schemas.
     acknowledged, dumped
         How many messages of `EVENTS` were acknowledged in all, and when the last dump began.
 
@@ -57,6 +76,7 @@ class Lost:
 
     live: LiveCluster
     truth: Lines
+    typed: Lines
     acknowledged: int
     dumped: int
     folder: Path
@@ -123,9 +143,11 @@ def lost(folder: Path, classes: Path, keys: KeyPair) -> Iterator[Lost]:
                     live.cluster.admin.offload(topic)
         with connected(live.cluster.service_url) as client:
             _subscribed(live, client)
+            _typed(live, client)
             with stage("recovery: Pulsar's reader"):
                 truth = in_the_same_words(java.read([*topics, SUBSCRIBED]))
-            yield _killed(live, client, truth, folder, chance)
+                typed = java.read_typed(TYPED)
+            yield _killed(live, client, (truth, typed), folder, chance)
 
 
 def _subscribed(live: LiveCluster, client: pulsar.Client) -> None:
@@ -140,7 +162,28 @@ def _subscribed(live: LiveCluster, client: pulsar.Client) -> None:
     live.cluster.admin.unload(SUBSCRIBED)
 
 
-def _killed(live: LiveCluster, client: pulsar.Client, truth: Lines, folder: Path, chance: random.Random) -> Lost:
+def _typed(live: LiveCluster, client: pulsar.Client) -> None:
+    """Make topics with schemas: one that evolves, and one of which a schema of another type was deleted before."""
+    evolved, deleted = TYPED
+    for kind in (Visit, VisitSince, Visit):
+        producer = client.create_producer(evolved, schema=AvroSchema(kind))
+        for number in range(20):
+            producer.send(kind(who=f"{kind.__name__} {number}", count=number))
+        producer.close()
+        live.cluster.admin.unload(evolved)
+    client.create_producer(deleted, schema=AvroSchema(Visit)).close()
+    live.cluster.admin.call("DELETE", f"v2/schemas/{deleted.removeprefix('persistent://')}/schema")
+    producer = client.create_producer(deleted, schema=JsonSchema(VisitSince))
+    for number in range(20):
+        producer.send(VisitSince(who=f"json {number}", count=number))
+    producer.close()
+    for topic in TYPED:
+        live.cluster.admin.unload(topic)
+
+
+def _killed(
+    live: LiveCluster, client: pulsar.Client, read: tuple[Lines, Lines], folder: Path, chance: random.Random
+) -> Lost:
     """Dump the cluster while a producer writes, and then kill all of it."""
     producer = produce_to(client, EVENTS, 300)
     producer.send(600)
@@ -156,7 +199,7 @@ def _killed(live: LiveCluster, client: pulsar.Client, truth: Lines, folder: Path
     with stage("recovery: kill all"):
         for name in ("bookie0", "broker", "bookie1", "zookeeper", "bookie2"):
             live.cluster.processes.kill(name)
-    return Lost(live, truth, producer.acknowledged, dumped, folder)
+    return Lost(live, *read, producer.acknowledged, dumped, folder)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +229,7 @@ def dump(lost: Lost, folder: Path) -> Path:
 def restored(lost: Lost, new: New, dump: Path) -> dict[str, Any]:
     """What a run says that was killed some times before."""
     chance = random.Random(_SEED)
-    more = ("--dump", str(dump), "--disks", lost.disks, "--yes")
+    more = ("--disks", lost.disks, "--yes")
     with stage("recovery: killed runs"):
         for _ in range(3):
             # Long enough to be anywhere: copying from disks, making namespaces, topics, or comparing.
@@ -241,6 +284,13 @@ def test_all_topics_are_served_as_before(lost: Lost, new: New, restored: dict[st
     assert len(numbers) >= lost.dumped
     assert differences(found, lost.truth) == []
     assert (lost.folder / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_values_are_decoded_as_before(lost: Lost, new: New, restored: dict[str, Any]) -> None:
+    found = new.java.read_typed(TYPED)
+    assert found == lost.typed
+    versions = {topic: {row["schema_version"] for row in rows} for topic, rows in found.items()}
+    assert [len(versions[topic]) for topic in TYPED] == [2, 1]
 
 
 def test_the_check_reads_all_of_it(lost: Lost, new: New, restored: dict[str, Any], dump: Path) -> None:
