@@ -60,7 +60,7 @@ def _dumped(clusters: Clusters, tmp_path: Path) -> str:
 def test_a_plan_needs_no_new_cluster(clusters: Clusters, tmp_path: Path) -> None:
     shown = output("recover", "plan", clusters.old.bucket_url(), "--dump", _dumped(clusters, tmp_path))
     assert ORDERS in shown
-    assert "none when it was dumped" in shown
+    assert "none up to the dump" in shown
     told = run("recover", "plan", clusters.old.bucket_url(), "--no-dump").stderr.decode()
     assert "there is no dump of the lost cluster" in told
 

@@ -112,7 +112,7 @@ class TopicPlan:
 
     @property
     def is_missing_exact(self) -> bool:
-        """Whether no more can be missing than `missing_entries`."""
+        """Whether no more can be missing than `missing_entries`, of what was written before the dump."""
         return self.is_known and all(one.entries is not None and not one.is_at_least for one in self.missing)
 
 

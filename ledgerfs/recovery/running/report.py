@@ -115,12 +115,10 @@ class Report:
 def missing_text(plan: TopicPlan) -> str:
     """Return how many entries will be missing, in words."""
     known = plan.missing_entries
-    if plan.is_missing_exact:
-        return f"{known:,}" if known else "none"
     if not plan.is_known:
         return f"{known:,}, and what nobody knows of" if known else "not known"
-    if not known and all(one.entries == 0 for one in plan.missing):
-        return "none when it was dumped"
+    if plan.is_missing_exact or all(one.entries == 0 for one in plan.missing):
+        return f"{known:,} up to the dump" if known else "none up to the dump"
     return f"at least {known:,}"
 
 
