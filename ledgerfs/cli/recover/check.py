@@ -43,7 +43,6 @@ def check(
     lost: dict[str, Any],
     into: str,
     admin: str,
-    into_options: tuple[str, ...],
     report: Path | None,
     as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
@@ -62,7 +61,7 @@ def check(
     from ledgerfs.recovery.running.recovery import check as compare
     from ledgerfs.recovery.topics.restoring import How
 
-    cluster, requests = cluster_of(context, into, into_options), requests_of(admin, options)
+    cluster, requests = cluster_of(context, into), requests_of(admin, options)
     what = lost_of(context, bucket, lost, cluster)
     driver, tier = driver_of(context, bucket, options)
     open_as: OpenAs = "aborted" if options["open_transactions"] == "hide" else "committed"

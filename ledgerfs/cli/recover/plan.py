@@ -38,7 +38,6 @@ def plan(
     lost: dict[str, Any],
     into: str | None,
     admin: str | None,
-    into_options: tuple[str, ...],
     report: Path | None,
     as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
@@ -60,7 +59,7 @@ def plan(
 
     if (into is None) != (admin is None):
         raise click.UsageError("--into and --admin are the same cluster's: name both, or none")
-    cluster = None if into is None else cluster_of(context, into, into_options)
+    cluster = None if into is None else cluster_of(context, into)
     what = lost_of(context, bucket, lost, cluster)
     target = None
     if cluster is not None and admin is not None:

@@ -76,8 +76,8 @@ def into_options(*, required: bool) -> Callable[[Command], Command]:
             broker_options,
             click.option("--admin", required=required, metavar="URL", help="A broker's web service in the new cluster, http://host:8080."),
             click.option(
-                "-O", "--into-option", "into_options", multiple=True, metavar="KEY=VALUE",
-                help="Option of the new cluster's ZooKeeper, such as username=me; may be repeated.",
+                "-O", "--into-option", "into_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
+                help="Option of the new cluster's ZooKeeper, such as username=me; may be repeated.", callback=_into_options,
             ),
             click.option("--into", required=required, metavar="CLUSTER", help="The new cluster, pulsar+zk://host:port,host:port[/chroot]."),
         ):  # fmt: skip
@@ -145,7 +145,7 @@ def lost_of(context: click.Context, bucket: "Bucket", lost: dict[str, Any], clus
     return Lost(bucket, _wanted(lost), dump, name, disks)
 
 
-def cluster_of(context: click.Context, url: str, options: tuple[str, ...]) -> "LivingCluster":
+def cluster_of(context: click.Context, url: str) -> "LivingCluster":
     """Return the new cluster, which the context closes in the end; raises `UnusableUrlError` and `InvalidOptionError`."""
     if not url.startswith(SCHEME):
         raise click.BadParameter(
@@ -154,7 +154,9 @@ def cluster_of(context: click.Context, url: str, options: tuple[str, ...]) -> "L
     from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 
     try:
-        cluster = ClusterFileSystem(**parsed_options(options)).cluster(url.removeprefix(SCHEME).rstrip("/"))
+        cluster = ClusterFileSystem(**context.meta["ledgerfs.into_options"]).cluster(
+            url.removeprefix(SCHEME).rstrip("/")
+        )
     except TypeError as error:
         raise InvalidOptionError(str(error).rpartition(") ")[2], key="-O") from error
     context.call_on_close(cluster.nodes.close)
@@ -265,6 +267,10 @@ def _copied(bucket: "Bucket", newest: "KeptDump", file: Path) -> "KeptDump":
             return one
     copy_kept_dump(bucket.raw_store, whole[-1], file)
     return whole[-1]
+
+
+def _into_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
+    context.meta["ledgerfs.into_options"] = parsed_options(values)
 
 
 def _wanted(lost: dict[str, Any]) -> "Wanted":

@@ -70,7 +70,6 @@ def run(
     lost: dict[str, Any],
     into: str,
     admin: str,
-    into_options: tuple[str, ...],
     report: Path | None,
     yes: bool,
     as_json: bool,
@@ -98,7 +97,7 @@ def run(
     from ledgerfs.recovery.running.recovery import run as restore
     from ledgerfs.recovery.topics.restoring import How
 
-    cluster, requests = cluster_of(context, into, into_options), requests_of(admin, options)
+    cluster, requests = cluster_of(context, into), requests_of(admin, options)
     what = lost_of(context, bucket, lost, cluster)
     if not yes:
         _ask(bucket, into)
