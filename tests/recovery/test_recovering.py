@@ -296,7 +296,8 @@ def test_ids_that_are_taken_are_refused_by_name_and_beside_it_copied_under_new_o
     assert there == {(one.ledger_id, one.context.uuid) for one in info.ledgers if one.context is not None}
     cursor = parse_cursor_info(new.nodes[new.chroot + cursor_path(managed_ledger_of("public/again/a"), "s")], key="")
     assert cursor.mark_delete == Position(info.ledgers[1].ledger_id, 0)
-    assert _restore(lost, new, brokers, dump, "public/again/{topic}", gives_new_ids=True).is_well
+    again = _restore(lost, new, brokers, dump, "public/again/{topic}", gives_new_ids=True)
+    assert again.is_well, [(one.plan.source, one.why) for one in again.topics]
 
 
 def test_a_plan_writes_nothing_and_tells_the_same(

@@ -65,7 +65,8 @@ def check(
     what = lost_of(context, bucket, lost, cluster)
     driver, tier = driver_of(context, bucket, options)
     open_as: OpenAs = "aborted" if options["open_transactions"] == "hide" else "committed"
-    target = into_of(context, bucket, what, cluster, requests, options, How(driver, open_as), tier)
+    how = How(driver, open_as, looks_for_transactions=not options["no_transactions"])
+    target = into_of(context, bucket, what, cluster, requests, options, how, tier)
     with progress() as update:
         found = compare(what, target, broker_check(cluster, admin, options, open_as, sample=None), update)
     write_report(found, report)

@@ -39,7 +39,13 @@ def print_report(context: click.Context, report: "Report", *, as_json: bool, onl
 
 
 def _show(report: "Report") -> None:
-    from ledgerfs.recovery.running.report import comparison_text, missing_text, part_text, parts_to_tell
+    from ledgerfs.recovery.running.report import (
+        comparison_text,
+        missing_text,
+        part_text,
+        parts_to_tell,
+        transaction_texts,
+    )
 
     drawn = table("TOPIC", "IN THE NEW CLUSTER", "STATE", "LEDGERS", "ENTRIES", "BYTES", "MISSING", "SUBSCRIPTIONS", "COMPARED",
                   right=("LEDGERS", "ENTRIES", "BYTES", "SUBSCRIPTIONS"))  # fmt: skip
@@ -60,7 +66,7 @@ def _show(report: "Report") -> None:
             say(f"{line.plan.topic}: missing: {part_text(part)}")
         if len(parts) > _MOST_PARTS:
             say(f"{line.plan.topic}: missing: {len(parts) - _MOST_PARTS:,} more parts; --json has them all")
-        for remark in line.remarks:
+        for remark in (*line.remarks, *transaction_texts(line)):
             say(f"{line.plan.topic}: {remark}")
     for remark in report.remarks:
         say(remark)

@@ -64,7 +64,7 @@ def plan(
     target = None
     if cluster is not None and admin is not None:
         driver, tier = driver_of(context, bucket, options)
-        how = How(driver, gives_new_ids=options["new_ids"])
+        how = How(driver, looks_for_transactions=False, gives_new_ids=options["new_ids"])
         target = into_of(context, bucket, what, cluster, requests_of(admin, options), options, how, tier)
     with progress() as update:
         found = plan_of(what, target, update)

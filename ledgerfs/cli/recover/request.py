@@ -227,14 +227,14 @@ def _dump(
     """Return what the dump has that is named, or is the newest one in the bucket, its name, and the file that has it; None without any."""
     from ledgerfs.clusters.dump_file import read_dump
     from ledgerfs.clusters.dump_keeping import dumps_folder
-    from ledgerfs.clusters.kept_dumps import newest_kept_dump, read_dump_at
+    from ledgerfs.clusters.kept_dumps import read_dump_at
     from ledgerfs.recovery.lost.dumped_cluster import read_dumped
 
     place = lost["dump"]
     if place is not None:
         dumped = read_dumped(lambda: read_dump_at(place, storage_options_of(context)))
         return dumped, place, None if "://" in place else place
-    newest = None if lost["no_dump"] else newest_kept_dump(bucket.raw_store)
+    newest = None if lost["no_dump"] else _newest(bucket)
     if newest is None:
         return None, None, None
     if cluster is not None and newest.cluster == dumps_folder(cluster):
@@ -246,6 +246,23 @@ def _dump(
     name = f"{bucket.store.url}/{kept.key}"
     say(f"with the dump {name}")
     return read_dumped(lambda: read_dump(file)), name, str(file)
+
+
+def _newest(bucket: "Bucket") -> "KeptDump | None":
+    """Return the newest dump that is kept in a bucket; raises `InvalidOptionError` if they are of several clusters, or none can be read."""
+    from ledgerfs.clusters.kept_dumps import kept_dumps, newest_kept_dump
+
+    kept = kept_dumps(bucket.raw_store)
+    clusters = sorted({one.cluster for one in kept})
+    if len(clusters) > 1:
+        last = "; ".join(next(one.key for one in reversed(kept) if one.cluster == cluster) for cluster in clusters)
+        reason = f"dumps of several clusters are kept here; name one with --dump {bucket.store.url}/…: {last}"
+        raise InvalidOptionError(reason, key=bucket.store.url)
+    newest = newest_kept_dump(bucket.raw_store)
+    if newest is None and kept:
+        reason = "dumps are kept here, and none can be read: what they tell the changes to is not there. --no-dump goes without"
+        raise InvalidOptionError(reason, key=kept[-1].key)
+    return newest
 
 
 def _copied(bucket: "Bucket", newest: "KeptDump", file: Path) -> "KeptDump":

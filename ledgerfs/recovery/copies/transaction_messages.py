@@ -7,6 +7,7 @@ the metadata of its entries.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from ledgerfs.messages.decode.metadata_walk import walk_metadata
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
 _NOT_ENDED, _COMMITTED, _ABORTED = 0, 1, 2
+_BLOCK_BITS = 32
 _STATES = {"committed": _COMMITTED, "aborted": _ABORTED}
 
 
@@ -71,12 +73,22 @@ class Unsettled:
 def unsettled(readers: Sequence[LedgerReader]) -> Unsettled:
     """Return the messages of transactions in a topic, and what became of each; reads all of its ledgers, given in the order of their ids.
 
+    A cluster that topics were restored into makes its ids in another block of 2³², and its coordinator gives ids of transactions again that
+    the lost one gave: what ended there says nothing of messages from before.
+
     Raises `CorruptMessageError` for a marker, or a message of a transaction, whose checksum is wrong, and as the readers.
     """
+    ledgers: dict[int, MessagesOfTransactions] = {}
+    for _, group in groupby(readers, key=lambda one: one.ref.ledger_id >> _BLOCK_BITS):
+        ledgers |= _of_one_cluster(list(group))
+    return Unsettled(ledgers)
+
+
+def _of_one_cluster(readers: Sequence[LedgerReader]) -> "dict[int, MessagesOfTransactions]":
     found = _Found()
     for place, batch in read_entries(readers, Reach.of(range(len(readers)))):
         found.take(place, batch, readers[place.number].ref.key)
-    return Unsettled(dict(_by_ledger(readers, *found.settled())))
+    return dict(_by_ledger(readers, *found.settled()))
 
 
 class _Found:

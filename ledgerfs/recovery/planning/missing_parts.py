@@ -20,18 +20,18 @@ def missing_by_list(
 ) -> tuple[MissingPart, ...]:
     """Return what a list names and is not restored; ``gaps`` are those that the bucket shows, and why they cannot be read."""
     there = {ref.ledger_id: ref for ref in restored}
-    why = {one.ledger_id: one.why for one in gaps if not one.is_beside}
-    listed = {one.ledger_id for one in info.ledgers}
+    why = {one.ledger_id: one.why for one in gaps}
+    last = info.ledgers[-1].ledger_id if info.ledgers else -1
     parts = list(_listed_parts(info, ends, there, why))
-    # What nobody listed any more, or not yet, and the bucket shows nevertheless.
-    parts += [_shown(one) for one in gaps if not one.is_beside and one.ledger_id not in listed | there.keys()]
+    # What was not listed yet, or may not have been, and the bucket shows. Older ones were the topic's no more.
+    parts += [_shown(one) for one in gaps if one.ledger_id not in there and not 0 <= one.ledger_id <= last]
     return joined(parts)
 
 
 def missing_in_bucket(restored: Sequence[LedgerRef], gaps: Collection[MissingLedger]) -> tuple[MissingPart, ...]:
     """Return what the bucket shows and is not restored: all that is known without a dump."""
     there = {ref.ledger_id for ref in restored}
-    return joined([_shown(one) for one in gaps if not one.is_beside and one.ledger_id not in there])
+    return joined([_shown(one) for one in gaps if one.ledger_id not in there])
 
 
 def _listed_parts(

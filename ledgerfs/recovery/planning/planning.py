@@ -11,6 +11,7 @@ from ledgerfs.formats.managed_ledgers.names import is_of_transactions
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, DumpedCursor
 from ledgerfs.recovery.planning.missing_parts import missing_by_list, missing_in_bucket
 from ledgerfs.recovery.planning.target_names import TargetNames
@@ -27,7 +28,7 @@ class Wanted:
     Attributes
     ----------
     topics
-        Full matches of ``tenant/namespace/topic``, of a partition or of all of them; empty for all.
+        Full matches of ``tenant/namespace/topic``, for all partitions of a topic also of one of them; empty for all.
     names
         What they are called in the new cluster.
     with_deleted
@@ -59,9 +60,10 @@ def plan_topics(
     """
     catalog.require_listed()
     wanted = wanted or Wanted()
-    names = [name for name in _names(catalog, dump, disks) if wanted.has(name) and not wanted.names.has_made(name)]
-    plans = [_plan(name, catalog, dump, wanted, disks) for name in names]
-    return _all_or_nothing(_different_targets(plans))
+    names = _names(catalog, dump, disks)
+    whole = {split_partition(name)[0] for name in names if wanted.has(name)}
+    plans = [_plan(name, catalog, dump, wanted, disks) for name in names if split_partition(name)[0] in whole]
+    return _all_or_nothing(_different_targets(_without_copies(plans, catalog)))
 
 
 def greatest_id(catalog: Catalog, dump: DumpedCluster | None) -> int:
@@ -146,7 +148,7 @@ def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluste
 def _readable(catalog: Catalog, name: str, info: ManagedLedgerInfo | None) -> Iterator[LedgerRef]:
     """Yield of each ledger the copy to restore: the one that the list names, else the newest sound one, as the catalog ranks them."""
     uuids = {} if info is None else {one.ledger_id: _uuid_of(one) for one in info.ledgers}
-    contradicted = {one.ledger_id for one in catalog.missing_of(name) if one.is_beside}
+    contradicted = {one.ledger_id for one in catalog.missing_of(name) if one.kind is GapKind.CONTRADICTED}
     by_id: dict[int, list[LedgerRef]] = {}
     for ref in catalog.refs_of(name):
         by_id.setdefault(ref.ledger_id, []).append(ref)
@@ -186,6 +188,26 @@ def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, Dum
     if replicated:
         remarks.append(f"it was replicated ({', '.join(replicated)}): set replication up anew")
     return kept, remarks
+
+
+def _without_copies(plans: Sequence[TopicPlan], catalog: Catalog) -> list[TopicPlan]:
+    """Return plans without those of topics that an earlier run has made under the wanted name, as copies of another one's ledgers."""
+    by_target = {plan.target: plan for plan in plans if plan.source != plan.target}
+    return [
+        plan
+        for plan in plans
+        if plan.source != (wanted_name := plan.target)
+        or wanted_name not in by_target
+        or not _is_copied([ref for ref in catalog.refs_of(plan.source) if ref.copy == 0], by_target[wanted_name])
+    ]
+
+
+def _is_copied(copies: Sequence[LedgerRef], source: TopicPlan) -> bool:
+    """Whether all ledgers of a topic are, under other ids, the first ones of another topic."""
+    pairs = list(zip(copies, source.ledgers, strict=False))
+    return 0 < len(pairs) == len(copies) and all(
+        copy.agrees_with(ref) and copy.ledger_id != ref.ledger_id for copy, ref in pairs
+    )
 
 
 def _different_targets(plans: Sequence[TopicPlan]) -> list[TopicPlan]:

@@ -43,7 +43,3 @@ class TargetNames:
         except InvalidNameError:
             return None
         return target if parse_managed_ledger_name(target) is not None else None
-
-    def has_made(self, managed_ledger: str) -> bool:
-        """Whether a topic is called already as the template would call it: one that an earlier run restored, and copied."""
-        return bool(self.template) and self.target_of(managed_ledger) == managed_ledger

@@ -14,6 +14,7 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.missing_ledgers import being_written_text
 from ledgerfs.offload.opening import holder_text
 from ledgerfs.recovery.checking.broker_check import BrokerCheck
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
@@ -21,12 +22,13 @@ from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.planning import Wanted, greatest_id, plan_topics, refused
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.running.report import Report, TopicLine
+from ledgerfs.recovery.running.strangers import without_strangers
 from ledgerfs.recovery.settings.partition_counts import partition_counts
 from ledgerfs.recovery.settings.partition_nodes import set_partitions
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.ledger_ids import advance_ids
 from ledgerfs.recovery.topics.new_cluster import Found, Place, brokers_delete, look
-from ledgerfs.recovery.topics.restoring import How, Outcome, RestoredTopic, Restoring, lost_since, why_not
+from ledgerfs.recovery.topics.restoring import How, RestoredTopic, Restoring, lost_since, there_again, why_not
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.writing.copy_ledgers import copy_ledgers
@@ -90,7 +92,8 @@ def plan(lost: Lost, into: Into | None, progress: Progress) -> Report:
     plans = refused(
         plans, _deleting(into, plans, found, made={one.name for one in settings.settings.namespaces if one.is_new})
     )
-    lines = [TopicLine(one, _there_before(one, found)) for one in plans]
+    catalog = lost.bucket.catalog
+    lines = [TopicLine(one, _there_before(one, found, into, catalog)) for one in plans]
     told = [*remarks, *settings.remarks]
     return _report(lost, into, began_ms, lines, remarks=told, commands=into.settings.left_by_hand(settings))
 
@@ -119,8 +122,7 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         plans = refused(plans, _deleting(into, plans, found, made=()))
         due = [one for one in plans if _is_due(one, found, into)]
         plans = refused(plans, into.settings.set_schemas(lock, settings, due))
-        greatest = greatest_id(catalog, lost.dump)
-        done = _restored(lost, into, lock, plans, found, greatest=greatest, progress=progress)
+        done = _restored(lost, into, lock, plans, found, catalog=catalog, progress=progress)
         troubles = _partitions(lost, lock, done)
         troubles |= lost_since(done, lost.bucket.list_to_write(progress))
     lines = [TopicLine(one.plan, one, trouble=troubles.get(one.plan.source)) for one in done]
@@ -140,8 +142,9 @@ def check(lost: Lost, into: Into, check: BrokerCheck, progress: Progress) -> Rep
     found = _look(lost, into, plans)
     lines = []
     for one in plans:
-        if found.places.get(one.target) is Place.OURS:
-            lines.append(TopicLine(one, RestoredTopic(one, Outcome.THERE)))
+        before = _there_before(one, found, into, lost.bucket.catalog)
+        if before is not None:
+            lines.append(TopicLine(one, before))
         elif one.refusal is None:
             lines.append(TopicLine(one, trouble="no run has restored it, or somebody made it anew since"))
         else:
@@ -152,7 +155,7 @@ def check(lost: Lost, into: Into, check: BrokerCheck, progress: Progress) -> Rep
 
 def _planned(lost: Lost, catalog: Catalog, progress: Progress) -> list[TopicPlan]:
     disks = None if lost.disks is None else lost.disks.refresh(progress)
-    return plan_topics(catalog, lost.dump, lost.wanted, disks)
+    return without_strangers(plan_topics(catalog, lost.dump, lost.wanted, disks), lost.dump, lost.bucket)
 
 
 def _look(lost: Lost, into: Into, plans: Sequence[TopicPlan]) -> Found:
@@ -195,13 +198,15 @@ def _deleting(into: Into, plans: Sequence[TopicPlan], found: Found, made: Collec
 
 def _would_delete(namespace: str, kept: str) -> str:
     return (
-        f"brokers would delete its ledgers, in the bucket, too, once no subscription needs them: {namespace} keeps them for {kept}. "
-        f"`pulsar-admin namespaces set-retention {namespace} --time -1 --size -1` before, or --let-brokers-delete"
+        f"brokers would delete or expire what is restored, in the bucket, too: {namespace} has {kept}. Lift it before (retention with "
+        f"`pulsar-admin namespaces set-retention {namespace} --time -1 --size -1`), or --let-brokers-delete"
     )
 
 
-def _there_before(one: TopicPlan, found: Found) -> RestoredTopic | None:
-    return RestoredTopic(one, Outcome.THERE) if found.places.get(one.target) is Place.OURS else None
+def _there_before(one: TopicPlan, found: Found, into: Into, catalog: Catalog) -> RestoredTopic | None:
+    if found.places.get(one.target) is not Place.OURS:
+        return None
+    return there_again(one, into.cluster.nodes, catalog, into.how)
 
 
 def _offload_from_disks(lost: Lost, progress: Progress, say: Said) -> dict[str, str]:
@@ -231,13 +236,13 @@ def _restored(
     plans: Sequence[TopicPlan],
     found: Found,
     *,
-    greatest: int,
+    catalog: Catalog,
     progress: Progress,
 ) -> list[RestoredTopic]:
     is_due = any(_is_due(one, found, into) for one in plans)
     # Before any topic is there: a broker that loads one makes a ledger at once.
-    ids = advance_ids(lock, greatest, into.ledgers_path) if is_due else None
-    restoring = Restoring(lock, into.cluster.nodes, lost.bucket, lost.bucket.store.url, ids=ids, how=into.how)
+    ids = advance_ids(lock, greatest_id(catalog, lost.dump), into.ledgers_path) if is_due else None
+    restoring = Restoring(lock, into.cluster.nodes, lost.bucket, catalog, ids=ids, how=into.how)
     done = []
     for number, one in enumerate(restoring.restore(plans, found), 1):
         done.append(one)
@@ -286,6 +291,9 @@ def _about_bucket(lost: Lost, plans: Sequence[TopicPlan]) -> list[str]:
         remarks.append(
             "there is no dump of the lost cluster: subscriptions, policies, and what was never offloaded are not known"
         )
+    being_written = catalog.being_written([None])
+    if being_written:
+        remarks.append(being_written_text(being_written))
     unplaced = catalog.unplaced()
     if unplaced:
         remarks.append(

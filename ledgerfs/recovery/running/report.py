@@ -127,6 +127,16 @@ def parts_to_tell(plan: TopicPlan) -> list[MissingPart]:
     return [one for one in plan.missing if one.entries != 0]
 
 
+def transaction_texts(line: TopicLine) -> list[str]:
+    """Return how many entries are of transactions that were not committed, in words."""
+    told = []
+    if line.done is not None and line.done.hidden:
+        told.append(f"{line.done.hidden:,} entries of aborted transactions, which no reader gets")
+    if line.done is not None and line.done.opened:
+        told.append(f"{line.done.opened:,} entries of transactions of which no end is known")
+    return told
+
+
 def part_text(part: MissingPart) -> str:
     """Return a missing part in words."""
     ids = (
@@ -270,10 +280,7 @@ def _row(line: TopicLine) -> Iterator[str]:
     yield f"<td class=number>{human_size(plan.size)}</td><td>{escape(missing_text(plan))}</td>"
     yield f"<td class=number>{subscriptions:,}</td><td>{escape(compared)}</td></tr>"
     told = [*([] if line.why is None else [line.why]), *map(part_text, parts_to_tell(plan)), *line.remarks]
-    if line.done is not None and line.done.hidden:
-        told.append(f"{line.done.hidden:,} entries of aborted transactions, which no reader gets")
-    if line.done is not None and line.done.opened:
-        told.append(f"{line.done.opened:,} entries of transactions that never ended")
+    told += transaction_texts(line)
     if told:
         yield f"<tr><td colspan={len(_COLUMNS)}>{_items(told)}</td></tr>"
 

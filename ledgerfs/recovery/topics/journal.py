@@ -27,6 +27,8 @@ class Note:
         When, ms since 1970 UTC, by the clock of the machine that did it.
     has_new_ids
         Whether its ledgers have other ids than they had.
+    has_looked
+        Whether its entries were looked at for transactions.
 
     """
 
@@ -36,7 +38,8 @@ class Note:
     entries: int
     subscriptions: int
     at_ms: int
-    has_new_ids: bool = False
+    has_new_ids: bool
+    has_looked: bool
 
     def build(self) -> bytes:
         """Return the data of its node."""
@@ -55,8 +58,9 @@ def parse_note(node: Node) -> Note:
         ledgers, entries, subscriptions, at_ms = (
             int(told[name]) for name in ("ledgers", "entries", "subscriptions", "at_ms")
         )
-        has_new_ids = bool(told["has_new_ids"])
-        return Note(str(told["source"]), str(told["bucket"]), ledgers, entries, subscriptions, at_ms, has_new_ids)
+        has_new_ids, has_looked = (bool(told[name]) for name in ("has_new_ids", "has_looked"))
+        source, bucket = str(told["source"]), str(told["bucket"])
+        return Note(source, bucket, ledgers, entries, subscriptions, at_ms, has_new_ids, has_looked)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise CorruptMetadataError("no note of a restored topic", key=node.path) from error
 
@@ -71,13 +75,22 @@ def new_ids_path(target: str) -> str:
     return f"{NEW_IDS}/{target}"
 
 
-def build_first_id(first_id: int) -> bytes:
-    """Return the data of such a note: the first of the ids."""
-    return str(first_id).encode()
+@dataclass(frozen=True, slots=True)
+class NewIds:
+    """Which ids the ledgers of a topic get: from ``first`` on, in the order of their old ones."""
+
+    first: int
+    ledgers: tuple[int, ...]
+
+    def build(self) -> bytes:
+        """Return the data of its node."""
+        return json.dumps(asdict(self)).encode()
 
 
-def parse_first_id(node: Node) -> int:
-    """Return the first of the ids; raises `CorruptMetadataError`."""
-    if not node.data.isdigit() or len(node.data) > 19:
-        raise CorruptMetadataError("no note of the ids of a restored topic", key=node.path)
-    return int(node.data)
+def parse_new_ids(node: Node) -> NewIds:
+    """Parse such a note; raises `CorruptMetadataError`."""
+    try:
+        told = json.loads(node.data)
+        return NewIds(int(told["first"]), tuple(map(int, told["ledgers"])))
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise CorruptMetadataError("no note of the ids of a restored topic", key=node.path) from error

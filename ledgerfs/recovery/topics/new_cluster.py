@@ -1,13 +1,13 @@
 """What the new cluster has already: topics, ids of ledgers, and what its namespaces would have brokers delete."""
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
-from ledgerfs.errors import CorruptMetadataError, ObjectNotFoundError
+from ledgerfs.clusters.policies import json_object
+from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
@@ -21,6 +21,10 @@ from ledgerfs.storage.zookeeper.nodes import Nodes
 
 _POLICIES = "/admin/policies"
 _NO_LIMIT = -1
+_EXPIRING = {
+    "message_ttl_in_seconds": "a time to live (s)",
+    "subscription_expiration_time_minutes": "an expiry of subscriptions (minutes)",
+}
 
 
 class Place(Enum):
@@ -41,14 +45,15 @@ class Found:
     places
         {managed ledger in the new cluster: what is there}.
     owners
-        {id of a ledger that is to be restored, and is known in the cluster: whose it is, in words}.
-    own
-        {managed ledger in the new cluster that is ours: ids that its list has}.
+        {id of a ledger that is to be restored, and is known in the cluster: managed ledgers that list it, "" for BookKeeper}.
+    taken
+        {managed ledger in the new cluster that is not ours: what it is, and what to do about it, in words}.
 
     """
 
     places: Mapping[str, Place]
     owners: Mapping[int, tuple[str, ...]]
+    taken: Mapping[str, str]
 
     def clash(self, plan: TopicPlan) -> str | None:
         """Return why the ledgers of a topic cannot keep their ids; None if they can."""
@@ -90,15 +95,18 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
     there = [plan for plan in plans if plan.target in lists]
     notes = dict(answered(nodes.get_many, (note_path(plan.target) for plan in there)))
     places = {plan.target: Place.FREE for plan in plans}
+    taken: dict[str, str] = {}
     for plan in there:
         note = notes.get(note_path(plan.target))
         is_ours = note is not None and is_of_note(lists[plan.target], note) and _is_same(parse_note(note), plan, bucket)
         places[plan.target] = Place.OURS if is_ours else Place.TAKEN
-    return Found(places, owners)
+        if not is_ours:
+            taken[plan.target] = _what_to_do(lists[plan.target])
+    return Found(places, owners, taken)
 
 
 def brokers_delete(nodes: Nodes, namespaces: Collection[str]) -> dict[str, str]:
-    """Return of each namespace in which brokers delete what subscriptions do not need how long it is kept, in words.
+    """Return of each namespace by whose policies brokers delete, or acknowledge, what is restored, which policy that is, in words.
 
     A restored ledger that a broker trims is deleted in the bucket. Namespaces that are not there yet are left out.
     """
@@ -119,19 +127,35 @@ def note_of(nodes: Nodes, target: str) -> Note | None:
     return parse_note(note) if is_of_note(made, note) else None
 
 
+def _what_to_do(node: Node) -> str:
+    ledgers = parse_managed_ledger_info(node.data, key=node.path).ledgers if node.data else ()
+    if any(one.context is not None for one in ledgers):
+        return (
+            "whose list names offloaded ledgers: to delete it would delete their objects, perhaps those of this bucket. "
+            "Restore under another name (--as)"
+        )
+    return "without offloaded ledgers: delete it there, if nobody needs it, or restore under another name (--as)"
+
+
 def _is_same(note: Note, plan: TopicPlan, bucket: str) -> bool:
     return (note.source, note.bucket) == (plan.source, bucket)
 
 
 def _kept(node: Node) -> str | None:
-    try:
-        policies = json.loads(node.data)
-        retention = policies.get("retention_policies") if isinstance(policies, dict) else None
-    except (ValueError, RecursionError) as error:
-        raise CorruptMetadataError("the policies of a namespace are no JSON", key=node.path) from error
+    """Return the first policy of a namespace that deletes, or expires, messages; None if there is none."""
+    policies = json_object(node.data, key=node.path)
+    retention = policies.get("retention_policies")
     if not isinstance(retention, dict):
-        return "as brokers have it by default, usually not at all"
+        return "no retention of its own, so that of the brokers, usually none"
     minutes, megabytes = retention.get("retentionTimeInMinutes"), retention.get("retentionSizeInMB")
-    if minutes == megabytes == _NO_LIMIT:
-        return None
-    return f"{minutes} minutes and {megabytes} MB"
+    if not minutes == megabytes == _NO_LIMIT:
+        return f"a retention of {minutes} minutes and {megabytes} MB"
+    for name, what in _EXPIRING.items():
+        value = policies.get(name)
+        if isinstance(value, int) and value > 0:
+            return f"{what} of {value}"
+    quotas = policies.get("backlog_quota_map")
+    for quota in quotas.values() if isinstance(quotas, dict) else ():
+        if isinstance(quota, dict) and quota.get("policy") == "consumer_backlog_eviction":
+            return "a backlog quota that evicts (consumer_backlog_eviction)"
+    return None

@@ -14,9 +14,10 @@ from ledgerfs.errors import (
     ChangedMeanwhileError,
     LedgerfsError,
     LockLostError,
+    RefusedLedgerError,
     StoreUnreachableError,
 )
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -24,7 +25,7 @@ from ledgerfs.offload.offload_driver import OffloadDriver
 from ledgerfs.recovery.copies.new_ids import copy_under_id
 from ledgerfs.recovery.copies.settled_copies import OpenAs, Unsettled, unsettled, write_settled
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
-from ledgerfs.recovery.topics.journal import build_first_id, new_ids_path, note_path, parse_first_id
+from ledgerfs.recovery.topics.journal import NewIds, Note, new_ids_path, note_path, parse_new_ids
 from ledgerfs.recovery.topics.ledger_ids import FreeIds
 from ledgerfs.recovery.topics.new_cluster import Found, Place, note_of
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, subscriptions_of
@@ -111,22 +112,23 @@ class Restoring:
     ----------
     lock
         The cluster's.
-    bucket, url
-        What has the ledgers, and what it is called in notes.
+    bucket, catalog
+        What has the ledgers, and what it had when topics were planned.
     ids
         Ids that nobody has or gets, beyond all others; None if no topic is to be made.
 
     """
 
-    __slots__ = ("_bucket", "_how", "_ids", "_lock", "_next", "_nodes", "_url")
+    __slots__ = ("_bucket", "_catalog", "_how", "_ids", "_lock", "_next", "_nodes", "_url")
 
     def __init__(
-        self, lock: ClusterLock, nodes: Nodes, bucket: Bucket, url: str, *, ids: FreeIds | None, how: How
+        self, lock: ClusterLock, nodes: Nodes, bucket: Bucket, catalog: Catalog, *, ids: FreeIds | None, how: How
     ) -> None:
         self._lock = lock
         self._nodes = nodes
         self._bucket = bucket
-        self._url = url
+        self._catalog = catalog
+        self._url = bucket.store.url
         self._ids = ids
         self._how = how
         self._next = 0
@@ -143,7 +145,7 @@ class Restoring:
     def _outcome(self, plan: TopicPlan, found: Found) -> RestoredTopic:
         place = found.places.get(plan.target, Place.FREE)
         if place is Place.OURS:
-            return self._there(plan)
+            return there_again(plan, self._nodes, self._catalog, self._how)
         why = why_not(plan, found, gives_new_ids=self._how.gives_new_ids)
         if why is not None:
             return RestoredTopic(plan, Outcome.REFUSED, why)
@@ -175,7 +177,9 @@ class Restoring:
         subscriptions = subscriptions_of(plan.source, plan.cursors, self._how.subscriptions, positions, readers)
         done.subscriptions = len(subscriptions.nodes)
         done.remarks += subscriptions.remarks
-        making = TopicToMake(plan, done.ledgers, extra_id, subscriptions.nodes, self._how.driver, self._url)
+        how = self._how
+        nodes = subscriptions.nodes
+        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, how.looks_for_transactions)
         self._lock.commit(making.operations(self._node(note_path(plan.target))))
         return done
 
@@ -193,11 +197,16 @@ class Restoring:
         """Return the first of the new ids of a topic, noted before anything is copied: a run after a crash makes the same copies."""
         path = new_ids_path(plan.target)
         noted = self._node(path)
+        ledgers = tuple(ref.ledger_id for ref in plan.ledgers)
         if noted is not None:
-            return parse_first_id(noted)
-        first_id = self._new_ids(len(plan.ledgers))
-        self._lock.commit([MakeNode(path, build_first_id(first_id))])
-        return first_id
+            found = parse_new_ids(noted)
+            if found.ledgers != ledgers:
+                reason = "a run that did not end has copied others of its ledgers; restore it under another name (--as)"
+                raise RefusedLedgerError(reason, key=path)
+            return found.first
+        made = NewIds(self._new_ids(len(ledgers)), ledgers)
+        self._lock.commit([MakeNode(path, made.build())])
+        return made.first
 
     def _new_ids(self, count: int) -> int:
         """Return the first of some ids that nobody has."""
@@ -209,20 +218,59 @@ class Restoring:
     def _node(self, path: str) -> Node | None:
         return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
 
-    def _there(self, plan: TopicPlan) -> RestoredTopic:
-        """Return what an earlier run restored, if the bucket still has what the topic's list names, and the list all that is planned."""
-        node = self._nodes.get(managed_ledger_path(plan.target))
-        listed = parse_managed_ledger_info(node.data, key=node.path).ledgers
-        note = note_of(self._nodes, plan.target)
-        done = RestoredTopic(plan, Outcome.THERE)
-        ids = {one.ledger_id for one in listed}
-        late = [ref.ledger_id for ref in plan.ledgers if ref.ledger_id not in ids]
-        if late and note is not None and not note.has_new_ids:
-            done.why = (
-                f"{len(late):,} ledgers in the bucket are not in its list, such as {late[0]}: they came after it was restored, or a broker "
-                "has trimmed them since"
-            )
+
+def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How) -> RestoredTopic:
+    """Return a topic that an earlier run restored, and what is the matter with it: by its list now, its note, and what is planned.
+
+    Raises `CorruptMetadataError`, and the errors of ZooKeeper.
+    """
+    done = RestoredTopic(plan, Outcome.THERE)
+    node, note = nodes.get(managed_ledger_path(plan.target)), note_of(nodes, plan.target)
+    if note is None:
+        done.why = "somebody made it anew meanwhile"
         return done
+    done.subscriptions = note.subscriptions
+    listed = [one for one in parse_managed_ledger_info(node.data, key=node.path).ledgers if one.is_offloaded]
+    done.why = _lost(plan, listed, catalog) or _late_or_trimmed(plan, listed, note) or _otherwise_made(plan, note, how)
+    return done
+
+
+def _lost(plan: TopicPlan, listed: Sequence[LedgerInfo], catalog: Catalog) -> str | None:
+    """Return which ledgers of a topic's list the bucket does not have."""
+    names = {plan.source, plan.target}
+    there = {(ref.ledger_id, ref.uuid) for name in names for ref in catalog.refs_of(name) if ref.is_sound}
+    named = [(one.ledger_id, one.context.uuid) for one in listed if one.context is not None]
+    lost = [ledger_id for ledger_id, uuid in named if (ledger_id, uuid) not in there]
+    if not lost:
+        return None
+    return f"the bucket does not have ledger {lost[0]}, which its list names ({len(lost):,} in all), or not as a whole"
+
+
+def _late_or_trimmed(plan: TopicPlan, listed: Sequence[LedgerInfo], note: Note) -> str | None:
+    """Return what the bucket has that a topic's list does not have, or what the list does not have any more."""
+    ids = {one.ledger_id for one in listed}
+    late = [ref.ledger_id for ref in plan.ledgers if ref.ledger_id not in ids]
+    since = "they came after it was restored, or a broker has trimmed them since"
+    if note.has_new_ids and len(plan.ledgers) > note.ledgers:
+        return f"{len(plan.ledgers) - note.ledgers:,} ledgers in the bucket are not in its list: {since}"
+    if late and not note.has_new_ids:
+        return f"{len(late):,} ledgers in the bucket are not in its list, such as {late[0]}: {since}"
+    if len(listed) < note.ledgers:
+        return f"its list has {len(listed):,} of the {note.ledgers:,} ledgers that were restored: brokers have trimmed the others since"
+    return None
+
+
+def _otherwise_made(plan: TopicPlan, note: Note, how: How) -> str | None:
+    """Return in what a topic was restored otherwise than is wanted now."""
+    wanted = {*plan.cursors, *(one.name for one in how.subscriptions)}
+    if len(wanted) > note.subscriptions:
+        return (
+            f"it was restored with {note.subscriptions:,} subscriptions, and {len(wanted):,} are wanted: they are made only with the "
+            "topic, others with `pulsar-admin topics create-subscription`"
+        )
+    if how.looks_for_transactions and not note.has_looked:
+        return "it was restored with --no-transactions: brokers show what was aborted, if there was any"
+    return None
 
 
 def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None:
@@ -230,7 +278,7 @@ def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None
     if plan.refusal is not None:
         return plan.refusal
     if found.places.get(plan.target) is Place.TAKEN:
-        return "the new cluster has a topic of this name: delete it there, or restore under another name (--as)"
+        return f"the new cluster has a topic of this name, {found.taken[plan.target]}"
     clash = found.clash(plan)
     if clash is not None and not gives_new_ids:
         return f"{clash}: --new-ids copies its ledgers under others"

@@ -41,6 +41,8 @@ class TopicToMake:
         if BookKeeper does not know it, so that must be none of ours.
     cursors
         {name: value of the node}.
+    has_looked
+        Whether entries were looked at for transactions.
 
     """
 
@@ -50,6 +52,7 @@ class TopicToMake:
     cursors: Mapping[str, bytes]
     driver: OffloadDriver
     bucket: str
+    has_looked: bool
 
     @property
     def positions(self) -> Positions:
@@ -65,7 +68,16 @@ class TopicToMake:
         path = managed_ledger_path(target)
         entries = sum(ref.entries for _, ref in self.ledgers)
         has_new_ids = any(old != ref.ledger_id for old, ref in self.ledgers)
-        note = Note(self.plan.source, self.bucket, len(self.ledgers), entries, len(self.cursors), now, has_new_ids)
+        note = Note(
+            self.plan.source,
+            self.bucket,
+            len(self.ledgers),
+            entries,
+            len(self.cursors),
+            now,
+            has_new_ids,
+            self.has_looked,
+        )
         written = MakeNode(note_path(target), note.build()) if noted is None else SetNode.of(noted, note.build())
         made: list[Operation] = [MakeNode(path, _value(self._list(now), path))]
         for name, data in self.cursors.items():
