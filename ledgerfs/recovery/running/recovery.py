@@ -1,6 +1,6 @@
 """A recovery from its beginning to its end: what is planned, what is done in which order, and what is looked at again before it is done.
 
-Order of a run: what only disks have goes into the bucket; the bucket is listed; tenants, namespaces and schemas are made; ids are advanced;
+Order of a run: what only disks have goes into the bucket; the bucket is listed; ids are advanced; tenants, namespaces and schemas are made;
 each topic is made by one commit; counts of partitions; the bucket is listed again; brokers are asked for what they serve now.
 """
 
@@ -116,13 +116,19 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         settings = into.settings.plan(_not_there(plans, found))
         plans = refused(plans, settings.refused)
         due = [one for one in plans if _is_due(one, found, into)]
+        # Before anything is made: schemas are ledgers, too, and a broker that loads a topic makes one at once.
+        ids = advance_ids(lock, greatest_id(catalog, lost.dump), into.ledgers_path) if due else None
         made = into.settings.make_namespaces(settings, due)
         for namespace in made:
             say(f"made namespace {namespace}")
         plans = refused(plans, _deleting(into, plans, found, made=()))
         due = [one for one in plans if _is_due(one, found, into)]
         plans = refused(plans, into.settings.set_schemas(lock, settings, due))
-        done = _restored(lost, into, lock, plans, found, catalog=catalog, progress=progress)
+        restoring = Restoring(lock, into.cluster.nodes, lost.bucket, catalog, ids=ids, how=into.how)
+        done = []
+        for number, one in enumerate(restoring.restore(plans, found), 1):
+            done.append(one)
+            progress("restoring topics", number, len(plans))
         troubles = _partitions(lost, lock, done)
         troubles |= lost_since(done, lost.bucket.list_to_write(progress))
     lines = [TopicLine(one.plan, one, trouble=troubles.get(one.plan.source)) for one in done]
@@ -227,27 +233,6 @@ def _offload_from_disks(lost: Lost, progress: Progress, say: Said) -> dict[str, 
         for one in report.failed
         if one.source.managed_ledger is not None
     }
-
-
-def _restored(
-    lost: Lost,
-    into: Into,
-    lock: ClusterLock,
-    plans: Sequence[TopicPlan],
-    found: Found,
-    *,
-    catalog: Catalog,
-    progress: Progress,
-) -> list[RestoredTopic]:
-    is_due = any(_is_due(one, found, into) for one in plans)
-    # Before any topic is there: a broker that loads one makes a ledger at once.
-    ids = advance_ids(lock, greatest_id(catalog, lost.dump), into.ledgers_path) if is_due else None
-    restoring = Restoring(lock, into.cluster.nodes, lost.bucket, catalog, ids=ids, how=into.how)
-    done = []
-    for number, one in enumerate(restoring.restore(plans, found), 1):
-        done.append(one)
-        progress("restoring topics", number, len(plans))
-    return done
 
 
 def _partitions(lost: Lost, lock: ClusterLock, done: Sequence[RestoredTopic]) -> dict[str, str]:
