@@ -31,8 +31,8 @@ GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
 GOLDEN_TYPED = GOLDEN_ARCHIVE.with_name("pulsar-typed.tar.xz")
 _TESTS = itertools.count()
 
-# No test fails because the machine is slow.
-settings.register_profile("untimed", deadline=None)
+# No test fails because the machine is slow, nor by an example that no other run has; LEDGERFS_RANDOM_EXAMPLES=1 looks for new ones.
+settings.register_profile("untimed", deadline=None, derandomize="LEDGERFS_RANDOM_EXAMPLES" not in os.environ)
 settings.load_profile("untimed")
 
 
@@ -71,6 +71,9 @@ def _ctrl_c_is_heard() -> None:
     """Have programs that tests start hear Ctrl-C, also where a shell runs the tests in the background, which has all of them ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # As with nohup.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True, scope="session")

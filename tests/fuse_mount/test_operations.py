@@ -86,6 +86,7 @@ def content(mounted: MountedBucket, path: str) -> bytes:
 
 NUMBERS = {
     "AccessDeniedError": errno.EACCES, "AdminApiError": errno.EPROTO, "AmbiguousLedgerError": errno.EINVAL,
+    "BrokerRefusalError": errno.EPROTO,
     "AuthenticationError": errno.EACCES, "BucketNotFoundError": errno.ENOENT, "InvalidSchemaError": errno.EINVAL,
     "SchemaConflictError": errno.EEXIST,
     "ChangedMeanwhileError": errno.ESTALE, "LockHeldError": errno.EBUSY, "LockLostError": errno.ENOLCK,

@@ -67,10 +67,8 @@ def test_a_clock_that_is_ahead_of_zookeepers_makes_no_loss(
 
     done = checked(dumped(cluster, tmp_path, meanwhile), Rules())
     assert done.findings == []
-    assert {one.partition(" while the dump")[0] for one in done.left_out} == {
-        "1 listed ledgers are not in BookKeeper, in lists that changed",
-        "1 ledgers of schemas and subscriptions are not in BookKeeper, whose nodes changed",
-    }
+    # What was made meanwhile is looked up in the end, so that nothing has to be left out.
+    assert list(done.left_out) == []
 
 
 def test_what_a_broker_drops_while_a_dump_is_made_is_no_orphan(cluster: LiveCluster, tmp_path: Path) -> None:
