@@ -32,7 +32,9 @@ GOLDEN_TYPED = GOLDEN_ARCHIVE.with_name("pulsar-typed.tar.xz")
 _TESTS = itertools.count()
 
 # No test fails because the machine is slow, nor by an example that no other run has; LEDGERFS_RANDOM_EXAMPLES=1 looks for new ones.
-settings.register_profile("untimed", deadline=None, derandomize="LEDGERFS_RANDOM_EXAMPLES" not in os.environ)
+settings.register_profile(
+    "untimed", deadline=None, max_examples=60, derandomize="LEDGERFS_RANDOM_EXAMPLES" not in os.environ
+)
 settings.load_profile("untimed")
 
 

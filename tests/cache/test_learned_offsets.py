@@ -92,7 +92,7 @@ def test_long_pass_keeps_about_one_position_for_each_half_step():
     assert 1000 * 9_999 - offsets[-1] < NEAR
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_lookups_agree_with_the_slow_reference_in_any_order_of_learning(data):
     pairs = data.draw(positions())
@@ -170,7 +170,7 @@ def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
     assert all(truth[item] == offset for item, offset in known)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(positions())
 def test_an_array_tells_all_and_makes_the_same_again(pairs):
     learned = LearnedOffsets()

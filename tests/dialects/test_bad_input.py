@@ -217,7 +217,7 @@ def test_a_claim_of_a_gigabyte_allocates_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(data=st.data())
 def test_random_damage_never_escapes_as_another_error(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

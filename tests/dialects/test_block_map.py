@@ -26,7 +26,7 @@ entries = st.lists(
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(entries=entries, block_size=st.integers(200, 700), cuts=st.tuples(st.integers(0), st.integers(0)))
 def test_the_file_is_the_records_whatever_the_entries_end_in(
     entries: list[bytes], block_size: int, cuts: tuple[int, int], tmp_path_factory: pytest.TempPathFactory

@@ -92,7 +92,7 @@ def ledgers(draw: st.DrawFn) -> tuple[int, list[bytes]]:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=100)
 @given(ledger=ledgers(), borders=st.lists(st.integers(0, 100), max_size=6))
 def test_any_entries_in_any_batches_are_the_bytes_of_the_other_implementation(
     ledger: tuple[int, list[bytes]], borders: list[int], tmp_path_factory: pytest.TempPathFactory

@@ -257,7 +257,7 @@ def around(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 @pytest.mark.long
 @given(st.recursive(LEAVES, around, max_leaves=20))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=180, deadline=None)
 def test_any_json_is_a_schema_or_refused(document: Any) -> None:
     try:
         schema = parse_avro_schema(json.dumps(document))

@@ -18,7 +18,7 @@ GOLDEN = bytes.fromhex("FBDBABCB 0000000000000080 00000000000000CD 0000000000000
 MAX_INT64 = 2**63 - 1
 FIELDS = ("header_length", "block_length", "first_entry")
 
-quick = settings(deadline=None, max_examples=300)
+quick = settings(deadline=None, max_examples=120)
 padding_like_bytes = st.lists(st.sampled_from(b"\xfe\xdc\xde\xad\x00\xfb"), max_size=40).map(bytes)
 padding_like_pieces = st.lists(
     st.one_of(padding_like_bytes, st.integers(0, 13).map(build_padding), st.binary(max_size=5)), max_size=6

@@ -12,7 +12,7 @@ from ledgerfs.formats.bookkeeper.requests import NEWEST, batch_request, read_req
 MAX_INT64 = 2**63 - 1
 READ, BATCH = 2 << 24 | 2 << 16, 2 << 24 | 7 << 16
 
-quick = settings(deadline=None, max_examples=200)
+quick = settings(deadline=None, max_examples=80)
 int64 = st.integers(-(2**63), MAX_INT64)
 ids = st.integers(0, MAX_INT64)
 bodies = st.lists(st.binary(max_size=60), max_size=4)

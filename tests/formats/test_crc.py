@@ -77,7 +77,7 @@ def test_writable_arrays_are_read_too(kernel, expected):
 
 
 @pytest.mark.parametrize(("kernel", "expected"), AFTER)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(
     data=st.binary(max_size=300),
     repeats=st.integers(1, 8),

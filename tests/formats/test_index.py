@@ -17,7 +17,7 @@ MIB = 1 << 20
 HEADER = ">IiqqiI"
 MAX_INT64 = 2**63 - 1
 
-quick = settings(deadline=None, max_examples=200)
+quick = settings(deadline=None, max_examples=80)
 
 
 def published_index(length, last_entry, created_ms, data_length):
@@ -384,7 +384,7 @@ def test_arbitrary_bytes_raise_nothing_else(data):
         assert_parses_or_is_refused(attempt)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=180)
 @given(
     st.sampled_from([build_index(FIRST), build_index(THREE_BLOCKS), SMALL]),
     st.lists(st.tuples(st.integers(0, 400), st.binary(min_size=1, max_size=8)), min_size=1, max_size=4),

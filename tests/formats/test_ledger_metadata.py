@@ -17,7 +17,7 @@ from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadata
 MAX_INT64 = 2**63 - 1
 NAME = b"public/default/persistent/orders"
 
-quick = settings(deadline=None, max_examples=200)
+quick = settings(deadline=None, max_examples=80)
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), MAX_INT64)
 text = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -188,7 +188,7 @@ def test_empty_message_is_corrupt():
         parse_ledger_metadata(b"")
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(
     st.binary(max_size=100),
     st.integers(0, 60),

@@ -31,7 +31,7 @@ MAX_INT64 = 2**63 - 1
 HEAD = b"BookieMetadataFormatVersion\t"
 BOOKIES = ("192.0.2.1:1234", "192.0.2.2:1234", "192.0.2.3:1234")
 
-quick = settings(deadline=None, max_examples=200)
+quick = settings(deadline=None, max_examples=80)
 text = st.text(st.characters(codec="utf-8"), max_size=8)
 ids = st.integers(0, MAX_INT64)
 
@@ -367,7 +367,7 @@ def test_text_of_version_2_is_checked(change):
     refused(VERSION_2.replace(*change))
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(
     st.sampled_from([VERSION_1, VERSION_2, VERSION_3]), st.binary(max_size=60), st.integers(0, 200), st.integers(0, 200)
 )

@@ -7,7 +7,7 @@ from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_o
 UUID = "0b1f9e2c-7a44-4c0e-9d3f-00112233aabb"
 MAX_INT64 = 2**63 - 1
 
-quick = settings(deadline=None, max_examples=200)
+quick = settings(deadline=None, max_examples=80)
 ledger_ids = st.integers(0, MAX_INT64)
 uuids = st.uuids().map(str)
 

@@ -139,7 +139,7 @@ def test_schemas_that_are_none(info: SchemaInfo, why: str) -> None:
 
 
 @given(models(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 def test_damaged_sets_are_errors_by_name(model: Model, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(model.files) - 1))
     damaged = model.files[:at] + data.draw(st.binary(max_size=2)) + model.files[at + data.draw(st.integers(0, 2)) :]

@@ -12,7 +12,7 @@ from tests.support.ledgers import record
 ENTRIES = [b"zero", b"", b"two two", b"3" * 40]
 MIN_INT64 = -(2**63)
 
-quick = settings(deadline=None, max_examples=300)
+quick = settings(deadline=None, max_examples=120)
 entry_lists = st.lists(st.binary(max_size=20), max_size=10)
 
 

@@ -21,7 +21,7 @@ IDS = [f"{one.kind.name}-{'password' if one.password else 'none'}" for one in DI
 CHECKED = [(one, name) for one, name in zip(DIGESTS, IDS, strict=True) if one.kind != DigestType.DUMMY]
 MAX_INT64 = 2**63 - 1
 
-quick = settings(deadline=None, max_examples=100)
+quick = settings(deadline=None, max_examples=50)
 int64 = st.integers(-(2**63), MAX_INT64)
 ids = st.integers(0, MAX_INT64)
 

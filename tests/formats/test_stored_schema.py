@@ -184,14 +184,14 @@ def test_every_golden_locator_parses(request: pytest.FixtureRequest) -> None:
         assert build_locator(places) == data
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(locators)
 def test_any_locator_round_trips_ascending(versions: list[StoredVersion]) -> None:
     ascending = tuple(sorted(versions, key=lambda one: one.version))
     assert parse_locator(build_locator(versions), key=KEY) == ascending
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(schemas, locators)
 def test_any_schema_round_trips(schema: SchemaVersion, before: list[StoredVersion]) -> None:
     assert parse_stored_schema(build_stored_schema("public/default/orders", schema), key=ENTRY) == schema
@@ -271,7 +271,7 @@ def test_a_type_is_stored_as_one_more(name: str, number: int) -> None:
     assert parse_stored_schema(record.SerializeToString(), key=ENTRY, version=0) == SchemaVersion(0, SchemaInfo(name))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(st.binary(max_size=80), schemas, locators, st.integers(0, 40), st.integers(0, 40))
 def test_arbitrary_bytes_raise_nothing_else(
     data: bytes, schema: SchemaVersion, versions: list[StoredVersion], at: int, end: int

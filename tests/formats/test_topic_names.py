@@ -19,7 +19,7 @@ from ledgerfs.formats.topic_names import (
 
 JAVA_KEEPS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-*_")
 
-quick = settings(deadline=None, max_examples=300)
+quick = settings(deadline=None, max_examples=120)
 utf8 = st.characters(codec="utf-8")
 any_name = st.text(max_size=30)
 entities = st.text("aZ09-=:._", min_size=1, max_size=5)
@@ -231,7 +231,7 @@ def test_empty_name_and_nul_have_directories_of_their_own():
     assert directory_of("") != directory_of("\0")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(tricky_names, min_size=2, max_size=12, unique=True))
 def test_no_two_names_share_a_directory_or_lie_in_each_other(names):
     directories = [("_unknown",), *map(directory_of, names)]

@@ -69,7 +69,7 @@ def test_broker_refuses_other_versions_and_is_told_which(version):
     assert repr(version) in refused
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.builds(OffloadUserMetadata, values, values, values, values, values, st.none() | st.text(min_size=1)))
 def test_any_metadata_round_trips(metadata):
     assert parse_user_metadata(build_user_metadata(metadata)) == metadata

@@ -91,7 +91,7 @@ def parts_of(bucket: Bucket, start: int | None, end: int | None, size: int) -> I
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_a_range_is_the_whole_topic_filtered(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """In a scan, a count, each size of parts that Spark plans, and an export."""

@@ -213,7 +213,7 @@ def test_a_damaged_batch_leaves_none_of_its_messages():
     assert indexes_of(messages) == [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2)]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(counts=st.lists(st.none() | st.integers(0, 5), min_size=1, max_size=10))
 def test_opened_or_not_the_messages_are_the_same(counts):
     entries = [
@@ -225,7 +225,7 @@ def test_opened_or_not_the_messages_are_the_same(counts):
     assert indexes_of(opened) == indexes_of(not_opened) == expected
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(payload=st.binary(max_size=60), count=st.integers(-2, 12))
 def test_any_payload_gives_messages_inside_it(payload, count):
     messages, table = split(frame(metadata(messages_in_batch=count), payload))

@@ -194,7 +194,7 @@ def test_an_earlier_ledger_is_asked_once_and_only_when_a_first_part_is_missing()
     assert joiner.finish() == [Incomplete(2, 0, 1, 2)]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(
     parts=st.lists(
         st.tuples(st.sampled_from([b"a", b"b"]), st.integers(-1, 4), st.integers(2, 4), st.binary(max_size=3)),

@@ -82,7 +82,7 @@ def test_an_unknown_codec_is_an_error(codec):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(stored=st.binary(max_size=60), size=st.integers(0, 2000))
 def test_any_bytes_are_an_error_or_as_many_as_were_claimed(codec, stored, size):
     with contextlib.suppress(DecompressionError):
@@ -90,7 +90,7 @@ def test_any_bytes_are_an_error_or_as_many_as_were_claimed(codec, stored, size):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(at=st.integers(0, 10_000), value=st.integers(1, 255))
 def test_a_changed_byte_is_an_error_or_as_many_bytes_as_were_claimed(codec, at, value):
     stored = bytearray(compress(codec, PLAIN))

@@ -37,7 +37,7 @@ from tests.support.entries import (
 TOPICS = (TOPIC, f"{TOPIC}-partition-12", f"{TOPIC}-partition-x")
 ALL = tuple(MESSAGE_SCHEMA.names)
 WITHOUT_PAYLOAD = ("entry_id", "batch_index", "publish_time", "broker_index", "producer_name", "schema_version")
-SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, max_examples=70, suppress_health_check=list(HealthCheck))
 
 
 @dataclass

@@ -28,7 +28,7 @@ CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
 COLUMNS = tuple(INPUT_COLUMNS)
 SCHEMA = pa.schema([MESSAGE_SCHEMA.field(name).with_nullable(nullable=True) for name in COLUMNS])
 NOW = 1_700_000_000_000
-SETTINGS = settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 def entries_of(

@@ -165,7 +165,7 @@ def test_empty_batch_has_no_states():
     assert check().states.size == 0
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(
     st.lists(
         st.lists(

@@ -24,7 +24,7 @@ _AVRO = {pa.binary(): "bytes", pa.string(): "string"}
 
 
 @given(st.dictionaries(_NAMES, st.sampled_from([pa.binary(), pa.string()]), min_size=1))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_names_are_unique_in_every_format_and_lead_back(fields: dict[str, pa.DataType]) -> None:
     beside = [one for one in MESSAGE_SCHEMA if one.name != "value"]
     columns = columns_of_fields(pa.struct(list(fields.items())), beside)

@@ -13,7 +13,7 @@ from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, 
 from tests.support.entries import metadata
 
 DATA = st.one_of(st.binary(max_size=80), st.text(max_size=40).map(str.encode))
-SETTINGS = settings(deadline=None, max_examples=150)
+SETTINGS = settings(deadline=None, max_examples=70)
 
 
 @st.composite

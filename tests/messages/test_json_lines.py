@@ -15,7 +15,7 @@ from ledgerfs.messages.text.json_lines import json_lines
 from ledgerfs.messages.text.json_values import base64_texts, properties, text_or_base64, times
 from tests.support.json_lines import slow_lines, slow_time
 
-SETTINGS = settings(deadline=None, max_examples=150)
+SETTINGS = settings(deadline=None, max_examples=70)
 TIME = MESSAGE_SCHEMA.field("event_time").type
 MAP = MESSAGE_SCHEMA.field("properties").type
 

@@ -267,7 +267,7 @@ def test_a_property_of_another_wire_type_is_unknown_and_does_not_hang():
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(
     head=st.one_of(
         st.binary(max_size=40),

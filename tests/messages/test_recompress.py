@@ -39,7 +39,7 @@ from tests.support.entries import (
 from tests.support.transforms import entries_of, golden_ledgers, rows_of, transformed
 
 NAMES = [codec.name.lower() for codec in Compression]
-SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, max_examples=70, suppress_health_check=list(HealthCheck))
 GOLDEN = (
     *(f"{kind}-{codec}" for kind in ("batched", "single") for codec in NAMES),
     "batched-by-key",

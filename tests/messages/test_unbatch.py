@@ -28,7 +28,7 @@ from tests.messages.test_recompress import GOLDEN, NAMES, codec_of, parts_of
 from tests.support.entries import LZ4, NONE, SNAPPY, ZLIB, ZSTD, batch_of, batched, compress, frame, framed, metadata
 from tests.support.transforms import PLACES, entries_of, golden_ledgers, rows_of, transformed
 
-SETTINGS = settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
 FOUR = [
     (BatchedMetadataRecord(key=b"a", property=[Property(key=b"n", value=b"0"), Property()], sequence_id=7), b"first"),
     (BatchedMetadataRecord(ordering_key=b"o", event_time_ms=99, value_is_null=True), b""),

@@ -82,35 +82,35 @@ def folder_in(parent: Path, number: int) -> Place:
 
 @pytest.mark.long
 def test_in_folders() -> None:
-    run_state_machine_as_test(InFolders, settings=searching(45, 25))
+    run_state_machine_as_test(InFolders, settings=searching(30, 25))
 
 
 @pytest.mark.long
 def test_schemas_in_folders() -> None:
-    run_state_machine_as_test(SchemasInFolders, settings=searching(24, 20))
+    run_state_machine_as_test(SchemasInFolders, settings=searching(15, 20))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(EXAMPLES or 7))
+@pytest.mark.parametrize("seed", range(EXAMPLES or 5))
 def test_living_clusters(seed: int, tmp_path: Path) -> None:
     Walk(seed, tmp_path).run(60)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(EXAMPLES or 4))
+@pytest.mark.parametrize("seed", range(EXAMPLES or 3))
 def test_lifecycle_services(seed: int, tmp_path: Path) -> None:
     LifecycleWalk(seed, tmp_path).run(50)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(EXAMPLES or 6))
+@pytest.mark.parametrize("seed", range(EXAMPLES or 5))
 def test_lost_clusters(seed: int, tmp_path: Path) -> None:
     RecoveryWalk(seed, tmp_path).run(60)
 
 
 @pytest.mark.long
 def test_disks_of_bookies() -> None:
-    run_state_machine_as_test(DiskWalk, settings=searching(36, 30))
+    run_state_machine_as_test(DiskWalk, settings=searching(24, 30))
 
 
 @pytest.mark.long
@@ -121,4 +121,4 @@ def test_on_s3(s3: S3Server) -> None:
         def new_place(self, number: int) -> Place:
             return S3Bucket.new(s3)
 
-    run_state_machine_as_test(OnS3, settings=searching(9, 20))
+    run_state_machine_as_test(OnS3, settings=searching(6, 20))

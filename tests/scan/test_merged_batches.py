@@ -59,7 +59,7 @@ TIMES = st.lists(st.integers(0, 12), max_size=30)
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     times=st.lists(TIMES, max_size=5),
     sizes=st.lists(st.integers(0, 6), min_size=1, max_size=4).filter(any),

@@ -124,7 +124,7 @@ class Disorder:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(data=st.data())
 def test_parts_are_the_whole_whatever_the_order(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     made = Disorder(data.draw(st.integers(0, 2**32)))

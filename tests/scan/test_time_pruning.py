@@ -91,7 +91,7 @@ class Writer:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(data=st.data())
 def test_rows_are_those_of_the_whole_topic_that_are_in_the_range(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -261,7 +261,7 @@ def test_gaps_repeated_entries_and_foreign_bytes_are_never_a_ledger(tmp_path: Pa
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(bit=st.integers(0, 8 * 4000 - 1))
 def test_a_flipped_bit_is_never_rebuilt_wrongly(bit: int, tmp_path: Path) -> None:
     made = offload(entries(), block_size=1000)
@@ -282,7 +282,7 @@ def magics(made: Offload) -> set[int]:
     return found | {at + 1 for at in found}
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=40), block_size=st.integers(460, 2000))
 def test_any_ledger_is_rebuilt_as_it_was(sizes: list[int], block_size: int, tmp_path: Path) -> None:
     made = offload([b"\xfe\xdc\xde\xad"[: size % 5] * (size // 4) for size in sizes], block_size=block_size)

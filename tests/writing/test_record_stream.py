@@ -17,7 +17,7 @@ from tests.support.ledgers import record
 NAME = "entries/public/default/orders/1.entries"
 ANY_SIZE = 2**31 - 1
 
-quick = settings(deadline=None, max_examples=200)
+quick = settings(deadline=None, max_examples=80)
 
 
 def records(entries: Sequence[bytes]) -> bytes:

@@ -91,14 +91,14 @@ def test_a_golden_compacted_topic_names_its_ledger(golden: Path) -> None:
     assert found.is_in_the_node
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(cursors)
 def test_any_node_round_trips(cursor: CursorInfo) -> None:
     assert parse(build_cursor_info(cursor)) == cursor
     assert cursor.is_in_the_node == (cursor.cursors_ledger == -1)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(states)
 def test_any_entry_round_trips(cursor: CursorInfo) -> None:
     assert parse_entry(build_position_info(cursor)) == cursor
@@ -208,7 +208,7 @@ def test_an_entry_that_no_broker_writes_is_corrupt(data: str, reason: str) -> No
 
 
 @pytest.mark.parametrize("read", [parse, parse_entry])
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(data=st.binary(max_size=100), cursor=states, at=st.integers(0, 60), end=st.integers(0, 60))
 def test_arbitrary_bytes_raise_nothing_else(
     read: Callable[[bytes], CursorInfo], data: bytes, cursor: CursorInfo, at: int, end: int

@@ -228,7 +228,7 @@ def with_unknown(info: ManagedLedgerInfo, some: bytes, last: bytes) -> bytes:
     return b"".join([one.with_value(one.value + some).data for one in fields]) + last
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(lists, unknown, unknown, st.data())
 def test_any_list_has_the_change_and_all_else(
     info: ManagedLedgerInfo, some: bytes, last: bytes, data: st.DataObject
@@ -259,7 +259,7 @@ def test_any_list_has_the_change_and_all_else(
     )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(lists, unknown, unknown)
 def test_any_list_with_flags(info: ManagedLedgerInfo, some: bytes, last: bytes) -> None:
     node = with_unknown(info, some, last)
@@ -277,7 +277,7 @@ def test_any_list_with_flags(info: ManagedLedgerInfo, some: bytes, last: bytes) 
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(
     st.binary(max_size=80),
     st.integers(0, 80),

@@ -133,7 +133,7 @@ def test_every_golden_node_has_its_place(nodes: GoldenNodes) -> None:
     assert {name for name, _ in cursors} <= names
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(infos)
 def test_any_list_round_trips_sorted(info: ManagedLedgerInfo) -> None:
     ascending = tuple(sorted(info.ledgers, key=lambda one: one.ledger_id))
@@ -261,7 +261,7 @@ def test_fields_of_later_versions_are_ignored() -> None:
     assert parse(data + bytes.fromhex("A00601 AA0603616263")) == parse(data)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(st.binary(max_size=120), infos, st.integers(0, 60), st.integers(0, 60))
 def test_arbitrary_bytes_raise_nothing_else(data: bytes, info: ManagedLedgerInfo, at: int, end: int) -> None:
     valid = build_managed_ledger_info(info)

@@ -111,7 +111,7 @@ def test_a_size_that_lies_is_corrupt_and_takes_no_memory(codec: Compression, siz
     assert most < 1 << 20
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(st.binary(max_size=60), st.sampled_from(REAL), st.integers(0, 40), st.integers(0, 40))
 def test_arbitrary_bytes_raise_nothing_else(data: bytes, codec: Compression, at: int, end: int) -> None:
     valid = envelope(codec, PLAIN)

@@ -18,7 +18,7 @@ from ledgerfs.formats.mapfile.window import Role, Window
 from tests.support.mapfiles import BYTES, LONG, SYNC, MapFileWriter, header, text, vint, window_of
 
 MORE = b"what follows"
-quick = settings(deadline=None, max_examples=300)
+quick = settings(deadline=None, max_examples=120)
 
 
 def parsed(data, **of_window):

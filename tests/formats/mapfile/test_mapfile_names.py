@@ -18,7 +18,7 @@ UUID = "0b8f6a3e-07b1-4b6c-9a55-3d2f4c1e9a10"
 TOPIC = "public/default/persistent/orders"
 MAX_INT64 = 2**63 - 1
 
-quick = settings(deadline=None, max_examples=300)
+quick = settings(deadline=None, max_examples=120)
 components = st.text(st.characters(exclude_characters="/", codec="utf-8"), min_size=1, max_size=12)
 
 OTHER = [

@@ -26,7 +26,7 @@ METADATA = b"the metadata of the ledger"
 MARKER = b"\xff" * 4 + SYNC
 ENTRIES = [b"zero", b"", b"two " * 30, MARKER, b"x" + MARKER * 2, b"\xff" * 40, b"\0" * 400, b"last"]
 
-quick = settings(deadline=None, max_examples=150)
+quick = settings(deadline=None, max_examples=70)
 compressions = st.sampled_from([(NONE, Codec.DEFAULT), *((kind, codec) for kind in KINDS[1:] for codec in Codec)])
 values = st.one_of(st.binary(max_size=40), st.just(MARKER), st.just(b"\xff\xff\xff\xff"), st.just(b"\0" * 3000))
 ledgers = st.lists(values, max_size=60).map(lambda entries: ledger_records(METADATA, entries))

@@ -51,7 +51,7 @@ def has_bytes_and_text(kind: Any) -> bool:
 
 @pytest.mark.long
 @given(pairs())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_values_are_read_by_another_schema(made: tuple[Model, Any, list[Any]]) -> None:
     model, reader, values = made
     rows = [model.encode(one) for one in values]

@@ -33,7 +33,7 @@ def written(draw: Any) -> tuple[Model, list[Any], bool]:
 
 @pytest.mark.long
 @given(written())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_values_of_any_schema(made: tuple[Model, list[Any], bool]) -> None:
     model, values, blocks = made
     program = avro_program(parse_avro_schema(json.dumps(model.schema)))
@@ -46,7 +46,7 @@ def test_any_values_of_any_schema(made: tuple[Model, list[Any], bool]) -> None:
 
 @pytest.mark.long
 @given(written(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_damaged_value_changes_no_other(made: tuple[Model, list[Any], bool], data: st.DataObject) -> None:
     model, values, blocks = made
     program = avro_program(parse_avro_schema(json.dumps(model.schema)))

@@ -50,7 +50,7 @@ def written(draw: Any) -> tuple[Model, list[Any]]:
 
 @pytest.mark.long
 @given(written())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_values_of_any_schema(made: tuple[Model, list[Any]]) -> None:
     model, values = made
     schema = avro(model.schema)
@@ -98,7 +98,7 @@ def same(row: Any, found: Any) -> bool:
 
 @pytest.mark.long
 @given(written())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_values_of_any_schema_as_json(made: tuple[Model, list[Any]]) -> None:
     model, values = made
     assume(is_told_apart(model.schema))

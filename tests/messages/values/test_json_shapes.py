@@ -83,7 +83,7 @@ def read(kind: pa.DataType, value: Any) -> Any:
 
 
 @given(st.lists(OBJECTS | OBJECTS | ANYTHING, max_size=6) | st.lists(ANYTHING, max_size=4), STYLES, st.integers(0, 6))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_documents(values: list[Any], style: Any, split: int) -> None:
     texts = [style.document(one) for one in values]
     loaded = [load(one) for one in texts]
@@ -106,7 +106,7 @@ def test_any_documents(values: list[Any], style: Any, split: int) -> None:
 
 
 @given(OBJECTS, STYLES, st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_what_is_no_json_has_no_part_in_it(value: Any, style: Any, data: st.DataObject) -> None:
     text = style.document(value)
     cut = data.draw(st.integers(0, len(text) - 1))

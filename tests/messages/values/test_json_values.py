@@ -68,7 +68,7 @@ def written(draw: Any) -> tuple[Any, list[bytes | None]]:
 
 
 @given(written())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_document_of_any_schema(made: tuple[Any, list[bytes | None]]) -> None:
     schema, texts = made
     rows, reasons = decode(JsonDecoder.of_schema(json.dumps(schema)), texts)
@@ -84,7 +84,7 @@ def test_any_document_of_any_schema(made: tuple[Any, list[bytes | None]]) -> Non
 
 
 @given(written(), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_damaged_document_changes_no_other(made: tuple[Any, list[bytes | None]], data: st.DataObject) -> None:
     schema, texts = made
     decoder = JsonDecoder.of_schema(json.dumps(schema))
@@ -106,7 +106,7 @@ def test_a_damaged_document_changes_no_other(made: tuple[Any, list[bytes | None]
 
 
 @given(st.binary(max_size=30) | st.text('{}[]:,"\\nulltrefas 019.eE+-NaIity', max_size=30).map(str.encode))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @example(b"\xef\xbb\xbf{}")
 @example(b'{"a":1e}')
 @example(b"01")

@@ -40,7 +40,7 @@ def part(data: bytes | None) -> bytes:
         st.none() | st.tuples(st.none() | st.text(max_size=4), st.none() | st.integers(-(2**31), 2**31 - 1)), max_size=6
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_inline(pairs: list[tuple[str | None, int | None] | None]) -> None:
     rows = [
         None
@@ -55,7 +55,7 @@ def test_inline(pairs: list[tuple[str | None, int | None] | None]) -> None:
 
 
 @given(st.lists(st.tuples(st.none() | st.text(max_size=4), st.none() | st.binary(max_size=4)), max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_separated(pairs: list[tuple[str | None, bytes | None]]) -> None:
     decoder = decoder_of(schema("STRING", "BYTES", encoding="SEPARATED"))
     assert isinstance(decoder, SeparatedDecoder)

@@ -44,7 +44,7 @@ def written(draw: Any, *, plain: bool = False) -> tuple[Model, list[bytes | None
 
 @pytest.mark.long
 @given(written())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_fields_in_any_order(made: tuple[Model, list[bytes | None]]) -> None:
     model, payloads = made
     array, reasons = decode(decoder_of(model), payloads)
@@ -60,7 +60,7 @@ def test_any_fields_in_any_order(made: tuple[Model, list[bytes | None]]) -> None
 
 @pytest.mark.long
 @given(written(plain=True), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_damaged_value_changes_no_other_and_is_what_google_says(
     made: tuple[Model, list[bytes | None]], data: st.DataObject
 ) -> None:
