@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from ledgerfs.cli.cluster.scheme import SCHEME
-from ledgerfs.cli.schemas.broker_options import admin_requests, broker_options
+from ledgerfs.cli.schemas.broker_options import ACCESS, admin_requests, broker_options
 from ledgerfs.cli.traffic_options import Command
 
 if TYPE_CHECKING:
@@ -15,15 +15,13 @@ if TYPE_CHECKING:
     from ledgerfs.clusters.survey import Survey
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
-_OF_BROKERS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
-
 
 def admin_option(command: Command) -> Command:
     """Add --admin with its token and certificates; the command, which has ``source``, gets ``brokers``: requests, or None without it."""
 
     @wraps(command)
     def run(*arguments: object, admin: str | None, **options: Any) -> None:  # noqa: ANN401
-        access = {name: options.pop(name) for name in _OF_BROKERS}
+        access = {name: options.pop(name) for name in ACCESS}
         brokers = None
         if admin is not None:
             if not options["source"].startswith(SCHEME):

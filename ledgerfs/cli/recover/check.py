@@ -11,20 +11,18 @@ from ledgerfs.cli.recover.broker_service import broker_check, service_option
 from ledgerfs.cli.recover.outcome import print_report, write_report
 from ledgerfs.cli.recover.request import (
     cluster_of,
-    driver_of,
     how_options,
     into_of,
     into_options,
     lost_of,
     lost_options,
+    open_as_of,
     report_option,
-    requests_of,
     transaction_options,
 )
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.recovery.copies.settled_copies import OpenAs
 
 
 @command()
@@ -59,14 +57,12 @@ def check(
       ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080 --topics 'public/orders/.*' --report check.html
     """
     from ledgerfs.recovery.running.recovery import check as compare
-    from ledgerfs.recovery.topics.restoring import How
 
-    cluster, requests = cluster_of(context, into), requests_of(admin, options)
+    cluster = cluster_of(context, into)
     what = lost_of(context, bucket, lost, cluster)
-    driver, tier = driver_of(context, bucket, options)
-    open_as: OpenAs = "aborted" if options["open_transactions"] == "hide" else "committed"
-    how = How(driver, open_as, looks_for_transactions=not options["no_transactions"])
-    target = into_of(context, bucket, what, cluster, requests, options, how, tier)
+    open_as = open_as_of(options)
+    how = {"open_as": open_as, "looks_for_transactions": not options["no_transactions"]}
+    target = into_of(context, what, cluster, admin, options, **how)
     with progress() as update:
         found = compare(what, target, broker_check(cluster, admin, options, open_as, sample=None), update)
     write_report(found, report)

@@ -26,13 +26,13 @@ def write_report(report: "Report", file: Path | None) -> None:
     say(f"{file}: the report")
 
 
-def print_report(context: click.Context, report: "Report", *, as_json: bool, only_served: bool = False) -> None:
+def print_report(context: click.Context, report: "Report", *, as_json: bool) -> None:
     """Print a report, and end with exit code 1 unless each wanted topic is as it should be."""
     if as_json:
         print_json(report.as_json())
     else:
         _show(report)
-    wrong = [one for one in report.topics if not one.is_well and (not only_served or one.done is not None)]
+    wrong = [one for one in report.topics if not one.is_well]
     if wrong:
         say(f"{len(wrong):,} of {len(report.topics):,} topics are not as they should be")
         context.exit(1)

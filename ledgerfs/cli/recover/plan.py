@@ -10,14 +10,12 @@ from ledgerfs.cli.output import progress
 from ledgerfs.cli.recover.outcome import print_report, write_report
 from ledgerfs.cli.recover.request import (
     cluster_of,
-    driver_of,
     how_options,
     into_of,
     into_options,
     lost_of,
     lost_options,
     report_option,
-    requests_of,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +53,6 @@ def plan(
       ledgerfs recover plan s3://tier --topics 'public/orders/.*' --json
     """
     from ledgerfs.recovery.running.recovery import plan as plan_of
-    from ledgerfs.recovery.topics.restoring import How
 
     if (into is None) != (admin is None):
         raise click.UsageError("--into and --admin are the same cluster's: name both, or none")
@@ -63,9 +60,8 @@ def plan(
     what = lost_of(context, bucket, lost, cluster)
     target = None
     if cluster is not None and admin is not None:
-        driver, tier = driver_of(context, bucket, options)
-        how = How(driver, looks_for_transactions=False, gives_new_ids=options["new_ids"])
-        target = into_of(context, bucket, what, cluster, requests_of(admin, options), options, how, tier)
+        how = {"looks_for_transactions": False, "gives_new_ids": options["new_ids"]}
+        target = into_of(context, what, cluster, admin, options, **how)
     with progress() as update:
         found = plan_of(what, target, update)
     write_report(found, report)

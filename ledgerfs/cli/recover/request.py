@@ -1,7 +1,7 @@
 """What the commands are asked for: options that they share, and what these stand for."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from ledgerfs.cli.cluster.scheme import SCHEME
 from ledgerfs.cli.options import bucket_argument, json_option, parsed_options, storage_options_of
 from ledgerfs.cli.output import say
 from ledgerfs.cli.parameter_types import LocalPath
-from ledgerfs.cli.schemas.broker_options import admin_requests, broker_options
+from ledgerfs.cli.schemas.broker_options import ACCESS, admin_requests, broker_options
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs.errors import InvalidOptionError
 
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
     from ledgerfs.clusters.kept_dumps import KeptDump
     from ledgerfs.clusters.policies import OffloadTarget
     from ledgerfs.offload.offload_driver import OffloadDriver
+    from ledgerfs.recovery.copies.settled_copies import OpenAs
     from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
     from ledgerfs.recovery.planning.planning import Wanted
     from ledgerfs.recovery.running.recovery import Into, Lost
-    from ledgerfs.recovery.topics.restoring import How
     from ledgerfs.schemas.schema_store import SchemaStore
-    from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-
-ACCESS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
 
 
 def lost_options(command: Command) -> Command:
@@ -163,53 +160,38 @@ def cluster_of(context: click.Context, url: str) -> "LivingCluster":
     return cluster
 
 
-def driver_of(
-    context: click.Context, bucket: "Bucket", options: dict[str, Any]
-) -> "tuple[OffloadDriver, OffloadTarget]":
-    """Return by what the new cluster's brokers find the bucket; raises `InvalidOptionError` if they would look elsewhere."""
-    from ledgerfs.clusters.policies import OffloadTarget
-    from ledgerfs.offload.offload_driver import bucket_in, driver_for, driver_of_bucket, folder_in_bucket, require_place
-
-    url = bucket.store.url
-    if folder_in_bucket(url):
-        raise InvalidOptionError("brokers' offloaders know buckets, and no folders in them", key=url)
-    name = options["bucket_name"] or bucket_in(url)
-    driver = options["driver"] or driver_for(url)
-    endpoint = options["endpoint"] or str(storage_options_of(context).get("endpoint_url") or "")
-    require_place(url, driver, name, endpoint)
-    made = driver_of_bucket(driver, name, options["region"], endpoint)
-    return made, OffloadTarget(made.name, name, options["region"] or None, endpoint or None)
+def open_as_of(options: dict[str, Any]) -> "OpenAs":
+    """Return what becomes of messages of transactions without an end."""
+    return "aborted" if options["open_transactions"] == "hide" else "committed"
 
 
-def into_of(  # noqa: PLR0917
+def into_of(
     context: click.Context,
-    bucket: "Bucket",
     lost: "Lost",
     cluster: "LivingCluster",
-    requests: "AdminRequests",
+    admin: str,
     options: dict[str, Any],
-    how: "How",
-    tier: "OffloadTarget",
+    **how: Any,  # noqa: ANN401  (fields of `How`)
 ) -> "Into":
-    """Return the new cluster as topics are restored into it."""
+    """Return the new cluster as topics are restored into it; ``how`` are fields of `How` besides the driver.
+
+    Raises `InvalidOptionError` if its brokers would look for the bucket elsewhere.
+    """
     from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
     from ledgerfs.recovery.running.recovery import Into
     from ledgerfs.recovery.settings.setting_again import SettingAgain
+    from ledgerfs.recovery.topics.restoring import How
 
+    driver, tier = _driver_of(context, lost.bucket, options)
     settings = SettingAgain(
-        requests,
+        admin_requests(admin, **{name: options[name] for name in ACCESS}),
         DumpedSettings() if lost.dump is None else lost.dump.settings,
-        _stores(context, bucket, options),
+        _stores(context, lost.bucket, options),
         tier,
         sets_schemas=not options["no_schemas"],
         hides_lost=options["hide_lost_schemas"],
     )
-    return Into(cluster, settings, how, lets_brokers_delete=options["let_brokers_delete"])
-
-
-def requests_of(admin: str, options: dict[str, Any]) -> "AdminRequests":
-    """Return requests to the brokers of the new cluster."""
-    return admin_requests(admin, **{name: options[name] for name in ACCESS})
+    return Into(cluster, settings, How(driver, **how), lets_brokers_delete=options["let_brokers_delete"])
 
 
 def report_option(command: Command) -> Command:
@@ -234,23 +216,26 @@ def _dump(
     if place is not None:
         dumped = read_dumped(lambda: read_dump_at(place, storage_options_of(context)))
         return dumped, place, None if "://" in place else place
-    newest = None if lost["no_dump"] else _newest(bucket)
-    if newest is None:
+    whole = [] if lost["no_dump"] else _readable(bucket)
+    if not whole:
         return None, None, None
-    if cluster is not None and newest.cluster == dumps_folder(cluster):
+    if cluster is not None and whole[0].cluster == dumps_folder(cluster):
         reason = "the newest dump in the bucket is of the new cluster itself; name one (--dump), or --no-dump"
-        raise InvalidOptionError(reason, key=newest.key)
+        raise InvalidOptionError(reason, key=whole[0].key)
     # A copy, since it is read more than once, and may be pruned meanwhile.
     file = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
-    kept = _copied(bucket, newest, file)
+    kept = _copied(bucket, whole, file)
     name = f"{bucket.store.url}/{kept.key}"
     say(f"with the dump {name}")
     return read_dumped(lambda: read_dump(file)), name, str(file)
 
 
-def _newest(bucket: "Bucket") -> "KeptDump | None":
-    """Return the newest dump that is kept in a bucket; raises `InvalidOptionError` if they are of several clusters, or none can be read."""
-    from ledgerfs.clusters.kept_dumps import kept_dumps, newest_kept_dump
+def _readable(bucket: "Bucket") -> "list[KeptDump]":
+    """Return the dumps that are kept in a bucket, the newest first, but those without their base.
+
+    Raises `InvalidOptionError` if they are of several clusters, or if there are some, and none can be read.
+    """
+    from ledgerfs.clusters.kept_dumps import kept_dumps, without_base
 
     kept = kept_dumps(bucket.raw_store)
     clusters = sorted({one.cluster for one in kept})
@@ -258,22 +243,21 @@ def _newest(bucket: "Bucket") -> "KeptDump | None":
         last = "; ".join(next(one.key for one in reversed(kept) if one.cluster == cluster) for cluster in clusters)
         reason = f"dumps of several clusters are kept here; name one with --dump {bucket.store.url}/…: {last}"
         raise InvalidOptionError(reason, key=bucket.store.url)
-    newest = newest_kept_dump(bucket.raw_store)
-    if newest is None and kept:
+    lacking = without_base(kept)
+    for one in lacking:
+        say(f"{one.key}: it cannot be read, since its base is not there: {one.base}")
+    whole = [one for one in reversed(kept) if one not in lacking]
+    if kept and not whole:
         reason = "dumps are kept here, and none can be read: what they tell the changes to is not there. --no-dump goes without"
         raise InvalidOptionError(reason, key=kept[-1].key)
-    return newest
+    return whole
 
 
-def _copied(bucket: "Bucket", newest: "KeptDump", file: Path) -> "KeptDump":
+def _copied(bucket: "Bucket", whole: "Sequence[KeptDump]", file: Path) -> "KeptDump":
     """Write the newest dump that is whole to a file, and return it; raises `CorruptObjectError` if none is."""
     from ledgerfs.clusters.dump_copies import copy_kept_dump
-    from ledgerfs.clusters.kept_dumps import kept_dumps, without_base
     from ledgerfs.errors import CorruptObjectError
 
-    kept = kept_dumps(bucket.raw_store, newest.cluster)
-    lacking = without_base(kept)
-    whole = [one for one in reversed(kept) if one not in lacking]
     for one in whole[:-1]:
         try:
             copy_kept_dump(bucket.raw_store, one, file)
@@ -301,6 +285,24 @@ def _wanted(lost: dict[str, Any]) -> "Wanted":
         except re.error as error:
             raise click.BadParameter(f"{text!r} is no regular expression: {error}", param_hint="--topics") from error
     return Wanted(tuple(patterns), TargetNames(lost["template"]), with_deleted=lost["with_deleted"])
+
+
+def _driver_of(
+    context: click.Context, bucket: "Bucket", options: dict[str, Any]
+) -> "tuple[OffloadDriver, OffloadTarget]":
+    """Return by what the new cluster's brokers find the bucket; raises `InvalidOptionError` if they would look elsewhere."""
+    from ledgerfs.clusters.policies import OffloadTarget
+    from ledgerfs.offload.offload_driver import bucket_in, driver_for, driver_of_bucket, folder_in_bucket, require_place
+
+    url = bucket.store.url
+    if folder_in_bucket(url):
+        raise InvalidOptionError("brokers' offloaders know buckets, and no folders in them", key=url)
+    name = options["bucket_name"] or bucket_in(url)
+    driver = options["driver"] or driver_for(url)
+    endpoint = options["endpoint"] or str(storage_options_of(context).get("endpoint_url") or "")
+    require_place(url, driver, name, endpoint)
+    made = driver_of_bucket(driver, name, options["region"], endpoint)
+    return made, OffloadTarget(made.name, name, options["region"] or None, endpoint or None)
 
 
 def _stores(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "tuple[SchemaStore, ...]":

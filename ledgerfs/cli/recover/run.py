@@ -12,21 +12,19 @@ from ledgerfs.cli.recover.broker_service import broker_check, service_option
 from ledgerfs.cli.recover.outcome import print_report, write_report
 from ledgerfs.cli.recover.request import (
     cluster_of,
-    driver_of,
     how_options,
     into_of,
     into_options,
     lost_of,
     lost_options,
+    open_as_of,
     report_option,
-    requests_of,
     transaction_options,
 )
 from ledgerfs.ledgers.time_arguments import milliseconds_of
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.recovery.copies.settled_copies import OpenAs
     from ledgerfs.recovery.topics.subscriptions import NewSubscription
 
 
@@ -95,22 +93,19 @@ def run(
           --into pulsar+zk://new:2181 --admin http://new:8080
     """
     from ledgerfs.recovery.running.recovery import run as restore
-    from ledgerfs.recovery.topics.restoring import How
 
-    cluster, requests = cluster_of(context, into), requests_of(admin, options)
+    cluster = cluster_of(context, into)
     what = lost_of(context, bucket, lost, cluster)
     if not yes:
         _ask(bucket, into)
-    driver, tier = driver_of(context, bucket, options)
-    open_as: OpenAs = "aborted" if options["open_transactions"] == "hide" else "committed"
-    how = How(
-        driver,
-        open_as,
-        looks_for_transactions=not options["no_transactions"],
-        gives_new_ids=options["new_ids"],
-        subscriptions=_subscriptions(options["subscriptions"], options["at"]),
-    )
-    target = into_of(context, bucket, what, cluster, requests, options, how, tier)
+    open_as = open_as_of(options)
+    how = {
+        "open_as": open_as,
+        "looks_for_transactions": not options["no_transactions"],
+        "gives_new_ids": options["new_ids"],
+        "subscriptions": _subscriptions(options["subscriptions"], options["at"]),
+    }
+    target = into_of(context, what, cluster, admin, options, **how)
     check = None
     if not options["no_compare"]:
         check = broker_check(cluster, admin, options, open_as, sample=options["sample"])

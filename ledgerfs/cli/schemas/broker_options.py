@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
 TOKEN_VARIABLE = "PULSAR_TOKEN"  # noqa: S105  (a name)
+ACCESS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
+"""The options that `broker_options` adds."""
 _MOST_TOKEN_BYTES = 1 << 20
 
 

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.managed_ledgers.cursor_info import (
     IN_THE_NODE,
+    CursorInfo,
     Hole,
     build_cursor_info,
     parse_cursor_info,
@@ -97,7 +98,7 @@ def settled_cursor(node: bytes, newest: bytes | None, moved: Moved, *, key: str)
     batches = [one for one in partly if one[0] > mark_delete]
     record = CursorRecord.FromString(
         build_cursor_info(
-            type(told)(
+            CursorInfo(
                 IN_THE_NODE,
                 mark_delete,
                 tuple(holes),

@@ -1,9 +1,11 @@
 """What brokers serve of a restored topic, compared with the bucket: all of it, or its first, its last, and some entries between."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import StaleObjectError
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.recovery.checking.comparison import TopicComparison, compare_topic
@@ -32,13 +34,16 @@ class BrokerCheck:
     open_as: OpenAs = "aborted"
     looks_for_transactions: bool = True
 
-    def compare(self, bucket: Bucket, nodes: Nodes, plan: TopicPlan) -> TopicComparison:
-        """Return what a topic's brokers serve, compared; raises the errors of the bucket, of ZooKeeper and of brokers."""
+    def compare(
+        self, bucket: Bucket, nodes: Nodes, plan: TopicPlan, hidden: Mapping[int, Int64] | None = None
+    ) -> TopicComparison:
+        """Return what a topic's brokers serve, compared; raises the errors of the bucket, of ZooKeeper and of brokers.
+
+        ``hidden`` are the entries that they must not send, by ledger, if those are known; otherwise all entries are read to find them.
+        """
         readers = [bucket.uncached_reader(ref) for ref in plan.ledgers]
-        hidden = {}
-        if self.looks_for_transactions:
-            found = unsettled(readers).ledgers
-            hidden = {ledger_id: one.hidden_and_plain(self.open_as)[0] for ledger_id, one in found.items()}
+        if hidden is None:
+            hidden = unsettled(readers).hidden(self.open_as) if self.looks_for_transactions else {}
         return compare_topic(
             self.service, plan.target_topic, readers, hidden, sample=self.sample, ids=_new_ids(nodes, plan)
         )

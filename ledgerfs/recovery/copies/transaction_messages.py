@@ -69,6 +69,10 @@ class Unsettled:
 
     ledgers: Mapping[int, MessagesOfTransactions]
 
+    def hidden(self, open_as: str) -> dict[int, Int64]:
+        """Return {ledger id: entries that are not to be seen}; ``open_as`` is what open ones are taken for."""
+        return {ledger_id: one.hidden_and_plain(open_as)[0] for ledger_id, one in self.ledgers.items()}
+
 
 def unsettled(readers: Sequence[LedgerReader]) -> Unsettled:
     """Return the messages of transactions in a topic, and what became of each; reads all of its ledgers, given in the order of their ids.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ledgerfs.clusters.answers import CursorAnswer, LastEnd, LedgerEndAnswer
-from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, Record
+from ledgerfs.clusters.dump_file import DumpHeader, Record
 from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
@@ -34,8 +34,8 @@ class DumpedCluster:
 
     Attributes
     ----------
-    began_ms, ended_ms
-        When the dump was begun, and when it was finished, ms since 1970 UTC.
+    began_ms
+        When the dump was begun, ms since 1970 UTC.
     lists
         {managed ledger: its list}; empty lists, too.
     cursors
@@ -49,9 +49,7 @@ class DumpedCluster:
 
     """
 
-    cluster: str
     began_ms: int
-    ended_ms: int
     lists: Mapping[str, ManagedLedgerInfo]
     cursors: Mapping[str, Mapping[str, DumpedCursor]]
     ends: Mapping[int, LedgerEndAnswer]
@@ -80,10 +78,8 @@ def read_dumped(records: Records) -> DumpedCluster:
 class _Taken:
     """What was read so far."""
 
-    url: str = ""
     ledgers_path: str = "/ledgers"
     began_ms: int = 0
-    ended_ms: int = 0
     lists: dict[str, ManagedLedgerInfo] = field(default_factory=dict)
     cursors: dict[str, dict[str, DumpedCursor]] = field(default_factory=dict)
     places: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -93,10 +89,8 @@ class _Taken:
 
     def take(self, record: Record) -> None:
         match record:
-            case DumpHeader(cluster, ledgers_path, began_ms):
-                self.url, self.ledgers_path, self.began_ms = cluster, ledgers_path, began_ms
-            case DumpEnd(_, ended_ms):
-                self.ended_ms = ended_ms
+            case DumpHeader(_, ledgers_path, began_ms):
+                self.ledgers_path, self.began_ms = ledgers_path, began_ms
             case Node(path):
                 self._take_node(record, path)
             case LedgerEndAnswer(ledger_id):
@@ -118,9 +112,7 @@ class _Taken:
 
     def cluster(self) -> DumpedCluster:
         return DumpedCluster(
-            self.url,
             self.began_ms,
-            self.ended_ms,
             self.lists,
             self.cursors,
             self.ends,

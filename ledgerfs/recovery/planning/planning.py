@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from ledgerfs.clusters.survey import is_of_brokers
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
-from ledgerfs.formats.managed_ledgers.names import is_of_transactions
+from ledgerfs.formats.managed_ledgers.names import is_of_transactions, managed_ledger_path
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -111,7 +111,7 @@ def _plan(name: str, catalog: Catalog, dump: DumpedCluster | None, wanted: Wante
             f"{len(left_out):,} ledgers in the bucket were no longer the topic's when the dump was made (expired, or left over), and are "
             f"not restored: {_shown(left_out)}"
         )
-    path = f"/managed-ledgers/{name}"
+    path = managed_ledger_path(name)
     if dump is not None and path in dump.damaged:
         remarks.append(f"its list in the dump cannot be read ({dump.damaged[path]}): what is missing is not known")
     return replace(
@@ -134,13 +134,13 @@ def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluste
     if target is None:
         return f"{wanted.names.template} makes no name of a topic of it"
     if dump is not None and name not in dump.lists and not wanted.with_deleted:
-        path = f"/managed-ledgers/{name}"
+        path = managed_ledger_path(name)
         newest = max((ref.created_ms or ref.changed_ms for ref in catalog.refs_of(name)), default=0)
         if path not in dump.damaged and newest < dump.began_ms:
             return (
                 "the lost cluster had deleted it: the dump does not have it, and its ledgers are older (--with-deleted)"
             )
-    if any(ref.dialect != NUMBER for ref in catalog.refs_of(name)):
+    if (catalog.table_of(name)["dialect"] != NUMBER).any():
         return "its ledgers are those of the filesystem offloader; copy them into a bucket first (ledgerfs offload)"
     return None
 

@@ -87,7 +87,7 @@ def plan(lost: Lost, into: Into | None, progress: Progress) -> Report:
         return _report(lost, None, began_ms, [TopicLine(one) for one in plans], remarks=remarks)
     found = _look(lost, into, plans)
     plans = refused(plans, _blocked(into, plans, found))
-    settings = into.settings.plan(_not_there(plans, found))
+    settings = into.settings.plan(_due(plans, found))
     plans = refused(plans, settings.refused)
     plans = refused(
         plans, _deleting(into, plans, found, made={one.name for one in settings.settings.namespaces if one.is_new})
@@ -113,16 +113,16 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         plans = _planned(replace(lost, disks=None), catalog, progress)
         found = _look(lost, into, plans)
         plans = refused(plans, {**from_disks, **_blocked(into, plans, found)})
-        settings = into.settings.plan(_not_there(plans, found))
+        settings = into.settings.plan(_due(plans, found))
         plans = refused(plans, settings.refused)
-        due = [one for one in plans if _is_due(one, found, into)]
+        due = _due(plans, found)
         # Before anything is made: schemas are ledgers, too, and a broker that loads a topic makes one at once.
         ids = advance_ids(lock, greatest_id(catalog, lost.dump), into.ledgers_path) if due else None
         made = into.settings.make_namespaces(settings, due)
         for namespace in made:
             say(f"made namespace {namespace}")
         plans = refused(plans, _deleting(into, plans, found, made=()))
-        due = [one for one in plans if _is_due(one, found, into)]
+        due = _due(plans, found)
         plans = refused(plans, into.settings.set_schemas(lock, settings, due))
         restoring = Restoring(lock, into.cluster.nodes, lost.bucket, catalog, ids=ids, how=into.how)
         done = []
@@ -168,11 +168,6 @@ def _look(lost: Lost, into: Into, plans: Sequence[TopicPlan]) -> Found:
     return look(into.cluster.nodes, plans, lost.bucket.store.url, into.ledgers_path)
 
 
-def _not_there(plans: Sequence[TopicPlan], found: Found) -> list[TopicPlan]:
-    """Return those that may be restored; of what is there already schemas and namespaces are its own."""
-    return [one for one in plans if one.refusal is None and found.places.get(one.target) is Place.FREE]
-
-
 def _blocked(into: Into, plans: Sequence[TopicPlan], found: Found) -> dict[str, str]:
     """Return of which topics the new cluster has something that is not ours."""
     return {
@@ -183,17 +178,16 @@ def _blocked(into: Into, plans: Sequence[TopicPlan], found: Found) -> dict[str, 
     }
 
 
-def _is_due(one: TopicPlan, found: Found, into: Into) -> bool:
-    if found.places.get(one.target) is Place.OURS:
-        return False
-    return why_not(one, found, gives_new_ids=into.how.gives_new_ids) is None
+def _due(plans: Sequence[TopicPlan], found: Found) -> list[TopicPlan]:
+    """Return those that are to be restored, of plans of which what is blocked is refused; what is there has its own settings."""
+    return [one for one in plans if one.refusal is None and found.places.get(one.target) is Place.FREE]
 
 
 def _deleting(into: Into, plans: Sequence[TopicPlan], found: Found, made: Collection[str]) -> dict[str, str]:
     """Return of which topics brokers would delete ledgers, in the bucket, too: by the retention of namespaces that are there."""
     if into.lets_brokers_delete:
         return {}
-    due = [one for one in plans if _is_due(one, found, into)]
+    due = _due(plans, found)
     kept = brokers_delete(into.cluster.nodes, {namespace_of(one.target) for one in due})
     return {
         one.source: _would_delete(namespace_of(one.target), kept[namespace_of(one.target)])
@@ -260,7 +254,7 @@ def _compared(
             compared.append(line)
             continue
         try:
-            found = check.compare(lost.bucket, into.cluster.nodes, line.plan)
+            found = check.compare(lost.bucket, into.cluster.nodes, line.plan, line.done.hidden_ids)
             compared.append(replace(line, compared=found))
         except LedgerfsError as error:
             compared.append(replace(line, trouble=line.trouble or f"its brokers were asked in vain: {error}"))

@@ -80,9 +80,9 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
     nodes.catch_up()
     wanted = {ref.ledger_id for plan in plans for ref in plan.ledgers}
     owners: dict[int, tuple[str, ...]] = {}
-    for path, node in answered(nodes.get_many, (ledger_path(one, ledgers_path) for one in sorted(wanted))):
+    for path, _ in answered(nodes.get_many, (ledger_path(one, ledgers_path) for one in sorted(wanted))):
         ledger_id = ledger_id_at(path, ledgers_path)
-        if ledger_id is not None and node is not None:
+        if ledger_id is not None:
             owners[ledger_id] = ("",)
     lists: dict[str, Node] = {}
     for path, node in answered(nodes.get_many, managed_ledger_paths(nodes)):

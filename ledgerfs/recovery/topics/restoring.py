@@ -17,6 +17,7 @@ from ledgerfs.errors import (
     RefusedLedgerError,
     StoreUnreachableError,
 )
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.ledgers.catalog import Catalog
@@ -58,7 +59,9 @@ class RestoredTopic:
     ledgers
         Of each ledger its id in the lost cluster, and what the list has of it.
     hidden, opened
-        Entries of aborted transactions, which no reader gets, and of transactions that never ended.
+        How many entries are of aborted transactions, which no reader gets, and of transactions that never ended.
+    hidden_ids
+        {ledger: ids of the entries that brokers must not send}; None if nobody looked for them.
     remarks
         What somebody has to know, a sentence each.
 
@@ -71,6 +74,7 @@ class RestoredTopic:
     subscriptions: int = 0
     hidden: int = 0
     opened: int = 0
+    hidden_ids: Mapping[int, Int64] | None = None
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -165,6 +169,7 @@ class Restoring:
         if found is not None:
             done.hidden = sum(one.aborted.size for one in found.ledgers.values())
             done.opened = sum(one.open.size for one in found.ledgers.values())
+            done.hidden_ids = found.hidden(self._how.open_as)
         first_id = self._first_id(plan) if has_new_ids else None
         done.ledgers = tuple(
             [
