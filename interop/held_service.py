@@ -69,7 +69,8 @@ def _hold_commits(hold: Callable[[], None], *, is_before: bool) -> None:
     setattr(ClusterLock, name, held)
 
 
-def _shorten_sessions() -> None:
+def shorten_sessions() -> None:
+    """Have sessions of the program be as short as ZooKeeper grants one."""
     cluster = ClusterFileSystem.cluster
 
     def shorter(self: ClusterFileSystem, servers: str) -> LivingCluster:
@@ -85,7 +86,7 @@ def _run(folder: Path, point: str, arguments: list[str]) -> None:
             time.sleep(_PAUSE_S)
 
     hold_at(point, hold)
-    _shorten_sessions()
+    shorten_sessions()
     sys.argv = ["ledgerfs", *arguments]
     main()
 

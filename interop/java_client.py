@@ -18,12 +18,12 @@ Lines = dict[str, list[dict[str, Any]]]
 
 
 class JavaClientError(Exception):
-    """Produce, Dump or DumpTyped failed; the text is what it said."""
+    """One of the programs failed; the text is what it said."""
 
 
 @dataclass(frozen=True)
 class JavaClient:
-    """``classes`` has Produce, Dump and DumpTyped compiled."""
+    """``classes`` has the programs compiled."""
 
     cluster: Cluster
     classes: Path
@@ -44,6 +44,12 @@ class JavaClient:
         """Return the values that a reader decodes with the broker's schemas."""
         with TemporaryDirectory(dir=self.cluster.folder) as folder:
             self._run("DumpTyped", folder, *topics)
+            return {topic: _lines(Path(folder, f"{number}.jsonl")) for number, topic in enumerate(topics)}
+
+    def read_values(self, topics: Sequence[str]) -> Lines:
+        """Return what `DumpValues` tells: the values that a reader decodes, in the words of the typed golden set."""
+        with TemporaryDirectory(dir=self.cluster.folder) as folder:
+            self._run("DumpValues", folder, *topics)
             return {topic: _lines(Path(folder, f"{number}.jsonl")) for number, topic in enumerate(topics)}
 
     def _run(self, main: str, *arguments: str, patience_s: float = _PATIENCE_S) -> None:

@@ -88,7 +88,7 @@ def gateway() -> Path:
 
 
 def compiled_clients(folder: Path) -> Path:
-    """Compile Produce, Dump and DumpTyped into ``folder``."""
+    """Compile our programs in Java into ``folder``."""
     sources = [str(source) for source in sorted((HERE / "java").glob("*.java"))]
     _run(["javac", "-nowarn", "-cp", f"{pulsar_folder()}/jars/*", "-d", str(folder), *sources])
     return folder

@@ -1,5 +1,6 @@
 """A real S3 server over a folder: versitygw, one process a folder."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,13 @@ class S3Server:
 
     def put(self, key: str, body: bytes, metadata: dict[str, str]) -> None:
         """Write an object with user metadata."""
-        self._client().put_object(Bucket=BUCKET, Key=key, Body=body, Metadata=metadata)
+        self.put_all([(key, body, metadata)])
+
+    def put_all(self, objects: Iterable[tuple[str, bytes, dict[str, str]]]) -> None:
+        """Write objects: key, bytes, user metadata."""
+        client = self._client()
+        for key, body, metadata in objects:
+            client.put_object(Bucket=BUCKET, Key=key, Body=body, Metadata=metadata)
 
     def _client(self) -> Any:
         return boto3.client(

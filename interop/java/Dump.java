@@ -51,8 +51,9 @@ public class Dump {
     }
 
     static void dump(PulsarClient client, String topic, String privateKey, Path file) throws Exception {
+        String key = Path.of(privateKey).toUri().toString();
         try (Reader<byte[]> reader = client.newReader().topic(topic).startMessageId(MessageId.earliest).receiverQueueSize(500)
-                        .defaultCryptoKeyReader(Map.of("interop.key", Path.of(privateKey).toUri().toString())).create();
+                        .defaultCryptoKeyReader(Map.of("interop.key", key, "golden.key", key)).create();
                 BufferedWriter out = Files.newBufferedWriter(file)) {
             while (reader.hasMessageAvailable()) {
                 Message<byte[]> message = reader.readNext(30, TimeUnit.SECONDS);

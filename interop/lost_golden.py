@@ -1,0 +1,92 @@
+"""A golden set as what is left of a lost cluster: its objects in a real bucket, and its metadata as a dump."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interop.processes import LEASH
+from interop.s3_server import BUCKET, CREDENTIALS, S3Server
+from ledgerfs.clusters.answers import SchemaAnswer
+from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, Record
+from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
+from ledgerfs.formats.schemas.stored_schema import parse_locator
+from ledgerfs.storage.zookeeper.node import Node
+
+_ARCHIVES = Path(__file__).parents[1] / "tests" / "data" / "golden"
+
+
+@dataclass(frozen=True)
+class LostGolden:
+    """``golden`` is the set, unpacked; ``dump`` the file."""
+
+    golden: Path
+    s3: S3Server
+    dump: Path
+
+    @classmethod
+    def of(cls, name: str, folder: Path, s3: S3Server) -> "LostGolden":
+        """Unpack a set below ``folder``, and put its objects into an empty bucket."""
+        with tarfile.open(_ARCHIVES / f"{name}.tar.xz") as archive:
+            archive.extractall(folder)  # our own archive; Debian's Python 3.11.2 knows no filters yet
+        golden = folder / name
+        told = json.loads((golden / "objects.json").read_text())
+        s3.put_all((key, (golden / "bucket" / key).read_bytes(), one["metadata"]) for key, one in told.items())
+        dump = folder / f"{name}.json.zst"
+        _write(dump, golden)
+        return cls(golden, s3, dump)
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        """Return the arguments of ``ledgerfs recover`` about it."""
+        bucket = (f"s3://{BUCKET}", "-o", f"endpoint_url={self.s3.endpoint}", "--json")
+        return ["recover", name, *bucket, "--dump", str(self.dump), *arguments]
+
+    def recover(self, name: str, *arguments: str, code: int = 0) -> Any:
+        """Run the command; return what its JSON says."""
+        line = [*LEASH, str(Path(sys.executable).with_name("ledgerfs")), *self.command(name, *arguments)]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=400, check=False, env=_environment())
+        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+        return json.loads(done.stdout)
+
+    def dies_at(self, step: str, name: str, *arguments: str) -> None:
+        """Run the command until it dies at a step (`interop.killed_recovery`)."""
+        line = [*LEASH, sys.executable, "-m", "interop.killed_recovery", step, *self.command(name, *arguments)]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=400, check=False, env=_environment())
+        assert done.returncode == -9, (
+            f"{step}: exit code {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+        )
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | CREDENTIALS
+
+
+def _write(dump: Path, golden: Path) -> None:
+    with dump.open("wb") as file:
+        writer = DumpWriter(file)
+        for record in _records(golden):
+            writer.write(record)
+        writer.flush()
+
+
+def _records(golden: Path) -> Iterator[Record]:
+    """Yield what a dump of the cluster would have had, as far as the set has it."""
+    nodes = {path: base64.b64decode(data) for path, data in json.loads((golden / "metadata.json").read_text()).items()}
+    yield DumpHeader("pulsar+zk://lost", "/ledgers", 0)
+    for path, data in sorted(nodes.items()):
+        yield Node(path, data, 0, 0, 0, 0)
+    schemas = golden / "schemas" / "_ledgers.json"
+    told = json.loads(schemas.read_text()) if schemas.exists() else {}
+    for path, one in told.items():
+        for version in parse_locator(base64.b64decode(one["locator"]), key=path):
+            stored = one["entries"].get("{}:{}".format(*version.position))
+            payload = None if stored is None else base64.b64decode(stored)
+            trouble = "BookKeeper did not have it" if payload is None else None
+            yield SchemaAnswer(path.removeprefix(f"{SCHEMAS}/"), version.version, payload, trouble)
+    yield DumpEnd(len(nodes), 0)
