@@ -52,9 +52,14 @@ class JavaClient:
             self._run("DumpValues", folder, *topics)
             return {topic: _lines(Path(folder, f"{number}.jsonl")) for number, topic in enumerate(topics)}
 
+    def command(self, main: str, *arguments: str) -> list[str]:
+        """Return the command that runs one of the programs."""
+        return java_command(main, self.cluster.service_url, *arguments, heap="1g", quiet=True, classes=self.classes)
+
     def _run(self, main: str, *arguments: str, patience_s: float = _PATIENCE_S) -> None:
-        command = java_command(main, self.cluster.service_url, *arguments, heap="1g", quiet=True, classes=self.classes)
-        done = subprocess.run([*LEASH, *command], capture_output=True, text=True, timeout=patience_s, check=False)
+        done = subprocess.run(
+            [*LEASH, *self.command(main, *arguments)], capture_output=True, text=True, timeout=patience_s, check=False
+        )
         if done.returncode:
             raise JavaClientError(f"{main}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
 

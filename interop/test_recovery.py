@@ -13,10 +13,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pulsar
 import pytest
@@ -39,6 +42,7 @@ NAMESPACE = workload.NAMESPACE
 TYPED = tuple(f"persistent://{NAMESPACE}/typed-{name}" for name in ("evolved", "deleted"))
 EVENTS = f"persistent://{NAMESPACE}/events"
 SUBSCRIBED = f"persistent://{NAMESPACE}/subscribed"
+TRANSACTIONS = f"persistent://{NAMESPACE}/transactions-under-way"
 MESSAGES, ACKNOWLEDGED = 40, (*range(10), 12, 15, 16)
 
 
@@ -54,6 +58,22 @@ VisitSince: Any = type("Visit", (Record,), {"who": String(), "count": Integer(),
 
 _LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
 _SEED = int(os.environ.get("LEDGERFS_KILL_SEED", "11"))
+_DUMP_EVERY_S = int(os.environ.get("LEDGERFS_DUMP_EVERY_S", "5"))
+
+
+class Ended(NamedTuple):
+    """A transaction that somebody was told the end of: when, ms since 1970, and how many messages it has."""
+
+    time_ms: int
+    fate: str
+    number: int
+    messages: int
+
+    @classmethod
+    def told(cls, log: Path) -> "list[Ended]":
+        """Return what `Transactions` has printed, line by line."""
+        lines = [line.split() for line in log.read_text().splitlines()]
+        return [cls(int(line[0]), line[1], int(line[2]), int(line[3])) for line in lines if len(line) == 4]
 
 
 @dataclass
@@ -64,16 +84,18 @@ class Lost:
     ----------
     truth, typed
         What Java read of each topic that nobody wrote to any more, and what it decoded of those with schemas.
-    acknowledged, dumped
-        How many messages of `EVENTS` were acknowledged in all, and when the last dump began.
+    acknowledged
+        How many messages of `EVENTS` were acknowledged at which times, ms since 1970.
+    ended
+        What became of the transactions that ended, or were left open.
 
     """
 
     live: LiveCluster
     truth: Lines
     typed: Lines
-    acknowledged: int
-    dumped: int
+    acknowledged: list[tuple[int, int]]
+    ended: list[Ended]
     folder: Path
 
     @property
@@ -92,6 +114,14 @@ class New:
     def arguments(self, *more: str) -> tuple[str, ...]:
         """Return what names it."""
         return ("--into", f"pulsar+zk://{self.cluster.zookeeper}", "--admin", self.cluster.admin.address, *more)
+
+
+class WithoutDisks(NamedTuple):
+    """The ledgers of the bucket, what a run said that had no disks, and what Java read of the topics then."""
+
+    offloaded: set[int]
+    report: dict[str, Any]
+    found: Lines
 
 
 def command(lost_bucket: str, name: str, *arguments: str, codes: Sequence[int] = (0,)) -> Any:
@@ -142,7 +172,7 @@ def lost(folder: Path, classes: Path, keys: KeyPair) -> Iterator[Lost]:
             with stage("recovery: Pulsar's reader"):
                 truth = in_the_same_words(java.read([*topics, SUBSCRIBED]))
                 typed = java.read_typed(TYPED)
-            yield _killed(live, client, (truth, typed), folder, chance)
+            yield _killed(live, client, (truth, typed), java, folder)
 
 
 def _subscribed(live: LiveCluster, client: pulsar.Client) -> None:
@@ -177,31 +207,54 @@ def _typed(live: LiveCluster, client: pulsar.Client) -> None:
 
 
 def _killed(
-    live: LiveCluster, client: pulsar.Client, read: tuple[Lines, Lines], folder: Path, chance: random.Random
+    live: LiveCluster, client: pulsar.Client, read: tuple[Lines, Lines], java: JavaClient, folder: Path
 ) -> Lost:
-    """Dump the cluster while a producer writes, and then kill all of it."""
+    """Dump the cluster every few seconds while producers write, transactions among them, and kill all of it at some moment."""
+    chance = random.Random(_SEED)
+    processes = live.cluster.processes
     producer = produce_to(client, EVENTS, 300)
-    producer.send(600)
-    producer.wait(300)
-    dumped = producer.acknowledged
-    target = ("--to", f"s3://{BUCKET}", "-O", f"endpoint_url={live.s3.endpoint}")
-    line = [*LEASH, _LEDGERFS, "cluster", "dump", f"pulsar+zk://{live.cluster.zookeeper}", *target]
-    with stage("recovery: dump"):
-        done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    producer.send(400)
-    time.sleep(chance.uniform(0, 0.5))
+    target = ("--to", f"s3://{BUCKET}", "-O", f"endpoint_url={live.s3.endpoint}", "--every", f"{_DUMP_EVERY_S}s")
+    processes.launch("dumps", [_LEDGERFS, "cluster", "dump", f"pulsar+zk://{live.cluster.zookeeper}", *target], {})
+    processes.launch("transactions", java.command("Transactions", TRANSACTIONS, str(_SEED)), {})
+    kept = live.s3.folder / BUCKET / "_ledgerfs" / "dumps"
+    acknowledged = []
+    with stage("recovery: dumps while producers write"):
+        wait_until(lambda: "committed" in processes.log("transactions").read_text(), "a transaction has ended")
+        wait_until(lambda: any(kept.rglob("*.json.zst")), "there is a dump")
+        end = time.monotonic() + chance.uniform(1, 3) * _DUMP_EVERY_S
+        while time.monotonic() < end:
+            producer.send(20)
+            acknowledged.append((time.time_ns() // 1_000_000, producer.acknowledged))
+            time.sleep(0.1)
     with stage("recovery: kill all"):
-        for name in ("bookie0", "broker", "bookie1", "zookeeper", "bookie2"):
-            live.cluster.processes.kill(name)
-    return Lost(live, *read, producer.acknowledged, dumped, folder)
+        for name in ("bookie0", "broker", "bookie1", "dumps", "zookeeper", "bookie2", "transactions"):
+            processes.kill(name)
+    return Lost(live, *read, acknowledged, Ended.told(processes.log("transactions")), folder)
 
 
 @pytest.fixture(scope="module")
-def new(lost: Lost, folder: Path, classes: Path, keys: KeyPair) -> Iterator[New]:
-    """An empty cluster whose broker has the bucket."""
+def without_disks(lost: Lost, folder: Path, classes: Path, keys: KeyPair) -> WithoutDisks:
+    """What a new cluster served that was recovered from bucket and dump alone, and is gone again."""
+    offloaded = {int(one.rpartition("-")[2]) for one in lost.live.s3.names() if re.search(r"-ledger-\d+$", one)}
+    with _lent_new(lost, folder / "without-disks", classes, keys) as new:
+        with stage("recovery: run"):
+            report = command(lost.live.s3.endpoint, "run", *new.arguments("--yes"))
+        with stage("recovery: Pulsar's reader"):
+            return WithoutDisks(offloaded, report, in_the_same_words(new.java.read([*lost.truth, TRANSACTIONS])))
+
+
+@pytest.fixture(scope="module")
+def new(lost: Lost, without_disks: WithoutDisks, folder: Path, classes: Path, keys: KeyPair) -> Iterator[New]:
+    """An empty cluster whose broker has the bucket, in which nothing is yet that only disks have."""
+    with _lent_new(lost, folder / "recovered", classes, keys) as made:
+        yield made
+
+
+@contextmanager
+def _lent_new(lost: Lost, folder: Path, classes: Path, keys: KeyPair) -> Iterator[New]:
+    folder.mkdir()
     processes = Processes(folder)
-    cluster = Cluster(folder / "recovered", processes)
+    cluster = Cluster(folder / "pulsar", processes)
     try:
         with stage("recovery: start Pulsar"):
             cluster.start(lost.live.s3)
@@ -256,6 +309,25 @@ def _until_the_lock_is_free(cluster: Cluster) -> None:
         client.close()
 
 
+def _ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def test_without_disks_what_was_offloaded_is_served_and_what_was_not_is_counted(
+    lost: Lost, without_disks: WithoutDisks
+) -> None:
+    offloaded, report, found = without_disks
+    found.pop(TRANSACTIONS)
+    expected = {topic: [row for row in rows if row["ledger_id"] in offloaded] for topic, rows in lost.truth.items()}
+    assert differences(found, expected) == []
+    missing = {one["topic"]: one["missing_entries"] for one in report["topics"]}
+    # Of these each entry has messages that are read.
+    for topic in (one for one in lost.truth if re.search(r"/(plain|batched-\w+|single-\w+)$", one)):
+        left = {(row["ledger_id"], row["entry_id"]) for row in lost.truth[topic] if row["ledger_id"] not in offloaded}
+        assert missing[topic] == len(left), topic
+    assert sum(missing[topic] > 0 for topic in lost.truth) > len(lost.truth) // 2
+
+
 def test_a_plan_tells_what_is_missing_without_disks_and_writes_nothing(lost: Lost, new: New) -> None:
     before = set(new.cluster.admin.call("GET", "v2/tenants"))
     plan = command(lost.live.s3.endpoint, "plan", *new.arguments())
@@ -272,13 +344,32 @@ def test_all_topics_are_served_as_before(lost: Lost, new: New, restored: dict[st
     topics = {one["topic"]: one for one in restored["topics"]}
     assert {topics[one]["state"] for one in lost.truth} <= {"restored", "there before"}
     assert [one for one in lost.truth if topics[one]["missing_entries"]] == []
+    known_ms = _ms(restored["known_until"])
     with stage("recovery: Pulsar's reader"):
         found = in_the_same_words(new.java.read([*lost.truth, EVENTS]))
     numbers = [int(base64.b64decode(row["value"])[:8]) for row in found.pop(EVENTS)]
     assert numbers == list(range(len(numbers)))
-    assert len(numbers) >= lost.dumped
+    assert len(numbers) >= max(count for time_ms, count in lost.acknowledged if time_ms < known_ms)
     assert differences(found, lost.truth) == []
     assert (lost.folder / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_transactions_under_way_are_there_as_a_whole_or_not_at_all(
+    lost: Lost, new: New, restored: dict[str, Any]
+) -> None:
+    rows = new.java.read([TRANSACTIONS])[TRANSACTIONS]
+    values = [tuple(map(int, base64.b64decode(row["value"]).split(b" of "))) for row in rows]
+    found = Counter(values)
+    assert values == sorted(values)
+    assert all(count == messages for (_, messages), count in found.items())
+    known_ms = _ms(restored["known_until"])
+    committed = {(one.number, one.messages) for one in lost.ended if one.fate == "committed"}
+    others = {(one.number, one.messages) for one in lost.ended} - committed
+    before = {(one.number, one.messages) for one in lost.ended if one.time_ms < known_ms}
+    assert before & committed <= found.keys()
+    assert len(before & committed) > 5
+    assert len(before & others) > 1
+    assert others & found.keys() == set()
 
 
 def test_values_are_decoded_as_before(lost: Lost, new: New, restored: dict[str, Any]) -> None:
