@@ -24,10 +24,14 @@ def fill(client: pulsar.Client, topic: str, messages: int, size: int) -> None:
 
 
 def subscribe(client: pulsar.Client, topic: str, name: str, acknowledged: Iterable[int]) -> None:
-    """Subscribe from the start of a topic, and acknowledge those of its messages that have these numbers."""
+    """Subscribe from the start of a topic, and acknowledge those of its messages that have these numbers, also within batches."""
     wanted = set(acknowledged)
     consumer = client.subscribe(
-        topic, name, consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+        topic,
+        name,
+        consumer_type=pulsar.ConsumerType.Shared,
+        initial_position=pulsar.InitialPosition.Earliest,
+        batch_index_ack_enabled=True,
     )
     for number in range(max(wanted, default=-1) + 1):
         message = consumer.receive(_RECEIVE_MS)

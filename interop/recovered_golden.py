@@ -33,7 +33,7 @@ class Recovered:
     def dies_at(self, step: str, *more: str) -> None:
         """Have a run die at a step, and wait until its lock is free."""
         with stage(f"{self.lost.golden.name}: runs that die"):
-            self.lost.dies_at(step, "run", *self.into, "--yes", *more)
+            self.lost.dies_at(step, "run", *self.into, *more)
             client = KazooClient(self.cluster.zookeeper)
             client.start(timeout=60)
             try:

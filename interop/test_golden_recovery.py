@@ -16,6 +16,7 @@ from tests.support import typed_golden
 from tests.support.golden_rows import expected_of, wanted
 
 WANTED = ("--topics", "public/golden/[^/]+", "--no-schemas")
+MORE = ("--subscription", "audit", "--at", "latest", "--yes")
 OTHER = "persistent://public/others/there-before"
 STEPS = (
     "nothing is changed",
@@ -36,7 +37,7 @@ def golden(folder: Path, classes: Path) -> Iterator[Recovered]:
     """
     with lent_recovered("pulsar-s3", folder / "golden", classes, None) as made:
         for step in STEPS:
-            made.dies_at(step, *WANTED)
+            made.dies_at(step, *WANTED, *MORE)
             if step == "namespaces are made":
                 made.cluster.admin.make_namespace("public/others")
                 with connected(made.cluster.service_url) as client:
@@ -48,7 +49,7 @@ def golden(folder: Path, classes: Path) -> Iterator[Recovered]:
 def run_of_golden(golden: Recovered) -> dict[str, Any]:
     """What a run says that ends."""
     with stage("pulsar-s3: run"):
-        found: dict[str, Any] = golden.lost.recover("run", *golden.into, *WANTED, "--yes")
+        found: dict[str, Any] = golden.lost.recover("run", *golden.into, *WANTED, *MORE)
     return found
 
 
@@ -81,7 +82,7 @@ def test_the_check_of_golden_topics_reads_all_of_it(golden: Recovered, run_of_go
 
 def test_run_twice_changes_nothing(golden: Recovered, run_of_golden: dict[str, Any]) -> None:
     before = golden.lost.s3.objects()
-    again = golden.lost.recover("run", *golden.into, *WANTED, "--yes", "--no-compare")
+    again = golden.lost.recover("run", *golden.into, *WANTED, *MORE, "--no-compare")
     assert {one["state"] for one in again["topics"]} == {"there before"}
     assert golden.lost.s3.objects() == before
 
@@ -90,9 +91,15 @@ def test_a_run_has_died_at_each_step() -> None:
     assert {*STEPS, *test_typed_recovery.STEPS} == killed_recovery.STEPS.keys()
 
 
-def test_partitions_are_one_topic_again(golden: Recovered, run_of_golden: dict[str, Any]) -> None:
+def test_partitions_are_one_topic_again_of_which_a_new_subscription_begins_at_the_end(
+    golden: Recovered, run_of_golden: dict[str, Any]
+) -> None:
     assert golden.cluster.admin.call("GET", "v2/persistent/public/golden/partitioned/partitions")["partitions"] == 3
     with connected(golden.cluster.service_url) as client:
+        # What was asked for where no dump tells of subscriptions: one that begins behind all that was restored.
+        consumer = client.subscribe("persistent://public/golden/partitioned", "audit")
         producer = client.create_producer("persistent://public/golden/partitioned")
         assert producer.send(b"again").ledger_id() >= 2**32
+        assert consumer.receive(30_000).data() == b"again"
         producer.close()
+        consumer.close()

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from interop.keys import KeyPair
+from interop.live_producer import connected
 from interop.recovered_golden import Recovered, lent_recovered
 from interop.stages import stage
 from tests.support import typed_golden
 
+MORE = ("--subscription", "audit", "--at", "earliest", "--yes")
 STEPS = (
     "a strategy is lifted",
     "some schemas are set",
@@ -30,7 +32,7 @@ def typed(folder: Path, classes: Path, keys: KeyPair) -> Iterator[Recovered]:
     """The golden topics with schemas, restored by a run that had died at some steps before."""
     with lent_recovered("pulsar-typed", folder / "typed", classes, keys) as made:
         for step in STEPS:
-            made.dies_at(step)
+            made.dies_at(step, *MORE)
         yield made
 
 
@@ -38,7 +40,7 @@ def typed(folder: Path, classes: Path, keys: KeyPair) -> Iterator[Recovered]:
 def run_of_typed(typed: Recovered) -> dict[str, Any]:
     """What a run says that ends."""
     with stage("pulsar-typed: run"):
-        found: dict[str, Any] = typed.lost.recover("run", *typed.into, "--yes")
+        found: dict[str, Any] = typed.lost.recover("run", *typed.into, *MORE)
     return found
 
 
@@ -53,6 +55,18 @@ def test_all_values_are_decoded_as_java_decoded_them_before(typed: Recovered, ru
         topic: one for topic in topics if (one := _first_that_differs(golden, topic, found[topic])) is not None
     }
     assert different == {}
+
+
+def test_a_new_subscription_begins_at_the_first_message(typed: Recovered, run_of_typed: dict[str, Any]) -> None:
+    name = "public/typed/avro-evolved"
+    expected = typed_golden.topic(typed.lost.golden, name).expected
+    with connected(typed.cluster.service_url) as client:
+        consumer = client.subscribe(f"persistent://{name}", "audit")
+        found = [consumer.receive(30_000).message_id() for _ in expected]
+        consumer.close()
+    assert [(one.ledger_id(), one.entry_id()) for one in found] == [
+        (one["ledger_id"], one["entry_id"]) for one in expected
+    ]
 
 
 def _first_that_differs(golden: Path, topic: str, found: list[dict[str, Any]]) -> object:

@@ -76,6 +76,8 @@ def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[byte
         made, said = _older(path, cursor, positions, cursor.trouble or error.reason)
     if made is None:
         return build_cursor_info(CursorInfo(IN_THE_NODE, positions.first)), said
+    if made.batches:
+        said.append(f"{made.batches:,} batches were acknowledged in part, and are delivered again as a whole")
     if made.left_out:
         said.append(f"{made.left_out:,} acknowledged ranges have no room, and are delivered again")
     return made.data, said
