@@ -313,6 +313,6 @@ def lost_since(restored: Sequence[RestoredTopic], catalog: Catalog) -> Mapping[s
         elif late:
             told[one.plan.source] = (
                 f"ledger {late[0]} came into the bucket while topics were restored, and is not in its list ({len(late):,} in all): "
-                "delete the restored topic's metadata, and restore it again"
+                "restore the topic once more, under another name (--as, --new-ids)"
             )
     return told
