@@ -5,15 +5,15 @@ last marker before it, in its own ledger or the previous one. A topic without tr
 the metadata of its entries.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
 import numpy as np
 
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.records import EntryBatch
+from ledgerfs.ledgers.read_order import is_own_id
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.decode.entry_fields import messages_in_transactions, outcomes_in, transactions_at
@@ -83,9 +83,24 @@ def unsettled(readers: Sequence[LedgerReader]) -> Unsettled:
     Raises `CorruptMessageError` for a marker, or a message of a transaction, whose checksum is wrong, and as the readers.
     """
     ledgers: dict[int, MessagesOfTransactions] = {}
-    for _, group in groupby(readers, key=lambda one: one.ref.ledger_id >> _BLOCK_BITS):
-        ledgers |= _of_one_cluster(list(group))
+    for some in _by_clusters(readers):
+        ledgers |= _of_one_cluster(some)
     return Unsettled(ledgers)
+
+
+def _by_clusters(readers: Sequence[LedgerReader]) -> Iterator[list[LedgerReader]]:
+    """Yield those of one block of ids after the other; what was made of a ledger is of that one's, and imported rows are of no cluster."""
+    block, found = None, list[LedgerReader]()
+    for reader in readers:
+        ref = reader.ref
+        its = block if ref.origin is None and is_own_id(ref.ledger_id) else ref.root.ledger_id >> _BLOCK_BITS
+        if its != block and found:
+            yield found
+            found = []
+        block = its
+        found.append(reader)
+    if found:
+        yield found
 
 
 def _of_one_cluster(readers: Sequence[LedgerReader]) -> "dict[int, MessagesOfTransactions]":
