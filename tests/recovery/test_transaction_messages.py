@@ -53,10 +53,13 @@ def scanned(bucket: Bucket, topic: str = TOPIC) -> dict[tuple[int, int], str]:
 
 @pytest.mark.long
 @settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
-@given(ledgers=st.lists(st.lists(ENTRIES, min_size=1, max_size=6), min_size=1, max_size=5))
-def test_outcomes_are_those_of_a_scan(ledgers, tmp_path_factory):
+@given(
+    ledgers=st.lists(st.lists(ENTRIES, min_size=1, max_size=6), min_size=1, max_size=5),
+    apart=st.sampled_from([3, 2**30, 2**31, 2**32]),
+)
+def test_outcomes_are_those_of_a_scan(ledgers, apart, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tier")
-    made = [offload([frame(one, b"v") for one in some], 3 * i, uuid=i + 1) for i, some in enumerate(ledgers)]
+    made = [offload([frame(one, b"v") for one in some], apart * i, uuid=i + 1) for i, some in enumerate(ledgers)]
     bucket = open_bucket(put_in_folder(folder, *made))
     found = found_in(bucket)
     assert states_of(found) == scanned(bucket)

@@ -5,15 +5,16 @@ last marker before it, in its own ledger or the previous one. A topic without tr
 the metadata of its entries.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.read_order import is_own_id
+from ledgerfs.ledgers.id_blocks import first_of_clusters
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.decode.entry_fields import messages_in_transactions, outcomes_in, transactions_at
@@ -21,7 +22,6 @@ from ledgerfs.messages.decode.metadata_walk import walk_metadata
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
 _NOT_ENDED, _COMMITTED, _ABORTED = 0, 1, 2
-_BLOCK_BITS = 32
 _STATES = {"committed": _COMMITTED, "aborted": _ABORTED}
 
 
@@ -77,30 +77,15 @@ class Unsettled:
 def unsettled(readers: Sequence[LedgerReader]) -> Unsettled:
     """Return the messages of transactions in a topic, and what became of each; reads all of its ledgers, given in the order of their ids.
 
-    A cluster that topics were restored into makes its ids in another block of 2³², and its coordinator gives ids of transactions again that
-    the lost one gave: what ended there says nothing of messages from before.
+    Markers of one cluster say nothing of messages of another (`ledgerfs.ledgers.id_blocks`).
 
     Raises `CorruptMessageError` for a marker, or a message of a transaction, whose checksum is wrong, and as the readers.
     """
     ledgers: dict[int, MessagesOfTransactions] = {}
-    for some in _by_clusters(readers):
-        ledgers |= _of_one_cluster(some)
+    firsts = first_of_clusters(one.ref for one in readers)
+    for first, end in pairwise([*firsts, len(readers)]):
+        ledgers |= _of_one_cluster(readers[first:end])
     return Unsettled(ledgers)
-
-
-def _by_clusters(readers: Sequence[LedgerReader]) -> Iterator[list[LedgerReader]]:
-    """Yield those of one block of ids after the other; what was made of a ledger is of that one's, and imported rows are of no cluster."""
-    block, found = None, list[LedgerReader]()
-    for reader in readers:
-        ref = reader.ref
-        its = block if ref.origin is None and is_own_id(ref.ledger_id) else ref.root.ledger_id >> _BLOCK_BITS
-        if its != block and found:
-            yield found
-            found = []
-        block = its
-        found.append(reader)
-    if found:
-        yield found
 
 
 def _of_one_cluster(readers: Sequence[LedgerReader]) -> "dict[int, MessagesOfTransactions]":
