@@ -13,7 +13,6 @@ from ledgerfs.clusters.kept_dump_names import FOLDER, KeptDump, parse_kept_dump
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptObjectError,
-    InvalidOptionError,
     NotFoundError,
     ObjectNotFoundError,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "KeptDump",
     "kept_dump_lines",
     "kept_dumps",
-    "newest_kept_dump",
     "read_dump_at",
     "read_kept_dump",
     "without_base",
@@ -61,22 +59,6 @@ def without_base(kept: list[KeptDump]) -> list[KeptDump]:
     """Return those of one listing that cannot be read, since they tell what changed since a dump that is not there."""
     keys = {one.key for one in kept}
     return [one for one in kept if one.base is not None and one.base not in keys]
-
-
-def newest_kept_dump(store: ObjectStore, cluster: str | None = None) -> KeptDump | None:
-    """Return the newest dump of a cluster that can be read by what the listing shows; None if there is none.
-
-    Raises `InvalidOptionError` if dumps of several clusters are kept and none of them is named, and as `kept_dumps`.
-    """
-    kept = kept_dumps(store, cluster)
-    clusters = sorted({one.cluster for one in kept})
-    if len(clusters) > 1:
-        reason = f"dumps of several clusters are kept here, and it has to be told whose is meant: {', '.join(clusters)}"
-        raise InvalidOptionError(reason, key=f"{store.url}/{FOLDER}")
-    lacking = without_base(kept)
-    for one in lacking:
-        _log.warning("%s: it cannot be read, since its base is not there: %s", one.key, one.base)
-    return next((one for one in reversed(kept) if one not in lacking), None)
 
 
 def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:

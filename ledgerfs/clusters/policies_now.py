@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.ownership import COMPACTION
-from ledgerfs.clusters.policies import NamespacePolicies, json_object
+from ledgerfs.clusters.partitioned_topics import parse_partitions, partitioned_path
+from ledgerfs.clusters.policies import NamespacePolicies
 from ledgerfs.clusters.questions import ManyNodes, Questions
 from ledgerfs.clusters.survey import CHANGE_EVENTS, Survey
 from ledgerfs.clusters.survey_builder import POLICIES, SurveyBuilder
@@ -16,7 +17,6 @@ from ledgerfs.formats.schemas.stored_schema import locator_path
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.storage.zookeeper.node import Node
 
-PARTITIONED = "/admin/partitioned-topics"
 _MOST_PARTITIONS = 10_000
 
 
@@ -62,11 +62,11 @@ def policies_now(
 
 
 def _partitions(nodes: ManyNodes, topic: str) -> int:
-    """Return how many partitions the topic of events has: none, mostly; raises `CorruptMetadataError` for what is no number of them."""
-    for node in _found(nodes, [f"{PARTITIONED}/{topic}"]):
-        count = json_object(node.data, key=node.path).get("partitions")
-        if not isinstance(count, int) or not 0 <= count <= _MOST_PARTITIONS:
-            raise CorruptMetadataError(f"{count!r} is no number of partitions", key=node.path)
+    """Return how many partitions the topic of events has: none, mostly; raises `CorruptMetadataError` for no number, or too great a one."""
+    for node in _found(nodes, [partitioned_path(topic)]):
+        count = parse_partitions(node.data, key=node.path)
+        if count > _MOST_PARTITIONS:
+            raise CorruptMetadataError(f"{count:,} are too many partitions of a topic of events", key=node.path)
         return count
     return 0
 

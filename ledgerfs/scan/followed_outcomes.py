@@ -1,8 +1,9 @@
 """Outcomes of transactions in a topic that grows: those whose markers have been written by now; the others are waited for.
 
 As in a scan, the outcome of a message is that of the first marker of its transaction after it, else that of the last one before it, in its
-own ledger or the previous one. Markers are remembered for as long as that may ask for them, entries are not: what lies behind the first
-message without an outcome is read again once it has one.
+own ledger or the previous one. Other clusters' markers do not come between: only a living cluster's topics grow, and the ledgers of a lost
+one are settled there. Markers are remembered for as long as that may ask for them, entries are not: what lies behind the first message
+without an outcome is read again once it has one.
 """
 
 from collections.abc import Sequence

@@ -2,15 +2,18 @@
 
 The outcome of a message is that of the first marker of its transaction after it, however far away. If there is none up to the topic's end,
 it is that of the last marker before it, in its own ledger or the previous one: the end of a transaction may overtake its last messages,
-which follow soon after it. Without either, the transaction is open. All of that depends on the message's place in its topic, never on where
-reading began.
+which follow soon after it. Without either, the transaction is open. Markers that another cluster wrote (`ledgerfs.ledgers.id_blocks`) are
+those of other transactions with the same ids. All of that depends on the message's place in its topic, never on where reading began.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, MutableMapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from cachetools import LRUCache
 
+from ledgerfs.ledgers.id_blocks import first_of_clusters
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_fields import EntryRows, Transaction, markers_at, outcomes_in, transactions_at
 from ledgerfs.messages.decode.metadata_walk import Int64Table, walk_metadata
@@ -44,7 +47,7 @@ class TransactionOutcome(NamedTuple):
     Attributes
     ----------
     at
-        Position of the marker; after everything if there is none up to the topic's end.
+        Position of the marker; after everything that its cluster wrote if there is none up to there, or to the topic's end.
 
     """
 
@@ -89,6 +92,7 @@ class TransactionOutcomes:
         self._known = known
         self._ahead: Iterator[tuple[Place, EntryBatch]] | None = None
         self._since = _END
+        self._stop = 0
         self._without_end: dict[tuple[Transaction, Position], str] = {}
         self._markers: LRUCache[int, dict[Transaction, list[tuple[int, str]]]] = LRUCache(_LEDGERS_BEFORE)
 
@@ -98,15 +102,17 @@ class TransactionOutcomes:
         positions = (Position(ledger_id, place.entry + row) for row in rows.tolist())
         wanted = list(zip(transactions_at(entries, rows), positions, strict=True))
         unknown = {(one, position) for one, position in wanted if self._find(one, position) is None}
-        if self._ahead is None and unknown:
+        if unknown and (self._ahead is None or place.number >= self._stop):
             self._since = Position(ledger_id, place.entry)
-            self._ahead = self._entries_from(place)
+            self._stop = self._cluster_of(place.number)[1]
+            self._ahead = self._entries_from(place, self._stop)
         while unknown:
             assert self._ahead is not None  # noqa: S101  (set for the first unknown one)
             found = next(self._ahead, None)
             if found is None:
+                end = self._end_of(self._stop)
                 for transaction, _ in unknown:
-                    self._add(transaction, TransactionOutcome(self._since_last(transaction, _END), _END, OPEN))
+                    self._add(transaction, TransactionOutcome(self._since_last(transaction, end), end, OPEN))
                 break
             told = self._take(*found)
             unknown = {
@@ -115,14 +121,14 @@ class TransactionOutcomes:
         self._without_end = {
             (one, position): self._outcome_before(one, place.number, position)
             for one, position in wanted
-            if (outcome := self._find(one, position)) is not None and outcome.at == _END
+            if (outcome := self._find(one, position)) is not None and outcome.state == OPEN
         }
 
     def state_of(self, transaction: Transaction, ledger_id: int, entry_id: int) -> str:
         """Return ``committed``, ``aborted`` or `OPEN` for a message that `look_ahead` looked for."""
         position = Position(ledger_id, entry_id)
         outcome = self._find(transaction, position)
-        if outcome is None or outcome.at == _END:
+        if outcome is None or outcome.state == OPEN:
             self.any_open = True
             return self._without_end.get((transaction, position), OPEN)
         self._note_source(ledger_id, outcome.at.ledger_id)
@@ -187,7 +193,8 @@ class TransactionOutcomes:
 
     def _outcome_before(self, transaction: Transaction, number: int, position: Position) -> str:
         """Return the outcome of the last marker before a message, in its own ledger or the previous one."""
-        for one in range(number, max(-1, number - _LEDGERS_BEFORE), -1):
+        first, _ = self._cluster_of(number)
+        for one in range(number, max(first - 1, number - _LEDGERS_BEFORE), -1):
             told = [
                 state
                 for entry, state in self._markers_in(one).get(transaction, ())
@@ -208,11 +215,24 @@ class TransactionOutcomes:
                     found.setdefault(transaction, []).append((batch.id_of(row), state))
         return found
 
-    def _entries_from(self, place: Place) -> "Iterator[tuple[Place, EntryBatch]]":
-        """Yield all entries from a place to the topic's end; few ledgers at a time at first, since markers are seldom far away."""
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return first_of_clusters(one.ref for one in self._ledgers)
+
+    def _cluster_of(self, number: int) -> tuple[int, int]:
+        """Return the numbers of the first ledger that the cluster of one wrote, and of the first behind its last."""
+        which = bisect_right(self._firsts, number)
+        return self._firsts[which - 1], [*self._firsts, len(self._ledgers)][which]
+
+    def _end_of(self, stop: int) -> Position:
+        """Return the position behind everything before a ledger of this number."""
+        return Position(self._ledgers[stop].ref.ledger_id, -1) if stop < len(self._ledgers) else _END
+
+    def _entries_from(self, place: Place, end: int) -> "Iterator[tuple[Place, EntryBatch]]":
+        """Yield all entries from a place to a ledger; few ledgers at a time at first, since markers are seldom far away."""
         start, ledgers = place, 1
-        while start.number < len(self._ledgers):
-            stop = Place(min(start.number + ledgers, len(self._ledgers)), 0)
+        while start.number < end:
+            stop = Place(min(start.number + ledgers, end), 0)
             yield from read_entries(self._ledgers, Reach(start, stop), self._skipped)
             ledgers, start = min(2 * ledgers, _MOST_LEDGERS), stop
 

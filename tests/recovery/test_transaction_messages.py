@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledgerfs import open_bucket
+from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.recovery.copies.settled_copies import Unsettled, unsettled
@@ -53,10 +53,13 @@ def scanned(bucket: Bucket, topic: str = TOPIC) -> dict[tuple[int, int], str]:
 
 @pytest.mark.long
 @settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
-@given(ledgers=st.lists(st.lists(ENTRIES, min_size=1, max_size=6), min_size=1, max_size=5))
-def test_outcomes_are_those_of_a_scan(ledgers, tmp_path_factory):
+@given(
+    ledgers=st.lists(st.lists(ENTRIES, min_size=1, max_size=6), min_size=1, max_size=5),
+    apart=st.sampled_from([3, 2**30, 2**31, 2**32]),
+)
+def test_outcomes_are_those_of_a_scan(ledgers, apart, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tier")
-    made = [offload([frame(one, b"v") for one in some], 3 * i, uuid=i + 1) for i, some in enumerate(ledgers)]
+    made = [offload([frame(one, b"v") for one in some], apart * i, uuid=i + 1) for i, some in enumerate(ledgers)]
     bucket = open_bucket(put_in_folder(folder, *made))
     found = found_in(bucket)
     assert states_of(found) == scanned(bucket)
@@ -87,6 +90,44 @@ def test_open_ones_are_what_is_wanted(tmp_path):
     one = found_in(open_bucket(put_in_folder(tmp_path, offload(entries)))).ledgers[1]
     assert [ids.tolist() for ids in one.hidden_and_plain("aborted")] == [[1, 2], [0]]
     assert [ids.tolist() for ids in one.hidden_and_plain("committed")] == [[2], [0, 1]]
+
+
+def of_transaction(**more):
+    return frame(metadata(transaction_most=0, transaction_least=0, **more), b"v")
+
+
+def test_ids_are_given_again_by_the_cluster_of_another_block(tmp_path):
+    """An end in one block tells nothing of a message in another one, neither before nor after it."""
+    ledgers = {
+        1: [of_transaction(), of_transaction(marker_type=ABORT)],
+        2: [of_transaction()],
+        2**33: [of_transaction(), of_transaction(marker_type=COMMIT)],
+        2**34: [of_transaction()],
+    }
+    made = [offload(entries, number, uuid=i) for i, (number, entries) in enumerate(ledgers.items(), 1)]
+    found = found_in(open_bucket(put_in_folder(tmp_path, *made)))
+    expected = {(1, 0): "aborted", (2, 0): "aborted", (2**33, 0): "committed", (2**34, 0): "open"}
+    assert states_of(found) == expected
+
+
+def test_what_was_made_of_a_ledger_is_of_its_cluster(tmp_path):
+    """`offload --unbatch` gives ids of ledgerfs' own, or those that a user names: in any block."""
+    target = f"file://{tmp_path / 'target'}"
+    own = 2**52
+    for number, name, entries in (
+        (1, 2**40, [of_transaction()]),
+        (2, own, [frame(metadata(), b"v"), of_transaction(marker_type=COMMIT)]),
+        (2**33 + 1, own + 2**34, [of_transaction()]),
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        source = put_in_folder(folder, offload(entries, number, uuid=1))
+        assert copy_ledgers(source, target, unbatch=True, ledger_id=name, allow_incomplete=True).copied == 1
+    # Rows that were imported meanwhile are of no cluster, and their ids are in a block of their own.
+    imported = offload([frame(metadata(), b"v")], own - 1 + 2**33, uuid=2, bookies=())
+    put_in_folder(tmp_path / "target", imported)
+    found = found_in(open_bucket(target))
+    assert states_of(found) == {(2**40, 0): "committed", (own + 2**34, 0): "open"}
 
 
 @pytest.mark.parametrize("marker", [None, ABORT])

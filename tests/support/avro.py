@@ -1,7 +1,7 @@
 """Avro schemas made by hypothesis, values of them as fastavro takes and returns them, and what these are in Arrow."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -93,6 +93,15 @@ class _Maker:
         return list(found.values())
 
 
+USED_AGAIN = {"type": "record", "name": "R", "fields": [
+    {"name": "a", "type": {"type": "record", "name": "Outer", "fields": [
+        {"name": "in", "type": {"type": "record", "name": "Inner", "fields": [{"name": "out", "type": ["null", "Outer"]}]}},
+    ]}},
+    {"name": "b", "type": "Inner"},
+]}  # fmt: skip
+"""A type that is inside the definition of another has its bytes, and so it has where it is used by its name outside of that."""
+
+
 def name_of(kind: Any) -> str:
     if isinstance(kind, str):
         return kind
@@ -107,20 +116,24 @@ def schemas(draw: Draw, *, with_names: bool = True) -> Any:
 
 def named_types(schema: Any) -> dict[str, Any]:
     """Return the definitions inside a schema by name."""
-    found: dict[str, Any] = {}
+    return {node["name"]: node for node, _ in _definitions(schema, ())}
 
-    def look(node: Any) -> None:
-        if isinstance(node, list):
-            for one in node:
-                look(one)
-        elif isinstance(node, dict):
-            if "name" in node and "type" in node and node["type"] in ("record", "enum", "fixed"):
-                found[node["name"]] = node
-            for part in (node.get("items"), node.get("values"), *(one["type"] for one in node.get("fields", ()))):
-                look(part)
 
-    look(schema)
-    return found
+def open_names(schema: Any) -> dict[str, tuple[str, ...]]:
+    """Return of each named type the types inside whose definitions its own is, itself among them: what is a value's bytes in it."""
+    return {node["name"]: (*around, node["name"]) for node, around in _definitions(schema, ())}
+
+
+def _definitions(node: Any, around: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
+    if isinstance(node, list):
+        for one in node:
+            yield from _definitions(one, around)
+    elif isinstance(node, dict):
+        if "name" in node and "type" in node and node["type"] in ("record", "enum", "fixed"):
+            yield node, around
+            around = (*around, node["name"])
+        for part in (node.get("items"), node.get("values"), *(one["type"] for one in node.get("fields", ()))):
+            yield from _definitions(part, around)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +142,11 @@ class Model:
 
     schema: Any
     named: dict[str, Any]
+    open: dict[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, schema: Any) -> "Model":
-        return cls(schema, named_types(schema))
+        return cls(schema, named_types(schema), open_names(schema))
 
     def values(self) -> st.SearchStrategy[Any]:
         return st.composite(lambda draw: self._draw(draw, self.schema, 6))()
@@ -213,7 +227,8 @@ class Model:
             case "map":
                 return [(key, self.in_arrow(one, kind["values"], around, blocks=blocks)) for key, one in value.items()]
             case "record":
-                inner = (*around, kind["name"])
+                # A type is the same wherever it is used, as where it is defined.
+                inner = self.open[kind["name"]]
                 return {
                     one["name"]: self.in_arrow(value[one["name"]], one["type"], inner, blocks=blocks)
                     for one in kind["fields"]

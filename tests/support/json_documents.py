@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.support.avro import Draw, named_types
+from tests.support.avro import Draw, named_types, open_names
 
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _WHOLE = re.compile(r"-?\d+")
@@ -67,10 +67,11 @@ class Reader:
     """Reads documents of one schema; of a field that is given twice the first value counts for nothing, but must be of its type."""
 
     named: dict[str, Any]
+    open: dict[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, schema: Any) -> Callable[[Any], Any]:
-        reader = cls(named_types(schema))
+        reader = cls(named_types(schema), open_names(schema))
         return lambda value: reader.read(schema, value, ())
 
     def read(self, kind: Any, value: Any, around: tuple[str, ...]) -> Any:
@@ -94,7 +95,7 @@ class Reader:
                 read = [(clean(key), self.read(kind["values"], one, around)) for key, one in fields]
                 return [pair for k, pair in enumerate(read) if pair[0] not in {name for name, _ in read[k + 1 :]}]
             case "record":
-                inner = (*around, kind["name"])
+                inner = self.open[kind["name"]]
                 types = {one["name"]: one["type"] for one in kind["fields"]}
                 fields = self._only(value, Given).fields
                 read = {name: self.read(types[name], one, inner) for name, one in fields if name in types}

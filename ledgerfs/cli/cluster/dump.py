@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.cluster.dump_rounds import repeat, signals_as_interrupts
+from ledgerfs.cli.cluster.dump_rounds import repeat
 from ledgerfs.cli.cluster.source import access_options, bookies_of, opened_cluster, ttl_option
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.end_signals import signals_as_interrupts
 from ledgerfs.cli.options import json_option, target_option, target_options_of
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say
 from ledgerfs.cli.parameter_types import Duration, LocalPath

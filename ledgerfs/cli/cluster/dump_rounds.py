@@ -1,16 +1,10 @@
 """Doing something again and again until a signal ends it: what is under way then is dropped."""
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import ceil
-from typing import TYPE_CHECKING
 
 from ledgerfs.cli.output import say
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 
 def repeat(seconds: float, once: Callable[[], object]) -> bool:
@@ -33,22 +27,3 @@ def repeat(seconds: float, once: Callable[[], object]) -> bool:
     except KeyboardInterrupt:
         say("ended: what is kept is whole")
         return is_done
-
-
-@contextmanager
-def signals_as_interrupts() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP end what is under way as Ctrl-C does, so that nothing of it stays; a second one ends at once."""
-
-    def interrupt(_: int, frame: "FrameType | None") -> None:  # noqa: ARG001  (as signals are told)
-        for one, handler in before.items():
-            signal.signal(one, handler)
-        raise KeyboardInterrupt
-
-    # What is started with nohup goes on without a terminal.
-    ends = [one for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
-    before = {int(number): signal.signal(number, interrupt) for number in ends}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

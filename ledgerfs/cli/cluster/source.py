@@ -1,6 +1,6 @@
 """The argument CLUSTER and its options: a living cluster, or a dump of one; and what was not looked at, said after the results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
@@ -156,20 +156,29 @@ def offload_options(command: Command) -> Command:
 
 
 def opened_cluster(context: click.Context, url: str, zk_rate: float) -> "LivingCluster":
-    """Return the cluster of a URL; raises `click.BadParameter` for other URLs, and `UnusableUrlError`."""
+    """Return the cluster of a URL with the options of -o; raises as `cluster_at`."""
+    return cluster_at(url, {"most_per_second": zk_rate, **storage_options_of(context)})
+
+
+def cluster_at(
+    url: str, options: Mapping[str, Any], *, flag: str = "-o", argument: str | None = None
+) -> "LivingCluster":
+    """Return the cluster of a URL; ``flag`` is what its options came with, ``argument`` what the URL did.
+
+    Raises `click.BadParameter` for other URLs, `UnusableUrlError` where no server is named, and `InvalidOptionError`.
+    """
     if not url.startswith(SCHEME):
-        raise click.BadParameter(f"{url!r} is not the URL of a cluster: {SCHEME}host:port,host:port[/chroot]")
+        raise click.BadParameter(
+            f"{url!r} is not the URL of a cluster: {SCHEME}host:port,host:port[/chroot]", param_hint=argument
+        )
     # These import fsspec and kazoo, which --help does not need.
     from ledgerfs.errors import InvalidOptionError
     from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 
-    options: dict[str, Any] = storage_options_of(context)
     try:
-        return ClusterFileSystem(**{"most_per_second": zk_rate, **options}).cluster(
-            url.removeprefix(SCHEME).rstrip("/")
-        )
+        return ClusterFileSystem(**options).cluster(url.removeprefix(SCHEME).rstrip("/"))
     except TypeError as error:
-        raise InvalidOptionError(str(error).rpartition(") ")[2], key="-o") from error
+        raise InvalidOptionError(str(error).rpartition(") ")[2], key=flag) from error
 
 
 def bookies_of(cluster: "LivingCluster", *, no_bookies: bool) -> "BookieReads | None":

@@ -1,22 +1,19 @@
 """``ledgerfs lifecycle run``: doing what a policy wants, again and again."""
 
 import logging
-import signal
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from ledgerfs.cli.cluster.source import access_options, bookies_of, opened_cluster
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.end_signals import at_end_signals
 from ledgerfs.cli.lifecycle.policy import Policy, policy_argument
 from ledgerfs.cli.output import progress, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from ledgerfs.lifecycle.service.service import Service
 
 
@@ -70,7 +67,7 @@ def run(
     bookies = bookies_of(cluster, no_bookies=no_bookies)
     try:
         with service_of(policy.file, cluster, bookies, policy.brokers, pass_seconds) as made:
-            with _until_signal(made.service), progress() as update:
+            with at_end_signals(lambda: _stop(made.service)), progress() as update:
                 made.service.run(update, once=once)
             troubles, has_given_up = made.events.troubles(), made.service.has_given_up
     finally:
@@ -98,22 +95,8 @@ def _ask(policy: Policy) -> None:
     )
 
 
-@contextmanager
-def _until_signal(service: "Service") -> "Iterator[None]":
-    """Have SIGTERM, SIGHUP and the first Ctrl-C end the service; another Ctrl-C ends the program at once."""
-
-    def stop(number: int, _: "FrameType | None") -> None:
-        service.stop()
-        signal.signal(number, before[number])
-        # The signal may have come while something else was being said.
-        with suppress(RuntimeError):
-            say("ending: what is copied is completed, and nothing is begun any more")
-
-    # What is started with nohup goes on without a terminal.
-    ends = [one for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
-    before = {int(number): signal.signal(number, stop) for number in ends}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _stop(service: "Service") -> None:
+    service.stop()
+    # The signal may have come while something else was being said.
+    with suppress(RuntimeError):
+        say("ending: what is copied is completed, and nothing is begun any more")

@@ -10,8 +10,8 @@ from ledgerfs.cli.output import progress
 from ledgerfs.cli.recover.broker_service import broker_check, service_option
 from ledgerfs.cli.recover.outcome import print_report, write_report
 from ledgerfs.cli.recover.request import (
-    cluster_of,
     how_options,
+    into_cluster,
     into_of,
     into_options,
     lost_of,
@@ -58,7 +58,7 @@ def check(
     """
     from ledgerfs.recovery.running.recovery import check as compare
 
-    cluster = cluster_of(context, into)
+    cluster = into_cluster(context, into)
     what = lost_of(context, bucket, lost, cluster)
     open_as = open_as_of(options)
     how = {"open_as": open_as, "looks_for_transactions": not options["no_transactions"]}

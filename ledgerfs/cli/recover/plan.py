@@ -9,8 +9,8 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.recover.outcome import print_report, write_report
 from ledgerfs.cli.recover.request import (
-    cluster_of,
     how_options,
+    into_cluster,
     into_of,
     into_options,
     lost_of,
@@ -56,7 +56,7 @@ def plan(
 
     if (into is None) != (admin is None):
         raise click.UsageError("--into and --admin are the same cluster's: name both, or none")
-    cluster = None if into is None else cluster_of(context, into)
+    cluster = None if into is None else into_cluster(context, into)
     what = lost_of(context, bucket, lost, cluster)
     target = None
     if cluster is not None and admin is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ledgerfs.cli.cluster.scheme import SCHEME
+from ledgerfs.cli.cluster.source import cluster_at
 from ledgerfs.cli.options import bucket_argument, json_option, parsed_options, storage_options_of
 from ledgerfs.cli.output import say
 from ledgerfs.cli.parameter_types import LocalPath
@@ -142,20 +142,9 @@ def lost_of(context: click.Context, bucket: "Bucket", lost: dict[str, Any], clus
     return Lost(bucket, _wanted(lost), dump, name, disks)
 
 
-def cluster_of(context: click.Context, url: str) -> "LivingCluster":
-    """Return the new cluster, which the context closes in the end; raises `UnusableUrlError` and `InvalidOptionError`."""
-    if not url.startswith(SCHEME):
-        raise click.BadParameter(
-            f"{url!r} is not the URL of a cluster: {SCHEME}host:port,host:port[/chroot]", param_hint="--into"
-        )
-    from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-
-    try:
-        cluster = ClusterFileSystem(**context.meta["ledgerfs.into_options"]).cluster(
-            url.removeprefix(SCHEME).rstrip("/")
-        )
-    except TypeError as error:
-        raise InvalidOptionError(str(error).rpartition(") ")[2], key="-O") from error
+def into_cluster(context: click.Context, url: str) -> "LivingCluster":
+    """Return the new cluster, which the context closes in the end; raises as `cluster_at`."""
+    cluster = cluster_at(url, context.meta["ledgerfs.into_options"], flag="-O", argument="--into")
     context.call_on_close(cluster.nodes.close)
     return cluster
 

@@ -11,8 +11,8 @@ from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.recover.broker_service import broker_check, service_option
 from ledgerfs.cli.recover.outcome import print_report, write_report
 from ledgerfs.cli.recover.request import (
-    cluster_of,
     how_options,
+    into_cluster,
     into_of,
     into_options,
     lost_of,
@@ -94,7 +94,7 @@ def run(
     """
     from ledgerfs.recovery.running.recovery import run as restore
 
-    cluster = cluster_of(context, into)
+    cluster = into_cluster(context, into)
     what = lost_of(context, bucket, lost, cluster)
     if not yes:
         _ask(bucket, into)

@@ -7,13 +7,14 @@ the metadata of its entries.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import pairwise
 
 import numpy as np
 
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.records import EntryBatch
+from ledgerfs.ledgers.id_blocks import first_of_clusters
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.decode.entry_fields import messages_in_transactions, outcomes_in, transactions_at
@@ -21,7 +22,6 @@ from ledgerfs.messages.decode.metadata_walk import walk_metadata
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
 _NOT_ENDED, _COMMITTED, _ABORTED = 0, 1, 2
-_BLOCK_BITS = 32
 _STATES = {"committed": _COMMITTED, "aborted": _ABORTED}
 
 
@@ -77,14 +77,14 @@ class Unsettled:
 def unsettled(readers: Sequence[LedgerReader]) -> Unsettled:
     """Return the messages of transactions in a topic, and what became of each; reads all of its ledgers, given in the order of their ids.
 
-    A cluster that topics were restored into makes its ids in another block of 2³², and its coordinator gives ids of transactions again that
-    the lost one gave: what ended there says nothing of messages from before.
+    Markers of one cluster say nothing of messages of another (`ledgerfs.ledgers.id_blocks`).
 
     Raises `CorruptMessageError` for a marker, or a message of a transaction, whose checksum is wrong, and as the readers.
     """
     ledgers: dict[int, MessagesOfTransactions] = {}
-    for _, group in groupby(readers, key=lambda one: one.ref.ledger_id >> _BLOCK_BITS):
-        ledgers |= _of_one_cluster(list(group))
+    firsts = first_of_clusters(one.ref for one in readers)
+    for first, end in pairwise([*firsts, len(readers)]):
+        ledgers |= _of_one_cluster(readers[first:end])
     return Unsettled(ledgers)
 
 

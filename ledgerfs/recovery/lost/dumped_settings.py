@@ -9,10 +9,9 @@ from typing import Any
 
 from ledgerfs.clusters.answers import SchemaAnswer, TopicPoliciesAnswer
 from ledgerfs.clusters.dump_file import Record
+from ledgerfs.clusters.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs.clusters.policies import json_object
-from ledgerfs.clusters.policies_now import PARTITIONED
 from ledgerfs.clusters.survey_builder import POLICIES
-from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.storage.zookeeper.node import Node
 
@@ -57,14 +56,9 @@ class DumpedSettings:
 
     def partitions(self, managed_ledger: str) -> int | None:
         """Return how many partitions a topic had; None if it is not known to have had any."""
-        path = f"{PARTITIONED}/{managed_ledger}"
-        told = self._object(path)
-        if told is None:
-            return None
-        count = told.get("partitions")
-        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
-            raise CorruptMetadataError(f"{count!r} is no number of partitions", key=path)
-        return count or None
+        path = partitioned_path(managed_ledger)
+        data = self.nodes.get(path)
+        return None if data is None or not data.strip() else parse_partitions(data, key=path) or None
 
     def _object(self, path: str) -> dict[str, Any] | None:
         data = self.nodes.get(path)

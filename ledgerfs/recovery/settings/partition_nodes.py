@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 
 from ledgerfs.clusters.answered_nodes import answered
-from ledgerfs.clusters.policies_now import PARTITIONED
-from ledgerfs.errors import ChangedMeanwhileError
+from ledgerfs.clusters.partitioned_topics import parse_partitions, partitioned_path
+from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs.storage.zookeeper.node import Node
 
@@ -16,13 +16,13 @@ def set_partitions(lock: ClusterLock, counts: Mapping[str, int]) -> dict[str, st
     Return of those that have another one, or get one meanwhile, what is the matter, in words. Raises the errors of `ClusterLock.commit`.
     """
     told: dict[str, str] = {}
-    there = dict(answered(lock.newest().get_many, (f"{PARTITIONED}/{name}" for name in counts)))
+    there = dict(answered(lock.newest().get_many, map(partitioned_path, counts)))
     for name, count in counts.items():
-        path = f"{PARTITIONED}/{name}"
+        path = partitioned_path(name)
         found = there.get(path)
         if found is not None:
-            if _count(found) != count:
-                told[name] = f"the new cluster has it with {_count(found)} partitions, and it had {count}"
+            if (other := _difference(found, count)) is not None:
+                told[name] = other
             continue
         try:
             lock.commit([MakeNode(path, json.dumps({"partitions": count}).encode())])
@@ -31,9 +31,9 @@ def set_partitions(lock: ClusterLock, counts: Mapping[str, int]) -> dict[str, st
     return told
 
 
-def _count(node: Node) -> object:
+def _difference(node: Node, count: int) -> str | None:
     try:
-        told = json.loads(node.data)
-    except (ValueError, RecursionError):
-        return None
-    return told.get("partitions") if isinstance(told, dict) else None
+        there = parse_partitions(node.data, key=node.path)
+    except CorruptMetadataError as error:
+        return f"the new cluster has it, and nobody knows with how many partitions: {error}"
+    return None if there == count else f"the new cluster has it with {there} partitions, and it had {count}"

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.clusters.partitioned_topics import partitioned_path
 from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies, Retention
-from ledgerfs.clusters.policies_now import PARTITIONED, SetPolicies, policies_now
+from ledgerfs.clusters.policies_now import SetPolicies, policies_now
 from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.newest_entries import NewestEntries
@@ -146,7 +147,7 @@ def test_a_first_policy_of_a_topic_in_its_namespace_counts(cluster: LiveCluster,
 def test_events_in_a_partition_count(cluster: LiveCluster, hands: Hands) -> None:
     seen = hands.marked(TrashKind.TRIMMED, first(cluster))
     cluster.add_schema(EVENTS_TOPIC, schema())
-    cluster.zookeeper.set(f"{PARTITIONED}/{SPACE}/persistent/__change_events", b'{"partitions": 2}')
+    cluster.zookeeper.set(partitioned_path(f"{SPACE}/persistent/__change_events"), b'{"partitions": 2}')
     cluster.write_ledger(f"{EVENTS_TOPIC}-partition-1", EVENTS[:1])
     assert "own policies have changed" in hands.delete(seen).postponed[first(cluster)]
 

@@ -15,7 +15,7 @@ from ledgerfs.messages.values.avro_program import avro_program
 from ledgerfs.messages.values.avro_values import decode_avro
 from ledgerfs.messages.values.value_columns import type_of
 from tests.support import typed_golden
-from tests.support.avro import Model, schemas
+from tests.support.avro import USED_AGAIN, Model, schemas
 
 
 def decode(program: Any, rows: list[bytes | None]) -> tuple[list[Any], list[int]]:
@@ -67,6 +67,22 @@ def test_a_damaged_value_changes_no_other(made: tuple[Model, list[Any], bool], d
     assert not any(reasons[:at] + reasons[at + 1 :])
     if len(damaged) != len(payloads[at]):
         assert reasons[at] or not payloads[at] or fastavro_reads_all(model.schema, damaged)
+
+
+def test_a_type_that_is_used_again_is_of_one_arrow_type() -> None:
+    model = Model.of(USED_AGAIN)
+    value = {"a": {"in": {"out": (0, None)}}, "b": {"out": (1, {"in": {"out": (0, None)}})}}
+    expected = {"a": {"in": {"out": None}}, "b": {"out": b"\0"}}
+    program = avro_program(parse_avro_schema(json.dumps(model.schema)))
+    one = pa.struct([("out", pa.binary())])
+    assert type_of(program.column) == pa.struct([("a", pa.struct([("in", one)])), ("b", one)])
+    assert decode(program, [model.encode(value)]) == ([expected], [0])
+    assert model.in_arrow(value) == expected
+    written = BytesIO()
+    fastavro.schemaless_writer(
+        written, fastavro.parse_schema(model.schema), {"a": {"in": {"out": None}}, "b": {"out": {"in": {"out": None}}}}
+    )
+    assert written.getvalue() == model.encode(value)
 
 
 def fastavro_reads_all(schema: Any, payload: bytes) -> bool:

@@ -1,0 +1,40 @@
+"""Signals that end a command: SIGTERM, SIGHUP and Ctrl-C."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+
+@contextmanager
+def at_end_signals(end: Callable[[], object]) -> Iterator[None]:
+    """Call something at SIGTERM, SIGHUP and Ctrl-C, in the main thread, where it may raise; the same signal once more ends at once."""
+
+    def handle(number: int, _: "FrameType | None") -> None:
+        signal.signal(number, before[number])
+        end()
+
+    # What is started with nohup goes on without a terminal.
+    ends = [one for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
+    before = {int(number): signal.getsignal(number) for number in ends}
+    for number in ends:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def signals_as_interrupts() -> Iterator[None]:
+    """Have them end what is under way as Ctrl-C does, so that nothing of it stays."""
+    with at_end_signals(_interrupt):
+        yield
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
