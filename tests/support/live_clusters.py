@@ -39,6 +39,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     ManagedLedgerInfo,
     Position,
     build_managed_ledger_info,
+    parse_managed_ledger_info,
 )
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.formats.managed_ledgers.stored_values import compressed
@@ -331,6 +332,19 @@ class LiveCluster:
     def roll_over(self, topic: str, *, closed_ms: int | None = None, **options: Any) -> int:
         """Close the last ledger, and begin another one, whose id is returned; as does loading a topic."""
         return self.write_ledger(topic, (), closed_ms=closed_ms, **options)
+
+    def load_restored(self, topic: str) -> int:
+        """Load a topic whose list somebody else has made, as after a recovery; return the id of the ledger that begins.
+
+        The last ledger of that list, which BookKeeper does not have, goes. Ids go on where the newest folder of their generator begins.
+        """
+        name = managed_ledger_of(topic)
+        with self._changes:
+            path = self.chroot + managed_ledger_path(name)
+            self._lists[name] = parse_managed_ledger_info(self.nodes[path], key=path)
+            folders = [int(path.rpartition("-")[2]) for path in self.nodes if "/idgen-long/HOB-" in path]
+            self._next_id = max(self._next_id, max(folders, default=0) << 32)
+            return self.write_ledger(topic, ())
 
     def terminate(self, topic: str) -> None:
         """Close a topic for ever."""
