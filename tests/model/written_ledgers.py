@@ -4,7 +4,7 @@ This is what recoveries are judged by. A ledger of one id may lie in a bucket as
 it from disks, or settled by a recovery, with messages of transactions as plain ones or as markers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
@@ -71,6 +71,10 @@ class WrittenLedgers:
         """Know a new ledger."""
         self.topics[ledger_id] = topic
         self.entries[ledger_id] = []
+
+    def forget_but(self, kept: Container[int]) -> None:
+        """Know nothing any more of ledgers but some."""
+        self.topics = {one: topic for one, topic in self.topics.items() if one in kept}
 
     def content(self, ledger_id: int, uuid: str) -> Content:
         """Return what a copy has."""
