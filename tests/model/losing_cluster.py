@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info, parse_position_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position
@@ -127,7 +128,7 @@ class LosingCluster:
         """Offload a closed ledger."""
         due = [one.ledger_id for one in self.cluster.list_of(topic).ledgers[:-1] if not one.is_offloaded]
         if due:
-            self.cluster.offload(topic, self.chance.choice(due))
+            self._offload(topic, self.chance.choice(due))
 
     def offload_again(self, topic: str) -> None:
         """Offload one that is offloaded, as after a list that was lost: there are two copies then."""
@@ -135,7 +136,7 @@ class LosingCluster:
         done = [one for one in self.cluster.list_of(topic).ledgers[:-1] if one.is_offloaded and one.ledger_id in there]
         done = [one for one in done if one.ledger_id in self.cluster.written]
         if done:
-            self.cluster.offload(topic, self.chance.choice(done).ledger_id)
+            self._offload(topic, self.chance.choice(done).ledger_id)
 
     def delete_from_bookkeeper(self, topic: str) -> None:
         """Delete BookKeeper's copy of an offloaded ledger; bookies may have it for some time."""
@@ -188,6 +189,10 @@ class LosingCluster:
 
     def _in_bookkeeper(self) -> set[int]:
         return self.cluster.written.keys() - self.forgotten
+
+    def _offload(self, topic: str, ledger_id: int) -> None:
+        # The same in each walk of this seed.
+        self.cluster.offload(topic, ledger_id, uuid=str(UUID(int=self.chance.getrandbits(128), version=4)))
 
     def _add(self, topic: str, *some: Entry) -> None:
         ledger_id = self.last(topic)

@@ -71,9 +71,10 @@ class RecoveryWalk:
                 if not one.new_ids or self.chance.random() < 0.4:
                     self.history.append(f"restore {one}")
                     Restored(self, losing, new, disks if one.disks else None, recording).compare(runs, one)
-            if generation < generations:
+            losing = self._taken_over(new)
+            if generation < generations and losing.topics:
                 self.history.append("the new cluster lives")
-                self._lose(self._taken_over(new), steps // 2, generation + 1, generations)
+                self._lose(losing, steps // 2, generation + 1, generations)
 
     def _cluster(self, number: int) -> LiveCluster:
         return _Cluster(self.folder / f"cluster-{number}", self.folder / "buckets", number)
@@ -220,7 +221,7 @@ class Restored:
             context = named.get(ref.ledger_id)
             assert ref.uuid in there[ref.ledger_id], told
             if context is not None and context.is_complete and context.uuid in there[ref.ledger_id]:
-                assert ref.uuid == context.uuid, told
+                assert ref.uuid == context.uuid, f"{told}: {ref} instead of {context.uuid} of {there[ref.ledger_id]}"
         contents = self.ledgers.settled([(ref.ledger_id, ref.uuid) for ref in plan.ledgers])
         assert [one.entries for one in listed] == [len(one) for one in contents], told
         assert self._served(listed) == values(contents), told
