@@ -14,6 +14,7 @@ from ledgerfs.clusters.dump_keeping import add_dump
 from ledgerfs.clusters.dump_pruning import Keeping
 from ledgerfs.clusters.kept_dumps import KeptDump, kept_dumps, without_base
 from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from tests.model.dump_history import Recording
@@ -111,7 +112,7 @@ class DumpActs:
         for _ in range(self.chance.randint(1, 3)):
             self.lives()
 
-    def _store(self):  # noqa: ANN202
+    def _store(self) -> RawStore:
         self.losing.bucket.mkdir(parents=True, exist_ok=True)
         return dumps_store(self.losing.cluster.bucket_url(), {})
 

@@ -134,7 +134,7 @@ class LosingCluster:
         """Offload one that is offloaded, as after a list that was lost: there are two copies then."""
         there = copies_in(self.bucket)
         done = [one for one in self.cluster.list_of(topic).ledgers[:-1] if one.is_offloaded and one.ledger_id in there]
-        done = [one for one in done if one.ledger_id in self.cluster.written]
+        done = [one for one in done if one.ledger_id in self._in_bookkeeper()]
         if done:
             self._offload(topic, self.chance.choice(done).ledger_id)
 

@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledgerfs import open_bucket
+from ledgerfs.cli.cluster.kept_dump_source import dumps_store
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.dump_copies import copy_kept_dump
-from ledgerfs.cli.cluster.kept_dump_source import dumps_store
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs.messages.decode.metadata_walk import Meta, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
-from ledgerfs.recovery.planning.target_names import TargetNames
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.running.report import TopicLine
 from tests.model.dump_history import Recording
@@ -77,7 +76,10 @@ class RecoveryWalk:
                 self._lose(losing, steps // 2, generation + 1, generations)
 
     def _cluster(self, number: int) -> LiveCluster:
-        return _Cluster(self.folder / f"cluster-{number}", self.folder / "buckets", number)
+        """Return one of several clusters that have the same bucket."""
+        made = LiveCluster(self.folder / f"cluster-{number}", bookies=4, instance_id=f"cluster-{number}")
+        made.buckets = self.folder / "buckets"
+        return made
 
     def _live(self, losing: LosingCluster, steps: int) -> DumpActs:
         def live() -> None:
@@ -121,20 +123,6 @@ class RecoveryWalk:
         return LosingCluster(new, self.ledgers, self.chance, sorted(topics), list(LATER[: 2 - len(topics) // 6]))
 
 
-class _Cluster(LiveCluster):
-    """One of several clusters that have the same bucket."""
-
-    def __init__(self, folder: Path, buckets: Path, number: int) -> None:
-        super().__init__(folder, bookies=4)
-        self.buckets = buckets
-        self._number = number
-
-    def __enter__(self) -> "_Cluster":
-        super().__enter__()
-        self.zookeeper.set(f"{self.chroot}/ledgers/INSTANCEID", f"cluster-{self._number}".encode())
-        return self
-
-
 @dataclass
 class Restored:
     """One restoring, and its comparison with what the oracle knows."""
@@ -175,7 +163,9 @@ class Restored:
                 made += self._compare_topic(topic, names[managed_ledger_of(topic)], done, there)
             else:
                 name = managed_ledger_of(topic)
-                assert name in copied or not self._ids(topic, None, there), f"{topic} is in no report: {self.walk.history}"
+                assert name in copied or not self._ids(topic, None, there), (
+                    f"{topic} is in no report: {self.walk.history}"
+                )
         for plan, listed, contents in made:
             self._note_made(plan, listed, contents)
 
@@ -229,9 +219,7 @@ class Restored:
         self._compare_cursor(topic, plan, listed, done, told)
         return [(plan, listed, contents)]
 
-    def _ids(
-        self, topic: str, listed: dict[int, LedgerInfo] | None, there: dict[int, set[str]]
-    ) -> list[int]:
+    def _ids(self, topic: str, listed: dict[int, LedgerInfo] | None, there: dict[int, set[str]]) -> list[int]:
         """Return the ledgers of a topic that the bucket has, and that were the topic's when it was dumped, or came later."""
         own = [one for one, name in self.ledgers.topics.items() if name == topic and one in there]
         if listed is None:
@@ -264,24 +252,33 @@ class Restored:
         count = len(self.ledgers.entries.get(ledger_id, ()))
         if not count or not self.disks.has(ledger_id, count):
             return False
-        if not self.recording.was_always(lambda one: ledger_id in one.ensembles):
+        if ledger_id not in self.recording.moments[-1].ensembles:
             return False
         if self.recording.was_always(lambda one: ledger_id not in one.open):
             return True
         now = self.losing.cluster.written[ledger_id].node.ensembles
-        return self.disks.is_whole and self.recording.was_always(lambda one: one.ensembles[ledger_id] == now)
+        is_same = self.recording.was_always(lambda one: one.ensembles.get(ledger_id, now) == now)
+        return self.disks.is_whole and is_same
 
     def _may_fail(self, line: TopicLine, done: Done) -> bool:
         """Whether something of a topic, or of another partition of it, is on disks in part alone, and nowhere else."""
         assert self.disks is not None
         assert done.dump is not None
         there = copies_in(self.losing.bucket)
-        names = {one.plan.source for one in done.report.topics if one.plan.source.split("-partition-")[0] == line.plan.source.split("-partition-")[0]}
+        names = {
+            one.plan.source
+            for one in done.report.topics
+            if one.plan.source.split("-partition-")[0] == line.plan.source.split("-partition-")[0]
+        }
         for name in names:
             info = done.dump.lists.get(name)
             for one in () if info is None else info.ledgers:
                 own = {*there.get(one.ledger_id, ())}
-                if not own and self.disks.entries.get(one.ledger_id) and not self._is_whole_on_disks(one.ledger_id, done):
+                if (
+                    not own
+                    and self.disks.entries.get(one.ledger_id)
+                    and not self._is_whole_on_disks(one.ledger_id, done)
+                ):
                     return True
         return False
 
@@ -319,9 +316,7 @@ class Restored:
                         found.append(data[table[Meta.PAYLOAD_AT][row] : table[Meta.PAYLOAD_END][row]].decode())
         return found
 
-    def _compare_missing(
-        self, plan: TopicPlan, ledgers: tuple[LedgerInfo, ...] | None, done: Done, told: str
-    ) -> None:
+    def _compare_missing(self, plan: TopicPlan, ledgers: tuple[LedgerInfo, ...] | None, done: Done, told: str) -> None:
         """See to it that what is missing of what the dump's list had is counted, all of it."""
         if ledgers is None or self.recording is None or done.dump is None:
             return
@@ -333,7 +328,9 @@ class Restored:
             if not one.entries:
                 count = None if end is None or end.end in {LastEnd.UNKNOWN, LastEnd.GONE} else end.entries
             missing += max(0, (count or 0) - restored.get(one.ledger_id, 0))
-            written = len(self.ledgers.entries[one.ledger_id]) if one.ledger_id in self.losing.cluster.written else count
+            written = (
+                len(self.ledgers.entries[one.ledger_id]) if one.ledger_id in self.losing.cluster.written else count
+            )
             if restored.get(one.ledger_id, 0) < (written or 0) and written != count:
                 is_exact = False
         assert plan.missing_entries == missing, told

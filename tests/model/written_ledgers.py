@@ -1,7 +1,7 @@
 """What the writers of ledgers know, across all clusters that were lost: each entry, whose transaction ended how, and copies of ledgers.
 
-This is what recoveries are judged by. A ledger of one id may lie in a bucket as several copies: as its broker wrote it, as a recovery copied
-it from disks, or settled by a recovery, with messages of transactions as plain ones or as markers.
+This is what recoveries are judged by. A ledger of one id may lie in a bucket as several copies: as its broker wrote it, as a recovery
+copied it from disks, or settled by a recovery, with messages of transactions as plain ones or as markers.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -92,7 +92,10 @@ class WrittenLedgers:
             if one.ends
         }
         return [
-            [_settled(one, ends.get((ledger_id >> _BLOCK_BITS, one.transaction))) for one in self.content(ledger_id, uuid)]
+            [
+                _settled(one, ends.get((ledger_id >> _BLOCK_BITS, one.transaction)))
+                for one in self.content(ledger_id, uuid)
+            ]
             for ledger_id, uuid in copies
         ]
 

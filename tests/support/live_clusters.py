@@ -108,9 +108,13 @@ class LiveCluster:
         The path below which ZooKeeper has all of it.
     compression
         The codec (`tests.support.entries`) of lists of ledgers and of cursors.
+    instance_id
+        By which BookKeeper tells it from other clusters.
 
     Attributes
     ----------
+    buckets
+        The folder of its buckets; before it begins, another one may be set, to have the same as another cluster.
     zookeeper
         Its server.
     bookies
@@ -130,8 +134,10 @@ class LiveCluster:
         first_ledger_id: int = 150,
         chroot: str = "",
         compression: int = NONE,
+        instance_id: str = "47099c88-d3cd-44de-91a6-f8bc42d28371",
     ) -> None:
         self.buckets = folder / "buckets"
+        self._instance_id = instance_id
         self.zookeeper = ZooKeeperServer()
         self.bookies = [BookieServer() for _ in range(bookies)]
         self.chroot = chroot
@@ -151,7 +157,7 @@ class LiveCluster:
         for one in (self.zookeeper, *self.bookies):
             self._servers.enter_context(one)
         self._set("/ledgers/LAYOUT", b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1")
-        self._set("/ledgers/INSTANCEID", b"47099c88-d3cd-44de-91a6-f8bc42d28371")
+        self._set("/ledgers/INSTANCEID", self._instance_id.encode())
         self._set("/ledgers/available/readonly", b"")
         self._set("/ledgers/idgen/ID-", b"")
         self._set("/ledgers/underreplication/ledgers", b"")

@@ -15,7 +15,7 @@ from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, DumpedCursor
 from ledgerfs.recovery.planning.missing_parts import missing_by_list, missing_in_bucket
 from ledgerfs.recovery.planning.target_names import TargetNames
-from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.planning.topic_plan import FormerTopic, TopicPlan
 
 _COMPACTION = "__compaction"
 _REPLICATION = "pulsar.repl."
@@ -108,7 +108,8 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
 ) -> TopicPlan:
     target = wanted.names.target_of(name)
     info = None if dump is None else dump.lists.get(name)
-    plan = TopicPlan(name, target or name, is_known=info is not None)
+    former, remarks = _former(name, info, dump)
+    plan = TopicPlan(name, target or name, former=former)
     refusal = _why_not(name, target, catalog, dump, wanted)
     if refusal is not None:
         return replace(plan, refusal=refusal)
@@ -123,7 +124,6 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
     else:
         assert dump is not None  # noqa: S101  (its list is)
         missing = missing_by_list(info, dump.ends, ledgers, gaps)
-    cursors, remarks = _cursors_of(name, dump)
     if left_out:
         remarks.append(
             f"{len(left_out):,} ledgers in the bucket were no longer the topic's when the dump was made (expired, or left over), and are "
@@ -135,11 +135,7 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
     return replace(
         plan,
         ledgers=tuple(ledgers),
-        closed_ms={} if info is None else {one.ledger_id: one.closed_ms for one in info.ledgers},
         missing=missing,
-        cursors=cursors,
-        terminated=None if info is None else info.terminated,
-        properties=() if info is None else info.properties,
         left_out=tuple(left_out),
         remarks=tuple(remarks),
     )
@@ -205,6 +201,15 @@ def _of_the_topic(
     return kept, left_out
 
 
+def _former(name: str, info: ManagedLedgerInfo | None, dump: DumpedCluster | None) -> tuple[FormerTopic, list[str]]:
+    """Return what a dump tells of a topic, and what is to be said of that."""
+    cursors, remarks = _cursors_of(name, dump)
+    if info is None:
+        return FormerTopic(cursors=cursors), remarks
+    closed_ms = {one.ledger_id: one.closed_ms for one in info.ledgers}
+    return FormerTopic(True, closed_ms, cursors, info.terminated, info.properties), remarks
+
+
 def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, DumpedCursor], list[str]]:
     """Return the subscriptions that are restored, and what is to be said of others."""
     found = {} if dump is None else dump.cursors.get(name, {})
@@ -227,7 +232,7 @@ def _without_copies(plans: Sequence[TopicPlan], catalog: Catalog) -> list[TopicP
     return [
         plan
         for plan in plans
-        if plan.is_known
+        if plan.former.is_known
         or plan.source not in by_target
         or not _is_copied([ref for ref in catalog.refs_of(plan.source) if ref.copy == 0], by_target[plan.source])
     ]

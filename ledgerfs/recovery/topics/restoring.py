@@ -179,7 +179,7 @@ class Restoring:
         )
         extra_id = self._new_ids(1)
         positions = positions_of(done.ledgers, extra_id)
-        subscriptions = subscriptions_of(plan.source, plan.cursors, self._how.subscriptions, positions, readers)
+        subscriptions = subscriptions_of(plan.source, plan.former.cursors, self._how.subscriptions, positions, readers)
         done.subscriptions = len(subscriptions.nodes)
         done.remarks += subscriptions.remarks
         how = self._how
@@ -249,9 +249,7 @@ def _lost(plan: TopicPlan, listed: Sequence[LedgerInfo], catalog: Catalog) -> st
     return f"the bucket does not have ledger {lost[0]}, which its list names ({len(lost):,} in all), or not as a whole"
 
 
-def _not_in_bucket(
-    plan: TopicPlan, named: Sequence[tuple[int, str | None]], catalog: Catalog
-) -> list[int]:
+def _not_in_bucket(plan: TopicPlan, named: Sequence[tuple[int, str | None]], catalog: Catalog) -> list[int]:
     """Return which of some copies of ledgers, as (id, uuid), the bucket does not have as a whole."""
     names = {plan.source, plan.target}
     there = {(ref.ledger_id, ref.uuid) for name in names for ref in catalog.refs_of(name) if ref.is_sound}
@@ -280,7 +278,7 @@ def _late_or_trimmed(plan: TopicPlan, listed: Sequence[LedgerInfo], note: Note) 
 
 def _otherwise_made(plan: TopicPlan, note: Note, how: How) -> str | None:
     """Return in what a topic was restored otherwise than is wanted now."""
-    wanted = {*plan.cursors, *(one.name for one in how.subscriptions)}
+    wanted = {*plan.former.cursors, *(one.name for one in how.subscriptions)}
     if len(wanted) > note.subscriptions:
         return (
             f"it was restored with {note.subscriptions:,} subscriptions, and {len(wanted):,} are wanted: they are made only with the "
