@@ -1,4 +1,4 @@
-"""Dumps that are kept in a bucket while their cluster lives on: two dumpers, one that is ended, changes in the middle of one, old and damaged ones."""
+"""Dumps that are kept in a bucket while their cluster lives on: by two dumpers, met by changes, ended, pruned, damaged."""
 
 import os
 import random

@@ -1,8 +1,8 @@
-"""Clusters that are lost at any moment, restored into new ones, which are lost, too: what is served then is what the oracle knows to be left.
+"""Clusters that are lost at any moment and restored into new ones, which are lost, too: what is served is what the oracle knows to be left.
 
 What is left of a cluster is its bucket, dumps that were kept there, and disks of its bookies, each with something gone perhaps. Of each
-message it is known whether it has to be served, or was aborted, so that no reader gets it; of what is missing of a dump's lists all is to be
-told. What brokers would serve is read by the lists of the new cluster, from the objects that these name.
+message it is known whether it has to be served, or was aborted, so that no reader gets it; what is missing of a dump's lists is to be told,
+all of it. What brokers would serve is read by the lists of the new cluster, from the objects that these name.
 """
 
 import random
