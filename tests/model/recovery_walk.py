@@ -97,6 +97,8 @@ class RecoveryWalk:
                 act("")
             else:
                 live()
+        if dumping and self.chance.random() < 0.3:
+            dumps.dump("")
         return dumps
 
     def _asked(self, dumps: DumpActs, disks: LeftDisks, generation: int) -> tuple[Asked, Recording | None]:
