@@ -1,8 +1,8 @@
-"""Clusters that are lost at any moment, with a dump of some time before, and restored by runs that end anywhere.
+"""Clusters that are lost at any moment and restored into new ones, which are lost, too: what is served is what the oracle knows to be left.
 
-What is served then is what the bucket has of each topic, as a reader of the lost cluster saw it, no more and no less; what is missing is
-told. The oracle knows each entry, whose transaction ended how, and what the list of each topic had when it was dumped. What brokers would
-serve is read by the lists of the new cluster, from the objects that these name.
+What is left of a cluster is its bucket, dumps that were kept there, and disks of its bookies, each with something gone perhaps. Of each
+message it is known whether it has to be served, or was aborted, so that no reader gets it; what is missing of a dump's lists is to be told,
+all of it. What brokers would serve is read by the lists of the new cluster, from the objects that these name.
 """
 
 import random
@@ -10,57 +10,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.cli.cluster.kept_dump_source import dumps_store
+from ledgerfs.clusters.answers import LastEnd
+from ledgerfs.clusters.dump_copies import copy_kept_dump
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
-from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs.messages.decode.metadata_walk import Meta, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
-from ledgerfs.offload.offload_driver import driver_of_bucket
-from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs.recovery.planning.planning import Wanted
-from ledgerfs.recovery.running.recovery import Into, Lost, run
-from ledgerfs.recovery.running.report import Report
-from ledgerfs.recovery.settings.setting_again import SettingAgain
-from ledgerfs.recovery.topics.restoring import How
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from tests.recovery.lost import dump_of
-from tests.support.entries import frame, metadata
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.running.report import TopicLine
+from tests.model.dump_history import Recording
+from tests.model.kept_dump_acts import DumpActs
+from tests.model.left_disks import LeftDisks, leave_disks
+from tests.model.losing_cluster import SUBSCRIPTION, LosingCluster
+from tests.model.recovery_runs import Asked, Done, RecoveryRuns
+from tests.model.written_ledgers import FROM_DISKS, Content, WrittenLedgers, copies_in, values
 from tests.support.live_clusters import LiveCluster
 from tests.support.pulsar_settings import pulsar_settings
-from tests.support.zookeeper import WriteFault
 
 TOPICS = ("public/default/a", "public/default/b", "public/default/p-partition-0", "public/default/p-partition-1")
-_COMMIT, _ABORT = 21, 22
-
-
-@dataclass
-class Entry:
-    """One entry as the oracle knows it: its value, or what its marker ends."""
-
-    value: str | None
-    transaction: int = 0
-    ends: str | None = None
-
-    def frame(self) -> bytes:
-        told = {"transaction_most": 7, "transaction_least": self.transaction} if self.transaction else {}
-        if self.ends is not None:
-            kind = _COMMIT if self.ends == "committed" else _ABORT
-            return frame(metadata(**told, marker_type=kind), b"")
-        assert self.value is not None
-        return frame(metadata(**told), self.value.encode())
-
-
-@dataclass
-class AtDump:
-    """What a dump is to have: lists, how many entries each ledger had, and what the subscription had acknowledged."""
-
-    dump: DumpedCluster
-    lists: dict[str, tuple[LedgerInfo, ...]]
-    sizes: dict[int, int]
-    cursors: dict[str, CursorInfo]
+LATER = ("public/default/c", "public/default/d")
 
 
 @dataclass
@@ -69,213 +40,273 @@ class RecoveryWalk:
 
     seed: int
     folder: Path
-    entries: dict[int, list[Entry]] = field(default_factory=dict)
-    lost: set[int] = field(default_factory=set)
-    open: dict[str, set[int]] = field(default_factory=dict)
-    at_dump: AtDump | None = None
+    ledgers: WrittenLedgers = field(default_factory=WrittenLedgers)
     history: list[str] = field(default_factory=list)
-    transactions: int = 0
-    values: int = 0
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
 
     def run(self, steps: int) -> None:
-        """Walk, lose the cluster, restore it, and compare."""
-        with LiveCluster(self.folder / "old", bookies=3) as self.old:
+        """Have a cluster live, lose it, restore it, and compare; then the new one perhaps."""
+        with self._cluster(0) as first:
             for topic in TOPICS:
-                self.entries[self.old.write_ledger(topic, ())] = []
-                self.open[topic] = set()
-            self.old.set_partitions("public/default/p", 2)
-            acts = [self.publish] * 5 + [self.begin, self.end, self.end, self.roll_over, self.roll_over, self.offload]
-            acts += [self.offload, self.acknowledge, self.trim, self.lose, self.offload_again]
-            dumped_at = self.chance.choice([None, self.chance.randrange(steps), steps - 1])
-            for number in range(steps):
-                act = self.chance.choice(acts)
-                topic = self.chance.choice(TOPICS)
-                act(topic)
-                self.history.append(f"{act.__name__} {topic}")
-                if number == dumped_at:
-                    self.dump(number)
-            self.restore()
+                self.ledgers.begin(first.write_ledger(topic, ()), topic)
+            first.set_partitions("public/default/p", 2)
+            losing = LosingCluster(first, self.ledgers, self.chance, list(TOPICS), list(LATER))
+            self._lose(losing, steps, 1, self.chance.choice([1, 1, 2, 2, 3]))
 
-    # What happens in the lost cluster.
-
-    def last(self, topic: str) -> int:
-        return self.old.list_of(topic).ledgers[-1].ledger_id
-
-    def add(self, topic: str, *some: Entry) -> None:
-        self.old.append(self.last(topic), [one.frame() for one in some])
-        self.entries[self.last(topic)] += some
-
-    def value(self) -> str:
-        self.values += 1
-        return f"v{self.values}"
-
-    def publish(self, topic: str) -> None:
-        of = [0, *self.open[topic]]
-        self.add(topic, *(Entry(self.value(), self.chance.choice(of)) for _ in range(self.chance.randint(1, 4))))
-
-    def begin(self, topic: str) -> None:
-        self.transactions += 1
-        self.open[topic].add(self.transactions)
-        self.add(topic, Entry(self.value(), self.transactions))
-
-    def end(self, topic: str) -> None:
-        if self.open[topic]:
-            one = self.chance.choice(sorted(self.open[topic]))
-            self.open[topic].discard(one)
-            self.add(topic, Entry(None, one, self.chance.choice(["committed", "aborted"])))
-
-    def roll_over(self, topic: str) -> None:
-        if self.entries[self.last(topic)]:
-            self.entries[self.old.roll_over(topic)] = []
-
-    def offload(self, topic: str) -> None:
-        due = [one for one in self.old.list_of(topic).ledgers[:-1] if not one.is_offloaded]
-        if due:
-            self.old.offload(topic, self.chance.choice(due).ledger_id)
-
-    def offload_again(self, topic: str) -> None:
-        """Offload one that is offloaded, as after a list that was lost: there are two copies then."""
-        done = [
-            one for one in self.old.list_of(topic).ledgers[:-1] if one.is_offloaded and one.ledger_id not in self.lost
-        ]
-        if done:
-            self.old.offload(topic, self.chance.choice(done).ledger_id)
-
-    def acknowledge(self, topic: str) -> None:
-        ledgers = [one for one in self.old.list_of(topic).ledgers if self.entries[one.ledger_id]]
-        if not ledgers:
-            return
-        at = self.chance.choice(ledgers).ledger_id
-        size = len(self.entries[at])
-        mark = self.chance.randint(-1, size - 1)
-        holes = []
-        if mark < size - 2:
-            first = self.chance.randint(mark + 1, size - 2)
-            holes = [(Position(at, first), Position(at, self.chance.randint(first + 1, size - 1)))]
-        stale = self.chance.choice([None, (ledgers[0].ledger_id, -1)])
-        self.old.add_cursor(topic, "s", (at, mark), holes=holes, stale=stale)
-
-    def trim(self, topic: str) -> None:
-        ledgers = self.old.list_of(topic).ledgers
-        if len(ledgers) > 2 and ledgers[0].ledger_id not in self.lost:
-            # Its objects may stay, as where a deletion failed.
-            self.old.trim(topic, ledgers[0].ledger_id, only_list=self.chance.random() < 0.5)
-
-    def lose(self, topic: str) -> None:
-        """Have somebody delete the objects of a ledger, all copies."""
-        done = [one.ledger_id for one in self.old.list_of(topic).ledgers if one.is_offloaded]
-        if done and self.chance.random() < 0.3:
-            ledger_id = self.chance.choice(done)
-            self.lost.add(ledger_id)
-            for file in self.old.bucket().glob(f"*-ledger-{ledger_id}*"):
-                file.unlink()
-
-    def dump(self, number: int) -> None:
-        """Dump the cluster as it is."""
-        cursors = {}
-        for topic in TOPICS:
-            data = self.old.nodes.get(self.old.chroot + cursor_path(managed_ledger_of(topic), "s"))
-            if data is not None:
-                cursors[topic] = self._state(topic, data)
-        self.at_dump = AtDump(
-            dump_of(self.old, self.folder / f"dump-{number}"),
-            {topic: self.old.list_of(topic).ledgers for topic in TOPICS},
-            {ledger_id: len(some) for ledger_id, some in self.entries.items()},
-            cursors,
-        )
-        self.history.append("dump")
-
-    def _state(self, topic: str, node: bytes) -> CursorInfo:
-        from ledgerfs.formats.managed_ledgers.cursor_info import parse_position_info
-
-        told = parse_cursor_info(node, key=topic)
-        if told.is_in_the_node:
-            return told
-        newest = self.old.written[told.cursors_ledger].payloads[-1]
-        return parse_position_info(newest, key=topic)
-
-    # What is restored, and compared.
-
-    def restore(self) -> None:
-        """Restore what is left, by runs that end anywhere, and compare."""
-        with LiveCluster(self.folder / "new") as new, pulsar_settings() as brokers:
+    def _lose(self, losing: LosingCluster, steps: int, generation: int, generations: int) -> None:
+        dumps = self._live(losing, steps)
+        disks = leave_disks(losing, self.chance, self.folder / f"disks-{generation}")
+        with self._cluster(generation) as new, pulsar_settings() as brokers:
             new.zookeeper.takes_writes = True
-            dump = None if self.at_dump is None else self.at_dump.dump
-            what = Lost(open_bucket(self.old.bucket_url()), Wanted(), dump)
-            living = ClusterFileSystem(timeout_s=5).cluster(new.url.removeprefix("pulsar+zk://"))
-            settings = SettingAgain(brokers.requests, DumpedSettings() if dump is None else dump.settings)
-            into = Into(living, settings, How(driver_of_bucket("aws-s3", "tier")))
-            try:
-                report = self._report(what, into, new)
-            finally:
-                living.nodes.close()
-            for topic in TOPICS:
-                self._compare(topic, new, report)
+            runs = RecoveryRuns(new.bucket_url(), new, brokers, self.chance, self.history)
+            asked, recording = self._asked(dumps, disks, generation)
+            template = f"public/{{namespace}}{generation}/{{topic}}"
+            for one in (
+                Asked(asked.dump, asked.no_dump, asked.disks, template=self.chance.choice(["", "", template])),
+                Asked(asked.dump, asked.no_dump, asked.disks, template=f"{template[:-8]}x/{{topic}}", new_ids=True),
+            ):
+                if not one.new_ids or self.chance.random() < 0.4:
+                    self.history.append(f"restore {one}")
+                    Restored(self, losing, new, disks if one.disks else None, recording).compare(runs, one)
+            losing = self._taken_over(new)
+            if generation < generations and losing.topics:
+                self.history.append("the new cluster lives")
+                self._lose(losing, steps // 2, generation + 1, generations)
 
-    def _report(self, what: Lost, into: Into, new: LiveCluster) -> Report:
-        for _ in range(self.chance.randint(0, 3)):
-            fault = self.chance.choice([WriteFault.EXPIRED_BEFORE, WriteFault.EXPIRED_AFTER])
-            new.zookeeper.write_faults.extend([WriteFault.NONE] * self.chance.randint(0, 9) + [fault])
-            try:
-                run(what, into, None, _untold, _unsaid)
-            except LedgerfsError as error:
-                self.history.append(f"ended: {type(error).__name__}")
-            finally:
-                new.zookeeper.write_faults.clear()
-        return run(what, into, None, _untold, _unsaid)
+    def _cluster(self, number: int) -> LiveCluster:
+        """Return one of several clusters that have the same bucket."""
+        made = LiveCluster(self.folder / f"cluster-{number}", bookies=4, instance_id=f"cluster-{number}")
+        made.buckets = self.folder / "buckets"
+        return made
 
-    def expected(self, topic: str) -> list[int]:
-        """Return the ledgers of a topic that the bucket has, and that were the topic's when it was dumped, or came later."""
-        data = (file.name for file in self.old.bucket().glob("*-ledger-*") if not file.name.endswith("-index"))
-        there = {int(name.partition("-ledger-")[2]) for name in data}
-        name = managed_ledger_of(topic)
-        owned = [
-            one
-            for one, made in sorted(self.old.written.items())
-            if one in self.entries and made.node.managed_ledger == name
-        ]
-        found = [one for one in owned if one in there and one not in self.lost and self.entries[one]]
-        if self.at_dump is None:
-            return found
-        listed = [one.ledger_id for one in self.at_dump.lists[topic]]
-        return [one for one in found if one in listed or one > listed[-1]]
+    def _live(self, losing: LosingCluster, steps: int) -> DumpActs:
+        def live() -> None:
+            act, topic = self.chance.choice(losing.acts()), self.chance.choice(losing.topics)
+            act(topic)
+            self.history.append(f"{act.__name__} {topic}")
+            dumps.note()
 
-    def visible(self, ledgers: list[int]) -> list[str]:
-        """Return what a reader gets of these ledgers: a transaction whose end is in none of them counts as one that did not end."""
-        ends = {one.transaction: one.ends for ledger_id in ledgers for one in self.entries[ledger_id] if one.ends}
-        return [
-            one.value
-            for ledger_id in ledgers
-            for one in self.entries[ledger_id]
-            if one.value is not None and (not one.transaction or ends.get(one.transaction) == "committed")
-        ]
+        dumps = DumpActs(losing, self.chance, live)
+        dumping = [dumps.dump, dumps.dump, dumps.age, dumps.damage] if self.chance.random() < 0.8 else []
+        for _ in range(steps):
+            if dumping and self.chance.random() < 0.12:
+                act = self.chance.choice(dumping)
+                self.history.append(act.__name__)
+                act("")
+            else:
+                live()
+        if dumping and self.chance.random() < 0.3:
+            dumps.dump("")
+        return dumps
 
-    def _compare(self, topic: str, new: LiveCluster, report: Report) -> None:
-        name, told = managed_ledger_of(topic), f"seed {self.seed}, {topic}: {self.history}"
-        lines = [one for one in report.topics if one.plan.source == name]
-        ledgers = self.expected(topic)
-        path = new.chroot + managed_ledger_path(name)
-        if path not in new.nodes:
-            assert ledgers == [] or any(one.why for one in lines), told
+    def _asked(self, dumps: DumpActs, disks: LeftDisks, generation: int) -> tuple[Asked, Recording | None]:
+        """Return what is asked for, and what the dump that is to be taken may have."""
+        kept = dumps.readable()
+        if not kept:
+            return Asked(no_dump=True), None
+        recording = dumps.recordings[kept[-1].key]
+        recording.key = kept[-1].key
+        url = disks.url if self.chance.random() < 0.6 else None
+        if len(list(dumps.losing.bucket.glob("_ledgerfs/dumps/*"))) == 1:
+            return Asked(disks=url), recording
+        file = self.folder / f"dump-{generation}"
+        copy_kept_dump(dumps_store(dumps.losing.cluster.bucket_url(), {}), kept[-1], file)
+        return Asked(dump=str(file), disks=url), recording
+
+    def _taken_over(self, new: LiveCluster) -> LosingCluster:
+        """Return the new cluster, once brokers have loaded all topics."""
+        prefix = new.chroot + managed_ledger_path("")
+        names = [path.removeprefix(prefix) for path, data in new.nodes.items() if path.startswith(prefix) and data]
+        topics = [topic_of(name).removeprefix("persistent://") for name in names if name.count("/") == 3]
+        for topic in topics:
+            self.ledgers.begin(new.load_restored(topic), topic)
+        return LosingCluster(new, self.ledgers, self.chance, sorted(topics), list(LATER[: 2 - len(topics) // 6]))
+
+
+@dataclass
+class Restored:
+    """One restoring, and its comparison with what the oracle knows."""
+
+    walk: RecoveryWalk
+    losing: LosingCluster
+    new: LiveCluster
+    disks: LeftDisks | None
+    recording: Recording | None
+    before: dict[int, set[str]] = field(default_factory=dict)
+
+    @property
+    def ledgers(self) -> WrittenLedgers:
+        """What was written."""
+        return self.walk.ledgers
+
+    def compare(self, runs: RecoveryRuns, asked: Asked) -> None:
+        """Restore, and compare all topics."""
+        self.before = copies_in(self.losing.bucket)
+        if self.recording is None:
+            # Nobody knows that these ids were given; they may be given again.
+            self.ledgers.forget_but(self.before)
+        done = runs.to_the_end(asked)
+        self._compare_dump(done)
+        refused = [one for one in done.report.topics if "from disks" in str(one.why)]
+        if refused:
+            for one in refused:
+                assert self._may_fail(one, done), f"{self._told(one.plan)}: {one.why}"
+            self.walk.history.append("restore without disks")
+            done = runs.to_the_end(Asked(asked.dump, asked.no_dump, None, (), asked.template, asked.new_ids))
+        self._note_copies_from_disks(done)
+        there = copies_in(self.losing.bucket)
+        made: list[tuple[TopicPlan, tuple[LedgerInfo, ...], list[Content]]] = []
+        names = {one.plan.source: one for one in done.report.topics}
+        copied = {one.plan.target for one in done.report.topics}
+        topics = sorted({*self.ledgers.topics.values(), *self.losing.topics})
+        assert names.keys() <= {managed_ledger_of(topic) for topic in topics}, f"{names.keys()}: {self.walk.history}"
+        for topic in topics:
+            if managed_ledger_of(topic) in names:
+                made += self._compare_topic(topic, names[managed_ledger_of(topic)], done, there)
+            else:
+                name = managed_ledger_of(topic)
+                assert name in copied or not self._ids(topic, None, there), (
+                    f"{topic} is in no report: {self.walk.history}"
+                )
+        for plan, listed, contents in made:
+            self._note_made(plan, listed, contents)
+
+    def _compare_dump(self, done: Done) -> None:
+        if self.recording is None:
+            assert done.dump is None
             return
-        listed = parse_managed_ledger_info(new.nodes[path], key=path).ledgers[:-1]
-        assert [one.ledger_id for one in listed] == ledgers, told
-        assert [one.entries for one in listed] == [len(self.entries[one]) for one in ledgers], told
-        assert self._served(listed) == self.visible(ledgers), told
-        self._compare_missing(topic, ledgers, report, told)
-        if self.at_dump is not None and topic in self.at_dump.cursors:
-            data = new.nodes[new.chroot + cursor_path(name, "s")]
-            before, after = self.at_dump.cursors[topic], parse_cursor_info(data, key=name)
-            entries = [Position(one, entry) for one in ledgers for entry in range(len(self.entries[one]))]
-            assert _acknowledged(after, entries) == _acknowledged(before, entries), told
+        assert done.dump is not None
+        told = f"seed {self.walk.seed}: {self.walk.history}"
+        assert done.dump_name is not None
+        assert "://" not in done.dump_name or done.dump_name.endswith(self.recording.key), told
+        topics = {topic for one in self.recording.moments for topic in one.lists}
+        self.recording.require_true(done.dump, {topic: managed_ledger_of(topic) for topic in topics}, told)
+
+    def _compare_topic(
+        self, topic: str, line: TopicLine, done: Done, there: dict[int, set[str]]
+    ) -> list[tuple[TopicPlan, tuple[LedgerInfo, ...], list[Content]]]:
+        plan, told = line.plan, self._told(line.plan)
+        info = None if done.dump is None else done.dump.lists.get(plan.source)
+        path = self.new.chroot + managed_ledger_path(plan.target)
+        must, may = self._must_and_may(topic, info.ledgers if info is not None else None, done, there)
+        if path not in self.new.nodes:
+            is_deleted = "had deleted it" in str(line.why)
+            if is_deleted:
+                assert done.dump is not None
+                assert info is None, told
+                # What was there when the cluster was lost, and not when it was dumped, is younger than the dump.
+                is_younger = any(one in self.losing.cluster.written for one in must)
+                assert not is_younger or self._was_there_at_dump(topic), told
+            assert is_deleted or "another partition cannot be restored" in str(line.why) or not must, told
+            return []
+        assert line.why is None, f"{told}: {line.why}"
+        assert info is not None or done.dump is None or topic in self.losing.topics, told
+        listed = parse_managed_ledger_info(self.new.nodes[path], key=path).ledgers[:-1]
+        ids = [one.ledger_id for one in plan.ledgers]
+        assert set(must) <= set(ids) <= {*must, *may}, f"{told}: {ids} instead of {must}, perhaps {may}"
+        assert ids == sorted(ids), told
+        if [one.ledger_id for one in listed] != ids:
+            assert plan.target != plan.source, told
+            assert len(listed) == len(ids), told
+            assert not {one.ledger_id for one in listed} & self.ledgers.topics.keys(), told
+        named = {} if info is None else {one.ledger_id: one.context for one in info.ledgers}
+        for ref in plan.ledgers:
+            context = named.get(ref.ledger_id)
+            assert ref.uuid in there[ref.ledger_id], told
+            # A settled copy that was lost is made again, under its name.
+            if context is not None and context.is_complete and context.uuid in self.before.get(ref.ledger_id, ()):
+                assert ref.uuid == context.uuid, f"{told}: {ref} instead of {context.uuid} of {there[ref.ledger_id]}"
+        contents = self.ledgers.settled([(ref.ledger_id, ref.uuid) for ref in plan.ledgers])
+        assert [one.entries for one in listed] == [len(one) for one in contents], told
+        assert self._served(listed) == values(contents), told
+        self._compare_missing(plan, info.ledgers if info is not None else None, done, told)
+        self._compare_cursor(topic, plan, listed, done, told)
+        return [(plan, listed, contents)]
+
+    def _ids(self, topic: str, listed: dict[int, LedgerInfo] | None, there: dict[int, set[str]]) -> list[int]:
+        """Return the ledgers of a topic that the bucket has, and that were the topic's when it was dumped, or came later."""
+        own = [one for one, name in self.ledgers.topics.items() if name == topic and one in there]
+        if listed is None:
+            return sorted(own)
+        last = max(listed, default=-1)
+        named = {
+            one
+            for one, info in listed.items()
+            if info.context is not None and info.context.is_complete and info.context.uuid in there.get(one, ())
+        }
+        return sorted({one for one in own if one in listed or one > last} | named)
+
+    def _must_and_may(
+        self, topic: str, ledgers: tuple[LedgerInfo, ...] | None, done: Done, there: dict[int, set[str]]
+    ) -> tuple[list[int], list[int]]:
+        """Return the ledgers that have to be served, and those of which so much is gone from disks that they need not be."""
+        listed = None if ledgers is None else {one.ledger_id: one for one in ledgers}
+        must = self._ids(topic, listed, there)
+        if listed is None or self.disks is None:
+            return must, []
+        # What is copied from disks is in the bucket by now; what has to be copied is what lies there as a whole.
+        due = [one for one in listed if one not in must and self._is_whole_on_disks(one, done)]
+        assert not due, f"{due} are on disks, and not in the bucket: {self.walk.history}"
+        return must, []
+
+    def _is_whole_on_disks(self, ledger_id: int, done: Done) -> bool:
+        """Whether all of a ledger lies on disks, and the dump tells enough to know that."""
+        assert self.disks is not None
+        assert self.recording is not None
+        count = len(self.ledgers.entries.get(ledger_id, ()))
+        if not count or not self.disks.has(ledger_id, count):
+            return False
+        if ledger_id not in self.recording.moments[-1].ensembles:
+            return False
+        if self.recording.was_always(lambda one: ledger_id not in one.open):
+            return True
+        now = self.losing.cluster.written[ledger_id].node.ensembles
+        is_same = self.recording.was_always(lambda one: one.ensembles.get(ledger_id, now) == now)
+        return self.disks.is_whole and is_same
+
+    def _may_fail(self, line: TopicLine, done: Done) -> bool:
+        """Whether something of a topic, or of another partition of it, is on disks in part alone, and nowhere else."""
+        assert self.disks is not None
+        assert done.dump is not None
+        there = copies_in(self.losing.bucket)
+        names = {
+            one.plan.source
+            for one in done.report.topics
+            if one.plan.source.split("-partition-")[0] == line.plan.source.split("-partition-")[0]
+        }
+        for name in names:
+            info = done.dump.lists.get(name)
+            for one in () if info is None else info.ledgers:
+                own = {*there.get(one.ledger_id, ())}
+                if (
+                    not own
+                    and self.disks.entries.get(one.ledger_id)
+                    and not self._is_whole_on_disks(one.ledger_id, done)
+                ):
+                    return True
+        return False
+
+    def _note_copies_from_disks(self, done: Done) -> None:
+        """Take what was copied from disks, of each ledger from its first entry on, and see to it that it is as much as is there."""
+        for ref in open_bucket(self.new.bucket_url()).refresh().refs():
+            key = (ref.ledger_id, ref.uuid)
+            if ref.uuid != FROM_DISKS or key in self.ledgers.copies:
+                continue
+            assert self.disks is not None
+            told = f"seed {self.walk.seed}: ledger {ref.ledger_id} has {ref.entries} entries from disks: {self.walk.history}"
+            known = self.ledgers.entries[ref.ledger_id] + self.ledgers.unacknowledged.get(ref.ledger_id, [])
+            assert ref.entries <= len(known), told
+            assert ref.entries <= self.disks.prefix(ref.ledger_id), told
+            if self._is_whole_on_disks(ref.ledger_id, done):
+                assert ref.entries >= len(self.ledgers.entries[ref.ledger_id]), told
+            self.ledgers.copies[key] = known[: ref.entries]
 
     def _served(self, listed: tuple[LedgerInfo, ...]) -> list[str]:
         """Return the values that a broker sends: of what these lists name, all but markers, whatever transactions it knows of."""
-        catalog = open_bucket(self.old.bucket_url()).refresh()
-        bucket = open_bucket(self.old.bucket_url())
+        bucket = open_bucket(self.new.bucket_url())
+        catalog = bucket.refresh()
         found = []
         for one in listed:
             assert one.context is not None
@@ -283,39 +314,74 @@ class RecoveryWalk:
                 next(ref for ref in catalog.all_of(one.ledger_id) if ref.uuid == one.context.uuid)
             )
             for batch in reader.batches(0, one.entries - 1):
-                table = walk_metadata(batch)
+                table, data = walk_metadata(batch), bytes(batch.buffer)
                 for row in range(len(batch)):
-                    if table[Meta.MARKER][row] != ABSENT:
-                        continue
-                    # A new coordinator gives the same ids again, so that no id may be left.
-                    assert table[Meta.TRANSACTION_LEAST][row] == ABSENT
-                    found.append(
-                        bytes(batch.buffer)[
-                            int(table[Meta.PAYLOAD_AT][row]) : int(table[Meta.PAYLOAD_END][row])
-                        ].decode()
-                    )
+                    if table[Meta.MARKER][row] == ABSENT:
+                        # A new coordinator gives the same ids again, so that no id may be left.
+                        assert table[Meta.TRANSACTION_LEAST][row] == ABSENT
+                        found.append(data[table[Meta.PAYLOAD_AT][row] : table[Meta.PAYLOAD_END][row]].decode())
         return found
 
-    def _compare_missing(self, topic: str, ledgers: list[int], report: Report, told: str) -> None:
+    def _compare_missing(self, plan: TopicPlan, ledgers: tuple[LedgerInfo, ...] | None, done: Done, told: str) -> None:
         """See to it that what is missing of what the dump's list had is counted, all of it."""
-        if self.at_dump is None:
+        if ledgers is None or self.recording is None or done.dump is None:
             return
-        plan = next(one.plan for one in report.topics if one.plan.source == managed_ledger_of(topic))
-        lacking = [one.ledger_id for one in self.at_dump.lists[topic] if one.ledger_id not in ledgers]
-        assert plan.missing_entries == sum(self.at_dump.sizes[one] for one in lacking), told
-        if any(len(self.entries[one]) != self.at_dump.sizes[one] for one in lacking):
-            assert not plan.is_missing_exact, told
+        restored = {ref.ledger_id: ref.entries for ref in plan.ledgers}
+        missing, is_exact = 0, True
+        for one in ledgers:
+            end = done.dump.ends.get(one.ledger_id) if one is ledgers[-1] else None
+            count: int | None = one.entries
+            if not one.entries:
+                count = None if end is None or end.end in {LastEnd.UNKNOWN, LastEnd.GONE} else end.entries
+            missing += max(0, (count or 0) - restored.get(one.ledger_id, 0))
+            written = (
+                len(self.ledgers.entries[one.ledger_id]) if one.ledger_id in self.losing.cluster.written else count
+            )
+            is_lacking = one.ledger_id not in restored or restored[one.ledger_id] < (count or 0)
+            if is_lacking and written != count:
+                is_exact = False
+        assert plan.missing_entries == missing, told
+        assert is_exact or not plan.is_missing_exact, told
+        if not plan.missing_entries and plan.is_missing_exact:
+            begun = self.recording.moments[0].sizes
+            at_dump = {one.ledger_id: begun.get(one.ledger_id, (one.entries,))[0] for one in ledgers}
+            assert all(restored.get(one, 0) >= count for one, count in at_dump.items()), told
+
+    def _compare_cursor(
+        self, topic: str, plan: TopicPlan, listed: tuple[LedgerInfo, ...], done: Done, told: str
+    ) -> None:
+        if done.dump is None or self.recording is None or SUBSCRIPTION not in done.dump.cursors.get(plan.source, {}):
+            return
+        data = self.new.nodes[self.new.chroot + cursor_path(plan.target, SUBSCRIPTION)]
+        after = _acknowledged(
+            parse_cursor_info(data, key=topic),
+            [Position(one.ledger_id, entry) for one in listed for entry in range(one.entries)],
+        )
+        entries = [Position(ref.ledger_id, entry) for ref in plan.ledgers for entry in range(ref.entries)]
+        assert after in [_acknowledged(one, entries) for one in self.recording.cursors(topic)], told
+
+    def _was_there_at_dump(self, topic: str) -> bool:
+        return self.recording is not None and any(topic in one.lists for one in self.recording.moments)
+
+    def _note_made(self, plan: TopicPlan, listed: tuple[LedgerInfo, ...], contents: list[Content]) -> None:
+        """Know the copies that a recovery has made."""
+        for ref, one, content in zip(plan.ledgers, listed, contents, strict=True):
+            assert one.context is not None
+            assert one.context.uuid is not None
+            if one.ledger_id != ref.ledger_id:
+                self.ledgers.topics[one.ledger_id] = topic_of(plan.target).removeprefix("persistent://")
+            if (one.ledger_id, one.context.uuid) != (ref.ledger_id, ref.uuid):
+                self.ledgers.copies[one.ledger_id, one.context.uuid] = content
+
+    def _told(self, plan: TopicPlan) -> str:
+        return f"seed {self.walk.seed}, {plan.topic} as {plan.target_topic}: {self.walk.history}"
 
 
-def _acknowledged(cursor: CursorInfo, entries: list[Position]) -> list[Position]:
+def _acknowledged(cursor: CursorInfo, entries: list[Position]) -> list[int]:
     assert cursor.mark_delete is not None
     ranges = list(cursor.acknowledged_ranges())
-    return [one for one in entries if one <= cursor.mark_delete or any(lower < one <= upper for lower, upper in ranges)]
-
-
-def _untold(what: str, done: int, total: int | None) -> None:
-    """Take progress."""
-
-
-def _unsaid(what: str) -> None:
-    """Take what is said."""
+    return [
+        number
+        for number, one in enumerate(entries)
+        if one <= cursor.mark_delete or any(lower < one <= upper for lower, upper in ranges)
+    ]

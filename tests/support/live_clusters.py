@@ -39,6 +39,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     ManagedLedgerInfo,
     Position,
     build_managed_ledger_info,
+    parse_managed_ledger_info,
 )
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.formats.managed_ledgers.stored_values import compressed
@@ -107,9 +108,13 @@ class LiveCluster:
         The path below which ZooKeeper has all of it.
     compression
         The codec (`tests.support.entries`) of lists of ledgers and of cursors.
+    instance_id
+        By which BookKeeper tells it from other clusters.
 
     Attributes
     ----------
+    buckets
+        The folder of its buckets; before it begins, another one may be set, to have the same as another cluster.
     zookeeper
         Its server.
     bookies
@@ -129,8 +134,10 @@ class LiveCluster:
         first_ledger_id: int = 150,
         chroot: str = "",
         compression: int = NONE,
+        instance_id: str = "47099c88-d3cd-44de-91a6-f8bc42d28371",
     ) -> None:
         self.buckets = folder / "buckets"
+        self._instance_id = instance_id
         self.zookeeper = ZooKeeperServer()
         self.bookies = [BookieServer() for _ in range(bookies)]
         self.chroot = chroot
@@ -150,7 +157,7 @@ class LiveCluster:
         for one in (self.zookeeper, *self.bookies):
             self._servers.enter_context(one)
         self._set("/ledgers/LAYOUT", b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1")
-        self._set("/ledgers/INSTANCEID", b"47099c88-d3cd-44de-91a6-f8bc42d28371")
+        self._set("/ledgers/INSTANCEID", self._instance_id.encode())
         self._set("/ledgers/available/readonly", b"")
         self._set("/ledgers/idgen/ID-", b"")
         self._set("/ledgers/underreplication/ledgers", b"")
@@ -331,6 +338,19 @@ class LiveCluster:
     def roll_over(self, topic: str, *, closed_ms: int | None = None, **options: Any) -> int:
         """Close the last ledger, and begin another one, whose id is returned; as does loading a topic."""
         return self.write_ledger(topic, (), closed_ms=closed_ms, **options)
+
+    def load_restored(self, topic: str) -> int:
+        """Load a topic whose list somebody else has made, as after a recovery; return the id of the ledger that begins.
+
+        The last ledger of that list, which BookKeeper does not have, goes. Ids go on where the newest folder of their generator begins.
+        """
+        name = managed_ledger_of(topic)
+        with self._changes:
+            path = self.chroot + managed_ledger_path(name)
+            self._lists[name] = parse_managed_ledger_info(self.nodes[path], key=path)
+            folders = [int(path.rpartition("-")[2]) for path in self.nodes if "/idgen-long/HOB-" in path]
+            self._next_id = max(self._next_id, max(folders, default=0) << 32)
+            return self.write_ledger(topic, ())
 
     def terminate(self, topic: str) -> None:
         """Close a topic for ever."""

@@ -51,7 +51,7 @@ def _show(report: "Report") -> None:
                   right=("LEDGERS", "ENTRIES", "BYTES", "SUBSCRIPTIONS"))  # fmt: skip
     for line in report.topics:
         plan = line.plan
-        subscriptions = len(plan.cursors) if line.done is None else line.done.subscriptions
+        subscriptions = len(plan.former.cursors) if line.done is None else line.done.subscriptions
         drawn.add_row(
             printable(plan.topic), "=" if plan.target == plan.source else printable(plan.target_topic), line.state,
             f"{len(plan.ledgers):,}", f"{plan.entries:,}", human_size(plan.size), missing_text(plan), f"{subscriptions:,}",

@@ -15,7 +15,7 @@ from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, DumpedCursor
 from ledgerfs.recovery.planning.missing_parts import missing_by_list, missing_in_bucket
 from ledgerfs.recovery.planning.target_names import TargetNames
-from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.planning.topic_plan import FormerTopic, TopicPlan
 
 _COMPACTION = "__compaction"
 _REPLICATION = "pulsar.repl."
@@ -48,6 +48,12 @@ class Wanted:
         both = {name, split_partition(name)[0]}
         return any(pattern.fullmatch(one) for pattern in self.topics for one in both)
 
+    def chosen(self, managed_ledgers: Iterable[str]) -> list[str]:
+        """Return those that are wanted: of a partitioned topic all partitions, or none."""
+        names = list(managed_ledgers)
+        whole = {split_partition(name)[0] for name in names if self.has(name)}
+        return [name for name in names if split_partition(name)[0] in whole]
+
 
 def plan_topics(
     catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None, disks: Catalog | None = None
@@ -60,9 +66,9 @@ def plan_topics(
     """
     catalog.require_listed()
     wanted = wanted or Wanted()
-    names = _names(catalog, dump, disks)
-    whole = {split_partition(name)[0] for name in names if wanted.has(name)}
-    plans = [_plan(name, catalog, dump, wanted, disks) for name in names if split_partition(name)[0] in whole]
+    owners = {} if dump is None else _owners(dump)
+    names = wanted.chosen(_names(catalog, dump, disks))
+    plans = [_plan(name, catalog, dump, wanted, disks, owners) for name in names]
     return _all_or_nothing(_different_targets(_without_copies(plans, catalog)))
 
 
@@ -87,10 +93,23 @@ def _names(catalog: Catalog, dump: DumpedCluster | None, disks: Catalog | None) 
     return sorted(name for name in found if not (is_of_transactions(name) or is_of_brokers(name)))
 
 
-def _plan(name: str, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted, disks: Catalog | None) -> TopicPlan:
+def _owners(dump: DumpedCluster) -> dict[int, str]:
+    """Return {ledger: the managed ledger whose list has it}. Ids are unique in a cluster, whatever ledgers tell of their topics."""
+    return {one.ledger_id: name for name, info in dump.lists.items() for one in info.ledgers}
+
+
+def _plan(  # noqa: PLR0917  (all that is left of a topic)
+    name: str,
+    catalog: Catalog,
+    dump: DumpedCluster | None,
+    wanted: Wanted,
+    disks: Catalog | None,
+    owners: Mapping[int, str],
+) -> TopicPlan:
     target = wanted.names.target_of(name)
     info = None if dump is None else dump.lists.get(name)
-    plan = TopicPlan(name, target or name, is_known=info is not None)
+    former, remarks = _former(name, info, dump)
+    plan = TopicPlan(name, target or name, former=former)
     refusal = _why_not(name, target, catalog, dump, wanted)
     if refusal is not None:
         return replace(plan, refusal=refusal)
@@ -98,14 +117,13 @@ def _plan(name: str, catalog: Catalog, dump: DumpedCluster | None, wanted: Wante
     each: dict[int, LedgerRef] = {}
     for ref in found:
         each.setdefault(ref.ledger_id, ref)
-    ledgers, left_out = _of_the_topic(sorted(each.values(), key=lambda ref: ref.ledger_id), info, wanted)
+    ledgers, left_out = _of_the_topic(name, sorted(each.values(), key=lambda ref: ref.ledger_id), info, wanted, owners)
     gaps = catalog.absent_of(name)
     if info is None:
         missing = missing_in_bucket(ledgers, gaps)
     else:
         assert dump is not None  # noqa: S101  (its list is)
         missing = missing_by_list(info, dump.ends, ledgers, gaps)
-    cursors, remarks = _cursors_of(name, dump)
     if left_out:
         remarks.append(
             f"{len(left_out):,} ledgers in the bucket were no longer the topic's when the dump was made (expired, or left over), and are "
@@ -117,11 +135,7 @@ def _plan(name: str, catalog: Catalog, dump: DumpedCluster | None, wanted: Wante
     return replace(
         plan,
         ledgers=tuple(ledgers),
-        closed_ms={} if info is None else {one.ledger_id: one.closed_ms for one in info.ledgers},
         missing=missing,
-        cursors=cursors,
-        terminated=None if info is None else info.terminated,
-        properties=() if info is None else info.properties,
         left_out=tuple(left_out),
         remarks=tuple(remarks),
     )
@@ -146,12 +160,17 @@ def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluste
 
 
 def _readable(catalog: Catalog, name: str, info: ManagedLedgerInfo | None) -> Iterator[LedgerRef]:
-    """Yield of each ledger the copy to restore: the one that the list names, else the newest sound one, as the catalog ranks them."""
+    """Yield of each ledger the copy to restore: the one that the list names, else the newest sound one, as the catalog ranks them.
+
+    What the list names may tell another topic: the one from which the ledger was restored, under another name, before.
+    """
     uuids = {} if info is None else {one.ledger_id: _uuid_of(one) for one in info.ledgers}
     contradicted = {one.ledger_id for one in catalog.missing_of(name) if one.kind is GapKind.CONTRADICTED}
     by_id: dict[int, list[LedgerRef]] = {}
     for ref in catalog.refs_of(name):
         by_id.setdefault(ref.ledger_id, []).append(ref)
+    for ledger_id in uuids.keys() - by_id.keys():
+        by_id[ledger_id] = [ref for ref in catalog.all_of(ledger_id) if ref.uuid == uuids[ledger_id]]
     for ledger_id, copies in by_id.items():
         sound = [ref for ref in copies if ref.is_sound]
         named = [ref for ref in sound if ref.uuid == uuids.get(ledger_id)]
@@ -166,15 +185,29 @@ def _uuid_of(one: LedgerInfo) -> str | None:
 
 
 def _of_the_topic(
-    refs: Sequence[LedgerRef], info: ManagedLedgerInfo | None, wanted: Wanted
+    name: str, refs: Sequence[LedgerRef], info: ManagedLedgerInfo | None, wanted: Wanted, owners: Mapping[int, str]
 ) -> tuple[list[LedgerRef], list[int]]:
-    """Return the ledgers that are the topic's, and the ids of those that were not any more when its list was dumped."""
-    if info is None or wanted.with_deleted:
-        return list(refs), []
-    listed = {one.ledger_id for one in info.ledgers}
-    last = info.ledgers[-1].ledger_id if info.ledgers else -1
-    kept = [ref for ref in refs if ref.ledger_id in listed or ref.ledger_id > last]
-    return kept, [ref.ledger_id for ref in refs if not (ref.ledger_id in listed or ref.ledger_id > last)]
+    """Return the ledgers that are the topic's, and the ids of those that were not any more when the cluster was dumped."""
+    last = info.ledgers[-1].ledger_id if info is not None and info.ledgers else -1
+    is_any = info is None or wanted.with_deleted
+    kept: list[LedgerRef] = []
+    left_out: list[int] = []
+    for ref in refs:
+        owner = owners.get(ref.ledger_id)
+        if owner == name or (owner is None and (is_any or ref.ledger_id > last)):
+            kept.append(ref)
+        else:
+            left_out.append(ref.ledger_id)
+    return kept, left_out
+
+
+def _former(name: str, info: ManagedLedgerInfo | None, dump: DumpedCluster | None) -> tuple[FormerTopic, list[str]]:
+    """Return what a dump tells of a topic, and what is to be said of that."""
+    cursors, remarks = _cursors_of(name, dump)
+    if info is None:
+        return FormerTopic(cursors=cursors), remarks
+    closed_ms = {one.ledger_id: one.closed_ms for one in info.ledgers}
+    return FormerTopic(True, closed_ms, cursors, info.terminated, info.properties), remarks
 
 
 def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, DumpedCursor], list[str]]:
@@ -191,22 +224,25 @@ def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, Dum
 
 
 def _without_copies(plans: Sequence[TopicPlan], catalog: Catalog) -> list[TopicPlan]:
-    """Return plans without those of topics that an earlier run has made under the wanted name, as copies of another one's ledgers."""
+    """Return plans without those of topics that an earlier run has made under a wanted name, as copies of another one's ledgers.
+
+    What a dump has is a topic of the lost cluster, whatever it was copied from.
+    """
     by_target = {plan.target: plan for plan in plans if plan.source != plan.target}
     return [
         plan
         for plan in plans
-        if plan.source != (wanted_name := plan.target)
-        or wanted_name not in by_target
-        or not _is_copied([ref for ref in catalog.refs_of(plan.source) if ref.copy == 0], by_target[wanted_name])
+        if plan.former.is_known
+        or plan.source not in by_target
+        or not _is_copied([ref for ref in catalog.refs_of(plan.source) if ref.copy == 0], by_target[plan.source])
     ]
 
 
 def _is_copied(copies: Sequence[LedgerRef], source: TopicPlan) -> bool:
-    """Whether all ledgers of a topic are, under other ids, the first ones of another topic."""
-    pairs = list(zip(copies, source.ledgers, strict=False))
-    return 0 < len(pairs) == len(copies) and all(
-        copy.agrees_with(ref) and copy.ledger_id != ref.ledger_id for copy, ref in pairs
+    """Whether all ledgers of a topic are, under other ids, ledgers of another topic, in their order: a run may have ended in between."""
+    rest = iter(source.ledgers)
+    return bool(copies) and all(
+        any(copy.agrees_with(ref) and copy.ledger_id != ref.ledger_id for ref in rest) for copy in copies
     )
 
 

@@ -42,6 +42,32 @@ class MissingPart:
 
 
 @dataclass(frozen=True, slots=True)
+class FormerTopic:
+    """A topic as the dump of the lost cluster has it.
+
+    Attributes
+    ----------
+    is_known
+        Whether there is its list; without one nobody knows what else there was.
+    closed_ms
+        {ledger: when it was closed, ms since 1970 UTC}.
+    cursors
+        {name: subscription}, but those that are not restored.
+    terminated
+        Where it ended, if it was terminated.
+    properties
+        Of the managed ledger.
+
+    """
+
+    is_known: bool = False
+    closed_ms: Mapping[int, int] = field(default_factory=dict)
+    cursors: Mapping[str, DumpedCursor] = field(default_factory=dict)
+    terminated: Position | None = None
+    properties: Properties = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TopicPlan:
     """A topic of the lost cluster.
 
@@ -51,18 +77,10 @@ class TopicPlan:
         The managed ledger in the bucket, and the one that is made in the new cluster.
     ledgers
         What is restored, ascending by id, each as a whole.
-    closed_ms
-        {ledger: when it was closed, ms since 1970 UTC}, as the lost cluster had it.
     missing
         What will be missing.
-    is_known
-        Whether a dump tells the topic's list; without one nobody knows what else there was.
-    cursors
-        {name: subscription}, as the dump has them.
-    terminated
-        Where the topic ended, if it was terminated.
-    properties
-        Of the managed ledger.
+    former
+        What a dump tells of it.
     left_out
         Ids of ledgers in the bucket that were not the topic's any more when the lost cluster was dumped.
     remarks
@@ -75,12 +93,8 @@ class TopicPlan:
     source: str
     target: str
     ledgers: tuple[LedgerRef, ...] = ()
-    closed_ms: Mapping[int, int] = field(default_factory=dict)
     missing: tuple[MissingPart, ...] = ()
-    is_known: bool = False
-    cursors: Mapping[str, DumpedCursor] = field(default_factory=dict)
-    terminated: Position | None = None
-    properties: Properties = ()
+    former: FormerTopic = field(default_factory=FormerTopic)
     left_out: tuple[int, ...] = ()
     remarks: tuple[str, ...] = ()
     refusal: str | None = None
@@ -113,7 +127,7 @@ class TopicPlan:
     @property
     def is_missing_exact(self) -> bool:
         """Whether no more can be missing than `missing_entries`, of what was written before the dump."""
-        return self.is_known and all(one.entries is not None and not one.is_at_least for one in self.missing)
+        return self.former.is_known and all(one.entries is not None and not one.is_at_least for one in self.missing)
 
 
 def joined(parts: Sequence[MissingPart]) -> tuple[MissingPart, ...]:

@@ -5,13 +5,13 @@ each topic is made by one commit; counts of partitions; the bucket is listed aga
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.topic_names import split_partition, topic_of
+from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.missing_ledgers import being_written_text
@@ -21,6 +21,7 @@ from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.planning import Wanted, greatest_id, plan_topics, refused
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.running.from_disks import Said, offload_from_disks
 from ledgerfs.recovery.running.report import Report, TopicLine
 from ledgerfs.recovery.running.strangers import without_strangers
 from ledgerfs.recovery.settings.partition_counts import partition_counts
@@ -31,13 +32,9 @@ from ledgerfs.recovery.topics.new_cluster import Found, Place, brokers_delete, l
 from ledgerfs.recovery.topics.restoring import How, RestoredTopic, Restoring, lost_since, there_again, why_not
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-from ledgerfs.writing.copy_ledgers import copy_ledgers
 
 _YOUNG_MS = 15 * 60_000
 """A bucket that got ledgers so shortly ago may still be written by a cluster that is not lost."""
-
-Said = Callable[[str], None]
-"""Is told what is done now, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
     Raises the errors of the bucket, of ZooKeeper and of the admin API, and `LockHeldError` while others have it.
     """
     began_ms = _now()
-    from_disks = _offload_from_disks(lost, progress, say)
+    from_disks = {} if lost.disks is None else offload_from_disks(lost.disks, lost.bucket, lost.wanted, progress, say)
     with ClusterLock.take(into.cluster.nodes.settings, holder_text("recovery")) as lock:
         catalog = lost.bucket.list_to_write(progress)
         plans = _planned(replace(lost, disks=None), catalog, progress)
@@ -207,26 +204,6 @@ def _there_before(one: TopicPlan, found: Found, into: Into, catalog: Catalog) ->
     if found.places.get(one.target) is not Place.OURS:
         return None
     return there_again(one, into.cluster.nodes, catalog, into.how)
-
-
-def _offload_from_disks(lost: Lost, progress: Progress, say: Said) -> dict[str, str]:
-    """Copy what only disks have into the bucket; return {managed ledger: why not all of it is there}."""
-    if lost.disks is None:
-        return {}
-    on_disks = lost.disks.refresh(progress)
-    topics = [topic_of(name) for name in on_disks.managed_ledgers if name is not None and lost.wanted.has(name)]
-    if not topics:
-        return {}
-    say(f"copying ledgers of {len(topics):,} topics from disks into the bucket, those that it does not have")
-    report = copy_ledgers(
-        lost.disks, lost.bucket, topics=topics, allow_incomplete=True, progress=progress, catalog=on_disks
-    )
-    say(f"copied {report.copied:,} ledgers from disks; {report.skipped:,} were there")
-    return {
-        one.source.managed_ledger: f"ledger {one.source.ledger_id} could not be copied from disks: {one.error}"
-        for one in report.failed
-        if one.source.managed_ledger is not None
-    }
 
 
 def _partitions(lost: Lost, lock: ClusterLock, done: Sequence[RestoredTopic]) -> dict[str, str]:

@@ -115,7 +115,7 @@ class Report:
 def missing_text(plan: TopicPlan) -> str:
     """Return how many entries will be missing, in words."""
     known = plan.missing_entries
-    if not plan.is_known:
+    if not plan.former.is_known:
         return f"{known:,}, and what nobody knows of" if known else "not known"
     if plan.is_missing_exact or all(one.entries == 0 for one in plan.missing):
         return f"{known:,} up to the dump" if known else "none up to the dump"
@@ -201,7 +201,7 @@ def _topic_as_json(line: TopicLine) -> dict[str, Any]:
         "ledgers": len(plan.ledgers),
         "entries": plan.entries,
         "bytes": plan.size,
-        "subscriptions": len(plan.cursors) if done is None else done.subscriptions,
+        "subscriptions": len(plan.former.cursors) if done is None else done.subscriptions,
         "is_missing_exact": plan.is_missing_exact,
         "missing_entries": plan.missing_entries,
         "missing": [
@@ -273,7 +273,7 @@ def _page(report: Report) -> Iterator[str]:
 
 def _row(line: TopicLine) -> Iterator[str]:
     plan = line.plan
-    subscriptions = len(plan.cursors) if line.done is None else line.done.subscriptions
+    subscriptions = len(plan.former.cursors) if line.done is None else line.done.subscriptions
     compared = "not asked" if line.compared is None else comparison_text(line.compared)
     yield f"<tr{'' if line.is_well else ' class=bad'}><td>{escape(plan.topic)}</td><td>{escape(plan.target_topic)}</td>"
     yield f"<td>{escape(line.state)}</td><td class=number>{len(plan.ledgers):,}</td><td class=number>{plan.entries:,}</td>"

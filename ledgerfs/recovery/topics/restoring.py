@@ -179,7 +179,7 @@ class Restoring:
         )
         extra_id = self._new_ids(1)
         positions = positions_of(done.ledgers, extra_id)
-        subscriptions = subscriptions_of(plan.source, plan.cursors, self._how.subscriptions, positions, readers)
+        subscriptions = subscriptions_of(plan.source, plan.former.cursors, self._how.subscriptions, positions, readers)
         done.subscriptions = len(subscriptions.nodes)
         done.remarks += subscriptions.remarks
         how = self._how
@@ -242,13 +242,24 @@ def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How) -> Re
 
 def _lost(plan: TopicPlan, listed: Sequence[LedgerInfo], catalog: Catalog) -> str | None:
     """Return which ledgers of a topic's list the bucket does not have."""
-    names = {plan.source, plan.target}
-    there = {(ref.ledger_id, ref.uuid) for name in names for ref in catalog.refs_of(name) if ref.is_sound}
     named = [(one.ledger_id, one.context.uuid) for one in listed if one.context is not None]
-    lost = [ledger_id for ledger_id, uuid in named if (ledger_id, uuid) not in there]
+    lost = _not_in_bucket(plan, named, catalog)
     if not lost:
         return None
     return f"the bucket does not have ledger {lost[0]}, which its list names ({len(lost):,} in all), or not as a whole"
+
+
+def _not_in_bucket(plan: TopicPlan, named: Sequence[tuple[int, str | None]], catalog: Catalog) -> list[int]:
+    """Return which of some copies of ledgers, as (id, uuid), the bucket does not have as a whole."""
+    names = {plan.source, plan.target}
+    there = {(ref.ledger_id, ref.uuid) for name in names for ref in catalog.refs_of(name) if ref.is_sound}
+    lacking = [one for one in named if one not in there]
+    # They may tell the name of the topic that they were restored from before the cluster was lost.
+    return [
+        ledger_id
+        for ledger_id, uuid in lacking
+        if not any(ref.uuid == uuid and ref.is_sound for ref in catalog.all_of(ledger_id))
+    ]
 
 
 def _late_or_trimmed(plan: TopicPlan, listed: Sequence[LedgerInfo], note: Note) -> str | None:
@@ -267,7 +278,7 @@ def _late_or_trimmed(plan: TopicPlan, listed: Sequence[LedgerInfo], note: Note) 
 
 def _otherwise_made(plan: TopicPlan, note: Note, how: How) -> str | None:
     """Return in what a topic was restored otherwise than is wanted now."""
-    wanted = {*plan.cursors, *(one.name for one in how.subscriptions)}
+    wanted = {*plan.former.cursors, *(one.name for one in how.subscriptions)}
     if len(wanted) > note.subscriptions:
         return (
             f"it was restored with {note.subscriptions:,} subscriptions, and {len(wanted):,} are wanted: they are made only with the "
@@ -301,11 +312,10 @@ def lost_since(restored: Sequence[RestoredTopic], catalog: Catalog) -> Mapping[s
     for one in restored:
         if one.outcome is not Outcome.RESTORED:
             continue
-        there = {(ref.ledger_id, ref.uuid) for ref in catalog.refs_of(one.plan.source)}
-        there |= {(ref.ledger_id, ref.uuid) for ref in catalog.refs_of(one.plan.target)}
-        lost = [ref.ledger_id for _, ref in one.ledgers if (ref.ledger_id, ref.uuid) not in there]
+        lost = _not_in_bucket(one.plan, [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers], catalog)
         known = {ref.ledger_id for ref in one.plan.ledgers} | {ref.ledger_id for _, ref in one.ledgers}
-        late = sorted({ledger_id for ledger_id, _ in there} - known - set(one.plan.left_out))
+        there = {ref.ledger_id for name in {one.plan.source, one.plan.target} for ref in catalog.refs_of(name)}
+        late = sorted(there - known - set(one.plan.left_out))
         if lost:
             told[one.plan.source] = (
                 f"the bucket has lost ledger {lost[0]} while topics were restored ({len(lost):,} ledgers in all)"

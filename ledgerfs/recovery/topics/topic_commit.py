@@ -89,7 +89,7 @@ class TopicToMake:
         return made
 
     def _list(self, now_ms: int) -> bytes:
-        closed = self.plan.closed_ms
+        closed = self.plan.former.closed_ms
         ledgers = [
             LedgerInfo(
                 ref.ledger_id,
@@ -109,9 +109,9 @@ class TopicToMake:
             for old, ref in self.ledgers
         ]
         ledgers.append(LedgerInfo(self.extra_id, 0, 0, 0))
-        terminated = self.plan.terminated
+        terminated = self.plan.former.terminated
         end = None if terminated is None else self._terminated(terminated)
-        return build_managed_ledger_info(ManagedLedgerInfo(tuple(ledgers), end, self.plan.properties))
+        return build_managed_ledger_info(ManagedLedgerInfo(tuple(ledgers), end, self.plan.former.properties))
 
     def _terminated(self, at: Position) -> Position:
         return self.positions.moved(at)

@@ -1,0 +1,121 @@
+"""What the writers of ledgers know, across all clusters that were lost: each entry, whose transaction ended how, and copies of ledgers.
+
+This is what recoveries are judged by. A ledger of one id may lie in a bucket as several copies: as its broker wrote it, as a recovery
+copied it from disks, or settled by a recovery, with messages of transactions as plain ones or as markers.
+"""
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from tests.support.entries import frame, metadata
+
+FROM_DISKS = str(UUID(int=0))
+"""The uuid of a ledger that was copied from disks."""
+
+_COMMIT, _ABORT = 21, 22
+_BLOCK_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry: its value, or what its marker ends; hidden for good is one with neither."""
+
+    value: str | None
+    transaction: int = 0
+    ends: str | None = None
+
+    def frame(self) -> bytes:
+        """Return it as a broker stores it."""
+        told = {"transaction_most": 7, "transaction_least": self.transaction} if self.transaction else {}
+        if self.ends is not None:
+            kind = _COMMIT if self.ends == "committed" else _ABORT
+            return frame(metadata(**told, marker_type=kind), b"")
+        assert self.value is not None
+        return frame(metadata(**told), self.value.encode())
+
+
+HIDDEN = Entry(None)
+"""A message of a transaction that did not commit, in a settled copy; so are markers."""
+
+Content = Sequence[Entry]
+
+
+@dataclass
+class WrittenLedgers:
+    """All ledgers of topics that any cluster wrote, and all copies that recoveries made.
+
+    Attributes
+    ----------
+    topics
+        {ledger: its topic, by its own metadata}.
+    entries
+        {ledger: what was acknowledged}.
+    unacknowledged
+        {ledger: what bookies may have behind that}.
+    copies
+        {(ledger, uuid): what a copy has that is not as its broker wrote it}.
+    values
+        How many messages there are: each has its number.
+
+    """
+
+    topics: dict[int, str] = field(default_factory=dict)
+    entries: dict[int, list[Entry]] = field(default_factory=dict)
+    unacknowledged: dict[int, list[Entry]] = field(default_factory=dict)
+    copies: dict[tuple[int, str], Content] = field(default_factory=dict)
+    values: int = 0
+
+    def begin(self, ledger_id: int, topic: str) -> None:
+        """Know a new ledger."""
+        self.topics[ledger_id] = topic
+        self.entries[ledger_id] = []
+
+    def forget_but(self, kept: Container[int]) -> None:
+        """Know nothing any more of ledgers but some."""
+        self.topics = {one: topic for one, topic in self.topics.items() if one in kept}
+
+    def content(self, ledger_id: int, uuid: str) -> Content:
+        """Return what a copy has."""
+        return self.copies.get((ledger_id, uuid)) or self.entries[ledger_id]
+
+    def settled(self, copies: Sequence[tuple[int, str]]) -> list[Content]:
+        """Return what a reader of a topic gets of each of these copies, which are all that is left of it.
+
+        Entries keep their places. A transaction whose end is in none of them did not end. Each cluster gives ids of transactions anew.
+        """
+        ends = {
+            (ledger_id >> _BLOCK_BITS, one.transaction): one.ends
+            for ledger_id, uuid in copies
+            for one in self.content(ledger_id, uuid)
+            if one.ends
+        }
+        return [
+            [
+                _settled(one, ends.get((ledger_id >> _BLOCK_BITS, one.transaction)))
+                for one in self.content(ledger_id, uuid)
+            ]
+            for ledger_id, uuid in copies
+        ]
+
+
+def values(contents: Iterable[Content]) -> list[str]:
+    """Return the values that a reader gets, in their order."""
+    return [one.value for content in contents for one in content if one.value is not None]
+
+
+def copies_in(bucket: Path) -> dict[int, set[str]]:
+    """Return {ledger: uuids} of the ledgers that a folder has as a whole."""
+    names = {path.name for path in bucket.glob("*-ledger-*")}
+    found: dict[int, set[str]] = {}
+    for name in names:
+        uuid, _, number = name.partition("-ledger-")
+        if f"{name}-index" in names:
+            found.setdefault(int(number), set()).add(uuid)
+    return found
+
+
+def _settled(one: Entry, end: str | None) -> Entry:
+    is_seen = one.value is not None and (not one.transaction or end == "committed")
+    return Entry(one.value) if is_seen else HIDDEN
