@@ -2,17 +2,13 @@
 
 import base64
 import json
-import os
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from interop.processes import LEASH
-from interop.s3_server import BUCKET, CREDENTIALS, S3Server
+from interop.recover_command import RecoverCommand
+from interop.s3_server import S3Server
 from ledgerfs.clusters.answers import SchemaAnswer
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, Record
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
@@ -42,29 +38,10 @@ class LostGolden:
         _write(dump, golden)
         return cls(golden, s3, dump)
 
-    def command(self, name: str, *arguments: str) -> list[str]:
-        """Return the arguments of ``ledgerfs recover`` about it."""
-        bucket = (f"s3://{BUCKET}", "-o", f"endpoint_url={self.s3.endpoint}", "--json")
-        return ["recover", name, *bucket, "--dump", str(self.dump), *arguments]
-
-    def recover(self, name: str, *arguments: str, code: int = 0) -> Any:
-        """Run the command; return what its JSON says."""
-        line = [*LEASH, str(Path(sys.executable).with_name("ledgerfs")), *self.command(name, *arguments)]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=400, check=False, env=_environment())
-        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
-        return json.loads(done.stdout)
-
-    def dies_at(self, step: str, name: str, *arguments: str) -> None:
-        """Run the command until it dies at a step (`interop.killed_recovery`)."""
-        line = [*LEASH, sys.executable, "-m", "interop.killed_recovery", step, *self.command(name, *arguments)]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=400, check=False, env=_environment())
-        assert done.returncode == -9, (
-            f"{step}: exit code {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
-        )
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | CREDENTIALS
+    @property
+    def recover(self) -> RecoverCommand:
+        """The command about it."""
+        return RecoverCommand(self.s3, ("--dump", str(self.dump)))
 
 
 def _write(dump: Path, golden: Path) -> None:

@@ -5,16 +5,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
 from interop.cluster import Cluster
 from interop.java_client import JavaClient
 from interop.keys import KeyPair
 from interop.lost_golden import LostGolden
 from interop.processes import Processes
+from interop.recover_command import into, wait_until_unlocked
 from interop.s3_server import S3Server
 from interop.stages import stage
-from interop.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -25,22 +23,11 @@ class Recovered:
     cluster: Cluster
     java: JavaClient
 
-    @property
-    def into(self) -> tuple[str, ...]:
-        """The arguments that name the new cluster."""
-        return ("--into", f"pulsar+zk://{self.cluster.zookeeper}", "--admin", self.cluster.admin.address)
-
     def dies_at(self, step: str, *more: str) -> None:
         """Have a run die at a step, and wait until its lock is free."""
         with stage(f"{self.lost.golden.name}: runs that die"):
-            self.lost.dies_at(step, "run", *self.into, *more)
-            client = KazooClient(self.cluster.zookeeper)
-            client.start(timeout=60)
-            try:
-                wait_until(lambda: client.exists("/ledgerfs/lifecycle/lock") is None, "nobody has the lock")
-            finally:
-                client.stop()
-                client.close()
+            self.lost.recover.dies_at(step, "run", *into(self.cluster), *more)
+            wait_until_unlocked(self.cluster)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from interop import killed_recovery, test_typed_recovery
 from interop.comparison import differences, in_the_same_words
 from interop.filling import fill
 from interop.live_producer import connected
+from interop.recover_command import into
 from interop.recovered_golden import Recovered, lent_recovered
 from interop.stages import stage
 from tests.support import typed_golden
@@ -49,7 +50,7 @@ def golden(folder: Path, classes: Path) -> Iterator[Recovered]:
 def run_of_golden(golden: Recovered) -> dict[str, Any]:
     """What a run says that ends."""
     with stage("pulsar-s3: run"):
-        found: dict[str, Any] = golden.lost.recover("run", *golden.into, *WANTED, *MORE)
+        found: dict[str, Any] = golden.lost.recover("run", *into(golden.cluster), *WANTED, *MORE)
     return found
 
 
@@ -74,7 +75,7 @@ def test_all_golden_topics_are_served_as_java_read_them_before(
 
 def test_the_check_of_golden_topics_reads_all_of_it(golden: Recovered, run_of_golden: dict[str, Any]) -> None:
     with stage("pulsar-s3: check"):
-        found = golden.lost.recover("check", *golden.into, *WANTED)
+        found = golden.lost.recover("check", *into(golden.cluster), *WANTED)
     compared = [one["compared"] for one in found["topics"]]
     assert len(compared) == 35
     assert all(one["same"] == one["expected"] > 0 for one in compared)
@@ -82,7 +83,7 @@ def test_the_check_of_golden_topics_reads_all_of_it(golden: Recovered, run_of_go
 
 def test_run_twice_changes_nothing(golden: Recovered, run_of_golden: dict[str, Any]) -> None:
     before = golden.lost.s3.objects()
-    again = golden.lost.recover("run", *golden.into, *WANTED, *MORE, "--no-compare")
+    again = golden.lost.recover("run", *into(golden.cluster), *WANTED, *MORE, "--no-compare")
     assert {one["state"] for one in again["topics"]} == {"there before"}
     assert golden.lost.s3.objects() == before
 

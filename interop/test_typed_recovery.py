@@ -10,6 +10,7 @@ import pytest
 
 from interop.keys import KeyPair
 from interop.live_producer import connected
+from interop.recover_command import into
 from interop.recovered_golden import Recovered, lent_recovered
 from interop.stages import stage
 from tests.support import typed_golden
@@ -40,7 +41,7 @@ def typed(folder: Path, classes: Path, keys: KeyPair) -> Iterator[Recovered]:
 def run_of_typed(typed: Recovered) -> dict[str, Any]:
     """What a run says that ends."""
     with stage("pulsar-typed: run"):
-        found: dict[str, Any] = typed.lost.recover("run", *typed.into, *MORE)
+        found: dict[str, Any] = typed.lost.recover("run", *into(typed.cluster), *MORE)
     return found
 
 
