@@ -19,6 +19,8 @@ from tests.support.golden_rows import expected_of, wanted
 WANTED = ("--topics", "public/golden/[^/]+", "--no-schemas")
 MORE = ("--subscription", "audit", "--at", "latest", "--yes")
 OTHER = "persistent://public/others/there-before"
+FIRST = ("--topics", "public/golden/(txn|part|plain|encrypted).*", "--no-schemas")
+"""What dying runs are asked for, so that they come to their step soon."""
 STEPS = (
     "nothing is changed",
     "ids are advanced",
@@ -38,7 +40,7 @@ def golden(folder: Path, classes: Path) -> Iterator[Recovered]:
     """
     with lent_recovered("pulsar-s3", folder / "golden", classes, None) as made:
         for step in STEPS:
-            made.dies_at(step, *WANTED, *MORE)
+            made.dies_at(step, *FIRST, *MORE)
             if step == "namespaces are made":
                 made.cluster.admin.make_namespace("public/others")
                 with connected(made.cluster.service_url) as client:

@@ -117,7 +117,7 @@ def restored(lost: Lost, new: New, dump: Path) -> dict[str, Any]:
     chance = random.Random(SEED)
     more = ("--disks", lost.disks, "--yes")
     with stage("recovery: killed runs"):
-        for _ in range(3):
+        for _ in range(2):
             # Long enough to be anywhere: copying from disks, making namespaces, topics, or comparing.
             process = subprocess.Popen(
                 lost.recover.line("run", *new.into, *more),

@@ -34,7 +34,6 @@ class Rewriting:
 REWRITINGS = [
     Rewriting("copy", ()),
     Rewriting("larger-blocks", ("--block-size", "6MiB"), 6 * MIB),
-    Rewriting("one-block", ("--block-size", "64MiB"), 64 * MIB),
     Rewriting("zstd", ("--recompress", "zstd"), codec="zstd"),
     Rewriting("lz4", ("--recompress", "lz4", "--block-size", "64MiB"), 64 * MIB, "lz4"),
 ]

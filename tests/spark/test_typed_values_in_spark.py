@@ -73,7 +73,7 @@ def spoil(url: str) -> None:
 def test_golden_values_are_those_of_a_scan(spark: SparkSession, url: str, golden_typed: Path, name: str) -> None:
     """Of all topics, with some tasks each; those without a schema have their bytes."""
     topic, values = f"public/typed/{name}", "auto" if name in WITHOUT_SCHEMA else "typed"
-    rows = typed(spark, url, topic=topic, values=values, onUndecodable="null", partitionBytes="1KiB")
+    rows = typed(spark, url, topic=topic, values=values, onUndecodable="null", partitionBytes="8KiB")
     expected = as_spark_has_it(open_bucket(url).topic(topic).scan(values=values, on_undecodable="null"))
     found = rows.toArrow()
     assert found["value"].null_count < found.num_rows
