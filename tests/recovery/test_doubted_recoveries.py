@@ -17,10 +17,12 @@ from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.planning import Wanted, plan_topics
 from ledgerfs.recovery.planning.target_names import TargetNames
+from ledgerfs.recovery.running import recovery
 from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
 from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.running.strangers import without_strangers
 from ledgerfs.recovery.settings.setting_again import SettingAgain
+from ledgerfs.recovery.topics.ledger_ids import FreeIds, advance_ids
 from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
@@ -209,3 +211,14 @@ def test_ledgers_of_another_cluster_under_the_same_name_stay_away(
     (found,) = plans
     assert [ref.ledger_id for ref in found.ledgers] == [10_000, 10_002]
     assert any("cluster other wrote" in one for one in found.remarks)
+
+
+def test_a_ledger_that_gets_an_id_of_the_bucket_before_ids_are_advanced_is_seen(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*arguments: Any) -> FreeIds:
+        clusters.new.write_ledger("public/default/others", messages(1))
+        return advance_ids(*arguments)
+
+    monkeypatch.setattr(recovery, "advance_ids", late)
+    assert "of its ids are taken in the new cluster" in _why(clusters.restore())

@@ -115,6 +115,11 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         due = _due(plans, found)
         # Before anything is made: schemas are ledgers, too, and a broker that loads a topic makes one at once.
         ids = advance_ids(lock, greatest_id(catalog, lost.dump), into.ledgers_path) if due else None
+        if ids is not None:
+            # From now on nobody gets an id of the bucket's ledgers; until now a producer may have come.
+            found = _look(lost, into, plans)
+            plans = refused(plans, _blocked(into, plans, found))
+            due = _due(plans, found)
         made = into.settings.make_namespaces(settings, due)
         for namespace in made:
             say(f"made namespace {namespace}")
