@@ -159,6 +159,19 @@ def test_what_was_restored_in_another_way_is_told(clusters: Clusters) -> None:
     assert "1 are wanted" in _why(clusters.restore(looks_for_transactions=False, subscriptions=billing))
 
 
+def test_what_became_of_open_transactions_in_an_earlier_run_is_told(clusters: Clusters) -> None:
+    assert clusters.restore().is_well
+    assert clusters.restore(open_as="committed").is_well
+    open_one = frame(metadata(transaction_most=7, transaction_least=1), b"never ended")
+    ledger_id = clusters.old.write_ledger("public/default/more", [open_one])
+    clusters.old.roll_over("public/default/more")
+    clusters.old.offload("public/default/more", ledger_id)
+    clusters.restore(open_as="committed")
+    told = {one.plan.source.rpartition("/")[2]: one.why for one in clusters.restore().topics}
+    assert told["orders"] is None
+    assert "were shown when it was restored" in str(told["more"])
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

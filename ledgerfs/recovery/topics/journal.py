@@ -27,8 +27,8 @@ class Note:
         When, ms since 1970 UTC, by the clock of the machine that did it.
     has_new_ids
         Whether its ledgers have other ids than they had.
-    has_looked
-        Whether its entries were looked at for transactions.
+    open_as
+        What became of messages of transactions that never ended, as `OpenAs` has it; empty if there were none, None if nobody looked.
 
     """
 
@@ -39,7 +39,7 @@ class Note:
     subscriptions: int
     at_ms: int
     has_new_ids: bool
-    has_looked: bool
+    open_as: str | None
 
     def build(self) -> bytes:
         """Return the data of its node."""
@@ -58,9 +58,9 @@ def parse_note(node: Node) -> Note:
         ledgers, entries, subscriptions, at_ms = (
             int(told[name]) for name in ("ledgers", "entries", "subscriptions", "at_ms")
         )
-        has_new_ids, has_looked = (bool(told[name]) for name in ("has_new_ids", "has_looked"))
         source, bucket = str(told["source"]), str(told["bucket"])
-        return Note(source, bucket, ledgers, entries, subscriptions, at_ms, has_new_ids, has_looked)
+        open_as = None if told["open_as"] is None else str(told["open_as"])
+        return Note(source, bucket, ledgers, entries, subscriptions, at_ms, bool(told["has_new_ids"]), open_as)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise CorruptMetadataError("no note of a restored topic", key=node.path) from error
 

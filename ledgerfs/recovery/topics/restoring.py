@@ -184,7 +184,8 @@ class Restoring:
         done.remarks += subscriptions.remarks
         how = self._how
         nodes = subscriptions.nodes
-        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, how.looks_for_transactions)
+        open_as = None if found is None else how.open_as if done.opened else ""
+        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, open_as)
         self._lock.commit(making.operations(self._node(note_path(plan.target))))
         return done
 
@@ -284,7 +285,10 @@ def _otherwise_made(plan: TopicPlan, note: Note, how: How) -> str | None:
             f"it was restored with {note.subscriptions:,} subscriptions, and {len(wanted):,} are wanted: they are made only with the "
             "topic, others with `pulsar-admin topics create-subscription`"
         )
-    if how.looks_for_transactions and not note.has_looked:
+    if how.looks_for_transactions and note.open_as not in {None, "", how.open_as}:
+        became = "shown" if note.open_as == "committed" else "hidden"
+        return f"messages of transactions that never ended were {became} when it was restored; restore it once more under another name"
+    if how.looks_for_transactions and note.open_as is None:
         return "it was restored with --no-transactions: brokers show what was aborted, if there was any"
     return None
 

@@ -41,8 +41,8 @@ class TopicToMake:
         if BookKeeper does not know it, so that must be none of ours.
     cursors
         {name: value of the node}.
-    has_looked
-        Whether entries were looked at for transactions.
+    open_as
+        As the note has it.
 
     """
 
@@ -52,7 +52,7 @@ class TopicToMake:
     cursors: Mapping[str, bytes]
     driver: OffloadDriver
     bucket: str
-    has_looked: bool
+    open_as: str | None
 
     @property
     def positions(self) -> Positions:
@@ -76,7 +76,7 @@ class TopicToMake:
             len(self.cursors),
             now,
             has_new_ids,
-            self.has_looked,
+            self.open_as,
         )
         written = MakeNode(note_path(target), note.build()) if noted is None else SetNode.of(noted, note.build())
         made: list[Operation] = [MakeNode(path, _value(self._list(now), path))]
