@@ -21,7 +21,7 @@ ENCRYPTED = "persistent://public/golden/encrypted"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("window", [None, 100, 4096])
+@pytest.mark.parametrize("window", [None, 1000, 4096])
 def test_every_topic_is_what_the_java_reader_returned(
     golden_url: str, golden: Path, window: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
