@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfs.cli.cluster.dump_rounds import repeat
 from ledgerfs.clusters.dump_file import read_dump
 from ledgerfs.clusters.surveying import survey_dump
 from tests.support.commands import LEDGERFS, output, run
@@ -219,6 +220,19 @@ def test_a_signal_in_the_middle_of_a_dump_drops_it(cluster: LiveCluster, tier: P
     assert (code, "Traceback" in said) == (0, False)
     assert not (tier / "_ledgerfs").exists()
     assert not list((tmp_path / "spool").iterdir())
+
+
+def test_who_is_told_that_a_dump_is_kept_may_end_the_rounds_at_once() -> None:
+    rounds = iter([OSError("no"), None])
+
+    def once() -> None:
+        if (error := next(rounds)) is not None:
+            raise error
+
+    def tell(_: None) -> None:
+        raise KeyboardInterrupt
+
+    assert repeat(0.001, once, tell) is True
 
 
 @pytest.mark.process

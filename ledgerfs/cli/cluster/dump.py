@@ -120,8 +120,10 @@ def dump(
         # Outside of what a signal interrupts: it may come while a folder is made, or removed, and what is in there is secret.
         with TemporaryDirectory(prefix="ledgerfs-") as spool, signals_as_interrupts():
             if every is None:
-                _to_bucket(asked, store, keeping, spool)
-            elif not repeat(every, lambda: _to_bucket(asked, store, keeping, spool)):
+                _tell(asked, store, _to_bucket(asked, store, keeping, spool))
+            elif not repeat(
+                every, lambda: _to_bucket(asked, store, keeping, spool), lambda added: _tell(asked, store, added)
+            ):
                 context.exit(1)
 
 
@@ -157,7 +159,7 @@ def _to_file(asked: _Asked, file: Path) -> None:
     say(f"{file}: {done.nodes:,} nodes, {human_size(done.size)}")
 
 
-def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping", spool: str) -> None:
+def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping", spool: str) -> "Added":
     from ledgerfs.clusters.dump_keeping import add_dump
 
     # Anew each time: the servers of a cluster may have changed, or their session may be lost.
@@ -165,9 +167,12 @@ def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping", spool: str)
     try:
         with progress() as update:
             bookies = bookies_of(cluster, no_bookies=asked.no_bookies)
-            added = add_dump(cluster, bookies, store, keeping, update, broker_ttl_ms=asked.ttl_ms, spool=spool)
+            return add_dump(cluster, bookies, store, keeping, update, broker_ttl_ms=asked.ttl_ms, spool=spool)
     finally:
         cluster.nodes.close()
+
+
+def _tell(asked: _Asked, store: "RawStore", added: "Added") -> None:
     kept = added.kept
     if asked.as_json:
         print_json(_as_json(store, added))

@@ -3,12 +3,15 @@
 import time
 from collections.abc import Callable
 from math import ceil
+from typing import TypeVar
 
 from ledgerfs.cli.output import say
 
+Done = TypeVar("Done")
 
-def repeat(seconds: float, once: Callable[[], object]) -> bool:
-    """Do something at each of its times, until SIGTERM, SIGHUP or Ctrl-C; return whether the last one that came to its end was done.
+
+def repeat(seconds: float, once: Callable[[], Done], tell: Callable[[Done], object]) -> bool:
+    """Do something at each of its times, and tell it, until SIGTERM, SIGHUP or Ctrl-C; return whether the last one that ended was done.
 
     A time that comes while the one before is under way is left out. What fails, as any `OSError`, is said, and tried at the next time.
     """
@@ -16,8 +19,10 @@ def repeat(seconds: float, once: Callable[[], object]) -> bool:
     try:
         while True:
             try:
-                once()
+                done = once()
+                # Before it is told: who reads that a dump is kept, and ends this, may expect that it counts.
                 is_done = True
+                tell(done)
             except OSError as error:
                 is_done = False
                 say(f"ledgerfs: no dump this time: {error}")
