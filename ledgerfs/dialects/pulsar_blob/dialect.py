@@ -22,33 +22,30 @@ from ledgerfs.dialects.pulsar_blob.columns import (
     listed_row,
     match_rows,
     own_of,
-    pack_own,
     rows_of,
     set_states,
 )
 from ledgerfs.dialects.pulsar_blob.gaps import find_gaps
 from ledgerfs.dialects.pulsar_blob.index_digests import IndexDigests
+from ledgerfs.dialects.pulsar_blob.index_rows import IndexRows
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.dialects.pulsar_blob.remains import REPAIRED_KINDS, BadIndex, BlobRemains
 from ledgerfs.dialects.pulsar_blob.same_uploads import compared_with_copies
 from ledgerfs.dialects.pulsar_blob.unpaired_objects import told_bad_indexes, told_orphans, without_false_losses
 from ledgerfs.errors import (
     AccessDeniedError,
-    CorruptIndexError,
-    LedgerfsError,
     NotFoundError,
     StoreError,
-    StoreUnreachableError,
 )
-from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES, OffloadIndex, parse_index
+from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding
-from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.repairs import Repair
 from ledgerfs.storage.object_store import KeepingStore
@@ -60,7 +57,6 @@ if TYPE_CHECKING:
     from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import PulsarLedgerCheck
 
 _CHUNK = 32768
-_SIZE = list(LISTED.names or ()).index("size")
 _HEAD_THREADS = 16
 
 
@@ -158,24 +154,17 @@ class PulsarBlob:
         return PulsarLedgerReader(self._store, ref, offsets)
 
     def _read_indexes(self, unseen: Table, names: Names, progress: Progress | None) -> tuple[Table, list[BadIndex]]:
-        chunks, bad, digests = [np.empty(0, LEDGER)], [], IndexDigests(self._store)
+        rows, digests = IndexRows(unseen, names), IndexDigests(self._store)
         for low in range(0, unseen.size, _CHUNK):
             listed = unseen[low : low + _CHUNK]
-            keys, rows = keys_of(listed), []
+            keys = keys_of(listed)
             requests = list(_index_requests(keys, listed))
             outcomes = map(digests.checked, requests, self._store.read_many(requests))
-            for i, (key, row, outcome) in enumerate(zip(keys, listed.tolist(), outcomes, strict=True), low + 1):
+            for i, (key, outcome) in enumerate(zip(keys, outcomes, strict=True), low + 1):
+                rows.take(key, outcome)
                 if progress is not None and (i % 256 == 0 or i == unseen.size):
                     progress("reading indexes", i, unseen.size)
-                try:
-                    rows.append(_ledger_row(row, _parsed(outcome, key, row[_SIZE]), names))
-                except StoreUnreachableError:
-                    raise
-                except LedgerfsError as error:
-                    # One unreadable object does not hide the others.
-                    bad.append(BadIndex(key, error))
-            chunks.append(np.array(rows, LEDGER))
-        return np.concatenate(chunks), bad
+        return rows.tables()
 
     def _name_the_nameless(self, ledgers: Table, names: Names) -> None:
         """Look for the topic in user metadata if the index has none; a store without user metadata is asked once."""
@@ -267,42 +256,6 @@ def _index_requests(keys: list[LedgerKey], listed: Table) -> Iterator[ReadReques
     """Yield a request for each whole index object; an object larger than any index is asked for no bytes."""
     for key, size, version in zip(keys, listed["size"].tolist(), listed["version"].tolist(), strict=True):
         yield ReadRequest(key.index_key, 0, size if size <= MAX_INDEX_BYTES else 0, version.decode())
-
-
-def _parsed(outcome: bytes | LedgerfsError, key: LedgerKey, size: int) -> OffloadIndex:
-    if isinstance(outcome, LedgerfsError):
-        raise outcome
-    if size > MAX_INDEX_BYTES:
-        raise CorruptIndexError(f"{size} bytes; no index is larger than {MAX_INDEX_BYTES}", key=key.index_key)
-    return parse_index(outcome, key=key.index_key)
-
-
-def _ledger_row(listed: tuple[Any, ...], index: OffloadIndex, names: Names) -> tuple[Any, ...]:
-    """Return a row of `LEDGER` from one of `LISTED`; the data object's columns are set later, for all rows at once."""
-    high, low, ledger_id, size, modified_ms, version = listed
-    metadata = index.metadata
-    return (
-        high,
-        low,
-        ledger_id,
-        names.row_of(metadata.managed_ledger),
-        0,
-        0,
-        NUMBER,
-        CatalogState.LOST,
-        metadata.is_in_place,
-        0,
-        metadata.last_entry,
-        metadata.length,
-        -1,
-        index.data_length,
-        len(index.blocks),
-        metadata.created_ms or 0,
-        modified_ms,
-        *origin_columns(metadata.origin),
-        metadata.settled_from is not None,
-        pack_own(size, version, is_plausible=index.is_plausible, is_odd=index.oddity is not None),
-    )
 
 
 def _set_data_columns(ledgers: Table, data: Table) -> None:

@@ -36,6 +36,9 @@ class DigestType(IntEnum):
     DUMMY = 4
 
 
+OWN_KEYS_BEGIN = "ledgerfs/"
+"""Of keys in the custom metadata that ledgerfs writes."""
+
 MOVED_KEY = "ledgerfs/moved"
 """Key in the custom metadata, which brokers keep as it is."""
 

@@ -11,10 +11,12 @@ from ledgerfs.formats.pulsar_blob.block import MIN_HEADER_BYTES
 MAX_INDEX_BYTES = 8 << 20
 """Larger than any index: 50,000 blocks (Azure's limit of parts) take 1 MB. A larger one is not read at all."""
 
-_MAGIC = 0xDE47DE47
+MAGIC = 0xDE47DE47
 _STREAMING_MAGIC = 0x3D1FB0BC
 _HEADER = struct.Struct(">IiqqiI")
 _BLOCK = struct.Struct(">qiq")
+HEADER_BYTES = _HEADER.size
+BLOCK_BYTES = _BLOCK.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,8 @@ def parse_index(data: bytes, *, key: str | None = None) -> OffloadIndex:
     The index of an offload that Pulsar truncated, and reported as successful, parses, but is not `OffloadIndex.is_plausible`.
     """
     magic, declared_length, data_length, header_length, count, metadata_length = _header_fields(data, key)
-    if magic != _MAGIC:
-        raise CorruptIndexError(f"wrong index magic {magic:#010x}, expected {_MAGIC:#010x}", key=key, offset=0)
+    if magic != MAGIC:
+        raise CorruptIndexError(f"wrong index magic {magic:#010x}, expected {MAGIC:#010x}", key=key, offset=0)
     if data_length < 0:
         raise CorruptIndexError(f"negative data object length {data_length}", key=key, offset=8)
     if not MIN_HEADER_BYTES <= header_length <= data_length:
@@ -102,7 +104,7 @@ def build_index(index: OffloadIndex) -> bytes:
     metadata = build_ledger_metadata(index.metadata)
     table = b"".join(_BLOCK.pack(block.first_entry, block.part, block.offset) for block in index.blocks)
     length = _HEADER.size + len(metadata) + len(table)
-    header = _HEADER.pack(_MAGIC, length, index.data_length, index.header_length, len(index.blocks), len(metadata))
+    header = _HEADER.pack(MAGIC, length, index.data_length, index.header_length, len(index.blocks), len(metadata))
     return header + metadata + table
 
 
