@@ -234,8 +234,8 @@ class Catalog:
 
     def refs_of(self, managed_ledger: str | None) -> Iterator[LedgerRef]:
         """Yield the ledgers of one managed ledger, ascending by id, all copies."""
-        for row in self._rows_of(managed_ledger):
-            yield self.ref(row)
+        for ledger in self.table_of(managed_ledger):
+            yield self.ref_of(ledger)
 
     def refs(self) -> Iterator[LedgerRef]:
         """Yield every ledger, all copies, in the order of the table."""

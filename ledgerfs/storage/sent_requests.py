@@ -67,8 +67,11 @@ class Sent:
         self.received = 0
 
     def __enter__(self) -> Self:
-        way = "bytes_sent" if self._asked.operation == "PUT" else "bytes_asked"
-        self._traffic.count(requests=1, retries=int(self._number > 1), **{way: self._asked.size})
+        size, retries = self._asked.size, int(self._number > 1)
+        if self._asked.operation == "PUT":
+            self._traffic.count(requests=1, retries=retries, bytes_sent=size)
+        else:
+            self._traffic.count(requests=1, retries=retries, bytes_asked=size)
         self._began = time.monotonic()
         return self
 

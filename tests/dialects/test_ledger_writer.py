@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -309,7 +310,7 @@ def test_who_looks_whether_a_file_is_the_same_may_find_it_removed(
     writes.put("lock", b"theirs", {})
     open_object = local_writes.open_object
 
-    def removed_since(folder: str, key: str, *, follow_links: bool) -> int:
+    def removed_since(folder: str, key: str, *, follow_links: bool) -> tuple[int, os.stat_result]:
         Path(folder, key).unlink()
         return open_object(folder, key, follow_links=follow_links)
 

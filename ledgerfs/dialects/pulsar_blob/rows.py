@@ -4,7 +4,7 @@ from typing import Any
 
 from ledgerfs.dialects.pulsar_blob.columns import ORPHAN, OWN_STRUCT
 from ledgerfs.dialects.pulsar_blob.remains import BlobRemains
-from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.pulsar_blob.object_names import INDEX_SUFFIX, LedgerKey
 from ledgerfs.ledgers.catalog_rows import uuid_from_halves
 from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.remains import Kept, Remains
@@ -21,12 +21,15 @@ def objects_of(
     place: str,  # noqa: ARG001
 ) -> tuple[tuple[str, ObjectStat], ...]:
     """Return the data and the index object of a row of `LEDGER` (`ledgerfs.ledgers.dialects_known.ObjectsOf`)."""
-    key = LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False)
-    data_ms, index_size, data_version, index_version = OWN_STRUCT.unpack_from(own)[:4]
+    data_key = LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key
+    data_ms, index_size, data_version, index_version, _, _ = OWN_STRUCT.unpack_from(own)
     stored, changed_ms = row[12], row[16]
     return (
-        ("data", ObjectStat(key.data_key, stored, data_ms, data_version.rstrip(b"\0").decode())),
-        ("index", ObjectStat(key.index_key, index_size, changed_ms, index_version.rstrip(b"\0").decode())),
+        ("data", ObjectStat(data_key, stored, data_ms, data_version.rstrip(b"\0").decode())),
+        (
+            "index",
+            ObjectStat(f"{data_key}{INDEX_SUFFIX}", index_size, changed_ms, index_version.rstrip(b"\0").decode()),
+        ),
     )
 
 

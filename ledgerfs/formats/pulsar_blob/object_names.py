@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+INDEX_SUFFIX = "-index"
+"""What the key of an index has behind that of its data object."""
 _LEDGER_KEY = re.compile(rf"({_UUID})-ledger-(0|[1-9][0-9]{{0,18}})(-index)?\Z", re.ASCII)
 _STREAMING_KEY = re.compile(rf"{_UUID}(-index)?\Z", re.ASCII)
 _GCS_PART_KEY = re.compile(rf"{_UUID}_[0-9]{{8}}\Z", re.ASCII)
@@ -46,7 +48,7 @@ class LedgerKey:
     @property
     def index_key(self) -> str:
         """Key of the index object of this pair."""
-        return f"{self.uuid}-ledger-{self.ledger_id}-index"
+        return f"{self.data_key}{INDEX_SUFFIX}"
 
 
 def parse_ledger_key(key: str) -> LedgerKey | None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ledgerfs.clusters.answered_nodes import answered
+from ledgerfs.clusters.answered_nodes import answered, paths_below
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
 from ledgerfs.clusters.policies import json_object
 from ledgerfs.errors import ObjectNotFoundError
@@ -80,9 +80,11 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
     nodes.catch_up()
     wanted = {ref.ledger_id for plan in plans for ref in plan.ledgers}
     owners: dict[int, tuple[str, ...]] = {}
-    for path, _ in answered(nodes.get_many, (ledger_path(one, ledgers_path) for one in sorted(wanted))):
+    # By their folders: ids of a bucket are near each other, and a new cluster has few of them.
+    folders = sorted({ledger_path(one, ledgers_path).rpartition("/")[0] for one in wanted})
+    for path in paths_below(nodes, folders):
         ledger_id = ledger_id_at(path, ledgers_path)
-        if ledger_id is not None:
+        if ledger_id in wanted:
             owners[ledger_id] = ("",)
     lists: dict[str, Node] = {}
     for path, node in answered(nodes.get_many, managed_ledger_paths(nodes)):

@@ -23,20 +23,21 @@ _IS_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 """Errors of the kernel for links that it must not follow."""
 
 
-def open_object(root: str, key: str, *, follow_links: bool) -> int:
-    """Return a descriptor of a regular file, to read.
+def open_object(root: str, key: str, *, follow_links: bool) -> tuple[int, os.stat_result]:
+    """Return a descriptor of a regular file, to read, and the file's status.
 
     The folder itself may be a link, since the user named it. Raises `AccessDeniedError` for links and everything else that is not a regular
     file, `StoreError` for a followed link that leads nowhere, and `OSError`.
     """
     descriptor = _open_followed(f"{root}/{key}", key) if follow_links else _open_beneath(root, key)
     try:
-        if not S_ISREG(os.fstat(descriptor).st_mode):
+        stat = os.fstat(descriptor)
+        if not S_ISREG(stat.st_mode):
             raise AccessDeniedError("not a regular file; folders, pipes and devices are not opened", key=key)
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, stat
 
 
 def stat_object(root: str, key: str, *, follow_links: bool) -> os.stat_result:
@@ -55,9 +56,13 @@ def stat_object(root: str, key: str, *, follow_links: bool) -> os.stat_result:
 
 
 def stat_of_file(key: str, stat: os.stat_result) -> ObjectStat:
-    """Return a file as an object; when it is replaced or written to, its version changes."""
-    version = f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
-    return ObjectStat(key, stat.st_size, stat.st_mtime_ns // 1_000_000, version)
+    """Return a file as an object."""
+    return ObjectStat(key, stat.st_size, stat.st_mtime_ns // 1_000_000, version_of_file(stat))
+
+
+def version_of_file(stat: os.stat_result) -> str:
+    """Return what changes when a file is replaced or written to."""
+    return f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
 
 
 def _refused(key: str) -> AccessDeniedError:

@@ -11,7 +11,7 @@ from ledgerfs.errors import BucketNotFoundError, LedgerfsError
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.storage.descriptors import copy_range
 from ledgerfs.storage.failures import replaced, short_body, translate
-from ledgerfs.storage.folders.files import LINK_REFUSED, open_object, stat_object, stat_of_file
+from ledgerfs.storage.folders.files import LINK_REFUSED, open_object, stat_object, stat_of_file, version_of_file
 from ledgerfs.storage.folders.writes import LocalWrites, is_part
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.part_buffers import part_buffer
@@ -161,11 +161,11 @@ class LocalStore:
         """Open the file, if it is of the requested version, as one request."""
         with Sent(Asked.to_read(request), self.traffic) as sent:
             try:
-                descriptor = open_object(self._root, request.key, follow_links=self._follow_links)
+                descriptor, stat = open_object(self._root, request.key, follow_links=self._follow_links)
             except OSError as error:
                 raise translate(error, request.key, request.start) from error
             try:
-                if request.version and stat_of_file(request.key, os.fstat(descriptor)).version != request.version:
+                if request.version and version_of_file(stat) != request.version:
                     raise replaced(request.key, request.start)
                 yield descriptor, sent
             finally:

@@ -212,12 +212,11 @@ class LocalUpload:
         """Return the file that is there if it has the same bytes; raises `FileExistsError` otherwise."""
         other = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._path))
         try:
-            opened = open_object(str(self._path.parent), self._path.name, follow_links=False)
+            opened, stat = open_object(str(self._path.parent), self._path.name, follow_links=False)
         except (FileNotFoundError, AccessDeniedError) as error:
             # It has been removed since, or is not a file.
             raise other from error
         with os.fdopen(opened, "rb", buffering=0) as there, self._part.open("rb", buffering=0) as part:
-            stat = os.fstat(there.fileno())
             if stat.st_size != self._sent or not _is_same(there, part):
                 raise other
             # Its writer may have been killed before it was on the disk.
