@@ -1,7 +1,7 @@
 """The rooms of the package: imports go one way, between rooms and inside each."""
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -97,15 +97,17 @@ def child_of(room: Path, module: str) -> str | None:
     return module.removeprefix(prefix).partition(".")[0] if module.startswith(prefix) else None
 
 
-def imports_of(path: Path) -> Iterator[str]:
+@cache
+def imports_of(path: Path) -> list[str]:
+    found = []
     module = ast.parse(path.read_text())
     for node in (inner for part in module.body if not is_script_part(part) for inner in ast.walk(part)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
-            for alias in node.names:
-                yield f"{node.module}.{alias.name}"
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -152,9 +154,9 @@ def test_no_room_above_asks_which_dialect_it_is(path: Path) -> None:
         _, _, module = name.partition(".")
         if any(dialect in module.split(".") for dialect in DIALECTS):
             assert module.rpartition(".")[0] in WRITER, f"{path} imports {name}"
-    tree = ast.parse(path.read_text())
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         told = {ast.Name: "id", ast.Attribute: "attr", ast.Constant: "value"}.get(type(node))
         word = "" if told is None or id(node) in docstrings else getattr(node, told)
         assert not (isinstance(word, str) and any(dialect in word for dialect in DIALECTS)), f"{path}: {word}"

@@ -26,6 +26,7 @@ FIXTURES = {"tiny_disk": "mount", "failing_zookeeper": "fault"}
 
 TESTS = str(Path(__file__).parent.parent)
 _starts: dict[types.FunctionType, bool] = {}
+_needs: dict[str, frozenset[str]] = {}
 _EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
 _started = 0
 
@@ -43,8 +44,15 @@ def processes_started() -> int:
     return _started
 
 
-def needs_of(item: pytest.Item) -> set[str]:
-    """Return the marks of a test, but for those that stand there."""
+def needs_of(item: pytest.Item) -> frozenset[str]:
+    """Return the marks of a test, but for those that stand there; tests of one function need the same."""
+    function = item.nodeid.partition("[")[0]
+    if function not in _needs:
+        _needs[function] = frozenset(_found_needs(item))
+    return _needs[function]
+
+
+def _found_needs(item: pytest.Item) -> set[str]:
     path = item.path.relative_to(item.config.rootpath)
     found = {need for folder, need in FOLDERS.items() if PurePath(folder) in (path, *path.parents)}
     if isinstance(item, pytest.Function):
