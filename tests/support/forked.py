@@ -1,7 +1,8 @@
 """Processes of commands that cost no imports: they are forked from one that has all modules, and the kernels that are kept.
 
 Each is a process of its own, with its own arguments, environment, folder, files and exit code. What commands import by themselves is what
-``tests/cli/test_lazy_commands.py`` is about.
+``tests/cli/test_lazy_commands.py`` is about. That an interpreter takes itself apart without a word is seen where commands are started as
+users start them: here it would take ten times as long as most commands, for all that was forked with it.
 """
 
 import atexit
@@ -13,8 +14,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -205,6 +207,22 @@ def _become(asked: dict[str, object], files: list[int]) -> None:
     time.tzset()
 
 
+def _run_to_the_end(main: Callable[[], None]) -> None:
+    """Run a command, and end the process as the interpreter does, but without freeing what it has. Unusual ends are left to it."""
+    code: object = None
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    if code is None or isinstance(code, int):
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
+    sys.exit(str(code))
+
+
 def _load_everything() -> None:
     """Import libraries and what commands import of ledgerfs, and load the kernels that are kept on disk."""
     for library in LIBRARIES:
@@ -236,4 +254,4 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(sys.argv[0]).parent)
     from ledgerfs.cli import main
 
-    main()
+    _run_to_the_end(main)
