@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -64,30 +63,26 @@ def with_demo(demo: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def java(tier: dict[str, str]) -> Iterator[Programs]:
-    """A process that runs commands with Spark, and starts Java for the first one only."""
+    """A process that runs commands with Spark, and snippets: it starts Java, and imports libraries, for the first one only."""
     with Programs(tier) as programs:
         yield programs
 
 
 @pytest.fixture(scope="module")
 def run_snippet(
-    tier: dict[str, str], demo: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str, str], subprocess.CompletedProcess[bytes]]]:
-    """Runs a snippet of a page: as in a notebook, those of a page one after the other in one process and one folder."""
-    with ExitStack() as last:
-        pages: dict[str, tuple[Programs, Path]] = {}
+    java: Programs, demo: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], subprocess.CompletedProcess[bytes]]:
+    """Runs a snippet of a page: those of a page one after the other in one folder, all in the process that has Java."""
+    folders: dict[str, Path] = {}
 
-        def run(page: str, text: str) -> subprocess.CompletedProcess[bytes]:
-            if page not in pages:
-                last.close()
-                pages.clear()
-                pages[page] = last.enter_context(Programs(tier)), with_demo(demo, tmp_path_factory.mktemp("page"))
-            notebook, folder = pages[page]
-            snippet = tmp_path_factory.mktemp("snippet") / "snippet.py"
-            snippet.write_text(text)
-            return notebook.run(snippet, folder=folder)
+    def run(page: str, text: str) -> subprocess.CompletedProcess[bytes]:
+        if page not in folders:
+            folders[page] = with_demo(demo, tmp_path_factory.mktemp("page"))
+        snippet = tmp_path_factory.mktemp("snippet") / "snippet.py"
+        snippet.write_text(text)
+        return java.run(snippet, folder=folders[page])
 
-        yield run
+    return run
 
 
 def blocks(language: str) -> list[object]:
