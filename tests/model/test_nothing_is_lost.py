@@ -87,7 +87,7 @@ def folder_in(parent: Path, number: int) -> Place:
 
 @pytest.mark.long
 def test_in_folders() -> None:
-    run_state_machine_as_test(InFolders, settings=searching(30, 25))
+    run_state_machine_as_test(InFolders, settings=searching(20, 25))
 
 
 @pytest.mark.long
