@@ -147,7 +147,8 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     in_heads = int(plain[is_batch & (counts > 0)].sum() + _head_sizes(entries)[~is_batch].sum()) if moves_heads else 0
     heads, payloads = empty(in_heads, np.uint8), empty(total if with_payloads else 0, np.uint8)
     scratch = empty(int(plain[is_batch & (codecs != 0)].max(initial=0)), np.uint8)
-    table = empty_table(len(MessageField), int(counts.sum()))
+    # With a row at least: numpy has an empty one contiguous, for which the kernels would be compiled once more.
+    table = empty_table(len(MessageField), max(int(counts.sum()), 1))
     with native_functions(with_zstd=bool((codecs == Compression.ZSTD).any())) as functions:
         wanted = (moves_heads, with_payloads)
         used = _split(data, entries, table, _MAPS, (heads, payloads, scratch), wanted, functions)

@@ -143,6 +143,8 @@ _LAST_TIME = 2**63 // 1000 - 1
 def walk_metadata(batch: EntryBatch) -> Int64Table:
     """Return the table of a batch's entries, shape (columns, entries)."""
     table = empty_table(len(Meta), len(batch))
+    if not len(batch):  # numpy has it contiguous, for which the kernel would be compiled once more
+        return table
     data = np.frombuffer(batch.buffer, np.uint8)
     if _walk_entries(data, batch.offsets, batch.lengths, table, _DEFAULTS, BROKER_FIELDS, MESSAGE_FIELDS):
         _look_closer(data, table)
