@@ -25,12 +25,17 @@ quick: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not (spark or mount or process or fault or long)"
 
 test: $(READY)
-	$(MAKE) --no-print-directory -j 2 lint compiled
+	$(MAKE) --no-print-directory -j 2 lint compiled classes
 	scripts/test $(BIN)
 
 .PHONY: compiled
 compiled: $(READY)
 	scripts/compile $(BIN)
+
+# Spark's, loaded and verified: for all processes that run tests with Java.
+.PHONY: classes
+classes: $(READY)
+	$(BIN)/python -m tests.support.spark_java
 
 # Against a real Pulsar. It needs Java 17, Maven and Go, and says so where they are missing; what they fetch is kept in ~/.cache.
 interop: $(READY)-interop

@@ -3,6 +3,8 @@
 A Spark session starts in half the processor time that way. Its classes are loaded and verified once, by a first session, which leaves them
 in an archive of Java's own (class data sharing). That lies in the virtual environment, for it is of the Spark that is installed there. If
 Java or the jars are others by now, Java goes on without it.
+
+As a program, this makes the archive, for which processes that run tests would all wait.
 """
 
 import fcntl
@@ -11,6 +13,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -66,3 +70,15 @@ def _installed() -> str:
     home = os.environ.get("JAVA_HOME")
     java = Path(shutil.which("java", path=f"{home}/bin" if home else None) or "").resolve()
     return hashlib.sha256(f"{pyspark.__version__} {java} {java.stat().st_mtime_ns}".encode()).hexdigest()[:16]
+
+
+def _main() -> None:
+    golden = Path(__file__).parent.parent / "data" / "golden" / "pulsar-s3.tar.xz"
+    with tempfile.TemporaryDirectory() as name, tarfile.open(golden) as bucket:
+        bucket.extractall(name)  # our own archive, as in conftest.py
+        os.environ["LEDGERFS_CACHE_DIR"] = f"{name}/cache"
+        java_options(f"file://{name}/pulsar-s3/bucket", Path(name))
+
+
+if __name__ == "__main__":
+    _main()
