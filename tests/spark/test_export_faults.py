@@ -210,10 +210,10 @@ def test_a_process_that_is_killed_leaves_nothing_that_looks_whole(
     spark: SparkSession, golden_url: str, tmp_path: Path
 ) -> None:
     out, whole = tmp_path / "lake", tmp_path / "whole"
-    options = {"partition_by": ["topic"], "on_encrypted": "null", "partition_bytes": 1}
+    options = {"partition_by": ["topic"], "on_encrypted": "null", "partition_bytes": 1 << 14}
     process = subprocess.Popen(
         [sys.executable, "-m", "ledgerfs.cli.spark.export", golden_url, "--to", str(out), "--partition-by", "topic",
-         "--on-encrypted", "null", "--partition-bytes", "1", "--master", "local[1]", "--conf", "spark.ui.enabled=false"],
+         "--on-encrypted", "null", "--partition-bytes", "16KiB", "--master", "local[1]", "--conf", "spark.ui.enabled=false"],
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
