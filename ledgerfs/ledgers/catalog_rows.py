@@ -41,6 +41,8 @@ LEDGER = np.dtype(
         ("origin_entries", "u4"),
         ("origin_length", "i8"),
         ("settled", "?"),  # its messages of transactions are plain ones or markers
+        # 0 without a settled copy of it; else 1 and the block of 2³² ids from which on the cluster makes its own that it was made for.
+        ("restored", "i8"),
         ("own", f"V{OWN_BYTES}"),
     ]
 )
@@ -76,7 +78,7 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
     high, low, ledger_id, _, _, copy, dialect, state, ordered, first, last, length, stored, expected, cuts, *rest = (
         values
     )
-    created_ms, changed_ms, origin_id, origin_entries, origin_length, settled, own = rest
+    created_ms, changed_ms, origin_id, origin_entries, origin_length, settled, restored, own = rest
     rows = dialect_rows(dialect)
     return LedgerRef(
         dialect=dialect,
@@ -98,6 +100,7 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
         origin=Origin(origin_id, origin_entries - 1, origin_length) if origin_entries else None,
         is_open=rows.is_open(bytes(own)),
         is_settled=bool(settled),
+        restored_for=restored - 1 if restored else None,
     )
 
 
@@ -129,8 +132,11 @@ def stand_for(copies: Table | np.void, others: Table | np.void) -> npt.NDArray[n
     return stand
 
 
-def ranked(table: Table) -> Table:
-    """Sort by name and ledger id, and number the copies of each ledger: complete ones first, settled ones last of these, newest first."""
+def ranked(table: Table, lost: Table | None = None) -> Table:
+    """Sort by name and ledger id, and number the copies of each ledger: complete ones first, settled ones last of these, newest first.
+
+    ``lost`` are rows of ledgers whose data is gone: settled copies among them tell, as others do, that their ledgers were restored.
+    """
     keys = (
         table["uuid_low"],
         table["uuid_high"],
@@ -145,4 +151,18 @@ def ranked(table: Table) -> Table:
         begins = np.append(True, (np.diff(table["ledger_id"]) != 0) | (np.diff(table["name"]) != 0))
         starts = np.flatnonzero(begins)
         table["copy"] = np.arange(table.size) - np.repeat(starts, np.diff(np.append(starts, table.size)))
+        table["restored"] = _least_of_each(table, table if lost is None else np.concatenate([table, lost]))
     return table
+
+
+def _least_of_each(table: Table, known: Table) -> npt.NDArray[np.int64]:
+    """Return for each row the least ``restored`` of all copies of its ledger that have one; 0 without such."""
+    least: dict[tuple[int, int], int] = {}
+    for row in known[known["restored"] > 0]:
+        key = (int(row["name"]), int(row["ledger_id"]))
+        least[key] = min(least.get(key, int(row["restored"])), int(row["restored"]))
+    found = np.zeros(table.size, np.int64)
+    if least:
+        for i in np.flatnonzero(np.isin(table["ledger_id"], [ledger_id for _, ledger_id in least])).tolist():
+            found[i] = least.get((int(table["name"][i]), int(table["ledger_id"][i])), 0)
+    return found

@@ -28,7 +28,7 @@ from ledgerfs.errors import (
     StaleObjectError,
     StoreUnreachableError,
 )
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import NO_UUID, is_sound
 from ledgerfs.ledgers.dialect import Progress
@@ -181,6 +181,12 @@ def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLe
         errors = confirm(target, [expected for _, expected in standing])
         for (told, _), error in zip(standing, errors, strict=True):
             yield told if error is None else replace(told, outcome=CopyOutcome.FAILED, error=error)
+
+
+def _made_of(metadata: LedgerMetadata, ref: LedgerRef) -> LedgerMetadata:
+    """Return the metadata of a copy under another id: its settled copies, which tell clusters apart, do not come with it."""
+    made = metadata.made_of(ref.root)
+    return made if ref.restored_for is None else made.with_settled_copy_for(ref.restored_for)
 
 
 _Standing = tuple[CopiedLedger, Expected | None]
@@ -390,7 +396,7 @@ class _Copy:
         _require_end(self.source, ref, metadata.state)
         return NewLedger(
             new_key(ledger_id, uuid),
-            metadata if ledger_id == ref.ledger_id else metadata.made_of(ref.root),
+            metadata if ledger_id == ref.ledger_id else _made_of(metadata, ref),
             copied_user_metadata(reader, ref.managed_ledger),
             own_block_size(reader) if self.options.block_size is None else self.options.block_size,
             transform,

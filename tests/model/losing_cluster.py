@@ -49,7 +49,7 @@ class LosingCluster:
         """Return what may happen, the usual several times."""
         usual = [self.publish] * 5 + [self.begin, self.end, self.end, self.roll_over, self.roll_over]
         usual += [self.offload] * 3 + [self.acknowledge, self.replicate_again, self.delete_from_bookkeeper]
-        return [*usual, self.trim, self.lose, self.offload_again, self.crash, self.make_topic]
+        return [*usual, self.trim, self.lose, self.offload_again, self.crash, self.make_topic, *[self.advance_ids] * 2]
 
     def moment(self) -> Moment:
         """Return it as it is now."""
@@ -118,6 +118,12 @@ class LosingCluster:
             topic = self.may_make.pop()
             self.topics.append(topic)
             self.ledgers.begin(self.cluster.write_ledger(topic, ()), topic)
+
+    def advance_ids(self, topic: str) -> None:
+        """Go on in another block of ids, as when somebody restores something else into the cluster, with a transaction under way."""
+        self.begin(topic)
+        self.cluster.advance_ids()
+        self.roll_over(topic)
 
     def roll_over(self, topic: str) -> None:
         """Close the last ledger, and begin another one."""

@@ -120,6 +120,7 @@ class RecoveryWalk:
         prefix = new.chroot + managed_ledger_path("")
         names = [path.removeprefix(prefix) for path, data in new.nodes.items() if path.startswith(prefix) and data]
         topics = [topic_of(name).removeprefix("persistent://") for name in names if name.count("/") == 3]
+        self.ledgers.cluster += 1
         for topic in topics:
             self.ledgers.begin(new.load_restored(topic), topic)
         return LosingCluster(new, self.ledgers, self.chance, sorted(topics), list(LATER[: 2 - len(topics) // 6]))

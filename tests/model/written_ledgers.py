@@ -15,7 +15,6 @@ FROM_DISKS = str(UUID(int=0))
 """The uuid of a ledger that was copied from disks."""
 
 _COMMIT, _ABORT = 21, 22
-_BLOCK_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,8 @@ class WrittenLedgers:
         {(ledger, uuid): what a copy has that is not as its broker wrote it}.
     values
         How many messages there are: each has its number.
+    cluster
+        Number of the cluster that writes now; ``clusters`` tells which one wrote a ledger.
 
     """
 
@@ -66,10 +67,13 @@ class WrittenLedgers:
     unacknowledged: dict[int, list[Entry]] = field(default_factory=dict)
     copies: dict[tuple[int, str], Content] = field(default_factory=dict)
     values: int = 0
+    cluster: int = 0
+    clusters: dict[int, int] = field(default_factory=dict)
 
     def begin(self, ledger_id: int, topic: str) -> None:
         """Know a new ledger."""
         self.topics[ledger_id] = topic
+        self.clusters[ledger_id] = self.cluster
         self.entries[ledger_id] = []
 
     def forget_but(self, kept: Container[int]) -> None:
@@ -86,14 +90,14 @@ class WrittenLedgers:
         Entries keep their places. A transaction whose end is in none of them did not end. Each cluster gives ids of transactions anew.
         """
         ends = {
-            (ledger_id >> _BLOCK_BITS, one.transaction): one.ends
+            (self.clusters.get(ledger_id), one.transaction): one.ends
             for ledger_id, uuid in copies
             for one in self.content(ledger_id, uuid)
             if one.ends
         }
         return [
             [
-                _settled(one, ends.get((ledger_id >> _BLOCK_BITS, one.transaction)))
+                _settled(one, ends.get((self.clusters.get(ledger_id), one.transaction)))
                 for one in self.content(ledger_id, uuid)
             ]
             for ledger_id, uuid in copies

@@ -28,7 +28,7 @@ from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.recovery.lost import catalog_of, dump_of
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import offload, put_in_folder
+from tests.support.ledgers import offload, put_in_folder, settled_copy
 from tests.support.live_clusters import LiveCluster, messages
 from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
 from tests.support.s3 import S3Server
@@ -120,7 +120,7 @@ def test_the_end_of_a_transaction_in_a_later_cluster_says_nothing_of_an_older_on
     )
     old = offload([frame(message, b"never ended")], 5, name=NAME, uuid=1)
     new = offload([frame(message, b"new"), frame(commit, b"")], 2**33, name=NAME, uuid=2)
-    bucket = open_bucket(put_in_folder(tmp_path, old, new))
+    bucket = open_bucket(put_in_folder(tmp_path, old, settled_copy(old, 3, 2), new))
     found = unsettled(bucket.readers_of(NAME, bucket.refresh())).ledgers
     assert found[5].open.tolist() == [0]
     assert found[2**33].committed.tolist() == [0]

@@ -9,7 +9,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.recovery.copies.settled_copies import Unsettled, unsettled
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import NAME, offload, put_in_folder
+from tests.support.ledgers import NAME, offload, put_in_folder, settled_copy
 
 TOPIC = "persistent://public/default/orders"
 COMMIT, ABORT, COMMITTING = 21, 22, 20
@@ -105,9 +105,23 @@ def test_ids_are_given_again_by_the_cluster_of_another_block(tmp_path):
         2**34: [of_transaction()],
     }
     made = [offload(entries, number, uuid=i) for i, (number, entries) in enumerate(ledgers.items(), 1)]
-    found = found_in(open_bucket(put_in_folder(tmp_path, *made)))
+    restored = [settled_copy(made[1], 9, 2), settled_copy(made[2], 10, 4)]
+    found = found_in(open_bucket(put_in_folder(tmp_path, *made, *restored)))
     expected = {(1, 0): "aborted", (2, 0): "aborted", (2**33, 0): "committed", (2**34, 0): "open"}
     assert states_of(found) == expected
+
+
+def test_a_cluster_in_use_goes_on_in_another_block(tmp_path):
+    """Something else was restored into it, and its ids were advanced; only later it was lost, and all of it restored."""
+    ledgers = {
+        1: [of_transaction()],
+        2**33: [of_transaction(), of_transaction(marker_type=COMMIT)],
+        2**34: [of_transaction()],
+    }
+    made = [offload(entries, number, uuid=i) for i, (number, entries) in enumerate(ledgers.items(), 1)]
+    expected = {(1, 0): "committed", (2**33, 0): "committed", (2**34, 0): "committed"}
+    for restored in ((), (settled_copy(made[0], 9, 8), settled_copy(made[1], 10, 8))):
+        assert states_of(found_in(open_bucket(put_in_folder(tmp_path, *made, *restored)))) == expected
 
 
 def test_what_was_made_of_a_ledger_is_of_its_cluster(tmp_path):
@@ -121,7 +135,8 @@ def test_what_was_made_of_a_ledger_is_of_its_cluster(tmp_path):
     ):
         folder = tmp_path / str(number)
         folder.mkdir()
-        source = put_in_folder(folder, offload(entries, number, uuid=1))
+        made = offload(entries, number, uuid=1)
+        source = put_in_folder(folder, made, *([settled_copy(made, 2, 2)] if number == 1 else []))
         assert copy_ledgers(source, target, unbatch=True, ledger_id=name, allow_incomplete=True).copied == 1
     # Rows that were imported meanwhile are of no cluster, and their ids are in a block of their own.
     imported = offload([frame(metadata(), b"v")], own - 1 + 2**33, uuid=2, bookies=())

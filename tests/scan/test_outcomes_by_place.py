@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,7 @@ from ledgerfs.bucket.topic import Topic
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Reach
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import offload, put_in_folder
+from tests.support.ledgers import offload, put_in_folder, settled_copy
 
 TOPIC = "persistent://public/default/orders"
 COMMIT, ABORT = 21, 22
@@ -21,8 +22,12 @@ Entry = tuple[int, int | None]
 """Of which transaction it is, and its marker; None of a message."""
 
 ENTRIES = st.tuples(st.integers(0, 1), st.sampled_from([None, None, None, COMMIT, ABORT]))
-LEDGERS = st.lists(st.tuples(st.booleans(), st.lists(ENTRIES, min_size=1, max_size=5)), min_size=1, max_size=7)
-"""Whether another cluster begins, and entries."""
+LEDGERS = st.lists(
+    st.tuples(st.sampled_from(["next", "next", "block", "cluster"]), st.lists(ENTRIES, min_size=1, max_size=5)),
+    min_size=1,
+    max_size=7,
+)
+"""Whether the cluster goes on, goes on in another block of ids, or was restored into another one; and entries."""
 
 
 def framed(entry: Entry) -> bytes:
@@ -30,37 +35,44 @@ def framed(entry: Entry) -> bytes:
     return frame(metadata(transaction_most=0, transaction_least=entry[0], **more), b"v")
 
 
-def numbered(ledgers: list[tuple[bool, list[Entry]]]) -> dict[int, list[Entry]]:
-    """Return {id of a ledger: entries}: those of another cluster in another block of ids."""
-    found, last = {}, 0
-    for begins, some in ledgers:
-        last = ((last >> 32) + 2) << 32 if begins else last + 1
-        found[last] = some
-    return found
+class Ledgers:
+    """Ledgers of one topic, each with its id, which cluster wrote it, and entries."""
 
+    def __init__(self, made: list[tuple[str, list[Entry]]]) -> None:
+        self.rows: list[tuple[int, int, list[Entry]]] = []
+        last = cluster = 0
+        for begins, some in made:
+            last = last + 1 if begins == "next" else ((last >> 32) + 2) << 32
+            cluster += begins == "cluster"
+            self.rows.append((last, cluster, some))
 
-def topic_of(folder: Any, ledgers: dict[int, list[Entry]]) -> Topic:
-    made = [offload(list(map(framed, some)), number, uuid=i) for i, (number, some) in enumerate(ledgers.items(), 1)]
-    return open_bucket(put_in_folder(folder, *made)).topic(TOPIC)
+    def topic(self, folder: Any) -> Topic:
+        made = []
+        for i, (number, cluster, some) in enumerate(self.rows, 1):
+            made.append(offload(list(map(framed, some)), number, uuid=i))
+            # Those of a lost cluster were restored.
+            restored_for = next((one >> 32 for one, other, _ in self.rows if other > cluster), None)
+            if restored_for is not None:
+                made.append(settled_copy(made[-1], i + 100, restored_for))
+        return open_bucket(put_in_folder(folder, *made)).topic(TOPIC)
 
-
-def modelled(ledgers: dict[int, list[Entry]]) -> list[str]:
-    """The first end after a message is its own; else the last one before it, in its ledger or the one before: of its cluster only."""
-    flat = [(i, number >> 32, *entry) for i, (number, some) in enumerate(ledgers.items()) for entry in some]
-    names = {COMMIT: "committed", ABORT: "aborted"}
-    states = []
-    for at, (i, cluster, transaction, marker) in enumerate(flat):
-        if marker is not None:
-            continue
-        ends = [
-            (place, names[kind])
-            for place, (k, whose, one, kind) in enumerate(flat)
-            if kind is not None and (whose, one) == (cluster, transaction) and (place > at or i - k < 2)
-        ]
-        after = [state for place, state in ends if place > at]
-        before = [state for place, state in ends if place < at]
-        states.append(after[0] if after else before[-1] if before else "open")
-    return states
+    def modelled(self) -> list[str]:
+        """The first end after a message is its own; else the last one before it, in its ledger or the one before: of its cluster only."""
+        flat = [(i, cluster, *entry) for i, (_, cluster, some) in enumerate(self.rows) for entry in some]
+        names = {COMMIT: "committed", ABORT: "aborted"}
+        states = []
+        for at, (i, cluster, transaction, marker) in enumerate(flat):
+            if marker is not None:
+                continue
+            ends = [
+                (place, names[kind])
+                for place, (k, whose, one, kind) in enumerate(flat)
+                if kind is not None and (whose, one) == (cluster, transaction) and (place > at or i - k < 2)
+            ]
+            after = [state for place, state in ends if place > at]
+            before = [state for place, state in ends if place < at]
+            states.append(after[0] if after else before[-1] if before else "open")
+        return states
 
 
 def states(scan: Scan) -> list[str]:
@@ -72,16 +84,16 @@ def states(scan: Scan) -> list[str]:
 @settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(made=LEDGERS, seed=st.integers(0, 99))
 def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
-    ledgers = numbered(made)
-    topic = topic_of(tmp_path_factory.mktemp("tier"), ledgers)
+    ledgers = Ledgers(made)
+    topic = ledgers.topic(tmp_path_factory.mktemp("tier"))
     scan = topic.scan(["txn_state"], transactions="all")
-    expected = modelled(ledgers)
+    expected = ledgers.modelled()
     assert states(scan) == expected
     assert topic.count() == expected.count("committed")
     # Whichever parts are read first, and know outcomes that others can use.
     parts: dict[int, list[str]] = {}
     fresh = replace(scan, known_outcomes={})
-    for number in random.Random(seed).sample(range(len(ledgers)), len(ledgers)):
+    for number in random.Random(seed).sample(range(len(made)), len(made)):
         parts[number] = states(replace(fresh, part=Reach.of(range(number, number + 1))))
     assert [state for number in sorted(parts) for state in parts[number]] == expected
 
@@ -90,22 +102,36 @@ def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
     ("ledgers", "expected"),
     [
         # Of one cluster: each has its own end, and one that never ended has the next one's, since nothing tells them apart.
-        ({1: [None], 2: [ABORT], 3: [None], 4: [COMMIT]}, ["aborted", "committed"]),
-        ({1: [None], 2: [None], 3: [COMMIT]}, ["committed", "committed"]),
+        ([("next", [None]), ("next", [ABORT]), ("next", [None]), ("next", [COMMIT])], ["aborted", "committed"]),
+        ([("next", [None]), ("next", [None]), ("next", [COMMIT])], ["committed", "committed"]),
+        # Of one that goes on in another block, since something was restored into it.
+        ([("next", [None, None]), ("block", [COMMIT])], ["committed", "committed"]),
+        ([("next", [None]), ("block", [None]), ("block", [ABORT])], ["aborted", "aborted"]),
         # Of two.
-        ({1: [None], 2**33: [None, COMMIT]}, ["open", "committed"]),
-        ({1: [None, COMMIT], 2**33: [None]}, ["committed", "open"]),
-        ({1: [None], 2**33: [ABORT], 2**34: [None], 2**34 + 1: [COMMIT]}, ["open", "committed"]),
+        ([("next", [None]), ("cluster", [None, COMMIT])], ["open", "committed"]),
+        ([("next", [None, COMMIT]), ("cluster", [None])], ["committed", "open"]),
+        ([("next", [None]), ("cluster", [ABORT]), ("block", [None]), ("next", [COMMIT])], ["open", "committed"]),
+        ([("next", [None]), ("cluster", [None]), ("block", [COMMIT])], ["open", "committed"]),
     ],
 )
 def test_transactions_with_one_id(ledgers, expected, tmp_path):
-    made = {number: [(0, kind) for kind in some] for number, some in ledgers.items()}
-    topic = topic_of(tmp_path, made)
+    made = Ledgers([(begins, [(0, kind) for kind in some]) for begins, some in ledgers])
+    topic = made.topic(tmp_path)
     scan = topic.scan(["txn_state"], transactions="all")
-    assert states(scan) == modelled(made) == expected
+    assert states(scan) == made.modelled() == expected
     assert not (scan.is_final and "open" in expected)
     if expected[0] == "open":
         assert topic.scan(["txn_state"], transactions="readable").to_table().num_rows == 0
+
+
+def test_of_a_settled_copy_one_object_is_enough_to_tell_clusters_apart(tmp_path):
+    made = Ledgers([("next", [(0, None)]), ("cluster", [(0, COMMIT)])])
+    topic = made.topic(tmp_path)
+    scan = topic.scan(["txn_state"], transactions="all")
+    assert states(scan) == ["open"]
+    (tmp_path / f"{UUID(int=101)}-ledger-1").unlink()
+    topic.bucket.refresh()
+    assert states(topic.scan(["txn_state"], transactions="all")) == ["open"]
 
 
 def test_what_was_made_of_a_ledger_is_of_its_cluster(tmp_path):
@@ -114,7 +140,8 @@ def test_what_was_made_of_a_ledger_is_of_its_cluster(tmp_path):
     for number, name, entries in ((1, 2**40, [None]), (2, 2**52, [COMMIT]), (2**33, 2**52 + 2**34, [None])):
         folder = tmp_path / str(number)
         folder.mkdir()
-        source = put_in_folder(folder, offload([framed((0, kind)) for kind in entries], number, uuid=1))
+        made = offload([framed((0, kind)) for kind in entries], number, uuid=1)
+        source = put_in_folder(folder, made, *([settled_copy(made, 2, 2)] if number == 1 else []))
         assert copy_ledgers(source, target, unbatch=True, ledger_id=name, allow_incomplete=True).copied == 1
     scan = open_bucket(target).topic(TOPIC).scan(["txn_state"], transactions="all")
     assert states(scan) == ["committed", "open"]

@@ -352,6 +352,13 @@ class LiveCluster:
             self._next_id = max(self._next_id, max(folders, default=0) << 32)
             return self.write_ledger(topic, ())
 
+    def advance_ids(self) -> None:
+        """Have ids go on in another block of 2³², as when something is restored into the cluster."""
+        with self._changes:
+            block = (self._next_id >> 32) + 2
+            self.zookeeper.set(f"/ledgers/idgen-long/HOB-{block:010d}", b"")
+            self._next_id = block << 32
+
     def terminate(self, topic: str) -> None:
         """Close a topic for ever."""
         last = self.list_of(topic).ledgers[-1].ledger_id

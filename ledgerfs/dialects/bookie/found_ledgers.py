@@ -258,6 +258,7 @@ class FoundOnDisks:
             closed_ms or created_ms or 0,
             *origin_columns(None),
             False,
+            0,
             pack_own(digest.kind, newest, is_open=is_open),
         )
 

@@ -18,6 +18,7 @@ from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, new_key
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
 from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.bookkeeper.ledger_metadata import NO_BLOCK
 from ledgerfs.formats.pulsar_blob.settled_uuids import settled_uuid
 from ledgerfs.formats.pulsar_blob.user_metadata import CLUSTER_KEY, SETTLED_KEY
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -41,7 +42,9 @@ OpenAs = Literal["aborted", "committed"]
 """What becomes of messages whose transactions had no outcome."""
 
 
-def write_settled(bucket: Bucket, ref: LedgerRef, messages: Unsettled, open_as: OpenAs = "aborted") -> LedgerRef:
+def write_settled(
+    bucket: Bucket, ref: LedgerRef, messages: Unsettled, open_as: OpenAs = "aborted", block: int = 0
+) -> LedgerRef:
     """Write the settled copy of a ledger into its bucket, read all of it back, and return it; one that is there and whole is taken.
 
     A ledger without messages of transactions is returned itself. The entries of the copy have the same ids and sizes.
@@ -56,6 +59,9 @@ def write_settled(bucket: Bucket, ref: LedgerRef, messages: Unsettled, open_as: 
         Of its topic, read from this bucket (`ledgerfs.recovery.copies.transaction_messages.unsettled`).
     open_as
         What becomes of messages whose transactions had no outcome up to the topic's end.
+    block
+        From which block of 2³² ids on the cluster makes its ledgers that gets the copy, 0 if that is not known; `NO_BLOCK` for one that is
+        only copied on, under another id. It is noted in the copy.
 
     Raises
     ------
@@ -74,7 +80,7 @@ def write_settled(bucket: Bucket, ref: LedgerRef, messages: Unsettled, open_as: 
     mine = messages.ledgers.get(ref.ledger_id)
     if mine is None:
         return ref
-    return _SettledCopy.of(bucket, ref, mine, open_as).run()
+    return _SettledCopy.of(bucket, ref, mine, open_as, block).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +93,20 @@ class _SettledCopy:
     ledger: NewLedger
 
     @classmethod
-    def of(cls, bucket: Bucket, ref: LedgerRef, messages: MessagesOfTransactions, open_as: OpenAs) -> "_SettledCopy":
+    def of(
+        cls, bucket: Bucket, ref: LedgerRef, messages: MessagesOfTransactions, open_as: OpenAs, block: int
+    ) -> "_SettledCopy":
         _require_copied(ref, messages)
         reader = bucket.reader(ref)
         metadata = reader.metadata()
         if metadata is None:
             raise RefusedLedgerError("the ledger has no metadata that its settled copy could have", key=ref.key)
         hidden, plain = messages.hidden_and_plain(open_as)
-        key = new_key(ref.ledger_id, settled_uuid(ref.uuid, _told(hidden, plain)))
+        key = new_key(ref.ledger_id, settled_uuid(ref.uuid, _told(hidden, plain, block)))
         user_metadata = {**copied_user_metadata(reader, ref.managed_ledger), SETTLED_KEY: ref.uuid}
         # It is of the cluster that will name it, whichever that is: the one that wrote the ledger must not take it for its own garbage.
         user_metadata.pop(CLUSTER_KEY, None)
-        ledger = NewLedger(key, metadata.settled(ref.uuid), user_metadata, own_block_size(reader))
+        ledger = NewLedger(key, metadata.settled(ref.uuid, block), user_metadata, own_block_size(reader))
         return cls(bucket, reader, Settle(hidden, plain), ledger)
 
     def run(self) -> LedgerRef:
@@ -130,7 +138,7 @@ def _require_copied(ref: LedgerRef, messages: MessagesOfTransactions) -> None:
         raise RefusedLedgerError(reason, key=ref.key)
 
 
-def _told(hidden: Int64, plain: Int64) -> bytes:
-    """Return what stands for what becomes of the messages of a ledger."""
-    parts = (np.int64(hidden.size), hidden, plain)
+def _told(hidden: Int64, plain: Int64, block: int) -> bytes:
+    """Return what stands for what becomes of the messages of a ledger, in a copy under its own id or in one that is only copied on."""
+    parts = (np.int64(hidden.size), hidden, plain, *([np.int64(block)] if block == NO_BLOCK else []))
     return blake2b(b"".join(np.asarray(part, "<i8").tobytes() for part in parts), digest_size=32).digest()

@@ -25,6 +25,11 @@ class FreeIds:
 
     start: int
 
+    @property
+    def block(self) -> int:
+        """Number of the block of 2³² ids behind them, in which the cluster makes its own from now on."""
+        return (self.start >> _BLOCK_BITS) + 1
+
     def id_at(self, number: int) -> int:
         """Return one of them; raises `UnsupportedWriteError` beyond the last."""
         if not 0 <= number < _BLOCK:
