@@ -25,6 +25,7 @@ from ledgerfs.clusters.kept_dump_names import DIGITS, KeptDump, cluster_folder, 
 from ledgerfs.clusters.kept_dumps import kept_dump_lines, kept_dumps
 from ledgerfs.clusters.surveying import Progress
 from ledgerfs.errors import CorruptObjectError, ObjectExistsError, ObjectNotFoundError
+from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.object_writes import WritableStore
 from ledgerfs.storage.objects import ObjectStat
@@ -100,7 +101,10 @@ def add_dump(
 
 def dumps_folder(cluster: LivingCluster) -> str:
     """Return what the dumps of a cluster are below (`KeptDump.cluster`); raises the errors of ZooKeeper."""
-    return cluster_folder(_instance_id(cluster), cluster.url)
+    instance_id = _node(cluster, f"{cluster.reading.ledgers_path}/INSTANCEID")
+    made = _node(cluster, MANAGED_LEDGERS)
+    name = None if instance_id is None else instance_id.data.decode("ascii", "replace").strip() or None
+    return cluster_folder(name, cluster.url, None if made is None else made.created_ms)
 
 
 def prune(store: RawStore, added: KeptDump, keeping: Keeping) -> tuple[KeptDump, ...]:
@@ -198,11 +202,10 @@ def _base_for_delta(kept: list[KeptDump]) -> KeptDump | None:
     return full
 
 
-def _instance_id(cluster: LivingCluster) -> str | None:
-    path = f"{cluster.reading.ledgers_path}/INSTANCEID"
+def _node(cluster: LivingCluster, path: str) -> Node | None:
     (found,) = cluster.nodes.get_many([path])
     if isinstance(found, ObjectNotFoundError):
         return None
     if not isinstance(found, Node):
         raise found
-    return found.data.decode("ascii", "replace").strip() or None
+    return found

@@ -89,13 +89,18 @@ def parse_kept_dump(stat: ObjectStat) -> KeptDump | None:
     return KeptDump(folder, taken_ms, match["full"] or match["delta"], base, stat)
 
 
-def cluster_folder(instance_id: str | None, url: str) -> str:
-    """Return what a cluster's dumps are below: its BookKeeper's id; a digest of its URL if it has none, or one that is no name."""
-    if instance_id is not None and _CLUSTER.fullmatch(instance_id):
-        return instance_id
+def cluster_folder(instance_id: str | None, url: str, made_ms: int | None = None) -> str:
+    """Return what a cluster's dumps are below.
+
+    Its BookKeeper's id, and when Pulsar's metadata were made, ms since 1970 UTC, since several clusters may have one BookKeeper. A digest
+    stands for an id that is no name, and one of the cluster's URL for none.
+    """
+    made = "" if made_ms is None else f".{made_ms:x}"
+    if instance_id is not None and _CLUSTER.fullmatch(f"{instance_id}{made}"):
+        return f"{instance_id}{made}"
     servers, slash, chroot = url.rpartition("://")[2].partition("/")
     told = ",".join(sorted(servers.split(","))) + slash + chroot if instance_id is None else instance_id
-    return f"{'url' if instance_id is None else 'id'}-{sha256(told.encode()).hexdigest()[:DIGITS]}"
+    return f"{'url' if instance_id is None else 'id'}-{sha256(told.encode()).hexdigest()[:DIGITS]}{made}"
 
 
 def _stamp(milliseconds: int) -> str:

@@ -152,7 +152,7 @@ def test_dumps_that_follow_are_small_and_read_as_the_whole_ones(
         assert list(read_dump_at(f"file://{tmp_path}/tier/{one.key}")) == whole
         assert list(read_dump_at(f"{tmp_path}/tier/{one.key}")) == whole
         assert stat.S_IMODE((tmp_path / "tier" / one.key).stat().st_mode) == 0o600
-    assert {one.cluster for one in kept} == {CLUSTER}
+    assert {one.cluster.partition(".")[0] for one in kept} == {CLUSTER}
 
 
 def test_whoever_reads_a_bucket_finds_its_newest_dump_anew(
@@ -223,11 +223,21 @@ def test_two_clusters_in_one_bucket_do_not_mix(cluster: LiveCluster, store: RawS
         other.write_ledger(TOPIC, messages(1))
         mine = added(other, store, Keeping(1, 1)).kept
         assert not mine.is_delta
-        assert mine.cluster == cluster_folder(None, other.url)
+        assert mine.cluster.startswith(f"{cluster_folder(None, other.url)}.")
         assert mine.cluster.startswith("url-")
         assert [one.key for one in kept_dumps(store, mine.cluster)] == [mine.key]
         assert len(kept_dumps(store)) == 2
         assert not other.not_reads()
+
+
+def test_two_clusters_of_one_bookkeeper_do_not_mix(cluster: LiveCluster, store: RawStore, tmp_path: Path) -> None:
+    first = added(cluster, store).kept
+    with LiveCluster(tmp_path / "other") as other:
+        other.zookeeper.set("/ledgers/INSTANCEID", cluster.nodes["/ledgers/INSTANCEID"])
+        other.write_ledger(TOPIC, messages(1))
+        mine = added(other, store, Keeping(1, 1)).kept
+    assert mine.cluster != first.cluster
+    assert [one.key for one in kept_dumps(store, first.cluster)] == [first.key]
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", "é" * 5, "x" * 101])
@@ -245,7 +255,8 @@ def test_other_objects_are_told_of_and_left(
     added(cluster, store)
     folder = tmp_path / "tier" / FOLDER
     (folder / "notes.txt").write_text("x")
-    (folder / CLUSTER / "20261128T005327123Z-full-abc.json.zst").write_text("x")
+    (own,) = folder.glob(f"{CLUSTER}.*")
+    (own / "20261128T005327123Z-full-abc.json.zst").write_text("x")
     assert len(kept_dumps(store)) == 1
     assert "notes.txt" in caplog.text
     assert "full-abc" in caplog.text
@@ -565,7 +576,7 @@ run()
 """
     done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    parts = [path for path in (tmp_path / "tier" / FOLDER / CLUSTER).iterdir() if path.name.endswith(".part")]
+    parts = [path for path in (tmp_path / "tier" / FOLDER).glob(f"{CLUSTER}.*/*") if path.name.endswith(".part")]
     assert [stat.S_IMODE(path.stat().st_mode) for path in parts] == [0o600]
     assert len(kept_dumps(store)) == 1
     assert added(cluster, store).kept.is_delta
