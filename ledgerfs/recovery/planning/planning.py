@@ -69,7 +69,7 @@ def plan_topics(
     owners = {} if dump is None else _owners(dump)
     names = wanted.chosen(_names(catalog, dump, disks))
     plans = [_plan(name, catalog, dump, wanted, disks, owners) for name in names]
-    return _all_or_nothing(_different_targets(_without_copies(plans, catalog)))
+    return _all_or_nothing(_told_beside_partitions(_different_targets(_without_copies(plans, catalog))))
 
 
 def greatest_id(catalog: Catalog, dump: DumpedCluster | None) -> int:
@@ -247,16 +247,30 @@ def _is_copied(copies: Sequence[LedgerRef], source: TopicPlan) -> bool:
 
 
 def _different_targets(plans: Sequence[TopicPlan]) -> list[TopicPlan]:
-    sources: dict[str, list[str]] = {}
+    """Refuse topics that clients would take for one: of one name, or partitions of one name."""
+    sources: dict[str, set[str]] = {}
     for plan in plans:
         if plan.refusal is None:
-            sources.setdefault(plan.target, []).append(plan.topic)
-    return [
-        replace(plan, refusal=f"{plan.target_topic} would be several topics: {', '.join(sources[plan.target][:3])}")
-        if plan.refusal is None and len(sources[plan.target]) > 1
-        else plan
-        for plan in plans
-    ]
+            sources.setdefault(split_partition(plan.target)[0], set()).add(split_partition(plan.source)[0])
+    made = []
+    for plan in plans:
+        several = sorted(sources.get(split_partition(plan.target)[0], ()))
+        if plan.refusal is None and len(several) > 1:
+            told = ", ".join(map(topic_of, several[:3]))
+            whole = topic_of(split_partition(plan.target)[0])
+            made.append(replace(plan, refusal=f"{whole} would be several topics: {told}"))
+        else:
+            made.append(plan)
+    return made
+
+
+def _told_beside_partitions(plans: Sequence[TopicPlan]) -> list[TopicPlan]:
+    """Say of topics without partitions that there are partitions of their names, too, as they were in the lost cluster."""
+    partitioned = {_whole(plan.target) for plan in plans}
+    remark = (
+        "there are partitions of a topic of this name, too: clients are sent to these, and get none of its messages"
+    )
+    return [replace(plan, remarks=(*plan.remarks, remark)) if plan.target in partitioned else plan for plan in plans]
 
 
 def _all_or_nothing(plans: Sequence[TopicPlan]) -> list[TopicPlan]:

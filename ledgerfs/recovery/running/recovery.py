@@ -18,17 +18,18 @@ from ledgerfs.ledgers.missing_ledgers import being_written_text
 from ledgerfs.offload.opening import holder_text
 from ledgerfs.recovery.checking.broker_check import BrokerCheck
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.planning import Wanted, greatest_id, plan_topics, refused
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.running.dump_doubts import doubts_about, doubts_about_subscriptions, without_partitions
 from ledgerfs.recovery.running.from_disks import Said, offload_from_disks
 from ledgerfs.recovery.running.report import Report, TopicLine
 from ledgerfs.recovery.running.strangers import without_strangers
-from ledgerfs.recovery.settings.partition_counts import partition_counts
-from ledgerfs.recovery.settings.partition_nodes import set_partitions
-from ledgerfs.recovery.settings.setting_again import SettingAgain
+from ledgerfs.recovery.settings.partition_counts import counts_in_new_cluster
+from ledgerfs.recovery.settings.partition_nodes import other_counts, set_partitions
+from ledgerfs.recovery.settings.setting_again import SettingAgain, SettingsOfTopics
 from ledgerfs.recovery.topics.ledger_ids import advance_ids
-from ledgerfs.recovery.topics.new_cluster import Found, Place, brokers_delete, look
+from ledgerfs.recovery.topics.new_cluster import Found, brokers_delete, look
+from ledgerfs.recovery.topics.places import Place
 from ledgerfs.recovery.topics.restoring import How, RestoredTopic, Restoring, lost_since, there_again, why_not
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
@@ -83,16 +84,21 @@ def plan(lost: Lost, into: Into | None, progress: Progress) -> Report:
     if into is None:
         return _report(lost, None, began_ms, [TopicLine(one) for one in plans], remarks=remarks)
     found = _look(lost, into, plans)
-    plans = refused(plans, _blocked(into, plans, found))
+    plans = refused(plans, _blocked(lost, into, plans, found))
     settings = into.settings.plan(_due(plans, found))
     plans = refused(plans, settings.refused)
     plans = refused(
         plans, _deleting(into, plans, found, made={one.name for one in settings.settings.namespaces if one.is_new})
     )
     catalog = lost.bucket.catalog
+    due = {one.source for one in _due(plans, found)}
+    plans = [
+        replace(one, remarks=(*one.remarks, *doubts_about_subscriptions(one))) if one.source in due else one
+        for one in plans
+    ]
     lines = [TopicLine(one, _there_before(one, found, into, catalog)) for one in plans]
     told = [*remarks, *settings.remarks]
-    return _report(lost, into, began_ms, lines, remarks=told, commands=into.settings.left_by_hand(settings))
+    return _report(lost, into, began_ms, lines, remarks=told, commands=_by_hand(lost, into, settings, plans))
 
 
 def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, say: Said) -> Report:
@@ -109,7 +115,7 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         catalog = lost.bucket.list_to_write(progress)
         plans = _planned(replace(lost, disks=None), catalog, progress)
         found = _look(lost, into, plans)
-        plans = refused(plans, {**from_disks, **_blocked(into, plans, found)})
+        plans = refused(plans, {**from_disks, **_blocked(lost, into, plans, found)})
         settings = into.settings.plan(_due(plans, found))
         plans = refused(plans, settings.refused)
         due = _due(plans, found)
@@ -118,7 +124,7 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         if ids is not None:
             # From now on nobody gets an id of the bucket's ledgers; until now a producer may have come.
             found = _look(lost, into, plans)
-            plans = refused(plans, _blocked(into, plans, found))
+            plans = refused(plans, _blocked(lost, into, plans, found))
             due = _due(plans, found)
         made = into.settings.make_namespaces(settings, due)
         for namespace in made:
@@ -132,12 +138,12 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
             done.append(one)
             progress("restoring topics", number, len(plans))
         troubles = _partitions(lost, lock, done)
-        troubles |= lost_since(done, lost.bucket.list_to_write(progress))
+        troubles |= lost_since(done, catalog, lost.bucket.list_to_write(progress))
     lines = [TopicLine(one.plan, one, trouble=troubles.get(one.plan.source)) for one in done]
     if check is not None:
         lines = _compared(lost, into, lines, check, progress)
     remarks = [*_about_bucket(lost, plans), *settings.remarks]
-    return _report(lost, into, began_ms, lines, remarks=remarks, commands=into.settings.left_by_hand(settings))
+    return _report(lost, into, began_ms, lines, remarks=remarks, commands=_by_hand(lost, into, settings, plans))
 
 
 def check(lost: Lost, into: Into, check: BrokerCheck, progress: Progress) -> Report:
@@ -170,9 +176,13 @@ def _look(lost: Lost, into: Into, plans: Sequence[TopicPlan]) -> Found:
     return look(into.cluster.nodes, plans, lost.bucket.store.url, into.ledgers_path)
 
 
-def _blocked(into: Into, plans: Sequence[TopicPlan], found: Found) -> dict[str, str]:
+def _blocked(lost: Lost, into: Into, plans: Sequence[TopicPlan], found: Found) -> dict[str, str]:
     """Return of which topics the new cluster has something that is not ours."""
-    return {
+    due = _due(plans, found)
+    wanted = counts_in_new_cluster([one for one in plans if one.refusal is None], lost.dump)
+    counts = other_counts(into.cluster.nodes, wanted)
+    others = {one.source: why for one in due if (why := counts.get(split_partition(one.target)[0])) is not None}
+    return others | {
         one.source: why
         for one in plans
         if found.places.get(one.target) is not Place.OURS
@@ -213,17 +223,10 @@ def _there_before(one: TopicPlan, found: Found, into: Into, catalog: Catalog) ->
 
 def _partitions(lost: Lost, lock: ClusterLock, done: Sequence[RestoredTopic]) -> dict[str, str]:
     """Set the counts of partitioned topics of which all partitions are there; return {former managed ledger: what is the matter}."""
-    of_whole: dict[str, list[RestoredTopic]] = {}
-    for one in done:
-        name, number = split_partition(one.plan.source)
-        if number is not None:
-            of_whole.setdefault(name, []).append(one)
-    served = {name: group for name, group in of_whole.items() if all(one.is_served for one in group)}
-    former = DumpedSettings() if lost.dump is None else lost.dump.settings
-    counts = partition_counts((one.plan.source for group in served.values() for one in group), former)
-    targets = {split_partition(served[name][0].plan.target)[0]: name for name in counts if name in served}
-    told = set_partitions(lock, {target: counts[name] for target, name in targets.items()})
-    return {one.plan.source: why for target, why in told.items() for one in served[targets[target]]}
+    lacking = {split_partition(one.plan.target)[0] for one in done if not one.is_served}
+    served = [one.plan for one in done if split_partition(one.plan.target)[0] not in lacking]
+    told = set_partitions(lock, counts_in_new_cluster(served, lost.dump))
+    return {one.source: told[whole] for one in served if (whole := split_partition(one.target)[0]) in told}
 
 
 def _compared(
@@ -252,6 +255,8 @@ def _about_bucket(lost: Lost, plans: Sequence[TopicPlan]) -> list[str]:
         remarks.append(
             "there is no dump of the lost cluster: subscriptions, policies, and what was never offloaded are not known"
         )
+    else:
+        remarks += doubts_about(lost.dump)
     being_written = catalog.being_written([None])
     if being_written:
         remarks.append(being_written_text(being_written))
@@ -272,6 +277,12 @@ def _about_bucket(lost: Lost, plans: Sequence[TopicPlan]) -> list[str]:
             "the bucket got ledgers minutes ago: make sure that the lost cluster's brokers do not write into it any more"
         )
     return remarks
+
+
+def _by_hand(lost: Lost, into: Into, settings: SettingsOfTopics, plans: Sequence[TopicPlan]) -> list[str]:
+    """Return commands for what is not set, or made, again."""
+    made = () if lost.dump is None else without_partitions(lost.dump, lost.wanted, plans)
+    return [*into.settings.left_by_hand(settings), *made]
 
 
 def _report(

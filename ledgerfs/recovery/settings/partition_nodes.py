@@ -7,6 +7,7 @@ from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
+from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 from ledgerfs.storage.zookeeper.node import Node
 
 
@@ -29,6 +30,14 @@ def set_partitions(lock: ClusterLock, counts: Mapping[str, int]) -> dict[str, st
         except ChangedMeanwhileError as error:
             told[name] = f"somebody made it meanwhile: {error}"
     return told
+
+
+def other_counts(nodes: NodeReader, counts: Mapping[str, int]) -> dict[str, str]:
+    """Return of those that the cluster has with another count what is the matter, in words. Raises the errors of ZooKeeper."""
+    names = {partitioned_path(name): name for name in counts}
+    found = answered(nodes.get_many, names)
+    told = {names[path]: _difference(node, counts[names[path]]) for path, node in found}
+    return {name: why for name, why in told.items() if why is not None}
 
 
 def _difference(node: Node, count: int) -> str | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from ledgerfs.clusters.answered_nodes import answered, paths_below
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
@@ -16,6 +15,7 @@ from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.journal import Note, is_of_note, note_path, parse_note
+from ledgerfs.recovery.topics.places import Place, places_of
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
@@ -25,15 +25,6 @@ _EXPIRING = {
     "message_ttl_in_seconds": "a time to live (s)",
     "subscription_expiration_time_minutes": "an expiry of subscriptions (minutes)",
 }
-
-
-class Place(Enum):
-    """What is where a topic is to be."""
-
-    FREE = "free"
-    OURS = "ours"
-    """It was restored there, from the same managed ledger of the same bucket."""
-    TAKEN = "taken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +38,7 @@ class Found:
     owners
         {id of a ledger that is to be restored, and is known in the cluster: managed ledgers that list it, "" for BookKeeper}.
     taken
-        {managed ledger in the new cluster that is not ours: what it is, and what to do about it, in words}.
+        {managed ledger that cannot be made in the new cluster: what is there, and what to do about it, in words}.
 
     """
 
@@ -94,16 +85,7 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
             for one in parse_managed_ledger_info(node.data, key=path).ledgers if node.data else ():
                 if one.ledger_id in wanted:
                     owners[one.ledger_id] = (*owners.get(one.ledger_id, ()), name)
-    there = [plan for plan in plans if plan.target in lists]
-    notes = dict(answered(nodes.get_many, (note_path(plan.target) for plan in there)))
-    places = {plan.target: Place.FREE for plan in plans}
-    taken: dict[str, str] = {}
-    for plan in there:
-        note = notes.get(note_path(plan.target))
-        is_ours = note is not None and is_of_note(lists[plan.target], note) and _is_same(parse_note(note), plan, bucket)
-        places[plan.target] = Place.OURS if is_ours else Place.TAKEN
-        if not is_ours:
-            taken[plan.target] = _what_to_do(lists[plan.target])
+    places, taken = places_of(nodes, lists, plans, bucket)
     return Found(places, owners, taken)
 
 
@@ -127,20 +109,6 @@ def note_of(nodes: Nodes, target: str) -> Note | None:
     except ObjectNotFoundError:
         return None
     return parse_note(note) if is_of_note(made, note) else None
-
-
-def _what_to_do(node: Node) -> str:
-    ledgers = parse_managed_ledger_info(node.data, key=node.path).ledgers if node.data else ()
-    if any(one.context is not None for one in ledgers):
-        return (
-            "whose list names offloaded ledgers: to delete it would delete their objects, perhaps those of this bucket. "
-            "Restore under another name (--as)"
-        )
-    return "without offloaded ledgers: delete it there, if nobody needs it, or restore under another name (--as)"
-
-
-def _is_same(note: Note, plan: TopicPlan, bucket: str) -> bool:
-    return (note.source, note.bucket) == (plan.source, bucket)
 
 
 def _kept(node: Node) -> str | None:

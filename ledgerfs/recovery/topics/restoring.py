@@ -18,6 +18,7 @@ from ledgerfs.errors import (
     StoreUnreachableError,
 )
 from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.bookkeeper.ledger_metadata import NO_BLOCK
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.ledgers.catalog import Catalog
@@ -28,7 +29,8 @@ from ledgerfs.recovery.copies.settled_copies import OpenAs, Unsettled, unsettled
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.journal import NewIds, Note, new_ids_path, note_path, parse_new_ids
 from ledgerfs.recovery.topics.ledger_ids import FreeIds
-from ledgerfs.recovery.topics.new_cluster import Found, Place, note_of
+from ledgerfs.recovery.topics.new_cluster import Found, note_of
+from ledgerfs.recovery.topics.places import Place
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, subscriptions_of
 from ledgerfs.recovery.topics.topic_commit import TopicToMake, positions_of
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
@@ -192,7 +194,8 @@ class Restoring:
     def _copied(self, plan: TopicPlan, ref: LedgerRef, found: Unsettled | None, new_id: int | None) -> LedgerRef:
         """Return what the list is to have of a ledger: itself, or a copy that is whole in the bucket."""
         if found is not None:
-            ref = write_settled(self._bucket, ref, found, self._how.open_as)
+            block = self._free_ids.block if new_id is None else NO_BLOCK
+            ref = write_settled(self._bucket, ref, found, self._how.open_as, block)
         if new_id is None:
             return ref
         # The same for the same copy: a run after a crash takes what that one has finished.
@@ -216,10 +219,14 @@ class Restoring:
 
     def _new_ids(self, count: int) -> int:
         """Return the first of some ids that nobody has."""
-        assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
-        first = self._ids.id_at(self._next)
+        first = self._free_ids.id_at(self._next)
         self._next += count
         return first
+
+    @property
+    def _free_ids(self) -> FreeIds:
+        assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
+        return self._ids
 
     def _node(self, path: str) -> Node | None:
         return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
@@ -298,7 +305,7 @@ def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None
     if plan.refusal is not None:
         return plan.refusal
     if found.places.get(plan.target) is Place.TAKEN:
-        return f"the new cluster has a topic of this name, {found.taken[plan.target]}"
+        return found.taken[plan.target]
     clash = found.clash(plan)
     if clash is not None and not gives_new_ids:
         return f"{clash}: --new-ids copies its ledgers under others"
@@ -307,10 +314,11 @@ def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None
     return None
 
 
-def lost_since(restored: Sequence[RestoredTopic], catalog: Catalog) -> Mapping[str, str]:
+def lost_since(restored: Sequence[RestoredTopic], before: Catalog, catalog: Catalog) -> Mapping[str, str]:
     """Return of each topic, by its name in the lost cluster, what the bucket has lost, or got, since the plan was made.
 
-    ``catalog`` is of a listing after all commits: what is deleted, or uploaded, while topics are restored is told, and not missed.
+    The plan was made by ``before``, and ``catalog`` is of a listing after all commits: what is deleted, or uploaded, while topics are
+    restored is told, and not missed.
     """
     told: dict[str, str] = {}
     for one in restored:
@@ -319,7 +327,9 @@ def lost_since(restored: Sequence[RestoredTopic], catalog: Catalog) -> Mapping[s
         lost = _not_in_bucket(one.plan, [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers], catalog)
         known = {ref.ledger_id for ref in one.plan.ledgers} | {ref.ledger_id for _, ref in one.ledgers}
         there = {ref.ledger_id for name in {one.plan.source, one.plan.target} for ref in catalog.refs_of(name)}
-        late = sorted(there - known - set(one.plan.left_out))
+        # The lost cluster may have had a topic of the new name.
+        other = {ref.ledger_id for ref in before.refs_of(one.plan.target) if one.plan.target != one.plan.source}
+        late = sorted(there - known - other - set(one.plan.left_out))
         if lost:
             told[one.plan.source] = (
                 f"the bucket has lost ledger {lost[0]} while topics were restored ({len(lost):,} ledgers in all)"

@@ -1,0 +1,100 @@
+"""Whether a topic can be made in the new cluster under the name that it is to have: what is there, and what clients would take for it.
+
+Clients know a topic and its partitions by one name. Partitions of two topics there would be one topic to them; of a topic beside
+partitions of its name they get none of its messages.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+from ledgerfs.clusters.answered_nodes import answered
+from ledgerfs.clusters.partitioned_topics import partitioned_path
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
+from ledgerfs.formats.topic_names import split_partition, topic_of
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.topics.journal import is_of_note, note_path, parse_note
+from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs.storage.zookeeper.nodes import Nodes
+
+_OTHER_NAME = "restore under another name (--as)"
+
+
+class Place(Enum):
+    """What is where a topic is to be."""
+
+    FREE = "free"
+    OURS = "ours"
+    """It was restored there, from the same managed ledger of the same bucket."""
+    TAKEN = "taken"
+
+
+def places_of(
+    nodes: Nodes, lists: Mapping[str, Node], plans: Sequence[TopicPlan], bucket: str
+) -> tuple[dict[str, Place], dict[str, str]]:
+    """Return what is where each topic is to be, by its name there, and why none can be made where that is `Place.TAKEN`, in words.
+
+    ``lists`` are all of the new cluster. Raises the errors of ZooKeeper, and `CorruptMetadataError` for a note, or a list, that is none.
+    """
+    near = _of_one_topic(lists, (plan.target for plan in plans))
+    sources = _restored_from(nodes, lists, {name for names in near.values() for name in names}, bucket)
+    partitioned = dict(answered(nodes.get_many, (partitioned_path(plan.target) for plan in plans)))
+    places: dict[str, Place] = {}
+    taken: dict[str, str] = {}
+    for plan in plans:
+        why: str | None = None
+        others = near[split_partition(plan.target)[0]]
+        if plan.target in lists:
+            places[plan.target] = Place.OURS if sources.get(plan.target) == plan.source else Place.TAKEN
+            why = f"the new cluster has a topic of this name, {_what_to_do(lists[plan.target])}"
+        elif partitioned_path(plan.target) in partitioned and not others:
+            why = f"the new cluster has a partitioned topic of this name, to which clients are sent: {_OTHER_NAME}"
+        else:
+            why = _stranger(plan, others, sources)
+        places.setdefault(plan.target, Place.FREE if why is None else Place.TAKEN)
+        if why is not None and places[plan.target] is Place.TAKEN:
+            taken[plan.target] = why
+    return places, taken
+
+
+def _of_one_topic(lists: Mapping[str, Node], targets: Iterable[str]) -> dict[str, list[str]]:
+    """Return {name without the number of a partition: what the cluster has of it}, for all names that are wanted."""
+    found: dict[str, list[str]] = {split_partition(target)[0]: [] for target in targets}
+    for name in lists:
+        group = found.get(split_partition(name)[0])
+        if group is not None:
+            group.append(name)
+    return found
+
+
+def _restored_from(nodes: Nodes, lists: Mapping[str, Node], names: Iterable[str], bucket: str) -> dict[str, str]:
+    """Return of topics of the cluster that were restored from this bucket which managed ledgers they were."""
+    found: dict[str, str] = {}
+    by_path = {note_path(name): name for name in sorted(names)}
+    for path, node in answered(nodes.get_many, by_path):
+        name = by_path[path]
+        note = parse_note(node) if is_of_note(lists[name], node) else None
+        if note is not None and note.bucket == bucket:
+            found[name] = note.source
+    return found
+
+
+def _stranger(plan: TopicPlan, near: Iterable[str], sources: Mapping[str, str]) -> str | None:
+    """Return which topic of the cluster clients would take for one with this topic; None without such a one."""
+    whole, partition = split_partition(plan.source)
+    for name in near:
+        source, number = split_partition(sources.get(name, ""))
+        if source != whole:
+            return f"the new cluster has {topic_of(name)}, which clients would take for the same topic: {_OTHER_NAME}"
+        if (number is None) != (partition is None) and plan.source != plan.target:
+            return f"the new cluster has {topic_of(name)}: clients are sent to partitions alone: {_OTHER_NAME}"
+    return None
+
+
+def _what_to_do(node: Node) -> str:
+    ledgers = parse_managed_ledger_info(node.data, key=node.path).ledgers if node.data else ()
+    if any(one.context is not None for one in ledgers):
+        return (
+            "whose list names offloaded ledgers: to delete it would delete their objects, perhaps those of this bucket. "
+            "Restore under another name (--as)"
+        )
+    return "without offloaded ledgers: delete it there, if nobody needs it, or restore under another name (--as)"
