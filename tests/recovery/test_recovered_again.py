@@ -18,7 +18,7 @@ from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.planning import Wanted
 from ledgerfs.recovery.planning.target_names import TargetNames
 from ledgerfs.recovery.running.from_disks import offload_from_disks
-from ledgerfs.recovery.running.recovery import Into, Lost, run
+from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
 from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.restoring import How
@@ -131,6 +131,9 @@ def test_disks_that_lack_what_a_broker_has_offloaded_since_the_dump_do_no_harm(
             made.offload(TOPIC, ledger_id)
         made.bucket().mkdir(parents=True, exist_ok=True)
         disks = _disks(made, tmp_path, lacking={7, 8})
+        dump = read_dumped(lambda: read_dump(tmp_path / "dump"))
+        planned = plan(Lost(open_bucket(made.bucket_url()), Wanted(), dump, disks=disks), None, NOTHING)
+        assert any("are read by the run alone" in one for one in planned.remarks)
         refused = offload_from_disks(disks, open_bucket(made.bucket_url()), Wanted(), NOTHING, NOTHING)
         ref = open_bucket(made.bucket_url()).ledger(ledger_id).ref
         assert (refused, ref.entries) == ({}, 9 if is_offloaded else 7)

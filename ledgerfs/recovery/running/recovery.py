@@ -81,6 +81,10 @@ def plan(lost: Lost, into: Into | None, progress: Progress) -> Report:
     began_ms = _now()
     plans = _planned(lost, lost.bucket.refresh(progress), progress)
     remarks = _about_bucket(lost, plans)
+    if lost.disks is not None:
+        remarks.append(
+            "entries on disks are read by the run alone: a ledger of which some are on none of them is refused then"
+        )
     if into is None:
         return _report(lost, None, began_ms, [TopicLine(one) for one in plans], remarks=remarks)
     found = _look(lost, into, plans)
