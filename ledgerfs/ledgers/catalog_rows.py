@@ -1,6 +1,6 @@
 """Ledgers as rows of a table: columns that every dialect fills, and room for columns of its own.
 
-A million ledgers are one numpy table of some 260 bytes a row, not a million objects.
+A million ledgers are one numpy table of some 270 bytes a row, not a million objects.
 """
 
 from typing import Any, cast
@@ -42,7 +42,7 @@ LEDGER = np.dtype(
         ("origin_length", "i8"),
         ("settled", "?"),  # its messages of transactions are plain ones or markers
         # 0 without a settled copy of it; else 1 and the block of 2³² ids from which on the cluster makes its own that it was made for.
-        ("restored", "i8"),
+        ("restored", "u4"),
         ("own", f"V{OWN_BYTES}"),
     ]
 )

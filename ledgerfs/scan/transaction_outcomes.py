@@ -1,9 +1,10 @@
 """Outcomes of transactions: their markers may be in a later ledger than their messages, or not written yet.
 
 The outcome of a message is that of the first marker of its transaction after it, however far away. If there is none up to the topic's end,
-it is that of the last marker before it, in its own ledger or the previous one: the end of a transaction may overtake its last messages,
-which follow soon after it. Without either, the transaction is open. Markers that another cluster wrote (`ledgerfs.ledgers.id_blocks`) are
-those of other transactions with the same ids. All of that depends on the message's place in its topic, never on where reading began.
+it is that of the last marker before it, in its own ledger or the previous one of its block of ids: the end of a transaction may overtake
+its last messages, which follow soon after it. Without either, the transaction is open. Markers that another cluster wrote
+(`ledgerfs.ledgers.id_blocks`) are those of other transactions with the same ids. All of that depends on the message's place in its topic,
+never on where reading began.
 """
 
 from bisect import bisect_right
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cachetools import LRUCache
 
-from ledgerfs.ledgers.id_blocks import first_of_clusters
+from ledgerfs.ledgers.id_blocks import blocks_of, first_of_clusters
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_fields import EntryRows, Transaction, markers_at, outcomes_in, transactions_at
 from ledgerfs.messages.decode.metadata_walk import Int64Table, walk_metadata
@@ -193,8 +194,9 @@ class TransactionOutcomes:
 
     def _outcome_before(self, transaction: Transaction, number: int, position: Position) -> str:
         """Return the outcome of the last marker before a message, in its own ledger or the previous one."""
-        first, _ = self._cluster_of(number)
-        for one in range(number, max(first - 1, number - _LEDGERS_BEFORE), -1):
+        for one in range(number, max(-1, number - _LEDGERS_BEFORE), -1):
+            if self._blocks[one] != self._blocks[number]:
+                break
             told = [
                 state
                 for entry, state in self._markers_in(one).get(transaction, ())
@@ -217,7 +219,11 @@ class TransactionOutcomes:
 
     @cached_property
     def _firsts(self) -> list[int]:
-        return first_of_clusters(one.ref for one in self._ledgers)
+        return first_of_clusters([one.ref for one in self._ledgers])
+
+    @cached_property
+    def _blocks(self) -> list[int]:
+        return blocks_of(one.ref for one in self._ledgers)
 
     def _cluster_of(self, number: int) -> tuple[int, int]:
         """Return the numbers of the first ledger that the cluster of one wrote, and of the first behind its last."""

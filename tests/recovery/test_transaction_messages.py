@@ -119,7 +119,7 @@ def test_a_cluster_in_use_goes_on_in_another_block(tmp_path):
         2**34: [of_transaction()],
     }
     made = [offload(entries, number, uuid=i) for i, (number, entries) in enumerate(ledgers.items(), 1)]
-    expected = {(1, 0): "committed", (2**33, 0): "committed", (2**34, 0): "committed"}
+    expected = {(1, 0): "committed", (2**33, 0): "committed", (2**34, 0): "open"}
     for restored in ((), (settled_copy(made[0], 9, 8), settled_copy(made[1], 10, 8))):
         assert states_of(found_in(open_bucket(put_in_folder(tmp_path, *made, *restored)))) == expected
 

@@ -57,8 +57,9 @@ class Ledgers:
         return open_bucket(put_in_folder(folder, *made)).topic(TOPIC)
 
     def modelled(self) -> list[str]:
-        """The first end after a message is its own; else the last one before it, in its ledger or the one before: of its cluster only."""
+        """The first end after a message is its; else the last before it, in its ledger or the one before of its block, of its cluster."""
         flat = [(i, cluster, *entry) for i, (_, cluster, some) in enumerate(self.rows) for entry in some]
+        blocks = [number >> 32 for number, _, _ in self.rows]
         names = {COMMIT: "committed", ABORT: "aborted"}
         states = []
         for at, (i, cluster, transaction, marker) in enumerate(flat):
@@ -67,7 +68,9 @@ class Ledgers:
             ends = [
                 (place, names[kind])
                 for place, (k, whose, one, kind) in enumerate(flat)
-                if kind is not None and (whose, one) == (cluster, transaction) and (place > at or i - k < 2)
+                if kind is not None
+                and (whose, one) == (cluster, transaction)
+                and (place > at or (i - k < 2 and blocks[i] == blocks[k]))
             ]
             after = [state for place, state in ends if place > at]
             before = [state for place, state in ends if place < at]
@@ -107,6 +110,7 @@ def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
         # Of one that goes on in another block, since something was restored into it.
         ([("next", [None, None]), ("block", [COMMIT])], ["committed", "committed"]),
         ([("next", [None]), ("block", [None]), ("block", [ABORT])], ["aborted", "aborted"]),
+        ([("next", [COMMIT]), ("block", [None])], ["open"]),
         # Of two.
         ([("next", [None]), ("cluster", [None, COMMIT])], ["open", "committed"]),
         ([("next", [None, COMMIT]), ("cluster", [None])], ["committed", "open"]),

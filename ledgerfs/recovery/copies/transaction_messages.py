@@ -1,8 +1,8 @@
 """The messages of transactions in a topic, by what became of their transactions, from one walk over all entries.
 
 The outcomes are those of a scan (`ledgerfs.scan.transaction_outcomes`): that of the first marker behind a message; without one that of the
-last marker before it, in its own ledger or the previous one. A topic without transactions costs no more than reading it and the walk over
-the metadata of its entries.
+last marker before it, in its own ledger or the previous one of its block of ids. A topic without transactions costs no more than reading it
+and the walk over the metadata of its entries.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ import numpy as np
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.id_blocks import first_of_clusters
+from ledgerfs.ledgers.id_blocks import blocks_of, first_of_clusters
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.messages.decode.entry_fields import messages_in_transactions, outcomes_in, transactions_at
@@ -82,7 +82,7 @@ def unsettled(readers: Sequence[LedgerReader]) -> Unsettled:
     Raises `CorruptMessageError` for a marker, or a message of a transaction, whose checksum is wrong, and as the readers.
     """
     ledgers: dict[int, MessagesOfTransactions] = {}
-    firsts = first_of_clusters(one.ref for one in readers)
+    firsts = first_of_clusters([one.ref for one in readers])
     for first, end in pairwise([*firsts, len(readers)]):
         ledgers |= _of_one_cluster(readers[first:end])
     return Unsettled(ledgers)
@@ -92,7 +92,8 @@ def _of_one_cluster(readers: Sequence[LedgerReader]) -> "dict[int, MessagesOfTra
     found = _Found()
     for place, batch in read_entries(readers, Reach.of(range(len(readers)))):
         found.take(place, batch, readers[place.number].ref.key)
-    return dict(_by_ledger(readers, *found.settled()))
+    blocks = np.array(blocks_of(one.ref for one in readers), np.int64)
+    return dict(_by_ledger(readers, *found.settled(blocks)))
 
 
 class _Found:
@@ -119,8 +120,8 @@ class _Found:
         made[4] = [*[-1] * messages.size, *(_STATES[state] for _, _, state in markers)]
         self._rows.append(made)
 
-    def settled(self) -> tuple[Int64, Int64, Int64]:
-        """Return number of the ledger, entry and state of each message."""
+    def settled(self, blocks: Int64) -> tuple[Int64, Int64, Int64]:
+        """Return number of the ledger, entry and state of each message; ``blocks`` are those of all ledgers."""
         rows = np.concatenate(self._rows, axis=1)
         rows = rows[:, np.lexsort((rows[1], rows[0], rows[3], rows[2]))]
         numbers, ids, most, least, states = rows
@@ -130,7 +131,9 @@ class _Found:
         after = np.minimum.accumulate(np.where(is_marker, here, ids.size)[::-1])[::-1]
         before = np.maximum.accumulate(np.where(is_marker, here, -1))
         ended = _outcome(after, group, states)
-        is_near = numbers - numbers[before] <= 1 if ids.size else is_marker
+        is_near = is_marker
+        if ids.size:
+            is_near = (numbers - numbers[before] <= 1) & (blocks[numbers] == blocks[numbers[before]])
         ended_before = np.where(is_near, _outcome(before, group, states), _NOT_ENDED)
         state = np.where(ended != _NOT_ENDED, ended, ended_before)
         return numbers[~is_marker], ids[~is_marker], state[~is_marker]
