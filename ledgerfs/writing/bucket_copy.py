@@ -183,12 +183,6 @@ def _confirmed(target: Bucket, made: "Iterator[_Standing]") -> Iterator[CopiedLe
             yield told if error is None else replace(told, outcome=CopyOutcome.FAILED, error=error)
 
 
-def _made_of(metadata: LedgerMetadata, ref: LedgerRef) -> LedgerMetadata:
-    """Return the metadata of a copy under another id: its settled copies, which tell clusters apart, do not come with it."""
-    made = metadata.made_of(ref.root)
-    return made if ref.restored_for is None else made.with_settled_copy_for(ref.restored_for)
-
-
 _Standing = tuple[CopiedLedger, Expected | None]
 """The outcome of a ledger, and what the target's next listing has to show; None for a ledger that failed."""
 
@@ -396,11 +390,17 @@ class _Copy:
         _require_end(self.source, ref, metadata.state)
         return NewLedger(
             new_key(ledger_id, uuid),
-            metadata if ledger_id == ref.ledger_id else _made_of(metadata, ref),
+            self._metadata(metadata, ref, ledger_id),
             copied_user_metadata(reader, ref.managed_ledger),
             own_block_size(reader) if self.options.block_size is None else self.options.block_size,
             transform,
         )
+
+    def _metadata(self, metadata: LedgerMetadata, ref: LedgerRef, ledger_id: int) -> LedgerMetadata:
+        """Return what a copy keeps; where its settled copies do not come with it, which tell clusters apart, it tells of them itself."""
+        made = metadata if ledger_id == ref.ledger_id else metadata.made_of(ref.root)
+        comes_alone = ledger_id != ref.ledger_id or self.options.new_uuid
+        return made if ref.restored_for is None or not comes_alone else made.with_settled_copy_for(ref.restored_for)
 
     def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:
         ledger = self._new_ledger(ref, ledger_id, uuid)

@@ -52,7 +52,10 @@ def counts_in_new_cluster(plans: Iterable[TopicPlan], dump: DumpedCluster | None
 def _is_partition(source: str, dump: DumpedCluster | None) -> bool:
     """Whether a topic is a partition by its name; what the lost cluster had under such a name, and not as a partition, is none."""
     whole, number = split_partition(source)
-    had_none = dump is not None and source in dump.lists and partitioned_path(whole) not in dump.settings.nodes
+    # A partitioned topic that was made during the dump has no node in it either, but there is no topic of its whole name.
+    had_none = (
+        dump is not None and {source, whole} <= dump.lists.keys() and partitioned_path(whole) not in dump.settings.nodes
+    )
     return number is not None and not had_none
 
 

@@ -36,7 +36,7 @@ def places_of(
     ``lists`` are all of the new cluster. Raises the errors of ZooKeeper, and `CorruptMetadataError` for a note, or a list, that is none.
     """
     near = _of_one_topic(lists, (plan.target for plan in plans))
-    sources = _restored_from(nodes, lists, {name for names in near.values() for name in names}, bucket)
+    sources = _restored_from(nodes, lists, {name for names in near.values() for name in names})
     partitioned = dict(answered(nodes.get_many, (partitioned_path(plan.target) for plan in plans)))
     places: dict[str, Place] = {}
     taken: dict[str, str] = {}
@@ -44,7 +44,7 @@ def places_of(
         why: str | None = None
         others = near[split_partition(plan.target)[0]]
         if plan.target in lists:
-            places[plan.target] = Place.OURS if sources.get(plan.target) == plan.source else Place.TAKEN
+            places[plan.target] = Place.OURS if sources.get(plan.target) == (plan.source, bucket) else Place.TAKEN
             why = f"the new cluster has a topic of this name, {_what_to_do(lists[plan.target])}"
         elif partitioned_path(plan.target) in partitioned and not others:
             why = f"the new cluster has a partitioned topic of this name, to which clients are sent: {_OTHER_NAME}"
@@ -66,24 +66,24 @@ def _of_one_topic(lists: Mapping[str, Node], targets: Iterable[str]) -> dict[str
     return found
 
 
-def _restored_from(nodes: Nodes, lists: Mapping[str, Node], names: Iterable[str], bucket: str) -> dict[str, str]:
-    """Return of topics of the cluster that were restored from this bucket which managed ledgers they were."""
-    found: dict[str, str] = {}
+def _restored_from(nodes: Nodes, lists: Mapping[str, Node], names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return of topics of the cluster that were restored which managed ledgers they were, and of which bucket."""
+    found: dict[str, tuple[str, str]] = {}
     by_path = {note_path(name): name for name in sorted(names)}
     for path, node in answered(nodes.get_many, by_path):
         name = by_path[path]
         note = parse_note(node) if is_of_note(lists[name], node) else None
-        if note is not None and note.bucket == bucket:
-            found[name] = note.source
+        if note is not None:
+            found[name] = (note.source, note.bucket)
     return found
 
 
-def _stranger(plan: TopicPlan, near: Iterable[str], sources: Mapping[str, str]) -> str | None:
+def _stranger(plan: TopicPlan, near: Iterable[str], sources: Mapping[str, tuple[str, str]]) -> str | None:
     """Return which topic of the cluster clients would take for one with this topic; None without such a one."""
     whole = split_partition(plan.source)[0]
     for name in near:
         # A topic beside partitions of its own name was so in the lost cluster, and is told (`plan_topics`).
-        if split_partition(sources.get(name, ""))[0] != whole:
+        if split_partition(sources.get(name, ("", ""))[0])[0] != whole:
             return f"the new cluster has {topic_of(name)}, which clients would take for the same topic: {_OTHER_NAME}"
     return None
 
