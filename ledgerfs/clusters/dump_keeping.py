@@ -16,6 +16,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import BinaryIO
 
+from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.dump_deltas import write_delta
 from ledgerfs.clusters.dump_file import DumpWriter, dump_lines
@@ -30,7 +31,6 @@ from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.object_writes import WritableStore
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-from ledgerfs.storage.zookeeper.node import Node
 
 MOST_DELTAS = 23
 """Of one base: then a full dump is due again, a day at one an hour."""
@@ -101,8 +101,9 @@ def add_dump(
 
 def dumps_folder(cluster: LivingCluster) -> str:
     """Return what the dumps of a cluster are below (`KeptDump.cluster`); raises the errors of ZooKeeper."""
-    instance_id = _node(cluster, f"{cluster.reading.ledgers_path}/INSTANCEID")
-    made = _node(cluster, MANAGED_LEDGERS)
+    path = f"{cluster.reading.ledgers_path}/INSTANCEID"
+    found = dict(answered(cluster.nodes.get_many, [path, MANAGED_LEDGERS]))
+    instance_id, made = found.get(path), found.get(MANAGED_LEDGERS)
     name = None if instance_id is None else instance_id.data.decode("ascii", "replace").strip() or None
     return cluster_folder(name, cluster.url, None if made is None else made.created_ms)
 
@@ -200,12 +201,3 @@ def _base_for_delta(kept: list[KeptDump]) -> KeptDump | None:
     if full is None or sum(one.base == full.key for one in kept) >= MOST_DELTAS:
         return None
     return full
-
-
-def _node(cluster: LivingCluster, path: str) -> Node | None:
-    (found,) = cluster.nodes.get_many([path])
-    if isinstance(found, ObjectNotFoundError):
-        return None
-    if not isinstance(found, Node):
-        raise found
-    return found

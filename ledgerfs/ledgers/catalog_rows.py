@@ -151,14 +151,16 @@ def ranked(table: Table, lost: Table | None = None) -> Table:
         begins = np.append(True, (np.diff(table["ledger_id"]) != 0) | (np.diff(table["name"]) != 0))
         starts = np.flatnonzero(begins)
         table["copy"] = np.arange(table.size) - np.repeat(starts, np.diff(np.append(starts, table.size)))
-        table["restored"] = _least_of_each(table, table if lost is None else np.concatenate([table, lost]))
+        # Few have one: nothing of the others is copied.
+        told = [rows[rows["restored"] > 0] for rows in (table, lost) if rows is not None]
+        table["restored"] = _least_of_each(table, np.concatenate(told))
     return table
 
 
-def _least_of_each(table: Table, known: Table) -> npt.NDArray[np.int64]:
-    """Return for each row the least ``restored`` of all copies of its ledger that have one; 0 without such."""
+def _least_of_each(table: Table, told: Table) -> npt.NDArray[np.int64]:
+    """Return for each row the least ``restored`` of the copies of its ledger in ``told``; 0 without such."""
     least: dict[tuple[int, int], int] = {}
-    for row in known[known["restored"] > 0]:
+    for row in told:
         key = (int(row["name"]), int(row["ledger_id"]))
         least[key] = min(least.get(key, int(row["restored"])), int(row["restored"]))
     found = np.zeros(table.size, np.int64)

@@ -41,17 +41,19 @@ def places_of(
     places: dict[str, Place] = {}
     taken: dict[str, str] = {}
     for plan in plans:
-        why: str | None = None
+        if sources.get(plan.target) == (plan.source, bucket):
+            places[plan.target] = Place.OURS
+            continue
         others = near[split_partition(plan.target)[0]]
+        why: str | None
         if plan.target in lists:
-            places[plan.target] = Place.OURS if sources.get(plan.target) == (plan.source, bucket) else Place.TAKEN
             why = f"the new cluster has a topic of this name, {_what_to_do(lists[plan.target])}"
         elif partitioned_path(plan.target) in partitioned and not others:
             why = f"the new cluster has a partitioned topic of this name, to which clients are sent: {_OTHER_NAME}"
         else:
             why = _stranger(plan, others, sources)
-        places.setdefault(plan.target, Place.FREE if why is None else Place.TAKEN)
-        if why is not None and places[plan.target] is Place.TAKEN:
+        places[plan.target] = Place.FREE if why is None else Place.TAKEN
+        if why is not None:
             taken[plan.target] = why
     return places, taken
 
