@@ -38,9 +38,10 @@ classes: $(READY)
 	$(BIN)/python -m tests.support.spark_java
 
 # Against a real Pulsar. It needs Java 17, Maven and Go, and says so where they are missing; what they fetch is kept in ~/.cache.
+# A test that hangs shows where, and fails: others would wait for it until nobody knows why.
 interop: $(READY)-interop
 	$(BIN)/python -m interop.machine
-	$(BIN)/python -m pytest interop -x -ra -n 2 --dist loadfile
+	$(BIN)/python -m pytest interop -x -ra -n 2 --dist loadfile --timeout 900 --timeout-method thread -o faulthandler_timeout=840
 
 $(READY)-interop: $(READY)
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode -c constraints.txt -e '.[interop]'

@@ -121,6 +121,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Clusters:
     return _Clusters(config, log)
 
 
+class _FailuresAtOnce:
+    """Shows a failure when it happens: what ends a run from outside leaves no time for that at its end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Show why a test failed."""
+        if report.failed:
+            terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+            assert terminal is not None
+            terminal.write_line(f"\n{report.nodeid} failed:\n{report.longreprtext}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the process that shares tests out show failures."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_FailuresAtOnce(config))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the process that shares tests out what it is to print at the end."""
