@@ -37,6 +37,7 @@ STEPS = {
     "some schemas are set": Step(AdminApi, "register", 3, is_after=True),
     "schemas are set, and the strategy is not put back": Step(Strategies, "_put_back"),
     "a settled copy is written": Step(restoring, "write_settled", 1, is_after=True),
+    "it is written where a cluster ends": Step(restoring, "end_cluster", 1, is_after=True),
     "the first topic is about to be made": Step(TopicToMake, "operations", 1, is_after=True),
     "some topics are made": Step(ClusterLock, "commit", 9, is_after=True),
     "partitions are not counted": Step(recovery, "set_partitions"),

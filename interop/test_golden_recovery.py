@@ -26,6 +26,7 @@ STEPS = (
     "ids are advanced",
     "namespaces are made",
     "a settled copy is written",
+    "it is written where a cluster ends",
     "partitions are not counted",
     "topics are compared",
 )

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table
 from ledgerfs.formats.array_types import Mask
+from ledgerfs.formats.pulsar_blob.end_uuids import is_end_uuid
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 
 PAIR = np.dtype(
@@ -106,6 +107,7 @@ class UnnamedPairs(NamedTuple):
         How many are too young to tell, or of unknown age.
     settled
         How many more are there with a settled copy, or are one beside the offload that it was made of: another cluster may name either.
+        So do those count that a recovery wrote where a cluster was lost: no list names them, and readers need them.
 
     """
 
@@ -121,6 +123,8 @@ def unnamed_pairs(survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: 
     modified_ms = bucket.pairs["modified_ms"]
     is_old = free & (modified_ms > 0) & (modified_ms <= now_ms - grace_ms)
     is_kept = is_old & _are_settled(bucket.pairs)
+    unkept = np.flatnonzero(is_old & ~is_kept)
+    is_kept[unkept] = [is_end_uuid(uuid_text(row), int(row["ledger_id"])) for row in bucket.pairs[unkept]]
     return UnnamedPairs(bucket.pairs[is_old & ~is_kept], int((free & ~is_old).sum()), int(is_kept.sum()))
 
 

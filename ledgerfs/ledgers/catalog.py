@@ -87,7 +87,7 @@ class Catalog:
         is_lost = ledgers["state"] == CatalogState.LOST
         return cls.of_ranked(
             tuple(names[i] for i in order),
-            ranked(ledgers[~is_lost], ledgers[is_lost]),
+            ranked(ledgers[~is_lost]),
             ledgers[is_lost],
             {number: one.renamed(new_row) for number, one in (remains or {}).items()},
             others=others or OtherKeys(),

@@ -1,6 +1,6 @@
 """Ledgers as rows of a table: columns that every dialect fills, and room for columns of its own.
 
-A million ledgers are one numpy table of some 270 bytes a row, not a million objects.
+A million ledgers are one numpy table of some 260 bytes a row, not a million objects.
 """
 
 from typing import Any, cast
@@ -41,8 +41,6 @@ LEDGER = np.dtype(
         ("origin_entries", "u4"),
         ("origin_length", "i8"),
         ("settled", "?"),  # its messages of transactions are plain ones or markers
-        # 0 without a settled copy of it; else 1 and the block of 2³² ids from which on the cluster makes its own that it was made for.
-        ("restored", "u4"),
         ("own", f"V{OWN_BYTES}"),
     ]
 )
@@ -78,7 +76,7 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
     high, low, ledger_id, _, _, copy, dialect, state, ordered, first, last, length, stored, expected, cuts, *rest = (
         values
     )
-    created_ms, changed_ms, origin_id, origin_entries, origin_length, settled, restored, own = rest
+    created_ms, changed_ms, origin_id, origin_entries, origin_length, settled, own = rest
     rows = dialect_rows(dialect)
     return LedgerRef(
         dialect=dialect,
@@ -100,7 +98,6 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
         origin=Origin(origin_id, origin_entries - 1, origin_length) if origin_entries else None,
         is_open=rows.is_open(bytes(own)),
         is_settled=bool(settled),
-        restored_for=restored - 1 if restored else None,
     )
 
 
@@ -132,11 +129,8 @@ def stand_for(copies: Table | np.void, others: Table | np.void) -> npt.NDArray[n
     return stand
 
 
-def ranked(table: Table, lost: Table | None = None) -> Table:
-    """Sort by name and ledger id, and number the copies of each ledger: complete ones first, settled ones last of these, newest first.
-
-    ``lost`` are rows of ledgers whose data is gone: settled copies among them tell, as others do, that their ledgers were restored.
-    """
+def ranked(table: Table) -> Table:
+    """Sort by name and ledger id, and number the copies of each ledger: complete ones first, settled ones last of these, newest first."""
     keys = (
         table["uuid_low"],
         table["uuid_high"],
@@ -151,20 +145,4 @@ def ranked(table: Table, lost: Table | None = None) -> Table:
         begins = np.append(True, (np.diff(table["ledger_id"]) != 0) | (np.diff(table["name"]) != 0))
         starts = np.flatnonzero(begins)
         table["copy"] = np.arange(table.size) - np.repeat(starts, np.diff(np.append(starts, table.size)))
-        # Few have one: nothing of the others is copied.
-        told = [rows[rows["restored"] > 0] for rows in (table, lost) if rows is not None]
-        table["restored"] = _least_of_each(table, np.concatenate(told))
     return table
-
-
-def _least_of_each(table: Table, told: Table) -> npt.NDArray[np.int64]:
-    """Return for each row the least ``restored`` of the copies of its ledger in ``told``; 0 without such."""
-    least: dict[tuple[int, int], int] = {}
-    for row in told:
-        key = (int(row["name"]), int(row["ledger_id"]))
-        least[key] = min(least.get(key, int(row["restored"])), int(row["restored"]))
-    found = np.zeros(table.size, np.int64)
-    if least:
-        for i in np.flatnonzero(np.isin(table["ledger_id"], [ledger_id for _, ledger_id in least])).tolist():
-            found[i] = least.get((int(table["name"][i]), int(table["ledger_id"][i])), 0)
-    return found

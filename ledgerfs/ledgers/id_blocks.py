@@ -1,20 +1,22 @@
-"""Which ledgers of a topic one cluster has written, and which another one that served the topic after it: as the blocks of their ids tell.
+"""Which ledgers of a topic one cluster has written, and which another one that served the topic after it.
 
 `ledgerfs recover` has a new cluster make its ids in another block of 2³² than the lost one did. The new one's coordinator of transactions
 gives ids again that the lost one gave, so that the end of a transaction means messages of its own cluster only.
 
-A block alone is no cluster: one that is in use goes on in another block, too, when something is restored into it. So a cluster ends only
-where a settled copy of one of its ledgers was made for another one, which makes its ids from the next block on, or a later one. Ledgers
-without messages of transactions have no such copy, and need none, since a marker that is before a message counts in its own block alone.
+A block is no cluster: one that is in use goes on in another block, too, when something is restored into it. A cluster ends where a
+recovery has put a ledger that says so (`ledgerfs.formats.pulsar_blob.end_uuids`) into the topic. That is also told by the block where a
+marker is before its message: the two follow each other within moments, and no cluster gets another block meanwhile but by an operator.
 """
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
 
+from ledgerfs.formats.pulsar_blob.end_uuids import front_of_end, is_end_uuid
+from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.read_order import is_own_id
 
 _BLOCK_BITS = 32
-_NEVER = 2**63
 
 
 def is_in_one_block(ledger_id: int, other: int) -> bool:
@@ -36,15 +38,30 @@ def blocks_of(ledgers: Iterable[LedgerRef]) -> list[int]:
     return blocks
 
 
-def first_of_clusters(ledgers: Sequence[LedgerRef]) -> list[int]:
-    """Return the numbers of the ledgers with which a cluster begins; given those of a topic, in the order of their ids."""
-    found: list[int] = []
-    before, next_cluster = -1, _NEVER
-    for number, (ref, block) in enumerate(zip(ledgers, blocks_of(ledgers), strict=True)):
-        if not number or (block != before and block >= next_cluster):
-            found.append(number)
-            next_cluster = _NEVER
-        before = block
-        if ref.restored_for is not None:
-            next_cluster = min(next_cluster, ref.restored_for)
-    return found
+def ends_cluster(ref: LedgerRef) -> bool:
+    """Whether a recovery wrote a ledger to say that the cluster before it was lost; its one entry is a marker that ends nothing."""
+    return ref.last_entry == 0 and is_end_uuid(ref.uuid, ref.ledger_id)
+
+
+def ends_in(catalog: Catalog) -> dict[str, tuple[int, ...]]:
+    """Return {managed ledger: ids of the ledgers that end clusters, ascending}, also of those that lost an object: their names say it."""
+    found: dict[str, set[int]] = {}
+    tables = (catalog.ledgers[catalog.ledgers["last_entry"] == 0], catalog.lost, catalog.gaps)
+    for table in tables:
+        for high, ledger_id, name in zip(
+            *(table[one].tolist() for one in ("uuid_high", "ledger_id", "name")), strict=True
+        ):
+            if ledger_id >= 0 and name >= 0 and high >> 16 == front_of_end(ledger_id):
+                found.setdefault(catalog.names[name] or "", set()).add(ledger_id)
+    return {name: tuple(sorted(ids)) for name, ids in found.items()}
+
+
+def first_of_clusters(ledgers: Sequence[LedgerRef], ends: Collection[int] = ()) -> list[int]:
+    """Return the numbers of the ledgers with which a cluster begins; given those of a topic, in the order of their ids.
+
+    ``ends`` are ids of ledgers that end clusters, and are not among these.
+    """
+    ids, behind = [ref.ledger_id for ref in ledgers], sorted(ends)
+    found = [number for number, ref in enumerate(ledgers) if number == 0 or ends_cluster(ref)]
+    found += [number for end in behind if 0 < (number := bisect_right(ids, end)) < len(ids)]
+    return sorted(set(found))

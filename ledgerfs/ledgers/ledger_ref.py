@@ -80,8 +80,6 @@ class LedgerRef:
         Whether it was still written when it was listed, in a living cluster: the same ledger may have more entries by now.
     is_settled
         Whether it is a settled copy (``docs/formats/settled-copies.md``): its messages of transactions are plain messages or markers.
-    restored_for
-        From which block of 2³² ids on that cluster makes its ledgers for which a settled copy of this one was made; None without a copy.
 
     """
 
@@ -104,7 +102,6 @@ class LedgerRef:
     origin: Origin | None = None
     is_open: bool = False
     is_settled: bool = False
-    restored_for: int | None = None
 
     def __repr__(self) -> str:
         what = f"ledger {self.ledger_id} of {printable(self.topic)}, copy {self.copy}, {self.uuid}"

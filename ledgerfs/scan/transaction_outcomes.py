@@ -145,7 +145,12 @@ class TransactionOutcomes:
         ]
 
     def first_open(self, place: Place, entries: Int64Table, rows: EntryRows) -> int | None:
-        """Return the first of the rows that is a message of an open transaction; None without one."""
+        """Return the first of the rows that is a message of a transaction which may still end; None without one.
+
+        What a lost cluster left open is over: readers of the cluster that came after it go on.
+        """
+        if self._cluster_of(place.number)[1] < len(self._ledgers):
+            return None
         ledger_id = self._ledgers[place.number].ref.ledger_id
         found = zip(rows.tolist(), markers_at(entries, rows), transactions_at(entries, rows), strict=True)
         return next(

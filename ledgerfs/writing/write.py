@@ -135,7 +135,6 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
         objects=(("data", written.data), ("index", written.index)),
         origin=metadata.origin,
         is_settled=metadata.settled_from is not None,
-        restored_for=metadata.settled_for,
     )
 
 

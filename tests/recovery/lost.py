@@ -1,19 +1,32 @@
 """A lost cluster and a new one, of ours: what a dump and a bucket have of the first, and how topics are restored into the second."""
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ledgerfs import open_bucket
 from ledgerfs.clusters.dump_file import read_dump
 from ledgerfs.clusters.dumping import dump_cluster
 from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.offload.offload_driver import driver_of_bucket
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, read_dumped
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs.recovery.planning.planning import Wanted
+from ledgerfs.recovery.planning.target_names import TargetNames
+from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
+from ledgerfs.recovery.running.report import Report
+from ledgerfs.recovery.settings.setting_again import SettingAgain
+from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.nodes import Nodes
-from tests.support.live_clusters import LiveCluster
+from tests.support.live_clusters import LiveCluster, messages
+from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
 
 
 def dump_of(cluster: LiveCluster, path: Path) -> DumpedCluster:
@@ -40,3 +53,69 @@ def locked(cluster: LiveCluster) -> Iterator[tuple[ClusterLock, Nodes]]:
             yield lock, living.nodes
     finally:
         living.nodes.close()
+
+
+class Clusters:
+    """A lost one, and a new one that has the same bucket, as nothing is written into another one's."""
+
+    def __init__(self, old: LiveCluster, new: LiveCluster, brokers: PulsarSettings) -> None:
+        self.old, self.new, self.brokers = old, new, brokers
+
+    def rolled(self, topic: str, *entries: bytes) -> int:
+        """Write a ledger of the lost cluster, and offload it."""
+        ledger_id = self.old.write_ledger(topic, entries or messages(2))
+        self.old.roll_over(topic)
+        self.old.offload(topic, ledger_id)
+        return ledger_id
+
+    def restore(
+        self,
+        template: str = "",
+        *,
+        dump: DumpedCluster | None = None,
+        topics: str = ".*",
+        is_plan: bool = False,
+        into: LiveCluster | None = None,
+        lets_brokers_delete: bool = True,
+        **how: Any,
+    ) -> Report:
+        living = ClusterFileSystem(timeout_s=5).cluster((into or self.new).url.removeprefix("pulsar+zk://"))
+        settings = SettingAgain(self.brokers.requests, DumpedSettings() if dump is None else dump.settings)
+        target = Into(
+            living, settings, How(driver_of_bucket("aws-s3", "tier"), **how), lets_brokers_delete=lets_brokers_delete
+        )
+        wanted = Wanted(topics=(re.compile(topics),), names=TargetNames(template))
+        lost = Lost(open_bucket(self.old.bucket_url()), wanted, dump)
+        try:
+            if is_plan:
+                return plan(lost, target, lambda *_: None)
+            return run(lost, target, None, lambda *_: None, lambda *_: None)
+        finally:
+            living.nodes.close()
+
+    def lists(self) -> list[str]:
+        """Return the topics of the new cluster, as far as this namespace of restored ones has some."""
+        below = f"{self.new.chroot}/managed-ledgers/"
+        return sorted(
+            path.removeprefix(below)
+            for path in self.new.nodes
+            if path.startswith(f"{below}public/restored/persistent/")
+        )
+
+    def partitions(self, topic: str) -> Any:
+        data = self.new.nodes.get(f"{self.new.chroot}/admin/partitioned-topics/{managed_ledger_of(topic)}")
+        return None if data is None else json.loads(data)["partitions"]
+
+    def lose(self, ledger_id: int) -> None:
+        """Delete all objects of a ledger."""
+        for file in self.old.bucket().glob(f"*-ledger-{ledger_id}*"):
+            file.unlink()
+
+
+@contextmanager
+def two_clusters(folder: Path) -> Iterator[Clusters]:
+    """Lend a lost cluster and a new one, whose bucket is one, and the new one's brokers."""
+    with LiveCluster(folder / "old") as old, LiveCluster(folder / "new") as new, pulsar_settings() as brokers:
+        new.zookeeper.takes_writes = True
+        new.buckets = old.buckets
+        yield Clusters(old, new, brokers)

@@ -1,11 +1,7 @@
 """Topics that clients would take for one, and what a dump does not know: refused, or said, in the plan already."""
 
-import json
-import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,82 +11,22 @@ from ledgerfs.clusters.dump_file import Record
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.offload.offload_driver import driver_of_bucket
-from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, read_dumped
-from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs.recovery.planning.planning import Wanted, plan_topics
-from ledgerfs.recovery.planning.target_names import TargetNames
-from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
+from ledgerfs.recovery.lost.dumped_cluster import read_dumped
+from ledgerfs.recovery.planning.planning import plan_topics
 from ledgerfs.recovery.running.report import Report
-from ledgerfs.recovery.settings.setting_again import SettingAgain
-from ledgerfs.recovery.topics.restoring import How
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from tests.recovery.lost import catalog_of, dump_of
+from tests.recovery.lost import Clusters, catalog_of, dump_of, two_clusters
 from tests.recovery.test_settled_copies import sent
 from tests.support.live_clusters import LiveCluster, messages
-from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
 
 pytestmark = pytest.mark.process
 RESTORED = "public/restored/{topic}"
 COMMIT, ABORT = 21, 22
 
 
-class Clusters:
-    """A lost one, and a new one."""
-
-    def __init__(self, old: LiveCluster, new: LiveCluster, brokers: PulsarSettings) -> None:
-        self.old, self.new, self.brokers = old, new, brokers
-
-    def rolled(self, topic: str, *entries: bytes) -> int:
-        """Write a ledger of the lost cluster, and offload it."""
-        ledger_id = self.old.write_ledger(topic, entries or messages(2))
-        self.old.roll_over(topic)
-        self.old.offload(topic, ledger_id)
-        return ledger_id
-
-    def restore(
-        self,
-        template: str = "",
-        *,
-        dump: DumpedCluster | None = None,
-        topics: str = ".*",
-        is_plan: bool = False,
-        into: LiveCluster | None = None,
-        **how: Any,
-    ) -> Report:
-        living = ClusterFileSystem(timeout_s=5).cluster((into or self.new).url.removeprefix("pulsar+zk://"))
-        settings = SettingAgain(self.brokers.requests, DumpedSettings() if dump is None else dump.settings)
-        target = Into(living, settings, How(driver_of_bucket("aws-s3", "tier"), **how), lets_brokers_delete=True)
-        wanted = Wanted(topics=(re.compile(topics),), names=TargetNames(template))
-        lost = Lost(open_bucket(self.old.bucket_url()), wanted, dump)
-        try:
-            if is_plan:
-                return plan(lost, target, lambda *_: None)
-            return run(lost, target, None, lambda *_: None, lambda *_: None)
-        finally:
-            living.nodes.close()
-
-    def lists(self) -> list[str]:
-        """Return the topics of the new cluster, as far as this namespace of restored ones has some."""
-        below = f"{self.new.chroot}/managed-ledgers/"
-        return sorted(
-            path.removeprefix(below)
-            for path in self.new.nodes
-            if path.startswith(f"{below}public/restored/persistent/")
-        )
-
-    def partitions(self, topic: str) -> Any:
-        data = self.new.nodes.get(f"{self.new.chroot}/admin/partitioned-topics/{managed_ledger_of(topic)}")
-        return None if data is None else json.loads(data)["partitions"]
-
-
 @pytest.fixture(name="clusters")
 def _clusters(tmp_path: Path) -> Iterator[Clusters]:
-    with ExitStack() as stack:
-        old, new = (stack.enter_context(LiveCluster(tmp_path / name)) for name in ("old", "new"))
-        new.zookeeper.takes_writes = True
-        new.buckets = old.buckets
-        yield Clusters(old, new, stack.enter_context(pulsar_settings()))
+    with two_clusters(tmp_path) as made:
+        yield made
 
 
 def whys(report: Report) -> dict[str, str | None]:
@@ -133,8 +69,10 @@ def test_what_was_no_partition_makes_none(clusters: Clusters, tmp_path: Path) ->
     clusters.rolled("public/default/p-partition-0")
     clusters.rolled("public/default/p")
     dump = dump_of(clusters.old, tmp_path / "dump")
-    assert clusters.restore(dump=dump).is_well
+    done = clusters.restore(dump=dump)
+    assert done.is_well
     assert clusters.partitions("public/default/p") is None
+    assert not any("partitions of a topic of this name" in said for one in done.topics for said in one.plan.remarks)
 
 
 # Of several.
@@ -150,7 +88,7 @@ def test_a_second_run_brings_no_topic_beside_another_ones_partitions(
     assert clusters.restore(RESTORED, topics="public/one/.*").is_well
     before = clusters.lists()
     found = clusters.restore(RESTORED, topics="public/two/.*", is_plan=is_plan)
-    assert "would take for the same topic" in str(found.topics[0].why)
+    assert "would take" in str(found.topics[0].why)
     assert clusters.lists() == before
 
 
@@ -161,6 +99,89 @@ def test_partitions_that_are_left_come_in_a_second_run(clusters: Clusters) -> No
     found = clusters.restore(RESTORED)
     # Its count was set by the first run.
     assert "with 1 partitions, and it had 2" in str(found.topics[1].why)
+
+
+@pytest.mark.parametrize("is_plan", [True, False])
+def test_partitions_that_the_new_cluster_added_are_its_own(clusters: Clusters, is_plan: bool) -> None:
+    """Their ledgers lie in the same bucket, and no lost cluster had them."""
+    for number in (0, 1):
+        clusters.rolled(f"public/default/p-partition-{number}")
+    assert clusters.restore().is_well
+    clusters.new.zookeeper.set(
+        f"{clusters.new.chroot}/admin/partitioned-topics/public/default/persistent/p", b'{"partitions":3}'
+    )
+    ledger_id = clusters.new.write_ledger("public/default/p-partition-2", messages(2))
+    clusters.new.roll_over("public/default/p-partition-2")
+    clusters.new.offload("public/default/p-partition-2", ledger_id)
+    clusters.rolled("public/default/b")
+    found = clusters.restore(is_plan=is_plan)
+    assert found.is_well, whys(found)
+    assert sorted(whys(found)) == ["public/default/b", "public/default/p-partition-0", "public/default/p-partition-1"]
+    assert any(
+        "1 topics are the new cluster's own, such as persistent://public/default/p-partition-2" in one
+        for one in found.remarks
+    )
+    assert clusters.partitions("public/default/p") == 3
+
+
+def test_what_the_lost_cluster_had_is_not_the_new_ones_own(clusters: Clusters, tmp_path: Path) -> None:
+    """Somebody has made its list by hand, and a dump knows of more that was in it."""
+    clusters.rolled("public/default/a")
+    dump = dump_of(clusters.old, tmp_path / "dump")
+    path = managed_ledger_path(managed_ledger_of("public/default/a"))
+    clusters.new.zookeeper.set(clusters.new.chroot + path, clusters.old.nodes[clusters.old.chroot + path])
+    assert "has a topic of this name" in str(clusters.restore(dump=dump).topics[0].why)
+    (remark,) = [one for one in clusters.restore().remarks if "the new cluster's own" in one]
+    assert "public/default/a" in remark
+    clusters.rolled("public/default/a")
+    assert "has a topic of this name" in str(clusters.restore().topics[0].why)
+
+
+def test_under_one_name_the_new_clusters_own_and_a_restored_one_are_told_apart(clusters: Clusters) -> None:
+    clusters.rolled("public/default/a")
+    assert clusters.restore(RESTORED).is_well
+    ledger_id = clusters.new.load_restored("public/restored/a")
+    clusters.new.append(ledger_id, messages(1))
+    clusters.new.roll_over("public/restored/a")
+    clusters.new.offload("public/restored/a", ledger_id)
+    again = clusters.restore(RESTORED)
+    assert whys(again) == {"public/default/a": None}
+    clusters.rolled("public/default/a")
+    assert "not in its list" in str(clusters.restore(RESTORED).topics[0].why)
+    # What is to have the name of a topic of the new cluster's own is refused, and not that topic.
+    clusters.rolled("public/other/b")
+    own = clusters.new.write_ledger("public/restored/b", messages(1))
+    clusters.new.roll_over("public/restored/b")
+    clusters.new.offload("public/restored/b", own)
+    told = whys(clusters.restore(RESTORED))
+    assert "has a topic of this name" in str(told["public/other/b"])
+
+
+@pytest.mark.parametrize("gives_new_ids", [True, False])
+def test_a_template_makes_nothing_of_what_it_made(clusters: Clusters, gives_new_ids: bool) -> None:
+    """Its broker has offloaded messages of its own, under the name that the template would change once more."""
+    template = "public/{namespace}-x/{topic}"
+    clusters.rolled("public/default/a")
+    if gives_new_ids:
+        clusters.new.write_ledger("public/default/a", messages(1))
+        clusters.new.zookeeper.set("/ledgers/00/0000/L0003", b"")
+    assert clusters.restore(template, gives_new_ids=gives_new_ids).is_well
+    for _ in range(2):
+        ledger_id = clusters.new.load_restored("public/default-x/a")
+        clusters.new.append(ledger_id, messages(1))
+        clusters.new.roll_over("public/default-x/a")
+        clusters.new.offload("public/default-x/a", ledger_id)
+        again = clusters.restore(template, gives_new_ids=gives_new_ids)
+        assert whys(again) == {"public/default/a": None}
+    assert not any("default-x-x" in path for path in clusters.new.nodes)
+
+
+def test_partitions_in_the_bucket_keep_their_name(clusters: Clusters) -> None:
+    clusters.rolled("public/default/p-partition-0")
+    clusters.rolled("public/other/p")
+    (line,) = clusters.restore("public/default/{topic}", topics="public/other/p").topics
+    assert "public/default/p-partition-0" in str(line.why)
+    assert open_bucket(clusters.old.bucket_url()).topic("public/default/p").count() == 2
 
 
 # Beside what producers made.

@@ -11,26 +11,19 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.offload.offload_driver import driver_of_bucket
 from ledgerfs.recovery.copies.settled_copies import unsettled, write_settled
-from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.planning import Wanted, plan_topics
 from ledgerfs.recovery.planning.target_names import TargetNames
 from ledgerfs.recovery.running import recovery
-from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
 from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.running.strangers import without_strangers
-from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.ledger_ids import FreeIds, advance_ids
-from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from tests.recovery.lost import catalog_of, dump_of
+from tests.recovery.lost import Clusters, catalog_of, dump_of, two_clusters
+from tests.support.cluster_ends import cluster_end
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import offload, put_in_folder, settled_copy
-from tests.support.live_clusters import LiveCluster, messages
-from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.live_clusters import messages
 from tests.support.s3 import S3Server
 
 pytestmark = pytest.mark.process
@@ -38,44 +31,11 @@ ORDERS = "public/default/orders"
 NAME = managed_ledger_of(ORDERS)
 
 
-class Clusters:
-    """A lost one with a topic of three offloaded ledgers, and a new one."""
-
-    def __init__(self, old: LiveCluster, new: LiveCluster, brokers: PulsarSettings) -> None:
-        self.old, self.new, self.brokers = old, new, brokers
-
-    def rolled(self, topic: str = ORDERS, size: int = 3) -> int:
-        ledger_id = self.old.write_ledger(topic, messages(size))
-        self.old.roll_over(topic)
-        self.old.offload(topic, ledger_id)
-        return ledger_id
-
-    def restore(
-        self, dump: DumpedCluster | None = None, template: str = "", *, is_plan: bool = False, **how: Any
-    ) -> Report:
-        living = ClusterFileSystem(timeout_s=5).cluster(self.new.url.removeprefix("pulsar+zk://"))
-        settings = SettingAgain(self.brokers.requests, DumpedSettings() if dump is None else dump.settings)
-        into = Into(living, settings, How(driver_of_bucket("aws-s3", "tier"), **how))
-        lost = Lost(open_bucket(self.old.bucket_url()), Wanted(names=TargetNames(template)), dump)
-        try:
-            if is_plan:
-                return plan(lost, into, lambda *_: None)
-            return run(lost, into, None, lambda *_: None, lambda *_: None)
-        finally:
-            living.nodes.close()
-
-    def lose(self, ledger_id: int) -> None:
-        for file in self.old.bucket().glob(f"*-ledger-{ledger_id}*"):
-            file.unlink()
-
-
 @pytest.fixture(name="clusters")
 def _clusters(tmp_path: Path) -> Iterator[Clusters]:
-    with LiveCluster(tmp_path / "old") as old, LiveCluster(tmp_path / "new") as new, pulsar_settings() as brokers:
-        new.zookeeper.takes_writes = True
-        made = Clusters(old, new, brokers)
+    with two_clusters(tmp_path) as made:
         for _ in range(3):
-            made.rolled()
+            made.rolled(ORDERS, *messages(3))
         yield made
 
 
@@ -102,7 +62,7 @@ def test_copies_that_contradict_each_other_are_missing_and_not_forgotten(tmp_pat
     assert [(part.first_ledger, "two copies" in part.why) for part in found.missing] == [(5, True)]
 
 
-def test_a_settled_copy_stands_in_for_a_ledger_that_is_lost(tmp_path: Path) -> None:
+def test_a_cluster_end_stands_in_for_a_ledger_that_is_lost(tmp_path: Path) -> None:
     entries = [frame(metadata(transaction_most=1, transaction_least=1), b"a"), frame(metadata(), b"b")]
     made = offload(entries, 5, name=NAME, uuid=7)
     bucket = open_bucket(put_in_folder(tmp_path, made))
@@ -111,6 +71,7 @@ def test_a_settled_copy_stands_in_for_a_ledger_that_is_lost(tmp_path: Path) -> N
     (tmp_path / f"{ref.uuid}-ledger-5").unlink()
     (found,) = plan_topics(bucket.refresh())
     assert [one.uuid for one in found.ledgers] == [copy.uuid]
+    assert any("only as settled copies" in said and said.endswith(": 5") for said in found.remarks)
 
 
 def test_the_end_of_a_transaction_in_a_later_cluster_says_nothing_of_an_older_one(tmp_path: Path) -> None:
@@ -120,14 +81,14 @@ def test_the_end_of_a_transaction_in_a_later_cluster_says_nothing_of_an_older_on
     )
     old = offload([frame(message, b"never ended")], 5, name=NAME, uuid=1)
     new = offload([frame(message, b"new"), frame(commit, b"")], 2**33, name=NAME, uuid=2)
-    bucket = open_bucket(put_in_folder(tmp_path, old, settled_copy(old, 3, 2), new))
+    bucket = open_bucket(put_in_folder(tmp_path, old, cluster_end(2**32), new))
     found = unsettled(bucket.readers_of(NAME, bucket.refresh())).ledgers
     assert found[5].open.tolist() == [0]
     assert found[2**33].committed.tolist() == [0]
 
 
 def test_a_topic_that_is_called_as_the_template_would_call_another_is_not_skipped(clusters: Clusters) -> None:
-    clusters.rolled("public/restored/orders", size=2)
+    clusters.rolled("public/restored/orders", *messages(2))
     plans = plan_topics(catalog_of(clusters.old), wanted=Wanted(names=TargetNames("public/restored/{topic}")))
     assert [one.source for one in plans if one.refusal is None] == []
     assert all("several topics" in str(one.refusal) for one in plans)
@@ -138,7 +99,7 @@ def test_a_topic_that_is_called_as_the_template_would_call_another_is_not_skippe
 def test_a_late_ledger_is_told_where_ids_are_new(clusters: Clusters) -> None:
     assert clusters.restore().is_well
     assert clusters.restore(template="public/again/{topic}", gives_new_ids=True).is_well
-    clusters.rolled()
+    clusters.rolled(ORDERS)
     report = clusters.restore(template="public/again/{topic}", gives_new_ids=True)
     assert "not in its list" in str(report.topics[0].why)
 
@@ -184,7 +145,7 @@ def test_policies_that_expire_what_is_restored_are_refused(clusters: Clusters, n
     kept = {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}, name: value}
     clusters.brokers.add_namespace("public/default", **kept)
     clusters.new.set_policies("public/default", **kept)
-    assert "delete or expire" in _why(clusters.restore())
+    assert "delete or expire" in _why(clusters.restore(lets_brokers_delete=False))
 
 
 def test_nobody_is_told_to_delete_a_topic_whose_list_names_objects(clusters: Clusters) -> None:

@@ -11,7 +11,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptLedgerError, LedgerfsError, RefusedLedgerError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.recovery.copies.new_ids import copy_under_id
+from ledgerfs.recovery.copies.new_ids import NewPlace, copy_under_id
 from ledgerfs.recovery.copies.settled_copies import unsettled, write_settled
 from ledgerfs.upkeep.verification import verify
 from tests.model.meetings import MeetingStore
@@ -21,8 +21,9 @@ from tests.support.s3 import S3Server
 
 RESTORED = "public/restored/persistent/orders"
 TOPIC = "persistent://public/restored/orders"
-UUID = "11111111-2222-5333-8444-555555555555"
 NEW_ID = 900
+PLACE = NewPlace(NEW_ID, RESTORED)
+UUID = PLACE.uuid_of("00000000-0000-0000-0000-000000000001")
 DATA = f"{UUID}-ledger-{NEW_ID}"
 MIB = 1 << 20
 
@@ -33,7 +34,7 @@ def made(block_size: int = MIB, size: int = 300_000) -> Offload:
 
 def copied(bucket: Bucket, ref: LedgerRef | None = None) -> LedgerRef:
     ref = bucket.ledger(7).ref if ref is None else ref
-    return copy_under_id(bucket, ref, NEW_ID, UUID, managed_ledger=RESTORED)
+    return copy_under_id(bucket, ref, PLACE)
 
 
 def assert_is_copy(bucket: Bucket, one: Offload) -> None:
@@ -103,7 +104,7 @@ def test_a_settled_copy_stays_one(folder: Path) -> None:
 def test_under_another_id_of_its_own_topic_it_is_refused(folder: Path) -> None:
     bucket = open_bucket(put_in_folder(folder, made()))
     with pytest.raises(RefusedLedgerError, match="twice"):
-        copy_under_id(bucket, bucket.ledger(7).ref, NEW_ID, UUID, managed_ledger=NAME)
+        copy_under_id(bucket, bucket.ledger(7).ref, NewPlace(NEW_ID, NAME))
 
 
 def test_a_damaged_ledger_is_not_copied(folder: Path) -> None:

@@ -20,7 +20,6 @@ from ledgerfs.errors import (
     RefusedLedgerError,
     UnplacedLedgersWarning,
 )
-from ledgerfs.formats.bookkeeper.ledger_metadata import NO_BLOCK
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -29,7 +28,7 @@ from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.upkeep.verification import Severity, verify
 from tests.model.meetings import MeetingStore
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import NAME, Offload, offload, put_in_folder, settled_copy
+from tests.support.ledgers import NAME, Offload, offload, put_in_folder
 from tests.support.s3 import S3Server
 
 TOPIC = "persistent://public/default/orders"
@@ -312,17 +311,6 @@ def test_the_index_of_a_settled_copy_whose_data_is_lost_stays(tier: Tier) -> Non
     told = copy_ledgers(f"file://{tier.folder}", f"file://{target}", allow_incomplete=True)
     assert [one.key for one in told.missing] == [index]
     assert told.copied == len(tier.made) + 1
-
-
-def test_a_settled_copy_that_was_only_copied_on_is_no_loss(tier: Tier) -> None:
-    made = settled_copy(tier.made[1], 99, NO_BLOCK)
-    put_in_folder(tier.folder, made)
-    data, index = made.objects
-    tier.remove(data)
-    tier.age()
-    assert ("index-without-data", "remark") in tier.findings()
-    assert [one.error for one in plan_repair(tier.bucket, topic=TOPIC, ledgers=[1]).carry_out()] == [None]
-    assert index not in tier.objects()
 
 
 def test_a_settled_copy_waits_for_the_repair_of_its_ledger(tier: Tier) -> None:

@@ -8,8 +8,9 @@ from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.recovery.copies.settled_copies import Unsettled, unsettled
+from tests.support.cluster_ends import cluster_end
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import NAME, offload, put_in_folder, settled_copy
+from tests.support.ledgers import NAME, offload, put_in_folder
 
 TOPIC = "persistent://public/default/orders"
 COMMIT, ABORT, COMMITTING = 21, 22, 20
@@ -105,8 +106,8 @@ def test_ids_are_given_again_by_the_cluster_of_another_block(tmp_path):
         2**34: [of_transaction()],
     }
     made = [offload(entries, number, uuid=i) for i, (number, entries) in enumerate(ledgers.items(), 1)]
-    restored = [settled_copy(made[1], 9, 2), settled_copy(made[2], 10, 4)]
-    found = found_in(open_bucket(put_in_folder(tmp_path, *made, *restored)))
+    ends = [cluster_end(2**32), cluster_end(3 * 2**32)]
+    found = found_in(open_bucket(put_in_folder(tmp_path, *made, *ends)))
     expected = {(1, 0): "aborted", (2, 0): "aborted", (2**33, 0): "committed", (2**34, 0): "open"}
     assert states_of(found) == expected
 
@@ -120,8 +121,8 @@ def test_a_cluster_in_use_goes_on_in_another_block(tmp_path):
     }
     made = [offload(entries, number, uuid=i) for i, (number, entries) in enumerate(ledgers.items(), 1)]
     expected = {(1, 0): "committed", (2**33, 0): "committed", (2**34, 0): "open"}
-    for restored in ((), (settled_copy(made[0], 9, 8), settled_copy(made[1], 10, 8))):
-        assert states_of(found_in(open_bucket(put_in_folder(tmp_path, *made, *restored)))) == expected
+    for ends in ((), (cluster_end(7 * 2**32),)):
+        assert states_of(found_in(open_bucket(put_in_folder(tmp_path, *made, *ends)))) == expected
 
 
 def test_what_was_made_of_a_ledger_is_of_its_cluster(tmp_path):
@@ -131,12 +132,13 @@ def test_what_was_made_of_a_ledger_is_of_its_cluster(tmp_path):
     for number, name, entries in (
         (1, 2**40, [of_transaction()]),
         (2, own, [frame(metadata(), b"v"), of_transaction(marker_type=COMMIT)]),
+        (2**32, own + 2**33, []),
         (2**33 + 1, own + 2**34, [of_transaction()]),
     ):
         folder = tmp_path / str(number)
         folder.mkdir()
-        made = offload(entries, number, uuid=1)
-        source = put_in_folder(folder, made, *([settled_copy(made, 2, 2)] if number == 1 else []))
+        made = offload(entries, number, uuid=1) if entries else cluster_end(number)
+        source = put_in_folder(folder, made)
         assert copy_ledgers(source, target, unbatch=True, ledger_id=name, allow_incomplete=True).copied == 1
     # Rows that were imported meanwhile are of no cluster, and their ids are in a block of their own.
     imported = offload([frame(metadata(), b"v")], own - 1 + 2**33, uuid=2, bookies=())

@@ -1,9 +1,9 @@
 """Outcomes of transactions whose ids are given again, by one cluster or by several: places decide, as in a slow model."""
 
+import os
 import random
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.topic import Topic
+from ledgerfs.errors import MissingLedgerError, UnplacedLedgersWarning
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Reach
+from ledgerfs.upkeep.repair import plan_repair
+from tests.support.cluster_ends import cluster_end
 from tests.support.entries import frame, metadata
-from tests.support.ledgers import offload, put_in_folder, settled_copy
+from tests.support.ledgers import offload, put_in_folder
 
 TOPIC = "persistent://public/default/orders"
 COMMIT, ABORT = 21, 22
@@ -48,12 +51,13 @@ class Ledgers:
 
     def topic(self, folder: Any) -> Topic:
         made = []
+        last = 0
         for i, (number, cluster, some) in enumerate(self.rows, 1):
             made.append(offload(list(map(framed, some)), number, uuid=i))
-            # Those of a lost cluster were restored.
-            restored_for = next((one >> 32 for one, other, _ in self.rows if other > cluster), None)
-            if restored_for is not None:
-                made.append(settled_copy(made[-1], i + 100, restored_for))
+            if cluster > last:
+                # A recovery ended the one before.
+                made.append(cluster_end(number - 2**32))
+            last = cluster
         return open_bucket(put_in_folder(folder, *made)).topic(TOPIC)
 
     def modelled(self) -> list[str]:
@@ -95,8 +99,8 @@ def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
     assert topic.count() == expected.count("committed")
     # Whichever parts are read first, and know outcomes that others can use.
     parts: dict[int, list[str]] = {}
-    fresh = replace(scan, known_outcomes={})
-    for number in random.Random(seed).sample(range(len(made)), len(made)):
+    fresh, pieces = replace(scan, known_outcomes={}), len(made) + ledgers.rows[-1][1]
+    for number in random.Random(seed).sample(range(pieces), pieces):
         parts[number] = states(replace(fresh, part=Reach.of(range(number, number + 1))))
     assert [state for number in sorted(parts) for state in parts[number]] == expected
 
@@ -125,15 +129,37 @@ def test_transactions_with_one_id(ledgers, expected, tmp_path):
     assert states(scan) == made.modelled() == expected
     assert not (scan.is_final and "open" in expected)
     if expected[0] == "open":
-        assert topic.scan(["txn_state"], transactions="readable").to_table().num_rows == 0
+        # A lost cluster's transactions are over, and readers of the next one go on.
+        readable = topic.scan(["txn_state"], transactions="readable").to_table()["txn_state"].to_pylist()
+        assert readable == ([] if made.rows[-1][1] == 0 else [one for one in expected if one == "committed"])
 
 
-def test_of_a_settled_copy_one_object_is_enough_to_tell_clusters_apart(tmp_path):
+@pytest.mark.parametrize("lost", ["data", "index"])
+def test_what_tells_clusters_apart_is_missed_where_it_is_lost(lost, tmp_path):
     made = Ledgers([("next", [(0, None)]), ("cluster", [(0, COMMIT)])])
     topic = made.topic(tmp_path)
-    scan = topic.scan(["txn_state"], transactions="all")
-    assert states(scan) == ["open"]
-    (tmp_path / f"{UUID(int=101)}-ledger-1").unlink()
+    assert states(topic.scan(["txn_state"], transactions="all")) == ["open"]
+    end = cluster_end(2**32)
+    data, index = end.objects
+    (tmp_path / (data if lost == "data" else index)).unlink()
+    topic.bucket.refresh()
+    if lost == "data":
+        with pytest.raises(MissingLedgerError, match=str(2**32)):
+            topic.scan(["txn_state"], transactions="all").to_table()
+    else:
+        with pytest.warns(UnplacedLedgersWarning):
+            topic.scan(["txn_state"], transactions="all").to_table()
+
+
+def test_a_repaired_end_is_one(tmp_path):
+    topic = Ledgers([("next", [(0, None)]), ("cluster", [(0, COMMIT)])]).topic(tmp_path)
+    _, index = cluster_end(2**32).objects
+    (tmp_path / index).unlink()
+    for path in tmp_path.iterdir():
+        os.utime(path, (1.7e9, 1.7e9))
+    topic.bucket.refresh()
+    plan = plan_repair(topic.bucket, topic=TOPIC)
+    assert [one.repair.action_name for one in plan.carry_out()] == ["rebuild-index"]
     topic.bucket.refresh()
     assert states(topic.scan(["txn_state"], transactions="all")) == ["open"]
 
@@ -141,11 +167,16 @@ def test_of_a_settled_copy_one_object_is_enough_to_tell_clusters_apart(tmp_path)
 def test_what_was_made_of_a_ledger_is_of_its_cluster(tmp_path):
     """`offload --unbatch` gives ids in any block of 2³²."""
     target = f"file://{tmp_path / 'target'}"
-    for number, name, entries in ((1, 2**40, [None]), (2, 2**52, [COMMIT]), (2**33, 2**52 + 2**34, [None])):
+    for number, name, entries in (
+        (1, 2**40, [None]),
+        (2, 2**52, [COMMIT]),
+        (2**32, 2**52 + 2**33, []),
+        (2**33, 2**52 + 2**34, [None]),
+    ):
         folder = tmp_path / str(number)
         folder.mkdir()
-        made = offload([framed((0, kind)) for kind in entries], number, uuid=1)
-        source = put_in_folder(folder, made, *([settled_copy(made, 2, 2)] if number == 1 else []))
+        made = offload([framed((0, kind)) for kind in entries], number, uuid=1) if entries else cluster_end(number)
+        source = put_in_folder(folder, made)
         assert copy_ledgers(source, target, unbatch=True, ledger_id=name, allow_incomplete=True).copied == 1
     scan = open_bucket(target).topic(TOPIC).scan(["txn_state"], transactions="all")
     assert states(scan) == ["committed", "open"]

@@ -2,13 +2,13 @@
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY, Ensemble, LedgerMetadata
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
-from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index, parse_index
+from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index
 
 CREATED_MS = 1_700_000_000_000
 NAME = "public/default/persistent/orders"
@@ -91,13 +91,6 @@ def offload(
     records = b"".join(record(i, entry) for i, entry in enumerate(entries))
     text = str(UUID(int=uuid)) if isinstance(uuid, int) else uuid
     return Offload(ledger_id, text, bytes(data), index, records)
-
-
-def settled_copy(made: Offload, uuid: int, block: int = 0) -> Offload:
-    """Return a settled copy of a ledger for a cluster that makes its ids from a block of 2³² on; its entries are the ledger's own."""
-    index = parse_index(made.index)
-    content = build_index(replace(index, metadata=index.metadata.settled(made.uuid, block)))
-    return replace(made, uuid=str(UUID(int=uuid)), index=content)
 
 
 def put_in_folder(folder: Path, *offloads: Offload) -> str:

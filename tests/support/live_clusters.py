@@ -484,7 +484,9 @@ class LiveCluster:
         if namespace not in self._namespaces:
             # No broker loads a topic of a namespace that is not there.
             self.set_policies(namespace)
-        self._set(managed_ledger_path(name), data, _LISTS_MADE_MS)
+        path = managed_ledger_path(name)
+        # What somebody else has made, as a recovery does, is changed as a broker changes it.
+        self._set(path, data, None if self.chroot + path in self.nodes else _LISTS_MADE_MS)
 
     def change_ledger(self, topic: str, ledger_id: int, change: Callable[[LedgerInfo], LedgerInfo]) -> None:
         """Store another line of the list."""

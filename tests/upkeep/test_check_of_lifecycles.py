@@ -12,6 +12,7 @@ import pytest
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
+from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.settled_uuids import settled_uuid
 from ledgerfs.lifecycle.journal.noted_work import noted_work
@@ -156,6 +157,14 @@ def test_a_settled_copy_and_its_ledger_are_no_orphans(cluster: LiveCluster, chec
         (FindingKind.ORPHAN_OBJECT, (one,)) for one in sorted((second, third))
     ]
     assert [one for one in found.left_out if one.startswith("3 offloads that no list names are settled copies")]
+
+
+def test_what_ends_a_lost_cluster_is_no_orphan(cluster: LiveCluster, checked: Checked) -> None:
+    checked.put_objects(2**32, end_uuid(2**32, NAME))
+    checked.put_objects(2**32 + 1, end_uuid(2**32, NAME))
+    found = checked.check()
+    assert [(one.kind, one.ledger_ids) for one in found.findings] == [(FindingKind.ORPHAN_OBJECT, (2**32 + 1,))]
+    assert [one for one in found.left_out if one.startswith("1 offloads that no list names")]
 
 
 def test_what_lies_in_the_trash_is_no_orphan(cluster: LiveCluster, checked: Checked) -> None:

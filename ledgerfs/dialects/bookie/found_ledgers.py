@@ -258,7 +258,6 @@ class FoundOnDisks:
             closed_ms or created_ms or 0,
             *origin_columns(None),
             False,
-            0,
             pack_own(digest.kind, newest, is_open=is_open),
         )
 

@@ -251,6 +251,5 @@ class ListedLedgers:
             info.closed_ms or topic.changed_ms,
             *origin_columns(None),
             False,
-            0,
             pack_own(where, is_open=is_open),
         )

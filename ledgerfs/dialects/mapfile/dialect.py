@@ -290,7 +290,6 @@ def _row(one: Loaded) -> tuple[Any, ...]:
         data.modified_ms,
         *origin_columns(metadata.origin),
         False,
-        0,
         pack_own(data, one.files.index, one.index_state, is_named=metadata.managed_ledger is not None),
     )
 

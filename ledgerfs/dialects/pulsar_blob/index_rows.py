@@ -144,6 +144,5 @@ def _row(listed: tuple[Any, ...], index: OffloadIndex, names: Names) -> tuple[An
         modified_ms,
         *origin_columns(metadata.origin),
         metadata.settled_from is not None,
-        0 if metadata.settled_for is None else 1 + metadata.settled_for,
         pack_own(size, version, is_plausible=index.is_plausible, is_odd=index.oddity is not None),
     )

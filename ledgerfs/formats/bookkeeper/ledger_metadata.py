@@ -46,14 +46,6 @@ MOVED_KEY = "ledgerfs/moved"
 SETTLED_KEY = "ledgerfs/settled"
 """Key in the custom metadata of a settled copy: the uuid of the ledger that it was made of."""
 
-SETTLED_FOR_KEY = "ledgerfs/settled-for"
-"""Key in the custom metadata of a settled copy: from which block of 2³² ids on the cluster makes its ledgers that it was made for.
-
-A ledger that was made of one which has a settled copy has it, too.
-"""
-NO_BLOCK = 2**31 - 1
-"""Of a settled copy that no cluster has under the ledger's own id."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
@@ -133,27 +125,10 @@ class LedgerMetadata:
         told = self._custom(SETTLED_KEY)
         return None if told is None else told.decode("utf-8", "replace")
 
-    @property
-    def settled_for(self) -> int | None:
-        """From which block of 2³² ids on a cluster makes its ledgers for which there is a settled copy of this one; None without a copy.
-
-        It is 0 for a settled copy that does not tell.
-        """
-        told = self._custom(SETTLED_FOR_KEY)
-        if told is not None and told.isdigit() and len(told) <= len(str(NO_BLOCK)):
-            return min(int(told), NO_BLOCK)
-        return None if told is None and self._custom(SETTLED_KEY) is None else 0
-
-    def with_settled_copy_for(self, block: int) -> "LedgerMetadata":
-        """Return the metadata for a ledger that was made of one with a settled copy for a cluster that makes ids from this block on."""
-        kept = tuple((key, value) for key, value in self.custom if key != SETTLED_FOR_KEY)
-        return replace(self, custom=(*kept, (SETTLED_FOR_KEY, str(block).encode())))
-
-    def settled(self, source: str, block: int = 0) -> "LedgerMetadata":
-        """Return the metadata for the settled copy of the ledger with this uuid, for a cluster that makes ids from this block on."""
-        kept = tuple((key, value) for key, value in self.custom if key not in {SETTLED_KEY, SETTLED_FOR_KEY})
-        made = replace(self, custom=(*kept, (SETTLED_KEY, source.encode())))
-        return made.with_settled_copy_for(block) if block else made
+    def settled(self, source: str) -> "LedgerMetadata":
+        """Return the metadata for the settled copy of the ledger with this uuid."""
+        kept = tuple((key, value) for key, value in self.custom if key != SETTLED_KEY)
+        return replace(self, custom=(*kept, (SETTLED_KEY, source.encode())))
 
     @property
     def managed_ledger(self) -> str | None:

@@ -5,6 +5,8 @@ written anew. The copy is of another topic than its ledger, or whoever reads the
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+from uuid import UUID, uuid5
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
@@ -22,7 +24,25 @@ from ledgerfs.writing.copied_properties import copied_user_metadata, own_block_s
 from ledgerfs.writing.sources import OffloadedLedger
 
 
-def copy_under_id(bucket: Bucket, ref: LedgerRef, new_id: int, uuid: str, *, managed_ledger: str) -> LedgerRef:
+class NewPlace(NamedTuple):
+    """The id and the topic of a copy, ``tenant/namespace/persistent/<topic, URL-encoded>``."""
+
+    ledger_id: int
+    managed_ledger: str
+
+    def uuid_of(self, uuid: str) -> str:
+        """Return the uuid of the copy there of a ledger with this one: the same for each run that makes it."""
+        return str(uuid5(UUID(uuid), f"{self.managed_ledger} {self.ledger_id}"))
+
+    def require_for(self, ref: LedgerRef) -> None:
+        """Raise `RefusedLedgerError` for a ledger of the same topic, and `InvalidNameError` for a name that is no topic's."""
+        require_topic(self.managed_ledger)
+        if ref.managed_ledger == self.managed_ledger:
+            reason = "under another id of the same topic, readers of the bucket would get each message twice"
+            raise RefusedLedgerError(reason, key=ref.key)
+
+
+def copy_under_id(bucket: Bucket, ref: LedgerRef, place: NewPlace) -> LedgerRef:
     """Copy a ledger within its bucket to another id and topic, read it back, and return the copy; one that is there and whole is taken.
 
     Whether the id is free is the caller's to know.
@@ -33,17 +53,15 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, new_id: int, uuid: str, *, man
         Where the ledger is.
     ref
         The ledger, as the bucket's catalog has it; it may be a settled copy.
-    new_id, uuid
+    place
         Of the copy.
-    managed_ledger
-        The topic of the copy: ``tenant/namespace/persistent/<topic, URL-encoded>``.
 
     Raises
     ------
     RefusedLedgerError
         The ledger is of the same topic, or of a dialect that is not written.
     InvalidNameError
-        An invalid id, uuid, or name of a topic.
+        An invalid id, or name of a topic.
     CorruptLedgerError
         The ledger is damaged, or the copy is not what it should be; a copy that was written is removed again.
     StaleObjectError, ObjectExistsError
@@ -52,28 +70,25 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, new_id: int, uuid: str, *, man
         Of the bucket.
 
     """
-    require_topic(managed_ledger)
+    place.require_for(ref)
     if ref.dialect != NUMBER:
         raise RefusedLedgerError(
             "only ledgers of the dialect that is written here are copied to other ids", key=ref.key
         )
-    if ref.managed_ledger == managed_ledger:
-        reason = "under another id of the same topic, readers of the bucket would get each message twice"
-        raise RefusedLedgerError(reason, key=ref.key)
     reader = bucket.reader(ref)
-    return _Copy(bucket, reader, _new_ledger(reader, new_id, uuid, managed_ledger)).run()
+    return _Copy(bucket, reader, _new_ledger(reader, place)).run()
 
 
-def _new_ledger(reader: LedgerReader, new_id: int, uuid: str, managed_ledger: str) -> NewLedger:
+def _new_ledger(reader: LedgerReader, place: NewPlace) -> NewLedger:
     metadata = reader.metadata()
     if metadata is None or not reader.ref.is_sound:
         reason = "the ledger is damaged, as `ledgerfs verify` tells; it is not copied"
         raise CorruptLedgerError(reason, key=reader.ref.key)
-    user_metadata = copied_user_metadata(reader, managed_ledger)
+    user_metadata = copied_user_metadata(reader, place.managed_ledger)
     # It is of the cluster that will name it, whichever that is.
     user_metadata.pop(CLUSTER_KEY, None)
-    key = new_key(new_id, uuid)
-    return NewLedger(key, of_topic(metadata, managed_ledger), user_metadata, own_block_size(reader))
+    key = new_key(place.ledger_id, place.uuid_of(reader.ref.uuid))
+    return NewLedger(key, of_topic(metadata, place.managed_ledger), user_metadata, own_block_size(reader))
 
 
 @dataclass(frozen=True, slots=True)

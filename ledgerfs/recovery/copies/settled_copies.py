@@ -14,17 +14,17 @@ import numpy as np
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
-from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, new_key
+from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, new_key, of_topic
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.bookkeeper.ledger_metadata import NO_BLOCK
 from ledgerfs.formats.pulsar_blob.settled_uuids import settled_uuid
 from ledgerfs.formats.pulsar_blob.user_metadata import CLUSTER_KEY, SETTLED_KEY
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.transforms.settle import Settle
 from ledgerfs.offload.record_digest import RecordDigest, cryptographic, digest_of, digested
+from ledgerfs.recovery.copies.new_ids import NewPlace
 from ledgerfs.recovery.copies.repeatable_writes import Digest, write_once
 from ledgerfs.recovery.copies.transaction_messages import MessagesOfTransactions, Unsettled, unsettled
 from ledgerfs.writing.copied_properties import copied_user_metadata, own_block_size
@@ -43,7 +43,7 @@ OpenAs = Literal["aborted", "committed"]
 
 
 def write_settled(
-    bucket: Bucket, ref: LedgerRef, messages: Unsettled, open_as: OpenAs = "aborted", block: int = 0
+    bucket: Bucket, ref: LedgerRef, messages: Unsettled, open_as: OpenAs = "aborted", place: NewPlace | None = None
 ) -> LedgerRef:
     """Write the settled copy of a ledger into its bucket, read all of it back, and return it; one that is there and whole is taken.
 
@@ -59,9 +59,8 @@ def write_settled(
         Of its topic, read from this bucket (`ledgerfs.recovery.copies.transaction_messages.unsettled`).
     open_as
         What becomes of messages whose transactions had no outcome up to the topic's end.
-    block
-        From which block of 2³² ids on the cluster makes its ledgers that gets the copy, 0 if that is not known; `NO_BLOCK` for one that is
-        only copied on, under another id. It is noted in the copy.
+    place
+        Whether it is to have the ledger's own id and topic (None), or others; that such an id is free is the caller's to know.
 
     Raises
     ------
@@ -80,7 +79,7 @@ def write_settled(
     mine = messages.ledgers.get(ref.ledger_id)
     if mine is None:
         return ref
-    return _SettledCopy.of(bucket, ref, mine, open_as, block).run()
+    return _SettledCopy.of(bucket, ref, mine, open_as, place).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class _SettledCopy:
 
     @classmethod
     def of(
-        cls, bucket: Bucket, ref: LedgerRef, messages: MessagesOfTransactions, open_as: OpenAs, block: int
+        cls, bucket: Bucket, ref: LedgerRef, messages: MessagesOfTransactions, open_as: OpenAs, place: NewPlace | None
     ) -> "_SettledCopy":
         _require_copied(ref, messages)
         reader = bucket.reader(ref)
@@ -102,11 +101,17 @@ class _SettledCopy:
         if metadata is None:
             raise RefusedLedgerError("the ledger has no metadata that its settled copy could have", key=ref.key)
         hidden, plain = messages.hidden_and_plain(open_as)
-        key = new_key(ref.ledger_id, settled_uuid(ref.uuid, _told(hidden, plain, block)))
-        user_metadata = {**copied_user_metadata(reader, ref.managed_ledger), SETTLED_KEY: ref.uuid}
+        metadata, uuid = metadata.settled(ref.uuid), settled_uuid(ref.uuid, _told(hidden, plain))
+        ledger_id, managed_ledger = ref.ledger_id, ref.managed_ledger
+        if place is not None:
+            place.require_for(ref)
+            ledger_id, managed_ledger = place
+            metadata, uuid = of_topic(metadata, managed_ledger), place.uuid_of(uuid)
+        key = new_key(ledger_id, uuid)
+        user_metadata = {**copied_user_metadata(reader, managed_ledger), SETTLED_KEY: ref.uuid}
         # It is of the cluster that will name it, whichever that is: the one that wrote the ledger must not take it for its own garbage.
         user_metadata.pop(CLUSTER_KEY, None)
-        ledger = NewLedger(key, metadata.settled(ref.uuid, block), user_metadata, own_block_size(reader))
+        ledger = NewLedger(key, metadata, user_metadata, own_block_size(reader))
         return cls(bucket, reader, Settle(hidden, plain), ledger)
 
     def run(self) -> LedgerRef:
@@ -138,7 +143,7 @@ def _require_copied(ref: LedgerRef, messages: MessagesOfTransactions) -> None:
         raise RefusedLedgerError(reason, key=ref.key)
 
 
-def _told(hidden: Int64, plain: Int64, block: int) -> bytes:
-    """Return what stands for what becomes of the messages of a ledger, in a copy under its own id or in one that is only copied on."""
-    parts = (np.int64(hidden.size), hidden, plain, *([np.int64(block)] if block == NO_BLOCK else []))
+def _told(hidden: Int64, plain: Int64) -> bytes:
+    """Return what stands for what becomes of the messages of a ledger."""
+    parts = (np.int64(hidden.size), hidden, plain)
     return blake2b(b"".join(np.asarray(part, "<i8").tobytes() for part in parts), digest_size=32).digest()

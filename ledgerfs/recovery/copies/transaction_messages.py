@@ -5,7 +5,7 @@ last marker before it, in its own ledger or the previous one of its block of ids
 and the walk over the metadata of its entries.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -74,15 +74,15 @@ class Unsettled:
         return {ledger_id: one.hidden_and_plain(open_as)[0] for ledger_id, one in self.ledgers.items()}
 
 
-def unsettled(readers: Sequence[LedgerReader]) -> Unsettled:
+def unsettled(readers: Sequence[LedgerReader], ends: Collection[int] = ()) -> Unsettled:
     """Return the messages of transactions in a topic, and what became of each; reads all of its ledgers, given in the order of their ids.
 
-    Markers of one cluster say nothing of messages of another (`ledgerfs.ledgers.id_blocks`).
+    Markers of one cluster say nothing of messages of another (`ledgerfs.ledgers.id_blocks`); ``ends`` are ids of ledgers between the two.
 
     Raises `CorruptMessageError` for a marker, or a message of a transaction, whose checksum is wrong, and as the readers.
     """
     ledgers: dict[int, MessagesOfTransactions] = {}
-    firsts = first_of_clusters([one.ref for one in readers])
+    firsts = first_of_clusters([one.ref for one in readers], ends)
     for first, end in pairwise([*firsts, len(readers)]):
         ledgers |= _of_one_cluster(readers[first:end])
     return Unsettled(ledgers)

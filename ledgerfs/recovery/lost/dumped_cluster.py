@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 
 from ledgerfs.clusters.answers import CursorAnswer, LastEnd, LedgerEndAnswer
 from ledgerfs.clusters.dump_file import DumpHeader, Record
+from ledgerfs.clusters.partitioned_topics import partitioned_path
 from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings, settings_in
 from ledgerfs.storage.zookeeper.node import Node
 
@@ -55,6 +57,16 @@ class DumpedCluster:
     ends: Mapping[int, LedgerEndAnswer]
     settings: DumpedSettings
     damaged: Mapping[str, str]
+
+
+def is_partition(source: str, dump: DumpedCluster | None) -> bool:
+    """Whether a topic is a partition by its name; what the lost cluster had under such a name, and not as a partition, is none."""
+    whole, number = split_partition(source)
+    # A partitioned topic that was made during the dump has no node in it either, but there is no topic of its whole name.
+    had_none = (
+        dump is not None and {source, whole} <= dump.lists.keys() and partitioned_path(whole) not in dump.settings.nodes
+    )
+    return number is not None and not had_none
 
 
 def read_dumped(records: Records) -> DumpedCluster:

@@ -1,20 +1,29 @@
 """What is to become of each topic, by the bucket as it is listed now, by a dump, and by disks: no request to any cluster."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ledgerfs.clusters.survey import is_of_brokers
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo
 from ledgerfs.formats.managed_ledgers.names import is_of_transactions, managed_ledger_path
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.id_blocks import ends_in
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.missing_ledgers import GapKind
-from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, DumpedCursor
+from ledgerfs.ledgers.partitioned_names import partitions_of
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, DumpedCursor, is_partition
 from ledgerfs.recovery.planning.missing_parts import missing_by_list, missing_in_bucket
 from ledgerfs.recovery.planning.target_names import TargetNames
+from ledgerfs.recovery.planning.topic_ledgers import (
+    ledgers_in,
+    of_the_topic,
+    only_ends,
+    readable_ledgers,
+    settled_alone,
+    unsettled_without_end,
+)
 from ledgerfs.recovery.planning.topic_plan import FormerTopic, TopicPlan
 
 _COMPACTION = "__compaction"
@@ -58,7 +67,17 @@ class Wanted:
 def plan_topics(
     catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None, disks: Catalog | None = None
 ) -> list[TopicPlan]:
-    """Return the plan of each topic that the bucket, the dump or the disks have, sorted by name; each partition is one.
+    """Return the plan of each topic that the bucket, the dump or the disks have, those refused that cannot be made beside each other.
+
+    Raises as `plan_each`.
+    """
+    return together(plan_each(catalog, dump, wanted, disks), dump)
+
+
+def plan_each(
+    catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None, disks: Catalog | None = None
+) -> list[TopicPlan]:
+    """Return the plan of each topic by itself, sorted by name; each partition is one.
 
     Topics of brokers' own (policies, transactions, health) are none of them: the new cluster's brokers make theirs.
 
@@ -67,9 +86,15 @@ def plan_topics(
     catalog.require_listed()
     wanted = wanted or Wanted()
     owners = {} if dump is None else _owners(dump)
-    names = wanted.chosen(_names(catalog, dump, disks))
-    plans = [_plan(name, catalog, dump, wanted, disks, owners) for name in names]
-    return _all_or_nothing(_told_beside_partitions(_different_targets(_without_copies(plans, catalog))))
+    ends = ends_in(catalog)
+    names = wanted.chosen(_names(catalog, dump, disks, ends))
+    plans = [_plan(name, catalog, dump, wanted, disks, owners, ends) for name in names]
+    return _without_copies(plans, catalog)
+
+
+def together(plans: Sequence[TopicPlan], dump: DumpedCluster | None) -> list[TopicPlan]:
+    """Return plans of all topics that are to be made, those refused of which clients would not know one from the other."""
+    return _all_or_nothing(_told_beside_partitions(_different_targets(plans), dump))
 
 
 def greatest_id(catalog: Catalog, dump: DumpedCluster | None) -> int:
@@ -83,9 +108,17 @@ def greatest_id(catalog: Catalog, dump: DumpedCluster | None) -> int:
     return max(ids)
 
 
-def _names(catalog: Catalog, dump: DumpedCluster | None, disks: Catalog | None) -> list[str]:
-    """Return all topics but those of brokers' own, which the new cluster's brokers make anew."""
-    found = {name for name in catalog.known_names if name is not None}
+def _names(
+    catalog: Catalog,
+    dump: DumpedCluster | None,
+    disks: Catalog | None,
+    ends: Mapping[str, tuple[int, ...]],
+) -> list[str]:
+    """Return all topics but those of brokers' own, which the new cluster's brokers make anew.
+
+    One of which the bucket has only where a cluster ends is none: a run was to make it, under this name, of the ledgers of another.
+    """
+    found = {name for name in catalog.known_names if name is not None} - only_ends(catalog, ends)
     if dump is not None:
         found |= dump.lists.keys()
     if disks is not None:
@@ -105,6 +138,7 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
     wanted: Wanted,
     disks: Catalog | None,
     owners: Mapping[int, str],
+    ends: Mapping[str, tuple[int, ...]],
 ) -> TopicPlan:
     target = wanted.names.target_of(name)
     info = None if dump is None else dump.lists.get(name)
@@ -113,21 +147,34 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
     refusal = _why_not(name, target, catalog, dump, wanted)
     if refusal is not None:
         return replace(plan, refusal=refusal)
-    found = [*_readable(catalog, name, info), *([] if disks is None else _readable(disks, name, info))]
+    found = [*readable_ledgers(catalog, name, info), *([] if disks is None else readable_ledgers(disks, name, info))]
+    # Ledgers of a topic may tell the name of another, under which it was before.
+    own_ends = _ends_among(name, found, ends)
     each: dict[int, LedgerRef] = {}
     for ref in found:
         each.setdefault(ref.ledger_id, ref)
-    ledgers, left_out = _of_the_topic(name, sorted(each.values(), key=lambda ref: ref.ledger_id), info, wanted, owners)
-    gaps = catalog.absent_of(name)
+    ledgers, left_out = of_the_topic(
+        name, sorted(each.values(), key=lambda ref: ref.ledger_id), info, owners, with_deleted=wanted.with_deleted
+    )
+    # One that lost an object still says where its cluster ends, and has no message.
+    gaps = [one for one in catalog.absent_of(name) if one.ledger_id not in own_ends]
     if info is None:
         missing = missing_in_bucket(ledgers, gaps)
     else:
         assert dump is not None  # noqa: S101  (its list is)
         missing = missing_by_list(info, dump.ends, ledgers, gaps)
+    if refusal := unsettled_without_end(ledgers, info, own_ends):
+        return replace(plan, refusal=refusal)
     if left_out:
         remarks.append(
             f"{len(left_out):,} ledgers in the bucket were no longer the topic's when the dump was made (expired, or left over), and are "
             f"not restored: {_shown(left_out)}"
+        )
+    alone = settled_alone(ledgers, info)
+    if alone:
+        remarks.append(
+            f"{len(alone):,} ledgers are there only as settled copies, which an earlier recovery made: what was of transactions that had "
+            f"not ended then is not in them: {_shown(alone)}"
         )
     path = managed_ledger_path(name)
     if dump is not None and path in dump.damaged:
@@ -136,9 +183,20 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
         plan,
         ledgers=tuple(ledgers),
         missing=missing,
+        ends=tuple(own_ends),
         left_out=tuple(left_out),
         remarks=tuple(remarks),
     )
+
+
+def _ends_among(name: str, found: Sequence[LedgerRef], ends: Mapping[str, tuple[int, ...]]) -> list[int]:
+    """Return where clusters end among the ledgers of a topic; what is of another name was restored, and goes up to its last ledger."""
+    last: dict[str, int] = {}
+    for ref in found:
+        other = ref.managed_ledger or ""
+        last[other] = max(last.get(other, -1), ref.ledger_id)
+    among = {end for other, newest in last.items() for end in ends.get(other, ()) if end < newest}
+    return sorted(among | {*ends.get(name, ())})
 
 
 def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted) -> str | None:
@@ -149,56 +207,19 @@ def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluste
         return f"{wanted.names.template} makes no name of a topic of it"
     if dump is not None and name not in dump.lists and not wanted.with_deleted:
         path = managed_ledger_path(name)
-        newest = max((ref.created_ms or ref.changed_ms for ref in catalog.refs_of(name)), default=0)
+        newest = max((ref.created_ms or ref.changed_ms for ref in ledgers_in(catalog, name)), default=0)
         if path not in dump.damaged and newest < dump.began_ms:
             return (
                 "the lost cluster had deleted it: the dump does not have it, and its ledgers are older (--with-deleted)"
             )
+    if target != name and (partitions := partitions_of(catalog, target)) and not catalog.table_of(target).size:
+        return (
+            f"the bucket has {topic_of(partitions[0])}: readers would take its partitions for none of {topic_of(target)} any more, as "
+            "soon as there are ledgers of that name"
+        )
     if (catalog.table_of(name)["dialect"] != NUMBER).any():
         return "its ledgers are those of the filesystem offloader; copy them into a bucket first (ledgerfs offload)"
     return None
-
-
-def _readable(catalog: Catalog, name: str, info: ManagedLedgerInfo | None) -> Iterator[LedgerRef]:
-    """Yield of each ledger the copy to restore: the one that the list names, else the newest sound one, as the catalog ranks them.
-
-    What the list names may tell another topic: the one from which the ledger was restored, under another name, before.
-    """
-    uuids = {} if info is None else {one.ledger_id: _uuid_of(one) for one in info.ledgers}
-    contradicted = {one.ledger_id for one in catalog.missing_of(name) if one.kind is GapKind.CONTRADICTED}
-    by_id: dict[int, list[LedgerRef]] = {}
-    for ref in catalog.refs_of(name):
-        by_id.setdefault(ref.ledger_id, []).append(ref)
-    for ledger_id in uuids.keys() - by_id.keys():
-        by_id[ledger_id] = [ref for ref in catalog.all_of(ledger_id) if ref.uuid == uuids[ledger_id]]
-    for ledger_id, copies in by_id.items():
-        sound = [ref for ref in copies if ref.is_sound]
-        named = [ref for ref in sound if ref.uuid == uuids.get(ledger_id)]
-        if named:
-            yield named[0]
-        elif sound and ledger_id not in contradicted:
-            yield sound[0]
-
-
-def _uuid_of(one: LedgerInfo) -> str | None:
-    return one.context.uuid if one.context is not None and one.context.is_complete else None
-
-
-def _of_the_topic(
-    name: str, refs: Sequence[LedgerRef], info: ManagedLedgerInfo | None, wanted: Wanted, owners: Mapping[int, str]
-) -> tuple[list[LedgerRef], list[int]]:
-    """Return the ledgers that are the topic's, and the ids of those that were not any more when the cluster was dumped."""
-    last = info.ledgers[-1].ledger_id if info is not None and info.ledgers else -1
-    is_any = info is None or wanted.with_deleted
-    kept: list[LedgerRef] = []
-    left_out: list[int] = []
-    for ref in refs:
-        owner = owners.get(ref.ledger_id)
-        if owner == name or (owner is None and (is_any or ref.ledger_id > last)):
-            kept.append(ref)
-        else:
-            left_out.append(ref.ledger_id)
-    return kept, left_out
 
 
 def _former(name: str, info: ManagedLedgerInfo | None, dump: DumpedCluster | None) -> tuple[FormerTopic, list[str]]:
@@ -234,7 +255,7 @@ def _without_copies(plans: Sequence[TopicPlan], catalog: Catalog) -> list[TopicP
         for plan in plans
         if plan.former.is_known
         or plan.source not in by_target
-        or not _is_copied([ref for ref in catalog.refs_of(plan.source) if ref.copy == 0], by_target[plan.source])
+        or not _is_copied([ref for ref in ledgers_in(catalog, plan.source) if ref.copy == 0], by_target[plan.source])
     ]
 
 
@@ -264,9 +285,9 @@ def _different_targets(plans: Sequence[TopicPlan]) -> list[TopicPlan]:
     return made
 
 
-def _told_beside_partitions(plans: Sequence[TopicPlan]) -> list[TopicPlan]:
+def _told_beside_partitions(plans: Sequence[TopicPlan], dump: DumpedCluster | None) -> list[TopicPlan]:
     """Say of topics without partitions that there are partitions of their names, too, as they were in the lost cluster."""
-    partitioned = {_whole(plan.target) for plan in plans}
+    partitioned = {_whole(plan.target) for plan in plans if is_partition(plan.source, dump)}
     remark = (
         "there are partitions of a topic of this name, too: clients are sent to these, and get none of its messages"
     )

@@ -79,6 +79,8 @@ class TopicPlan:
         What is restored, ascending by id, each as a whole.
     missing
         What will be missing.
+    ends
+        Ids of ledgers that earlier recoveries wrote where a cluster was lost: they part the transactions of one from those of another.
     former
         What a dump tells of it.
     left_out
@@ -94,6 +96,7 @@ class TopicPlan:
     target: str
     ledgers: tuple[LedgerRef, ...] = ()
     missing: tuple[MissingPart, ...] = ()
+    ends: tuple[int, ...] = ()
     former: FormerTopic = field(default_factory=FormerTopic)
     left_out: tuple[int, ...] = ()
     remarks: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from ledgerfs.ledgers.missing_ledgers import being_written_text
 from ledgerfs.offload.opening import holder_text
 from ledgerfs.recovery.checking.broker_check import BrokerCheck
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs.recovery.planning.planning import Wanted, greatest_id, plan_topics, refused
+from ledgerfs.recovery.planning.planning import Wanted, greatest_id, plan_each, refused, together
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.running.dump_doubts import doubts_about, doubts_about_subscriptions, without_partitions
 from ledgerfs.recovery.running.from_disks import Said, offload_from_disks
@@ -28,9 +28,9 @@ from ledgerfs.recovery.settings.partition_counts import counts_in_new_cluster
 from ledgerfs.recovery.settings.partition_nodes import other_counts, set_partitions
 from ledgerfs.recovery.settings.setting_again import SettingAgain, SettingsOfTopics
 from ledgerfs.recovery.topics.ledger_ids import advance_ids
-from ledgerfs.recovery.topics.new_cluster import Found, brokers_delete, look
+from ledgerfs.recovery.topics.new_cluster import Found, brokers_delete, look, parted
 from ledgerfs.recovery.topics.places import Place
-from ledgerfs.recovery.topics.restoring import How, RestoredTopic, Restoring, lost_since, there_again, why_not
+from ledgerfs.recovery.topics.restoring import How, Outcome, RestoredTopic, Restoring, lost_since, there_again, why_not
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
@@ -86,9 +86,11 @@ def plan(lost: Lost, into: Into | None, progress: Progress) -> Report:
             "entries on disks are read by the run alone: a ledger of which some are on none of them is refused then"
         )
     if into is None:
+        plans = together(plans, lost.dump)
         return _report(lost, None, began_ms, [TopicLine(one) for one in plans], remarks=remarks)
     found = _look(lost, into, plans)
-    plans = refused(plans, _blocked(lost, into, plans, found))
+    plans, own = _without_own(lost, plans, found)
+    plans = refused(plans, _blocked(lost, into, plans, found, lost.bucket.catalog))
     settings = into.settings.plan(_due(plans, found))
     plans = refused(plans, settings.refused)
     plans = refused(
@@ -101,7 +103,7 @@ def plan(lost: Lost, into: Into | None, progress: Progress) -> Report:
         for one in plans
     ]
     lines = [TopicLine(one, _there_before(one, found, into, catalog)) for one in plans]
-    told = [*remarks, *settings.remarks]
+    told = [*remarks, *own, *settings.remarks]
     return _report(lost, into, began_ms, lines, remarks=told, commands=_by_hand(lost, into, settings, plans))
 
 
@@ -119,7 +121,8 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         catalog = lost.bucket.list_to_write(progress)
         plans = _planned(replace(lost, disks=None), catalog, progress)
         found = _look(lost, into, plans)
-        plans = refused(plans, {**from_disks, **_blocked(lost, into, plans, found)})
+        plans, own = _without_own(lost, plans, found)
+        plans = refused(plans, {**from_disks, **_blocked(lost, into, plans, found, catalog)})
         settings = into.settings.plan(_due(plans, found))
         plans = refused(plans, settings.refused)
         due = _due(plans, found)
@@ -128,7 +131,7 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         if ids is not None:
             # From now on nobody gets an id of the bucket's ledgers; until now a producer may have come.
             found = _look(lost, into, plans)
-            plans = refused(plans, _blocked(lost, into, plans, found))
+            plans = refused(plans, _blocked(lost, into, plans, found, catalog))
             due = _due(plans, found)
         made = into.settings.make_namespaces(settings, due)
         for namespace in made:
@@ -142,11 +145,14 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
             done.append(one)
             progress("restoring topics", number, len(plans))
         troubles = _partitions(lost, lock, done)
-        troubles |= lost_since(done, catalog, lost.bucket.list_to_write(progress))
+        after = lost.bucket.list_to_write(progress)
+        troubles |= lost_since(done, catalog, after)
+        why = parted(into.cluster.nodes, after, found) if ids is not None else None
+        troubles |= {} if why is None else {one.plan.source: why for one in done if one.outcome is Outcome.RESTORED}
     lines = [TopicLine(one.plan, one, trouble=troubles.get(one.plan.source)) for one in done]
     if check is not None:
         lines = _compared(lost, into, lines, check, progress)
-    remarks = [*_about_bucket(lost, plans), *settings.remarks]
+    remarks = [*_about_bucket(lost, plans), *own, *settings.remarks]
     return _report(lost, into, began_ms, lines, remarks=remarks, commands=_by_hand(lost, into, settings, plans))
 
 
@@ -158,6 +164,7 @@ def check(lost: Lost, into: Into, check: BrokerCheck, progress: Progress) -> Rep
     began_ms = _now()
     plans = _planned(replace(lost, disks=None), lost.bucket.refresh(progress), progress)
     found = _look(lost, into, plans)
+    plans, own = _without_own(lost, plans, found)
     lines = []
     for one in plans:
         before = _there_before(one, found, into, lost.bucket.catalog)
@@ -168,21 +175,36 @@ def check(lost: Lost, into: Into, check: BrokerCheck, progress: Progress) -> Rep
         else:
             lines.append(TopicLine(one))
     compared = _compared(lost, into, lines, check, progress)
-    return _report(lost, into, began_ms, compared, remarks=_about_bucket(lost, plans))
+    return _report(lost, into, began_ms, compared, remarks=[*_about_bucket(lost, plans), *own])
 
 
 def _planned(lost: Lost, catalog: Catalog, progress: Progress) -> list[TopicPlan]:
     disks = None if lost.disks is None else lost.disks.refresh(progress)
-    return without_strangers(plan_topics(catalog, lost.dump, lost.wanted, disks), lost.dump, lost.bucket)
+    return without_strangers(plan_each(catalog, lost.dump, lost.wanted, disks), lost.dump, lost.bucket)
 
 
 def _look(lost: Lost, into: Into, plans: Sequence[TopicPlan]) -> Found:
     return look(into.cluster.nodes, plans, lost.bucket.store.url, into.ledgers_path)
 
 
-def _blocked(lost: Lost, into: Into, plans: Sequence[TopicPlan], found: Found) -> dict[str, str]:
+def _without_own(lost: Lost, plans: Sequence[TopicPlan], found: Found) -> tuple[list[TopicPlan], list[str]]:
+    """Return plans without the topics that are the new cluster's own, and what is to be said of these."""
+    own = [one for one in plans if one.source in found.own]
+    if not own:
+        return together(plans, lost.dump), []
+    remark = (
+        f"{len(own):,} topics are the new cluster's own, such as {own[0].topic}: its lists have all that the bucket has of them, and there "
+        "is nothing to restore"
+    )
+    return together([one for one in plans if one.source not in found.own], lost.dump), [remark]
+
+
+def _blocked(lost: Lost, into: Into, plans: Sequence[TopicPlan], found: Found, catalog: Catalog) -> dict[str, str]:
     """Return of which topics the new cluster has something that is not ours."""
     due = _due(plans, found)
+    why_none = parted(into.cluster.nodes, catalog, found)
+    if why_none is not None:
+        return {one.source: why_none for one in due}
     wanted = counts_in_new_cluster([one for one in plans if one.refusal is None], lost.dump)
     counts = other_counts(into.cluster.nodes, wanted)
     others = {one.source: why for one in due if (why := counts.get(split_partition(one.target)[0])) is not None}
@@ -229,7 +251,9 @@ def _partitions(lost: Lost, lock: ClusterLock, done: Sequence[RestoredTopic]) ->
     """Set the counts of partitioned topics of which all partitions are there; return {former managed ledger: what is the matter}."""
     lacking = {split_partition(one.plan.target)[0] for one in done if not one.is_served}
     served = [one.plan for one in done if split_partition(one.plan.target)[0] not in lacking]
-    told = set_partitions(lock, counts_in_new_cluster(served, lost.dump))
+    made = {split_partition(one.plan.target)[0] for one in done if one.outcome is Outcome.RESTORED}
+    before = {split_partition(one.target)[0] for one in served} - made
+    told = set_partitions(lock, counts_in_new_cluster(served, lost.dump), before)
     return {one.source: told[whole] for one in served if (whole := split_partition(one.target)[0]) in told}
 
 

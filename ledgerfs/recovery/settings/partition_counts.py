@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 
-from ledgerfs.clusters.partitioned_topics import partitioned_path
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.topic_names import split_partition
-from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, is_partition
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 
@@ -44,19 +43,9 @@ def partition_counts(managed_ledgers: Iterable[str], settings: DumpedSettings) -
 def counts_in_new_cluster(plans: Iterable[TopicPlan], dump: DumpedCluster | None) -> dict[str, int]:
     """Return {partitioned topic in the new cluster, as a managed ledger without a number: how many partitions it had}."""
     former = DumpedSettings() if dump is None else dump.settings
-    partitions = {one.source: one.target for one in plans if _is_partition(one.source, dump)}
+    partitions = {one.source: one.target for one in plans if is_partition(one.source, dump)}
     targets = {split_partition(source)[0]: split_partition(target)[0] for source, target in partitions.items()}
     return {targets[name]: count for name, count in partition_counts(partitions, former).items()}
-
-
-def _is_partition(source: str, dump: DumpedCluster | None) -> bool:
-    """Whether a topic is a partition by its name; what the lost cluster had under such a name, and not as a partition, is none."""
-    whole, number = split_partition(source)
-    # A partitioned topic that was made during the dump has no node in it either, but there is no topic of its whole name.
-    had_none = (
-        dump is not None and {source, whole} <= dump.lists.keys() and partitioned_path(whole) not in dump.settings.nodes
-    )
-    return number is not None and not had_none
 
 
 def _told(stem: str, settings: DumpedSettings) -> int | None:

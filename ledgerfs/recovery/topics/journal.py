@@ -6,10 +6,10 @@ A topic is ours if its list was made by the commit that wrote its note: both hav
 import json
 from dataclasses import asdict, dataclass
 
+from ledgerfs.clusters.restored_topics import NOTES
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.storage.zookeeper.node import Node
 
-ROOT = "/ledgerfs/recovery/topics"
 NEW_IDS = "/ledgerfs/recovery/new-ids"
 
 
@@ -29,6 +29,8 @@ class Note:
         Whether its ledgers have other ids than they had.
     open_as
         What became of messages of transactions that never ended, as `OpenAs` has it; empty if there were none, None if nobody looked.
+    end
+        Id of the ledger in the bucket that tells where the lost cluster ends; None if none was made.
 
     """
 
@@ -40,6 +42,7 @@ class Note:
     at_ms: int
     has_new_ids: bool
     open_as: str | None
+    end: int | None = None
 
     def build(self) -> bytes:
         """Return the data of its node."""
@@ -48,7 +51,7 @@ class Note:
 
 def note_path(target: str) -> str:
     """Return where the note of a managed ledger is."""
-    return f"{ROOT}/{target}"
+    return f"{NOTES}/{target}"
 
 
 def parse_note(node: Node) -> Note:
@@ -60,7 +63,8 @@ def parse_note(node: Node) -> Note:
         )
         source, bucket = str(told["source"]), str(told["bucket"])
         open_as = None if told["open_as"] is None else str(told["open_as"])
-        return Note(source, bucket, ledgers, entries, subscriptions, at_ms, bool(told["has_new_ids"]), open_as)
+        end = None if told.get("end") is None else int(told["end"])
+        return Note(source, bucket, ledgers, entries, subscriptions, at_ms, bool(told["has_new_ids"]), open_as, end)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise CorruptMetadataError("no note of a restored topic", key=node.path) from error
 

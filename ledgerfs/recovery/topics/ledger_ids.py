@@ -7,15 +7,19 @@ cluster that works by any number.
 """
 
 import re
+import time
 from dataclasses import dataclass
 
 from ledgerfs.errors import ObjectNotFoundError, UnsupportedWriteError
+from ledgerfs.ledgers.read_order import END_OF_OWN_IDS, FIRST_OWN_ID
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 _BLOCK_BITS = 32
 _BLOCK = 1 << _BLOCK_BITS
 _LAST_BLOCK = (1 << 31) - 1
+_EPOCH_MS = 1_735_689_600_000
+"""1 January 2025 UTC; 29 years from there two blocks every half an hour reach the ids that ledgerfs gives."""
 _FOLDER = re.compile(r"HOB-(\d{10})", re.ASCII)
 
 
@@ -24,11 +28,6 @@ class FreeIds:
     """Ids that no generator gives to anybody any more, and that no ledger had: from ``start`` on, 2³² of them."""
 
     start: int
-
-    @property
-    def block(self) -> int:
-        """Number of the block of 2³² ids behind them, in which the cluster makes its own from now on."""
-        return (self.start >> _BLOCK_BITS) + 1
 
     def id_at(self, number: int) -> int:
         """Return one of them; raises `UnsupportedWriteError` beyond the last."""
@@ -42,11 +41,22 @@ def advance_ids(lock: ClusterLock, greatest: int, ledgers_path: str = "/ledgers"
 
     Raises `UnsupportedWriteError` where there are no such ids, and the errors of `ClusterLock.commit`.
     """
-    block = max(newest_block(lock.newest(), ledgers_path), greatest >> _BLOCK_BITS) + 2
+    known = max(newest_block(lock.newest(), ledgers_path), greatest >> _BLOCK_BITS, _block_by_time())
+    if known + 3 >= FIRST_OWN_ID >> _BLOCK_BITS and known < END_OF_OWN_IDS >> _BLOCK_BITS:
+        # Imported rows are restored, too, and a list's next ledger is behind all of it: beyond what ledgerfs gives, which is no cluster's.
+        known = END_OF_OWN_IDS >> _BLOCK_BITS
+    # Clusters have even blocks, and what recoveries make odd ones: neither gets an id of the other, whoever knows of whom.
+    block = (known + 3) & ~1
     if block > _LAST_BLOCK:
         raise UnsupportedWriteError("BookKeeper has no ids beyond this one", key=f"ledger {greatest}")
     lock.commit([MakeNode(f"{ledgers_path}/idgen-long/HOB-{block:010d}", b"")])
     return FreeIds((block - 1) << _BLOCK_BITS)
+
+
+def _block_by_time() -> int:
+    """Return a block behind those that were given earlier: a lost cluster may have one that nobody knows of, and late ledgers in it."""
+    half_hours = (time.time_ns() // 1_000_000 - _EPOCH_MS) // (30 * 60_000)
+    return max(0, min(2 * half_hours, (FIRST_OWN_ID >> _BLOCK_BITS) - 8))
 
 
 def newest_block(nodes: NodeReader, ledgers_path: str = "/ledgers") -> int:

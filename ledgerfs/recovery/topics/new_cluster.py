@@ -13,6 +13,8 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_l
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.id_blocks import ends_in
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.journal import Note, is_of_note, note_path, parse_note
 from ledgerfs.recovery.topics.places import Place, places_of
@@ -39,12 +41,18 @@ class Found:
         {id of a ledger that is to be restored, and is known in the cluster: managed ledgers that list it, "" for BookKeeper}.
     taken
         {managed ledger that cannot be made in the new cluster: what is there, and what to do about it, in words}.
+    own
+        Managed ledgers of the bucket that are the new cluster's own: there is nothing to restore of them.
+    lists
+        {managed ledger of the new cluster: its list}.
 
     """
 
     places: Mapping[str, Place]
     owners: Mapping[int, tuple[str, ...]]
     taken: Mapping[str, str]
+    own: frozenset[str]
+    lists: Mapping[str, Node]
 
     def clash(self, plan: TopicPlan) -> str | None:
         """Return why the ledgers of a topic cannot keep their ids; None if they can."""
@@ -82,11 +90,47 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
         name = managed_ledger_at(path, node.data)
         if name is not None:
             lists[name] = node
-            for one in parse_managed_ledger_info(node.data, key=path).ledgers if node.data else ():
+            ledgers = parse_managed_ledger_info(node.data, key=path).ledgers if node.data else ()
+            for one in ledgers:
                 if one.ledger_id in wanted:
                     owners[one.ledger_id] = (*owners.get(one.ledger_id, ()), name)
-    places, taken = places_of(nodes, lists, plans, bucket)
-    return Found(places, owners, taken)
+    places, taken, own = places_of(nodes, lists, plans, bucket)
+    return Found(places, owners, taken, own, lists)
+
+
+def parted(nodes: Nodes, catalog: Catalog, found: Found) -> str | None:
+    """Return why the new cluster's ids must not go on beyond those in the bucket; None if they may.
+
+    What it writes behind the end of a cluster would be another cluster's to readers, and a transaction under way would have no end.
+    Raises `CorruptMetadataError` for a list that cannot be read, and the errors of ZooKeeper.
+    """
+    for name, ids in ends_in(catalog).items():
+        node = found.lists.get(name)
+        if node is None or not _goes_on_behind(node, ids[-1]):
+            continue
+        if _lies_in(node, catalog) or note_of(nodes, name) is not None:
+            end = f"entries/{name.replace('/persistent/', '/')}/{ids[-1]}.entries"
+            return (
+                f"the new cluster serves {topic_of(name)}, which was restored from this bucket into another cluster since, as "
+                f"{end} tells. Once ids go on beyond that, readers of the bucket would take what follows for the other cluster's, and "
+                "transactions under way for ended. If that was a drill, and its cluster is gone, remove that ledger, and what that cluster "
+                "wrote behind it, with `ledgerfs rm`"
+            )
+    return None
+
+
+def _goes_on_behind(node: Node, end: int) -> bool:
+    """Whether a topic will go on behind an end of a cluster, which is not its own then."""
+    info = parse_managed_ledger_info(node.data, key=node.path) if node.data else None
+    return info is not None and info.terminated is None and bool(info.ledgers) and info.ledgers[-1].ledger_id < end
+
+
+def _lies_in(node: Node, catalog: Catalog) -> bool:
+    """Whether a list names a ledger that the bucket has."""
+    info = parse_managed_ledger_info(node.data, key=node.path)
+    # What was restored under another name tells the former one.
+    named = [(one.ledger_id, one.context.uuid) for one in info.ledgers if one.context is not None]
+    return any(ref.uuid == uuid for ledger_id, uuid in named for ref in catalog.all_of(ledger_id))
 
 
 def brokers_delete(nodes: Nodes, namespaces: Collection[str]) -> dict[str, str]:

@@ -30,22 +30,31 @@ class Place(Enum):
 
 def places_of(
     nodes: Nodes, lists: Mapping[str, Node], plans: Sequence[TopicPlan], bucket: str
-) -> tuple[dict[str, Place], dict[str, str]]:
+) -> tuple[dict[str, Place], dict[str, str], frozenset[str]]:
     """Return what is where each topic is to be, by its name there, and why none can be made where that is `Place.TAKEN`, in words.
 
-    ``lists`` are all of the new cluster. Raises the errors of ZooKeeper, and `CorruptMetadataError` for a note, or a list, that is none.
+    The last are managed ledgers of the bucket that are the new cluster's own: its lists have all of them, and no dump knows them. ``lists``
+    are all of the new cluster. Raises the errors of ZooKeeper, and `CorruptMetadataError` for a note, or a list, that is none.
     """
     near = _of_one_topic(lists, (plan.target for plan in plans))
     sources = _restored_from(nodes, lists, {name for names in near.values() for name in names})
     partitioned = dict(answered(nodes.get_many, (partitioned_path(plan.target) for plan in plans)))
     places: dict[str, Place] = {}
     taken: dict[str, str] = {}
+    own: set[str] = set()
+    # What a template makes of others is not what it is to make another one of.
+    made = {plan.target for plan in plans if plan.source != plan.target}
     for plan in plans:
         if sources.get(plan.target) == (plan.source, bucket):
             places[plan.target] = Place.OURS
             continue
         others = near[split_partition(plan.target)[0]]
         why: str | None
+        is_made = plan.source == plan.target or plan.source in made
+        if is_made and plan.source in lists and _has_all(lists[plan.source], plan):
+            # Another one may have been restored under the name that it has.
+            own.add(plan.source)
+            continue
         if plan.target in lists:
             why = f"the new cluster has a topic of this name, {_what_to_do(lists[plan.target])}"
         elif partitioned_path(plan.target) in partitioned and not others:
@@ -55,7 +64,7 @@ def places_of(
         places[plan.target] = Place.FREE if why is None else Place.TAKEN
         if why is not None:
             taken[plan.target] = why
-    return places, taken
+    return places, taken, frozenset(own)
 
 
 def _of_one_topic(lists: Mapping[str, Node], targets: Iterable[str]) -> dict[str, list[str]]:
@@ -88,6 +97,15 @@ def _stranger(plan: TopicPlan, near: Iterable[str], sources: Mapping[str, tuple[
         if split_partition(sources.get(name, ("", ""))[0])[0] != whole:
             return f"the new cluster has {topic_of(name)}, which clients would take for the same topic: {_OTHER_NAME}"
     return None
+
+
+def _has_all(node: Node, plan: TopicPlan) -> bool:
+    """Whether a list names all copies that are to be restored; what a dump knows of a topic may be more than the bucket has."""
+    if plan.former.is_known or not (plan.ledgers and node.data):
+        return False
+    ledgers = parse_managed_ledger_info(node.data, key=node.path).ledgers
+    named = {(one.ledger_id, one.context.uuid) for one in ledgers if one.context is not None}
+    return {(ref.ledger_id, ref.uuid) for ref in plan.ledgers} <= named
 
 
 def _what_to_do(node: Node) -> str:

@@ -6,7 +6,6 @@ Whatever ends a run leaves whole topics, and copies that nobody lists, which the
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from uuid import UUID, uuid5
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.answered_nodes import answered
@@ -18,13 +17,14 @@ from ledgerfs.errors import (
     StoreUnreachableError,
 )
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.bookkeeper.ledger_metadata import NO_BLOCK
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.id_blocks import ends_cluster
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.offload.offload_driver import OffloadDriver
-from ledgerfs.recovery.copies.new_ids import copy_under_id
+from ledgerfs.recovery.copies.cluster_ends import end_cluster
+from ledgerfs.recovery.copies.new_ids import NewPlace, copy_under_id
 from ledgerfs.recovery.copies.settled_copies import OpenAs, Unsettled, unsettled, write_settled
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.journal import NewIds, Note, new_ids_path, note_path, parse_new_ids
@@ -167,7 +167,7 @@ class Restoring:
     def _made(self, plan: TopicPlan, *, has_new_ids: bool) -> RestoredTopic:
         done = RestoredTopic(plan, Outcome.RESTORED)
         readers = [self._bucket.reader(ref) for ref in plan.ledgers]
-        found = unsettled(readers) if self._how.looks_for_transactions else None
+        found = unsettled(readers, plan.ends) if self._how.looks_for_transactions else None
         if found is not None:
             done.hidden = sum(one.aborted.size for one in found.ledgers.values())
             done.opened = sum(one.open.size for one in found.ledgers.values())
@@ -179,6 +179,10 @@ class Restoring:
                 for row, ref in enumerate(plan.ledgers)
             ]
         )
+        end = self._new_ids(1) if plan.ledgers and first_id is None else None
+        if end is not None:
+            # Also where there are no transactions: of a ledger that comes late nobody knows whether it has some.
+            end_cluster(self._bucket, plan.target, end, max(ref.changed_ms for ref in plan.ledgers))
         extra_id = self._new_ids(1)
         positions = positions_of(done.ledgers, extra_id)
         subscriptions = subscriptions_of(plan.source, plan.former.cursors, self._how.subscriptions, positions, readers)
@@ -187,20 +191,16 @@ class Restoring:
         how = self._how
         nodes = subscriptions.nodes
         open_as = None if found is None else how.open_as if done.opened else ""
-        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, open_as)
+        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, open_as, end)
         self._lock.commit(making.operations(self._node(note_path(plan.target))))
         return done
 
     def _copied(self, plan: TopicPlan, ref: LedgerRef, found: Unsettled | None, new_id: int | None) -> LedgerRef:
         """Return what the list is to have of a ledger: itself, or a copy that is whole in the bucket."""
-        if found is not None:
-            block = self._free_ids.block if new_id is None else NO_BLOCK
-            ref = write_settled(self._bucket, ref, found, self._how.open_as, block)
-        if new_id is None:
-            return ref
-        # The same for the same copy: a run after a crash takes what that one has finished.
-        uuid = str(uuid5(UUID(ref.uuid), f"{plan.target} {new_id}"))
-        return copy_under_id(self._bucket, ref, new_id, uuid, managed_ledger=plan.target)
+        place = None if new_id is None else NewPlace(new_id, plan.target)
+        if found is not None and ref.ledger_id in found.ledgers:
+            return write_settled(self._bucket, ref, found, self._how.open_as, place)
+        return ref if place is None else copy_under_id(self._bucket, ref, place)
 
     def _first_id(self, plan: TopicPlan) -> int:
         """Return the first of the new ids of a topic, noted before anything is copied: a run after a crash makes the same copies."""
@@ -219,14 +219,10 @@ class Restoring:
 
     def _new_ids(self, count: int) -> int:
         """Return the first of some ids that nobody has."""
-        first = self._free_ids.id_at(self._next)
+        assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
+        first = self._ids.id_at(self._next)
         self._next += count
         return first
-
-    @property
-    def _free_ids(self) -> FreeIds:
-        assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
-        return self._ids
 
     def _node(self, path: str) -> Node | None:
         return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
@@ -326,7 +322,12 @@ def lost_since(restored: Sequence[RestoredTopic], before: Catalog, catalog: Cata
             continue
         lost = _not_in_bucket(one.plan, [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers], catalog)
         known = {ref.ledger_id for ref in one.plan.ledgers} | {ref.ledger_id for _, ref in one.ledgers}
-        there = {ref.ledger_id for name in {one.plan.source, one.plan.target} for ref in catalog.refs_of(name)}
+        there = {
+            ref.ledger_id
+            for name in {one.plan.source, one.plan.target}
+            for ref in catalog.refs_of(name)
+            if not ends_cluster(ref)
+        }
         # The lost cluster may have had a topic of the new name.
         other = {ref.ledger_id for ref in before.refs_of(one.plan.target) if one.plan.target != one.plan.source}
         late = sorted(there - known - other - set(one.plan.left_out))

@@ -41,8 +41,8 @@ class TopicToMake:
         if BookKeeper does not know it, so that must be none of ours.
     cursors
         {name: value of the node}.
-    open_as
-        As the note has it.
+    open_as, end
+        As the note has them.
 
     """
 
@@ -53,6 +53,7 @@ class TopicToMake:
     driver: OffloadDriver
     bucket: str
     open_as: str | None
+    end: int | None = None
 
     @property
     def positions(self) -> Positions:
@@ -77,6 +78,7 @@ class TopicToMake:
             now,
             has_new_ids,
             self.open_as,
+            self.end,
         )
         written = MakeNode(note_path(target), note.build()) if noted is None else SetNode.of(noted, note.build())
         made: list[Operation] = [MakeNode(path, _value(self._list(now), path))]

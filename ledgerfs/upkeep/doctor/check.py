@@ -312,7 +312,7 @@ def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> Iterator[str]:
         (young_objects, f"offloads that no list names are younger than {minutes}, or of unknown age"),
         (
             sum(one.settled for one in first.tiers),
-            "offloads that no list names are settled copies of others in the bucket, or have such copies, which another cluster may name",
+            "offloads that no list names are settled copies of others in the bucket, have such copies, or tell where a lost cluster ends",
         ),
         (objects.another_clusters, "offloads that no list names are another cluster's, by their user metadata"),
         (objects.whose, "offloads that no list names tell a cluster, and it is not known whether that is this one"),

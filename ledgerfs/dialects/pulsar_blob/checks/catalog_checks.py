@@ -9,7 +9,6 @@ from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of, own_of
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreUnreachableError
-from ledgerfs.formats.bookkeeper.ledger_metadata import NO_BLOCK
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.formats.topic_names import topic_of
@@ -78,7 +77,7 @@ def _unpaired(catalog: Catalog) -> Iterator[Finding]:
         yield Finding(severity, "data-without-index", note, key.data_key, None, key.ledger_id, topic)
     complete = catalog.ledgers[is_sound(catalog.ledgers)]
     for lost in catalog.lost[catalog.lost["dialect"] == NUMBER]:
-        key, is_settled = key_of(lost), bool(lost["settled"]) and int(lost["restored"]) - 1 != NO_BLOCK
+        key, is_settled = key_of(lost), bool(lost["settled"])
         copies = complete[(complete["ledger_id"] == lost["ledger_id"]) & (complete["name"] == lost["name"])]
         has_copy = bool(stand_for(copies, lost).any())
         message = "index without its data object: deleted by half, or lost"

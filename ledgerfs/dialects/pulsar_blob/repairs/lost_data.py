@@ -6,7 +6,6 @@ from ledgerfs.dialects.pulsar_blob.remains import INDEX_WITHOUT_DATA
 from ledgerfs.dialects.pulsar_blob.repairs.actions import DeleteObject
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.dialects.pulsar_blob.repairs.user_metadata import foreign_format
-from ledgerfs.formats.bookkeeper.ledger_metadata import NO_BLOCK
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -29,8 +28,7 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
         )
 
     # For a settled copy nothing stands: a cluster's list may name it, whatever else there is of the ledger.
-    is_named = lost.is_settled and lost.restored_for != NO_BLOCK
-    copies = [] if lost.managed_ledger is None or is_named else survey.copies_of(lost.ledger_id)
+    copies = [] if lost.managed_ledger is None or lost.is_settled else survey.copies_of(lost.ledger_id)
     copies = [copy for copy in copies if copy.managed_ledger == lost.managed_ledger]
     agreeing = [copy for copy in copies if copy.stands_for(lost)]
     same = min(agreeing, key=lambda copy: copy.dialect not in survey.dialects, default=None)
@@ -50,7 +48,7 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
     if copies:
         other = copies[0].objects[-1][1].key
         reason += f" (the copy {other} has {copies[0].entries} of {copies[0].length}, or was created at another time)"
-    if is_named:
+    if lost.is_settled:
         reason = "kept: a cluster whose list names this settled copy cannot read the ledger"
         yield found(
             Severity.DAMAGE,
