@@ -3,16 +3,21 @@
 `WrittenLedgers` is told of each entry. A cluster into which topics were restored is one, too.
 """
 
+import os
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
+from ledgerfs import open_bucket
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info, parse_position_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position
 from ledgerfs.formats.managed_ledgers.names import cursor_path
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.ledgers.id_blocks import ends_cluster
+from ledgerfs.upkeep.repair import plan_repair
 from tests.model.dump_history import Moment
 from tests.model.written_ledgers import Entry, WrittenLedgers, copies_in
 from tests.support.live_clusters import LiveCluster
@@ -30,7 +35,7 @@ class LosingCluster:
     topics
         Those that it has; ``may_make`` are those that it may still get.
     open
-        {topic: its transactions that have not ended}.
+        {topic: its transactions that have not ended}; ``transactions`` tells how many there were.
     forgotten
         Ledgers that are deleted from BookKeeper, so that nobody may read them from disks.
 
@@ -43,13 +48,22 @@ class LosingCluster:
     may_make: list[str] = field(default_factory=list)
     open: dict[str, set[int]] = field(default_factory=dict)
     forgotten: set[int] = field(default_factory=set)
-    transactions: int = 0
+    transactions: Counter[str] = field(default_factory=Counter)
 
     def acts(self) -> list[Act]:
         """Return what may happen, the usual several times."""
         usual = [self.publish] * 5 + [self.begin, self.end, self.end, self.roll_over, self.roll_over]
         usual += [self.offload] * 3 + [self.acknowledge, self.replicate_again, self.delete_from_bookkeeper]
-        return [*usual, self.trim, self.lose, self.offload_again, self.crash, self.make_topic, *[self.advance_ids] * 2]
+        return [
+            *usual,
+            self.trim,
+            self.lose,
+            self.repair,
+            self.offload_again,
+            self.crash,
+            self.make_topic,
+            *[self.advance_ids] * 2,
+        ]
 
     def moment(self) -> Moment:
         """Return it as it is now."""
@@ -84,9 +98,10 @@ class LosingCluster:
 
     def begin(self, topic: str) -> None:
         """Begin a transaction with a message."""
-        self.transactions += 1
-        self.open.setdefault(topic, set()).add(self.transactions)
-        self._add(topic, Entry(self._value(), self.transactions))
+        # Counted by topics, so that those of the next cluster have the same ids in the same topics.
+        self.transactions[topic] += 1
+        self.open.setdefault(topic, set()).add(self.transactions[topic])
+        self._add(topic, Entry(self._value(), self.transactions[topic]))
 
     def end(self, topic: str) -> None:
         """Commit, or abort, a transaction."""
@@ -94,6 +109,14 @@ class LosingCluster:
             one = self.chance.choice(sorted(self.open[topic]))
             self.open[topic].discard(one)
             self._add(topic, Entry(None, one, self.chance.choice(["committed", "aborted"])))
+
+    def be_cut_off(self, topic: str) -> None:
+        """Have a transaction under way, or one that just ended, in what is offloaded."""
+        self.begin(topic)
+        if self.chance.random() < 0.5:
+            self.end(topic)
+        self.roll_over(topic)
+        self.offload(topic)
 
     def acknowledge(self, topic: str) -> None:
         """Have the subscription somewhere, perhaps with acknowledged entries behind a hole."""
@@ -192,6 +215,29 @@ class LosingCluster:
             for file in self.bucket.glob(f"{gone}-ledger-{one}"):
                 file.unlink()
                 file.with_name(f"{file.name}-index").unlink(missing_ok=True)
+
+    def repair(self, _: str) -> None:
+        """Have an index that a recovery wrote deleted, and made again from the data object."""
+        if not copies_in(self.bucket):
+            return
+        made = [
+            one
+            for one in open_bucket(self.cluster.bucket_url()).refresh().refs()
+            if one.is_settled or ends_cluster(one)
+        ]
+        for ref in self.chance.sample(made, min(1, len(made))):
+            index = self.bucket / ref.object("index").key
+            before = index.read_bytes()
+            index.unlink()
+            for path in self.bucket.glob(f"*-ledger-{ref.ledger_id}*"):
+                os.utime(path, (1.7e9, 1.7e9))
+            plan = plan_repair(self.cluster.bucket_url(), topic=ref.topic, ledgers=[ref.ledger_id])
+            if not plan.to_do:
+                # In a folder nothing tells whose settled copy it is once that ledger is gone.
+                assert plan.left
+                index.write_bytes(before)
+            assert [one.error for one in plan.carry_out()] == [None] * len(plan.to_do)
+            assert index.exists()
 
     def _in_bookkeeper(self) -> set[int]:
         return self.cluster.written.keys() - self.forgotten

@@ -24,7 +24,8 @@ from ledgerfs.recovery.running.report import TopicLine
 from tests.model.dump_history import Recording
 from tests.model.kept_dump_acts import DumpActs
 from tests.model.left_disks import LeftDisks, leave_disks
-from tests.model.losing_cluster import SUBSCRIPTION, LosingCluster
+from tests.model.losing_cluster import SUBSCRIPTION, Act, LosingCluster
+from tests.model.read_bucket import compare_bucket
 from tests.model.recovery_runs import Asked, Done, RecoveryRuns
 from tests.model.written_ledgers import FROM_DISKS, Content, WrittenLedgers, copies_in, values
 from tests.support.live_clusters import LiveCluster
@@ -42,6 +43,7 @@ class RecoveryWalk:
     folder: Path
     ledgers: WrittenLedgers = field(default_factory=WrittenLedgers)
     history: list[str] = field(default_factory=list)
+    drills: int = 0
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -82,14 +84,16 @@ class RecoveryWalk:
         return made
 
     def _live(self, losing: LosingCluster, steps: int) -> DumpActs:
-        def live() -> None:
-            act, topic = self.chance.choice(losing.acts()), self.chance.choice(losing.topics)
+        def live(act: Act | None = None) -> None:
+            act, topic = act or self.chance.choice(losing.acts()), self.chance.choice(losing.topics)
             act(topic)
             self.history.append(f"{act.__name__} {topic}")
             dumps.note()
 
         dumps = DumpActs(losing, self.chance, live)
         dumping = [dumps.dump, dumps.dump, dumps.age, dumps.damage] if self.chance.random() < 0.8 else []
+        for _ in range(4):
+            live(losing.be_cut_off)
         for _ in range(steps):
             if dumping and self.chance.random() < 0.12:
                 act = self.chance.choice(dumping)
@@ -97,9 +101,28 @@ class RecoveryWalk:
                 act("")
             else:
                 live()
+            if losing.bucket.exists() and self.chance.random() < 0.01:
+                self._drill(losing)
+        for _ in range(4):
+            live(losing.be_cut_off)
         if dumping and self.chance.random() < 0.3:
             dumps.dump("")
         return dumps
+
+    def _drill(self, living: LosingCluster) -> None:
+        """Restore what the bucket has of a cluster in use into another one, under other names, as somebody does who tries it out."""
+        self.drills += 1
+        self.history.append("drill")
+        with self._cluster(100 + self.drills) as new, pulsar_settings() as brokers:
+            new.zookeeper.takes_writes = True
+            runs = RecoveryRuns(living.cluster.bucket_url(), new, brokers, self.chance, self.history)
+            done = runs.to_the_end(Asked(no_dump=True, template=f"public/drill{self.drills}/{{topic}}"))
+        copies = [ref for ref in open_bucket(living.cluster.bucket_url()).refresh().refs() if ref.is_settled]
+        made = {(ref.ledger_id, ref.uuid) for ref in copies} - self.ledgers.copies.keys()
+        for line in done.report.topics:
+            contents = self.ledgers.settled([(ref.ledger_id, ref.uuid) for ref in line.plan.ledgers])
+            for ref, content in zip(line.plan.ledgers, contents, strict=True):
+                self.ledgers.copies |= {one: content for one in made if one[0] == ref.ledger_id}
 
     def _asked(self, dumps: DumpActs, disks: LeftDisks, generation: int) -> tuple[Asked, Recording | None]:
         """Return what is asked for, and what the dump that is to be taken may have."""
@@ -144,6 +167,7 @@ class Restored:
 
     def compare(self, runs: RecoveryRuns, asked: Asked) -> None:
         """Restore, and compare all topics."""
+        self._compare_bucket()
         self.before = copies_in(self.losing.bucket)
         if self.recording is None:
             # Nobody knows that these ids were given; they may be given again.
@@ -173,6 +197,10 @@ class Restored:
                 )
         for plan, listed, contents in made:
             self._note_made(plan, listed, contents)
+        self._compare_bucket()
+
+    def _compare_bucket(self) -> None:
+        compare_bucket(self.losing.cluster.bucket_url(), self.ledgers, f"seed {self.walk.seed}: {self.walk.history}")
 
     def _compare_dump(self, done: Done) -> None:
         if self.recording is None:

@@ -108,7 +108,7 @@ def test_lifecycle_services(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:.*nobody can tell the topic")
+@pytest.mark.filterwarnings("ignore:.*nobody can tell the topic", "ignore:.*seem to be uploaded just now")
 @pytest.mark.parametrize("seed", range(EXAMPLES or 10))
 def test_lost_clusters(seed: int, tmp_path: Path) -> None:
     RecoveryWalk(seed, tmp_path).run(60)

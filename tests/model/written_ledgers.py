@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
+from ledgerfs.formats.pulsar_blob.end_uuids import is_end_uuid
 from tests.support.entries import frame, metadata
 
 FROM_DISKS = str(UUID(int=0))
@@ -36,7 +37,7 @@ class Entry:
 
 
 HIDDEN = Entry(None)
-"""A message of a transaction that did not commit, in a settled copy; so are markers."""
+"""A message of a transaction that did not commit, in a settled copy; markers are as they were."""
 
 Content = Sequence[Entry]
 
@@ -110,16 +111,18 @@ def values(contents: Iterable[Content]) -> list[str]:
 
 
 def copies_in(bucket: Path) -> dict[int, set[str]]:
-    """Return {ledger: uuids} of the ledgers that a folder has as a whole."""
+    """Return {ledger: uuids} of the ledgers that a folder has as a whole, but those that only tell where a cluster ends."""
     names = {path.name for path in bucket.glob("*-ledger-*")}
     found: dict[int, set[str]] = {}
     for name in names:
         uuid, _, number = name.partition("-ledger-")
-        if f"{name}-index" in names:
+        if f"{name}-index" in names and not is_end_uuid(uuid, int(number)):
             found.setdefault(int(number), set()).add(uuid)
     return found
 
 
 def _settled(one: Entry, end: str | None) -> Entry:
+    if one.ends:
+        return one
     is_seen = one.value is not None and (not one.transaction or end == "committed")
     return Entry(one.value) if is_seen else HIDDEN
