@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from ledgerfs.formats.pulsar_blob.end_uuids import front_of_end, is_end_uuid
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.ledgers.read_order import is_own_id
 
 _BLOCK_BITS = 32
@@ -54,6 +55,11 @@ def ends_in(catalog: Catalog) -> dict[str, tuple[int, ...]]:
             if ledger_id >= 0 and name >= 0 and high >> 16 == front_of_end(ledger_id):
                 found.setdefault(catalog.names[name] or "", set()).add(ledger_id)
     return {name: tuple(sorted(ids)) for name, ids in found.items()}
+
+
+def ends_among(missing: Iterable[MissingLedger]) -> tuple[int, ...]:
+    """Return the ids of those ledgers of a topic that end clusters, although they cannot be read."""
+    return tuple(one.ledger_id for one in missing if is_end_uuid(one.uuid, one.ledger_id))
 
 
 def first_of_clusters(ledgers: Sequence[LedgerRef], ends: Collection[int] = ()) -> list[int]:

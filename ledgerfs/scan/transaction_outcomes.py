@@ -70,6 +70,8 @@ class TransactionOutcomes:
         All ledgers of the topic.
     known
         The known outcomes; new ones are added.
+    ends
+        Ids of ledgers that end clusters, and cannot be read.
 
     Attributes
     ----------
@@ -83,11 +85,14 @@ class TransactionOutcomes:
 
     """
 
-    def __init__(self, ledgers: Sequence[LedgerReader], known: Known, *, is_damage_skipped: bool) -> None:
+    def __init__(
+        self, ledgers: Sequence[LedgerReader], known: Known, ends: Sequence[int] = (), *, is_damage_skipped: bool
+    ) -> None:
         self.any_open = False
         self.sources: set[int] = set()
         self.across: tuple[int, int] | None = None
         self._ledgers = ledgers
+        self._ends = ends
         # The scan reports damage when it reads these entries itself; here it is only skipped.
         self._skipped: list[Skipped] | None = [] if is_damage_skipped else None
         self._known = known
@@ -224,7 +229,7 @@ class TransactionOutcomes:
 
     @cached_property
     def _firsts(self) -> list[int]:
-        return first_of_clusters([one.ref for one in self._ledgers])
+        return first_of_clusters([one.ref for one in self._ledgers], self._ends)
 
     @cached_property
     def _blocks(self) -> list[int]:

@@ -1,5 +1,6 @@
 """Where a lost cluster ends, a ledger in the topic says so: to readers of the bucket, and to whatever is done with it afterwards."""
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -277,6 +278,12 @@ def test_an_end_that_lost_something_is_one_to_a_recovery(clusters: Clusters, tmp
         os.utime(path, (1.7e9, 1.7e9))
     with pytest.raises(LedgerfsError):
         values(clusters.old.bucket_url())
+    # Who skips what is damaged, and a file of one ledger, miss none of what it says.
+    topic = open_bucket(clusters.old.bucket_url()).topic(A)
+    assert topic.scan(["value"], on_corrupt="skip").to_table()["value"].to_pylist() == [b"committed", b"of the new"]
+    first = min(ref.ledger_id for ref in topic.bucket.catalog.refs_of(managed_ledger_of(A)))
+    lines = LedgerFileSystem(fo=clusters.old.bucket_url()).cat(f"jsonl/public/default/a/{first}.jsonl")
+    assert [json.loads(line)["value"] for line in lines.splitlines()] == ["committed"]
     with LiveCluster(tmp_path / "third") as third:
         third.zookeeper.takes_writes = True
         (line,) = clusters.restore(into=third, topics=A).topics

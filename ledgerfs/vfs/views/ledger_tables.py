@@ -21,6 +21,7 @@ from cachetools import LRUCache
 from ledgerfs import __version__
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.id_blocks import ends_among
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.ledgers.row_dependencies import TopicState
@@ -206,7 +207,9 @@ class LedgerTable:
         refs[number : number + is_there] = [ref]
         scan = make_scan(ref.topic, _Readers(self._source, refs), **of_bytes(self._scan_options))
         limits = LedgerTimes.of_refs(refs) if scan.times.has_limits else None
-        return replace(scan, values=self._topic.values, part=Reach.of(range(number, number + 1)), limits=limits)
+        ends = ends_among(self._topic.catalog.absent_of(ref.managed_ledger))
+        part = Reach.of(range(number, number + 1))
+        return replace(scan, values=self._topic.values, part=part, limits=limits, ends=ends)
 
 
 @dataclass(frozen=True, slots=True)
