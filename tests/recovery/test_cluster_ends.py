@@ -23,6 +23,7 @@ from ledgerfs.recovery.running import recovery
 from ledgerfs.upkeep.verification import Finding, Severity, verify
 from tests.recovery.lost import Clusters, dump_of, two_clusters
 from tests.recovery.test_settled_copies import sent
+from tests.support.bookie_disks import make_disk, write_log
 from tests.support.cluster_ends import cluster_end
 from tests.support.ledgers import NAME, put_in_folder
 from tests.support.live_clusters import LiveCluster
@@ -442,3 +443,24 @@ def test_a_cluster_whose_brokers_trimmed_what_was_restored_is_in_use_too(cluster
         assert clusters.restore(into=other, topics=A).is_well
     (line,) = clusters.restore(topics=B).topics
     assert "restored from this bucket into another cluster" in str(line.why)
+
+
+def test_disks_of_a_restored_cluster_need_the_end_in_the_copy(clusters: Clusters, tmp_path: Path) -> None:
+    backup = f"file://{tmp_path / 'backup'}"
+    copy_ledgers(clusters.old.bucket_url(), backup)
+    assert clusters.restore().is_well
+    ledger_id = clusters.new.load_restored(A)
+    clusters.new.append(ledger_id, [sent("of the new", 1), sent("", 1, marker_type=COMMIT)])
+    clusters.new.roll_over(A)
+    dump_of(clusters.new, tmp_path / "dump")
+    paths = []
+    for number, bookie in enumerate(clusters.new.bookies):
+        stored = [one for ledger in bookie.ledgers for one in bookie.entries(ledger).values()]
+        write_log(make_disk(tmp_path / f"disk-{number}", bookie.address), 0, stored)
+        paths.append(str(tmp_path / f"disk-{number}"))
+    disks = open_bucket(f"bookies://{','.join(paths)}", {"metadata": str(tmp_path / "dump")})
+    report = copy_ledgers(disks, backup, topics=[A], allow_incomplete=True)
+    assert ["tells where that ends" in str(one.error) for one in report.failed] == [True]
+    assert copy_ledgers(clusters.old.bucket_url(), backup).failed == []
+    assert copy_ledgers(disks, backup, topics=[A]).copied == 1
+    assert values(backup) == ["committed", "of the new"]
