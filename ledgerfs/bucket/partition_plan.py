@@ -5,7 +5,7 @@ transaction's message in the part of its entry.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import overload
@@ -18,6 +18,7 @@ from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import Table
 from ledgerfs.ledgers.dialects_known import NAMES
+from ledgerfs.ledgers.id_blocks import ends_in
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 
 DEFAULT_PARTITION_BYTES = 128 << 20
@@ -60,6 +61,8 @@ class PartitionPlan(Sequence[Partition]):
         Rows of `_RUN`; the first row of each part, and at the end the number of rows.
     bytes
         About how many bytes all parts have.
+    ends
+        {managed ledger: ids of its ledgers that end lost clusters}, of those that have such.
 
     """
 
@@ -69,6 +72,7 @@ class PartitionPlan(Sequence[Partition]):
     runs: Table
     starts: Int64
     bytes: int
+    ends: Mapping[str, tuple[int, ...]]
 
     def __len__(self) -> int:
         return self.starts.size - 1
@@ -97,7 +101,13 @@ class PartitionPlan(Sequence[Partition]):
         size, first = self.table.itemsize, int(starts[0])
         data = memoryview(np.ascontiguousarray(self.table).view(np.uint8).data)
         runs = [
-            (self.names[name], self.places, data[low * size : high * size].tobytes(), *rest)
+            (
+                found := self.names[name],
+                self.places,
+                data[low * size : high * size].tobytes(),
+                *rest,
+                self.ends.get(found or "", ()),
+            )
             for name, low, high, *rest in self.runs[first : int(starts[-1])].tolist()
         ]
         return (tuple(runs[low - first : high - first]) for low, high in pairwise(starts.tolist()))
@@ -193,8 +203,9 @@ def _cut(catalog: Catalog, primary: _Primary, places: Int64, partition_bytes: in
     stop_cuts[stop_cuts == cuts[of_ledger]] = _TO_THE_END
     begins = _begins_of_runs(primary, places[of_ledger], first_cuts, parts)
     runs = _runs(primary, places[of_ledger], first_cuts, stop_cuts, begins)
+    numbers = np.searchsorted(begins, parts)
     return PartitionPlan(
-        catalog.names, catalog.places, primary.table, runs, np.searchsorted(begins, parts), int(sizes.sum())
+        catalog.names, catalog.places, primary.table, runs, numbers, int(sizes.sum()), ends_in(catalog)
     )
 
 

@@ -32,6 +32,8 @@ class Run:
         The block of its first ledger with which it begins, and the block of its last ledger before which it ends; negative for the end.
     topic_size, last_ledger
         How many ledgers the topic had when the bucket was listed, and the id of its last one.
+    ends
+        Ids of the topic's ledgers that end lost clusters (`ledgerfs.ledgers.id_blocks`).
 
     """
 
@@ -45,6 +47,7 @@ class Run:
     stop_cut: int
     topic_size: int
     last_ledger: int
+    ends: tuple[int, ...] = ()
 
     @property
     def topic(self) -> str:
@@ -77,7 +80,8 @@ class Run:
             stop = Place(last, int(ledgers[last].cuts()[self.stop_cut]))
         # The plan left out the ledgers without messages of the range of time; it knew all ledgers of the topic.
         limits = LedgerTimes.unknown(self.topic_size)
-        return replace(make_scan(self.topic, ledgers, **options), part=Reach(start, stop), limits=limits)
+        whole = make_scan(self.topic, ledgers, **options)
+        return replace(whole, part=Reach(start, stop), limits=limits, ends=self.ends)
 
 
 Told = tuple[tuple[Any, ...], ...]

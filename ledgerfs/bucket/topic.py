@@ -399,8 +399,11 @@ class Topic:
 
     def _to_read(self, catalog: "Catalog") -> "list[TopicLedgers]":
         """Return the ledgers of the topic, or of its partitions."""
+        # As above.
+        from ledgerfs.scan.value_bytes import TopicLedgers
+
         return [
-            (topic_of(name), self.bucket.readers_of(name, catalog), catalog.missing_of(name))
+            TopicLedgers.of(name, self.bucket.readers_of(name, catalog), catalog)
             for name in self._managed_ledgers(catalog)
         ]
 
@@ -409,8 +412,8 @@ class Topic:
 
         if self.is_partitioned:
             return PartitionedScan.of(whole, topics, order)
-        ((_, ledgers, missing),) = topics
-        return replace(whole, ledgers=ledgers, missing=missing)
+        (only,) = topics
+        return only.scan_as(whole)
 
     def _managed_ledgers(self, catalog: "Catalog") -> list[str | None]:
         return self._named.managed_ledgers(catalog)

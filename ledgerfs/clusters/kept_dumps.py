@@ -13,17 +13,19 @@ from ledgerfs.clusters.kept_dump_names import FOLDER, KeptDump, parse_kept_dump
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptObjectError,
+    InvalidOptionError,
     NotFoundError,
     ObjectNotFoundError,
 )
 from ledgerfs.formats.local_paths import local_path
-from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.object_store import ObjectStore, RawStore
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.url_filesystem import filesystem_of
 from ledgerfs.storage.whole_objects import WholeObject
 
 __all__ = [
     "KeptDump",
+    "kept_dump_at",
     "kept_dump_lines",
     "kept_dumps",
     "read_dump_at",
@@ -96,23 +98,49 @@ def _base_lines(store: ObjectStore, key: str) -> Iterator[bytes]:
 
 
 def read_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[Record]:
-    """Yield the records of a dump that a user names: a file, or a kept dump as ``<bucket>/_ledgerfs/dumps/<cluster>/<name>``.
+    """Yield the records of a dump that a user names: a file, or a kept dump (`kept_dump_at`).
 
-    Raises `NotFoundError`, `CorruptObjectError`, `UnusableUrlError`, `InvalidOptionError` for other URLs, and the errors of the bucket's
-    store.
+    Raises as `kept_dump_at` and `read_kept_dump`, and for a file `NotFoundError`, `CorruptObjectError`, `UnusableUrlError`.
+    """
+    found = kept_dump_at(place, storage_options)
+    return read_dump(local_path(place, "dump")) if found is None else read_kept_dump(*found)
+
+
+def kept_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -> tuple[RawStore, KeptDump] | None:
+    """Return the kept dump that a user names as ``<bucket>/_ledgerfs/dumps/<cluster>/<name>``, and its bucket; None for another place.
+
+    Of a name as much is enough as no other one begins with.
+
+    Raises
+    ------
+    NotFoundError
+        None is kept whose name begins so.
+    InvalidOptionError
+        Several are, or an option of the store is invalid.
+    UnusableUrlError, AccessDeniedError, StoreError
+        As the store has them.
+
     """
     bucket, folder, name = (f"./{place}" if place.startswith(FOLDER) else place).rpartition(f"/{FOLDER}")
     if not folder:
-        return read_dump(local_path(place, "dump"))
-    return _read_in(bucket, FOLDER + name, storage_options or {})
-
-
-def _read_in(bucket: str, key: str, storage_options: Mapping[str, Any]) -> Iterator[Record]:
-    store = open_store(*filesystem_of(bucket or "/", storage_options))
+        return None
+    store = open_store(*filesystem_of(bucket or "/", storage_options or {}))
     try:
-        kept = parse_kept_dump(store.head(key).stat)
-    except ObjectNotFoundError as error:
-        raise NotFoundError("no such dump is kept", key=f"{bucket}/{key}") from error
-    if kept is None:
-        raise NotFoundError("no name of a dump that ledgerfs keeps; `ledgerfs cluster dumps` lists them", key=key)
-    yield from read_kept_dump(store, kept)
+        kept = parse_kept_dump(store.head(FOLDER + name).stat)
+    except ObjectNotFoundError:
+        kept = None
+    return store, kept or _only_one(store, FOLDER + name)
+
+
+def _only_one(store: ObjectStore, beginning: str) -> KeptDump:
+    """Return the dump whose key begins so, if that is one; raises as `kept_dump_at`."""
+    cluster, slash, name = beginning.removeprefix(FOLDER).partition("/")
+    found = [one for one in kept_dumps(store, cluster) if one.key.startswith(beginning)] if slash and name else []
+    if not found:
+        raise NotFoundError(
+            "no dump is kept whose name begins so; `ledgerfs cluster dumps` lists them", key=f"{store.url}/{beginning}"
+        )
+    if len(found) > 1:
+        reason = f"{len(found):,} dumps have names that begin so: {found[0].key} is the first, {found[-1].key} the last"
+        raise InvalidOptionError(reason, key=f"{store.url}/{beginning}")
+    return found[0]

@@ -84,6 +84,10 @@ def severity_of(error: LedgerfsError) -> Severity:
 def _copy(catalog: Catalog, row: int) -> Finding:
     """Return the finding of a copy that is not read: a remark if its index agrees with that of the one that is, otherwise damage."""
     copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
+    if copy.agrees_with(read) and copy.is_settled and read.is_settled and copy.is_sound and read.is_sound:
+        return contradicting_copy(
+            copy, f"transactions settled otherwise than in {read.key}, and the ledger itself is not there"
+        )
     if copy.agrees_with(read) and copy.is_settled:
         message = "a settled copy of this ledger, for a cluster that has not seen its transactions; another one is read"
         return _about(copy, Severity.REMARK, "settled-copy", message)

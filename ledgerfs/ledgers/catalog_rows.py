@@ -123,6 +123,16 @@ def agree(left: Table | np.void, right: Table | np.void) -> npt.NDArray[np.bool_
     return same
 
 
+def are_settled_otherwise(left: Table, right: Table) -> npt.NDArray[np.bool_]:
+    """Return for rows of `LEDGER` whether both are settled copies, of which one may have messages that the other has not.
+
+    What became of their messages is in their uuids. Where the ledger itself is there, it is read, and says which.
+    """
+    is_same = (left["uuid_high"] == right["uuid_high"]) & (left["uuid_low"] == right["uuid_low"])
+    found: npt.NDArray[np.bool_] = left["settled"] & right["settled"] & is_sound(left) & is_sound(right) & ~is_same
+    return found
+
+
 def stand_for(copies: Table | np.void, others: Table | np.void) -> npt.NDArray[np.bool_]:
     """Return for rows of `LEDGER` what `LedgerRef.stands_for` does."""
     stand: npt.NDArray[np.bool_] = agree(copies, others) & (~copies["settled"] | others["settled"])

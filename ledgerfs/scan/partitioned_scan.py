@@ -69,12 +69,7 @@ class PartitionedScan:
             order = "partition"
         if order == "publish_time" and "publish_time" not in names:
             options = replace(options, columns=(*names, "publish_time"))
-        scans = [
-            # Known outcomes are by places in their partition.
-            replace(whole, topic=topic, ledgers=ledgers, missing=missing, options=options, known_outcomes={})
-            for topic, ledgers, missing in partitions
-        ]
-        return cls(whole, scans, order)
+        return cls(whole, [one.scan_as(replace(whole, options=options)) for one in partitions], order)
 
     @property
     def topic(self) -> str:

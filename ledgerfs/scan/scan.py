@@ -13,7 +13,6 @@ import pyarrow as pa
 from ledgerfs.display import html_table, names_shown, printable
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
-from ledgerfs.ledgers.id_blocks import ends_among
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
@@ -77,7 +76,7 @@ class Scan:
         Ledgers of the topic that cannot be read. Unless ``on_corrupt`` is "skip", an iteration raises `MissingLedgerError` for
         them before its first batch.
     ends
-        Ids of ledgers that end lost clusters, and cannot be read, of a part of a topic that lacks nothing but these.
+        Ids of ledgers that end lost clusters (`ledgerfs.ledgers.id_blocks`), also of those that cannot be read, or are being written.
 
     """
 
@@ -201,8 +200,9 @@ class Scan:
         self.require_all()
         is_damage_skipped = options.on_corrupt == "skip"
         are_outcomes_told = "txn_state" in schema_of(options.columns).names
-        ends = (*self.ends, *ends_among(self.missing))
-        outcomes = TransactionOutcomes(self.ledgers, self.known_outcomes, ends, is_damage_skipped=is_damage_skipped)
+        outcomes = TransactionOutcomes(
+            self.ledgers, self.known_outcomes, self.ends, is_damage_skipped=is_damage_skipped
+        )
         decoder = TopicDecoder(self.topic, options, self.decrypt, outcomes.state_of)
         self.skipped, self.incomplete, self.basis = decoder.skipped, decoder.chunks.incomplete, Basis.unknown()
         start, stop = reach = (pruned := self._pruned()).reach

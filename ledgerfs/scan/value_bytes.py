@@ -2,15 +2,38 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.id_blocks import ends_among
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.scan.scan import Scan
 
-TopicLedgers = tuple[str, Sequence[LedgerReader], Sequence[MissingLedger]]
-"""Name of a topic or a partition, its ledgers, and its ledgers that cannot be read."""
+
+class TopicLedgers(NamedTuple):
+    """Name of a topic or a partition, its ledgers, those that cannot be read, and the ids of such as end lost clusters, written or not."""
+
+    topic: str
+    ledgers: Sequence[LedgerReader]
+    missing: Sequence[MissingLedger] = ()
+    ends: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, managed_ledger: str | None, ledgers: Sequence[LedgerReader], catalog: Catalog) -> Self:
+        """Return a topic as a catalog has it; ``ledgers`` are those that it can read."""
+        ends = ends_among(catalog.absent_of(managed_ledger))
+        return cls(topic_of(managed_ledger), ledgers, catalog.missing_of(managed_ledger), ends)
+
+    def scan_as(self, whole: Scan) -> Scan:
+        """Return a scan of the topic with the options of ``whole``, a scan of no ledgers."""
+        # Known outcomes are by places in their topic.
+        return replace(
+            whole, topic=self.topic, ledgers=self.ledgers, missing=self.missing, ends=self.ends, known_outcomes={}
+        )
 
 
 def value_bytes(whole: Scan, topics: Iterable[TopicLedgers]) -> Iterator[pa.RecordBatch]:
@@ -19,11 +42,7 @@ def value_bytes(whole: Scan, topics: Iterable[TopicLedgers]) -> Iterator[pa.Reco
     The rows are those that scans with these options have, before values are decoded. Raises as these do.
     """
     bare = replace(whole, values=None, options=replace(whole.options, columns=("value",)))
-    scans = [
-        # Known outcomes are by places in their topic.
-        replace(bare, topic=topic, ledgers=ledgers, missing=missing, known_outcomes={})
-        for topic, ledgers, missing in topics
-    ]
+    scans = [one.scan_as(bare) for one in topics]
     for scan in scans:
         scan.require_all()
     for scan in scans:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ledgerfs import copy_ledgers, open_bucket
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.bucket.partition_plan import plan_partitions
+from ledgerfs.errors import IncompleteCopyError, LedgerfsError, MissingLedgerError, UnplacedLedgersWarning
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid, is_end_uuid
@@ -19,6 +20,7 @@ from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.id_blocks import ends_cluster
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.recovery.copies.cluster_ends import end_cluster
+from ledgerfs.recovery.planning.planning import plan_topics
 from ledgerfs.recovery.running import recovery
 from ledgerfs.upkeep.verification import Finding, Severity, verify
 from tests.recovery.lost import Clusters, dump_of, two_clusters
@@ -83,6 +85,33 @@ def test_it_lies_between_the_two_clusters_in_each_topic_and_in_no_list(clusters:
     assert damage(clusters.old.bucket_url()) == []
 
 
+@pytest.mark.parametrize("lost", ["data", "index", "both"])
+def test_one_that_is_lost_while_topics_are_restored_is_told_and_the_next_run_writes_it_again(
+    clusters: Clusters, lost: str
+) -> None:
+    def lose() -> None:
+        for path in clusters.old.bucket().glob("*-ledger-2*"):
+            is_index = path.name.endswith("-index")
+            if len(path.name.removesuffix("-index").rpartition("-")[2]) > 9 and lost != (
+                "data" if is_index else "index"
+            ):
+                path.unlink()
+
+    made = f"{clusters.new.chroot}{managed_ledger_path(managed_ledger_of(A))}"
+    clusters.new.zookeeper.at_write = lambda: lose() if made in clusters.new.nodes else None
+    found = clusters.restore()
+    clusters.new.zookeeper.at_write = None
+    assert any("has lost ledger" in str(one.why) for one in found.topics)
+    planned = clusters.restore(is_plan=True)
+    assert any("tells where the lost cluster ends" in str(one.why) for one in planned.topics)
+    again = clusters.restore()
+    assert again.is_well
+    assert any("is written again" in remark for one in again.topics for remark in one.remarks)
+    go_on(clusters.new, A, sent("of the new", 1), sent("", 1, marker_type=COMMIT))
+    assert values(clusters.old.bucket_url()) == ["committed", "of the new"]
+    assert damage(clusters.old.bucket_url()) == []
+
+
 def test_a_second_run_writes_none(clusters: Clusters) -> None:
     assert clusters.restore().is_well
     before = ends_of(clusters, A)
@@ -135,6 +164,27 @@ def test_a_topic_of_which_there_is_only_the_end_is_none_to_restore(clusters: Clu
         third.zookeeper.takes_writes = True
         found = clusters.restore(into=third)
         assert {one.plan.source for one in found.topics} == {managed_ledger_of(A), managed_ledger_of(B)}
+
+
+@pytest.mark.parametrize("with_dump", [True, False])
+def test_a_topic_of_which_nothing_is_left_ends_too_since_its_ledgers_may_come_back(
+    clusters: Clusters, tmp_path: Path, with_dump: bool
+) -> None:
+    dump = dump_of(clusters.old, tmp_path / "dump") if with_dump else None
+    (lost,) = (path for path in clusters.old.bucket().glob(f"*-ledger-{clusters.old.list_of(A).ledgers[0].ledger_id}"))
+    data = lost.read_bytes()
+    lost.unlink()
+    report = clusters.restore(dump=dump, topics=A)
+    assert [(len(one.plan.ledgers), one.done and one.done.outcome.value) for one in report.topics] == [(0, "restored")]
+    go_on(clusters.new, A, sent("of the new", 1), sent("", 1, marker_type=COMMIT))
+    lost.write_bytes(data)
+    assert values(clusters.old.bucket_url()) == ["committed", "of the new"]
+    with LiveCluster(tmp_path / "third") as third:
+        third.zookeeper.takes_writes = True
+        third.buckets = clusters.new.buckets
+        assert clusters.restore(into=third, topics=A).topics[0].done is not None
+        go_on(third, A, sent("third", 1), sent("", 1, marker_type=COMMIT))
+    assert values(clusters.old.bucket_url()) == ["committed", "of the new", "third"]
 
 
 def test_with_new_ids_there_is_none(clusters: Clusters) -> None:
@@ -237,6 +287,31 @@ def test_two_that_write_the_same_one_write_the_same_bytes(tmp_path: Path, s3: S3
         assert bucket.refresh().ledgers.size == 2
 
 
+def test_of_two_settled_copies_that_differ_none_is_taken_for_the_ledger(clusters: Clusters, tmp_path: Path) -> None:
+    """Between two recoveries the end of a transaction came; then the ledger itself was lost."""
+    first = clusters.old.list_of(A).ledgers[0].ledger_id
+    assert clusters.restore(topics=A).is_well
+    clusters.rolled(A, sent("", 1, marker_type=COMMIT))
+    with LiveCluster(tmp_path / "third") as third:
+        third.zookeeper.takes_writes = True
+        assert clusters.restore("public/drill/{topic}", into=third, topics=A).is_well
+    url = clusters.old.bucket_url()
+    assert values(url) == ["open", "committed"]
+    for ref in open_bucket(url).refresh().all_of(first):
+        for _, stat in ref.objects if not ref.is_settled else ():
+            (clusters.old.bucket() / stat.key).unlink()
+    with pytest.raises(MissingLedgerError, match="two copies of it have different entries"):
+        values(url)
+    assert [(one.kind, one.ledger_id) for one in damage(url)] == [("contradicting-copy", first)]
+    plan = next(one for one in plan_topics(open_bucket(url).refresh()) if one.source == managed_ledger_of(A))
+    assert first not in {ref.ledger_id for ref in plan.ledgers}
+    assert [part.first_ledger for part in plan.missing] == [first]
+    (tmp_path / "copy").mkdir()
+    with pytest.raises(IncompleteCopyError, match=f"2 of 6 ledgers are not copied; .*-ledger-{first}: another copy"):
+        copy_ledgers(url, str(tmp_path / "copy"))
+    assert first not in {ref.ledger_id for ref in open_bucket(str(tmp_path / "copy")).refresh().refs()}
+
+
 def test_the_name_tells_it() -> None:
     # The example of the documentation.
     assert end_uuid(2**32, NAME) == "b76adfd9-13a1-5161-a63e-0df491790a15"
@@ -265,7 +340,7 @@ def test_late_ledgers_in_another_block_of_the_lost_cluster_are_before_the_end(cl
     assert values(clusters.old.bucket_url()) == ["open", "committed", "late", "of the new"]
 
 
-@pytest.mark.parametrize("loss", ["data", "index", "cut off"])
+@pytest.mark.parametrize("loss", ["data", "index", "cut off", "index just now"])
 def test_an_end_that_lost_something_is_one_to_a_recovery(clusters: Clusters, tmp_path: Path, loss: str) -> None:
     assert clusters.restore(topics=A).is_well
     go_on(clusters.new, A, sent("of the new", 1), sent("", 1, marker_type=COMMIT))
@@ -275,13 +350,23 @@ def test_an_end_that_lost_something_is_one_to_a_recovery(clusters: Clusters, tmp
         data.write_bytes(data.read_bytes()[:-3])
     else:
         (data if loss == "data" else index).unlink()
-    for path in clusters.old.bucket().glob("*-ledger-*"):
-        os.utime(path, (1.7e9, 1.7e9))
-    with pytest.raises(LedgerfsError):
-        values(clusters.old.bucket_url())
-    # Who skips what is damaged, and a file of one ledger, miss none of what it says.
-    topic = open_bucket(clusters.old.bucket_url()).topic(A)
+    if loss == "index just now":
+        # It counts as one that is being written, and what it says is known by its name.
+        with pytest.warns(UnplacedLedgersWarning, match="uploaded just now"):
+            assert values(clusters.old.bucket_url()) == ["committed", "of the new"]
+    else:
+        for path in clusters.old.bucket().glob("*-ledger-*"):
+            os.utime(path, (1.7e9, 1.7e9))
+        with pytest.raises(LedgerfsError):
+            values(clusters.old.bucket_url())
+    # Who skips what is damaged, and a file or a part of a ledger, miss none of what it says.
+    bucket = open_bucket(clusters.old.bucket_url())
+    topic = bucket.topic(A)
     assert topic.scan(["value"], on_corrupt="skip").to_table()["value"].to_pylist() == [b"committed", b"of the new"]
+    wanted = bucket.catalog.ledgers["name"] == bucket.catalog.row_of(managed_ledger_of(A))
+    runs = [run for part in plan_partitions(bucket.catalog, wanted, 1) for run in part.runs]
+    tables = [run.scan(bucket, columns=["value"], on_corrupt="skip").to_table() for run in runs]
+    assert [one for table in tables for one in table["value"].to_pylist()] == [b"committed", b"of the new"]
     first = min(ref.ledger_id for ref in topic.bucket.catalog.refs_of(managed_ledger_of(A)))
     lines = LedgerFileSystem(fo=clusters.old.bucket_url()).cat(f"jsonl/public/default/a/{first}.jsonl")
     assert [json.loads(line)["value"] for line in lines.splitlines()] == ["committed"]

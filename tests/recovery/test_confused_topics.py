@@ -8,6 +8,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.clusters.answers import CursorAnswer
 from ledgerfs.clusters.dump_file import Record
+from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
@@ -17,6 +18,7 @@ from ledgerfs.recovery.running.report import Report
 from tests.recovery.lost import Clusters, catalog_of, dump_of, two_clusters
 from tests.recovery.test_settled_copies import sent
 from tests.support.live_clusters import LiveCluster, messages
+from tests.support.zookeeper import WriteFault
 
 pytestmark = pytest.mark.process
 RESTORED = "public/restored/{topic}"
@@ -224,10 +226,46 @@ def test_another_count_of_partitions_is_told_before_anything_is_made(clusters: C
     assert not any("p-partition" in path for path in clusters.new.nodes if "/managed-ledgers/" in path)
 
 
-def test_ledgers_of_a_topic_that_had_the_new_name_are_not_taken_for_late_ones(clusters: Clusters) -> None:
-    clusters.rolled("public/x/a")
-    clusters.rolled("public/y/a")
-    assert clusters.restore("public/y/{topic}", topics="public/x/a").is_well
+@pytest.mark.parametrize("new_ids", [False, True])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_no_topic_gets_a_name_of_which_the_bucket_has_ledgers(clusters: Clusters, new_ids: bool, is_lost: bool) -> None:
+    """Readers of the bucket would take what the new cluster writes for that one's, transactions included."""
+    first = clusters.rolled("public/x/a", sent("mine"))
+    other = clusters.rolled("public/y/a", sent("open", 1), sent("other's"))
+    if new_ids:
+        clusters.new.write_unlisted([b"taken"], (("component", b"x"),), ledger_id=first)
+    if is_lost:
+        (path,) = clusters.old.bucket().glob(f"*-ledger-{other}")
+        path.unlink()
+    for is_plan in (True, False):
+        found = clusters.restore("public/y/{topic}", topics="public/x/a", gives_new_ids=new_ids, is_plan=is_plan)
+        (line,) = found.topics
+        assert f"has ledgers of persistent://public/y/a, such as {other}" in str(line.why)
+    assert clusters.restore("public/z/{topic}", topics="public/x/a", gives_new_ids=new_ids).is_well
+
+
+def test_copies_of_a_run_that_did_not_end_keep_no_topic_from_its_name(clusters: Clusters) -> None:
+    first = clusters.rolled("public/x/a", sent("mine"))
+    clusters.new.write_unlisted([b"taken"], (("component", b"x"),), ledger_id=first)
+    ended = 0
+    for number in range(12):
+        clusters.new.zookeeper.write_faults.extend([*[WriteFault.NONE] * number, WriteFault.EXPIRED_BEFORE])
+        try:
+            found = clusters.restore("public/z/{topic}", topics="public/x/a", gives_new_ids=True)
+        except LedgerfsError:
+            ended += 1
+        else:
+            break
+        finally:
+            clusters.new.zookeeper.write_faults.clear()
+    assert found.is_well
+    assert ended > 3
+    # The same name for another cluster of the same bucket would have its rows twice.
+    with LiveCluster(clusters.old.buckets.parent / "third") as third:
+        third.zookeeper.takes_writes = True
+        third.write_unlisted([b"taken"], (("component", b"x"),), ledger_id=first)
+        again = clusters.restore("public/z/{topic}", topics="public/x/a", gives_new_ids=True, into=third)
+        assert "which are none of persistent://public/x/a" in str(again.topics[0].why)
 
 
 # A cluster that is in use.

@@ -26,7 +26,7 @@ from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.recovery.lost import dump_of
-from tests.support.live_clusters import LiveCluster, messages
+from tests.support.live_clusters import CREATED_MS, LiveCluster, messages
 from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
 from tests.support.zookeeper import WriteFault
 
@@ -203,9 +203,59 @@ def test_without_a_dump_subscriptions_are_made_where_they_are_wanted(
         for one in wanted
     }
     end = Position(second.ledger_id, 2)
-    # A time is found as far as ledgers and their blocks tell it: rather too early.
-    assert found.pop("then") in {Position(second.ledger_id, -1), end}
-    assert found == {"first": Position(first.ledger_id, -1), "last": end}
+    assert found == {"first": Position(first.ledger_id, -1), "last": end, "then": end}
+
+
+def test_a_subscription_begins_at_the_first_message_of_a_time_or_later(
+    tmp_path: Path, new: LiveCluster, brokers: PulsarSettings
+) -> None:
+    hour = 3_600_000
+    with LiveCluster(tmp_path / "timed") as lost:
+        ids = []
+        for number in range(3):
+            began_ms = CREATED_MS + 2 * number * hour
+            entries = messages(5, first=2 * number * hour)
+            ids.append(lost.write_ledger(A, entries, created_ms=began_ms, closed_ms=began_ms - hour))
+        lost.roll_over(A, closed_ms=CREATED_MS + 5 * hour)
+        for one in ids:
+            lost.offload(A, one)
+        first, second, third = ids
+        times = {
+            "before all": (CREATED_MS - hour, Position(first, -1)),
+            "as the second begins": (CREATED_MS + 2 * hour, Position(second, -1)),
+            "in the second": (CREATED_MS + 2 * hour + 3, Position(second, 2)),
+            "between two": (CREATED_MS + 3 * hour, Position(third, -1)),
+            "behind all": (CREATED_MS + 9 * hour, Position(third, 4)),
+        }
+        wanted = tuple(NewSubscription(name, at) for name, (at, _) in times.items())
+        assert _restore(lost, new, brokers, None, subscriptions=wanted).is_well
+        nodes = {name: new.nodes[new.chroot + cursor_path(managed_ledger_of(A), name)] for name in times}
+    found = {name: parse_cursor_info(data, key=name).mark_delete for name, data in nodes.items()}
+    assert found == {name: position for name, (_, position) in times.items()}
+
+
+def test_a_topic_that_was_terminated_is_terminated_behind_all_that_is_left_of_it(
+    tmp_path: Path, new: LiveCluster, brokers: PulsarSettings
+) -> None:
+    kept, cut = "public/default/kept", "public/default/cut"
+    with LiveCluster(tmp_path / "terminated") as lost:
+        ends = {}
+        for topic in (kept, cut):
+            ends[topic] = [lost.write_ledger(topic, messages(size)) for size in (5, 3)]
+            if topic == kept:
+                lost.roll_over(topic)
+            lost.terminate(topic)
+        for one in (*ends[kept], ends[cut][0]):
+            lost.offload(kept if one in ends[kept] else cut, one)
+        dump = dump_of(lost, tmp_path / "dump")
+        assert _restore(lost, new, brokers, dump).is_well
+        told = _restore(lost, new, brokers, dump, "public/again/{topic}", gives_new_ids=True)
+    assert told.is_well
+    for topic, end in ((kept, Position(ends[kept][1], 2)), (cut, Position(ends[cut][0], 4))):
+        assert (found := _list(new, topic)) is not None
+        assert (found.terminated, found.ledgers[-2].ledger_id) == (end, end.ledger_id)
+        assert (again := _list(new, topic.replace("default", "again"))) is not None
+        assert again.terminated == Position(again.ledgers[-2].ledger_id, end.entry_id)
 
 
 def test_a_topic_that_a_broker_makes_meanwhile_is_not_touched_and_the_others_are_restored(

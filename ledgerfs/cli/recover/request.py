@@ -197,36 +197,48 @@ def _dump(
 ) -> "tuple[DumpedCluster | None, str | None, str | None]":
     """Return what the dump has that is named, or is the newest one in the bucket, its name, and the file that has it; None without any."""
     from ledgerfs.clusters.dump_file import read_dump
-    from ledgerfs.clusters.dump_keeping import dumps_folder
-    from ledgerfs.clusters.kept_dumps import read_dump_at
     from ledgerfs.recovery.lost.dumped_cluster import read_dumped
 
-    place = lost["dump"]
-    if place is not None:
-        dumped = read_dumped(lambda: read_dump_at(place, storage_options_of(context)))
-        return dumped, place, None if "://" in place else place
-    whole = [] if lost["no_dump"] else _readable(bucket)
-    if not whole:
-        return None, None, None
-    if cluster is not None and whole[0].cluster == dumps_folder(cluster):
-        reason = "the newest dump in the bucket is of the new cluster itself; name one (--dump), or --no-dump"
-        raise InvalidOptionError(reason, key=whole[0].key)
-    # A copy, since it is read more than once, and may be pruned meanwhile.
-    file = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
-    kept = _copied(bucket, whole, file)
-    name = f"{bucket.store.url}/{kept.key}"
-    say(f"with the dump {name}")
+    # A copy of what is kept in a bucket, since it is read more than once, and may be pruned meanwhile.
+    copy = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
+    if lost["dump"] is not None:
+        name, file = lost["dump"], _named(context, lost["dump"], copy)
+    else:
+        whole = [] if lost["no_dump"] else _readable(bucket, cluster)
+        if not whole:
+            return None, None, None
+        name, file = f"{bucket.store.url}/{_copied(bucket, whole, copy).key}", copy
+        say(f"with the dump {name}")
     return read_dumped(lambda: read_dump(file)), name, str(file)
 
 
-def _readable(bucket: "Bucket") -> "list[KeptDump]":
-    """Return the dumps that are kept in a bucket, the newest first, but those without their base.
+def _named(context: click.Context, place: str, copy: Path) -> Path:
+    """Return a file that has the dump of a name, a kept one as a copy; raises as `ledgerfs.clusters.kept_dumps.kept_dump_at`."""
+    from ledgerfs.clusters.dump_copies import copy_kept_dump
+    from ledgerfs.clusters.kept_dumps import kept_dump_at
+    from ledgerfs.formats.local_paths import local_path
 
-    Raises `InvalidOptionError` if they are of several clusters, or if there are some, and none can be read.
+    kept = kept_dump_at(place, storage_options_of(context))
+    if kept is None:
+        return Path(local_path(place, "dump"))
+    copy_kept_dump(*kept, copy)
+    return copy
+
+
+def _readable(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDump]":
+    """Return the dumps that are kept in a bucket, the newest first, but those of the new cluster, and those without their base.
+
+    Raises `InvalidOptionError` if they are of several clusters, or if there are some, and none is another cluster's, or can be read.
     """
+    from ledgerfs.clusters.dump_keeping import dumps_folder
     from ledgerfs.clusters.kept_dumps import kept_dumps, without_base
 
-    kept = kept_dumps(bucket.raw_store)
+    found = kept_dumps(bucket.raw_store)
+    own = dumps_folder(cluster) if cluster is not None and found else None
+    kept = [one for one in found if one.cluster != own]
+    if found and not kept:
+        reason = "all dumps in the bucket are of the new cluster itself; name one (--dump), or --no-dump"
+        raise InvalidOptionError(reason, key=found[-1].key)
     clusters = sorted({one.cluster for one in kept})
     if len(clusters) > 1:
         last = "; ".join(next(one.key for one in reversed(kept) if one.cluster == cluster) for cluster in clusters)

@@ -291,7 +291,12 @@ def _told_beside_partitions(plans: Sequence[TopicPlan], dump: DumpedCluster | No
     remark = (
         "there are partitions of a topic of this name, too: clients are sent to these, and get none of its messages"
     )
-    return [replace(plan, remarks=(*plan.remarks, remark)) if plan.target in partitioned else plan for plan in plans]
+    return [
+        replace(plan, remarks=(*plan.remarks, remark), is_beside_partitions=True)
+        if plan.target in partitioned
+        else plan
+        for plan in plans
+    ]
 
 
 def _all_or_nothing(plans: Sequence[TopicPlan]) -> list[TopicPlan]:

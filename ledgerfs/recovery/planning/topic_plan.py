@@ -89,6 +89,8 @@ class TopicPlan:
         What an operator has to know, a sentence each.
     refusal
         Why the topic is not restored; None if it is.
+    is_beside_partitions
+        Whether there are, or are to be, partitions of the target's name, which a first ledger of that name would hide.
 
     """
 
@@ -101,6 +103,7 @@ class TopicPlan:
     left_out: tuple[int, ...] = ()
     remarks: tuple[str, ...] = ()
     refusal: str | None = None
+    is_beside_partitions: bool = False
 
     @property
     def topic(self) -> str:

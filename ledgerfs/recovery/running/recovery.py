@@ -28,7 +28,7 @@ from ledgerfs.recovery.settings.partition_counts import counts_in_new_cluster
 from ledgerfs.recovery.settings.partition_nodes import other_counts, set_partitions
 from ledgerfs.recovery.settings.setting_again import SettingAgain, SettingsOfTopics
 from ledgerfs.recovery.topics.ledger_ids import advance_ids
-from ledgerfs.recovery.topics.new_cluster import Found, brokers_delete, look, parted
+from ledgerfs.recovery.topics.new_cluster import Found, beside_others, brokers_delete, look, parted
 from ledgerfs.recovery.topics.places import Place
 from ledgerfs.recovery.topics.restoring import How, Outcome, RestoredTopic, Restoring, lost_since, there_again, why_not
 from ledgerfs.storage.zookeeper.changes import ClusterLock
@@ -146,7 +146,7 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
             progress("restoring topics", number, len(plans))
         troubles = _partitions(lost, lock, done)
         after = lost.bucket.list_to_write(progress)
-        troubles |= lost_since(done, catalog, after)
+        troubles |= lost_since(done, after)
         why = parted(into.cluster.nodes, after, found) if ids is not None else None
         troubles |= {} if why is None else {one.plan.source: why for one in done if one.outcome is Outcome.RESTORED}
     lines = [TopicLine(one.plan, one, trouble=troubles.get(one.plan.source)) for one in done]
@@ -208,6 +208,7 @@ def _blocked(lost: Lost, into: Into, plans: Sequence[TopicPlan], found: Found, c
     wanted = counts_in_new_cluster([one for one in plans if one.refusal is None], lost.dump)
     counts = other_counts(into.cluster.nodes, wanted)
     others = {one.source: why for one in due if (why := counts.get(split_partition(one.target)[0])) is not None}
+    others |= beside_others(into.cluster.nodes, due, catalog)
     return others | {
         one.source: why
         for one in plans

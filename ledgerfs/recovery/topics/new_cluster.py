@@ -1,6 +1,6 @@
 """What the new cluster has already: topics, ids of ledgers, and what its namespaces would have brokers delete."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ledgerfs.clusters.answered_nodes import answered, paths_below
@@ -12,11 +12,20 @@ from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs.formats.pulsar_blob.end_uuids import is_end_uuid
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.id_blocks import ends_in
+from ledgerfs.recovery.planning.topic_ledgers import ledgers_in
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
-from ledgerfs.recovery.topics.journal import Note, is_of_note, note_path, parse_note
+from ledgerfs.recovery.topics.journal import (
+    Note,
+    is_of_note,
+    new_ids_path,
+    note_path,
+    parse_new_ids,
+    parse_note,
+)
 from ledgerfs.recovery.topics.places import Place, places_of
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
@@ -131,6 +140,33 @@ def _lies_in(node: Node, catalog: Catalog) -> bool:
     # What was restored under another name tells the former one.
     named = [(one.ledger_id, one.context.uuid) for one in info.ledgers if one.context is not None]
     return any(ref.uuid == uuid for ledger_id, uuid in named for ref in catalog.all_of(ledger_id))
+
+
+def beside_others(nodes: Nodes, plans: Iterable[TopicPlan], catalog: Catalog) -> dict[str, str]:
+    """Return {source: why not} of topics that are not to be made under another name, since the bucket has ledgers of that name.
+
+    Copies that a run which did not end has made there of the topic, under ids of which it left a note, are none of these.
+    Raises `CorruptMetadataError` for a note that is none, and the errors of ZooKeeper.
+    """
+    told: dict[str, str] = {}
+    for plan in plans:
+        if plan.target == plan.source:
+            continue
+        ids = {ref.ledger_id for ref in ledgers_in(catalog, plan.target)}
+        ids |= {one.ledger_id for one in catalog.absent_of(plan.target) if not is_end_uuid(one.uuid, one.ledger_id)}
+        others = sorted(ids - _noted_ids(nodes, plan.target)) if ids else []
+        if others:
+            told[plan.source] = (
+                f"the bucket has ledgers of {plan.target_topic}, such as {others[0]}, which are none of {plan.topic}: readers of the "
+                "bucket would take both for one topic, and brokers would serve one of them. Give it another name (--as)"
+            )
+    return told
+
+
+def _noted_ids(nodes: Nodes, target: str) -> set[int]:
+    """Return the ids that were noted for the copies of a topic."""
+    found = [parse_new_ids(node) for _, node in answered(nodes.get_many, [new_ids_path(target)])]
+    return {one.first + row for one in found for row in range(len(one.ledgers))}
 
 
 def brokers_delete(nodes: Nodes, namespaces: Collection[str]) -> dict[str, str]:

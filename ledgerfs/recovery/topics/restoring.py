@@ -19,13 +19,15 @@ from ledgerfs.errors import (
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.id_blocks import ends_cluster
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.partitioned_names import partitions_of
 from ledgerfs.offload.offload_driver import OffloadDriver
 from ledgerfs.recovery.copies.cluster_ends import end_cluster
 from ledgerfs.recovery.copies.new_ids import NewPlace, copy_under_id
 from ledgerfs.recovery.copies.settled_copies import OpenAs, Unsettled, unsettled, write_settled
+from ledgerfs.recovery.planning.topic_ledgers import ledgers_in
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.journal import NewIds, Note, new_ids_path, note_path, parse_new_ids
 from ledgerfs.recovery.topics.ledger_ids import FreeIds
@@ -64,6 +66,8 @@ class RestoredTopic:
         How many entries are of aborted transactions, which no reader gets, and of transactions that never ended.
     hidden_ids
         {ledger: ids of the entries that brokers must not send}; None if nobody looked for them.
+    end
+        Id of the ledger that tells where the lost cluster ends; None if there is none.
     remarks
         What somebody has to know, a sentence each.
 
@@ -77,6 +81,7 @@ class RestoredTopic:
     hidden: int = 0
     opened: int = 0
     hidden_ids: Mapping[int, Int64] | None = None
+    end: int | None = None
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -151,7 +156,7 @@ class Restoring:
     def _outcome(self, plan: TopicPlan, found: Found) -> RestoredTopic:
         place = found.places.get(plan.target, Place.FREE)
         if place is Place.OURS:
-            return there_again(plan, self._nodes, self._catalog, self._how)
+            return self._there_again(plan)
         why = why_not(plan, found, gives_new_ids=self._how.gives_new_ids)
         if why is not None:
             return RestoredTopic(plan, Outcome.REFUSED, why)
@@ -163,6 +168,24 @@ class Restoring:
             return RestoredTopic(plan, Outcome.FAILED, f"somebody made a topic of this name meanwhile: {error}")
         except LedgerfsError as error:
             return RestoredTopic(plan, Outcome.FAILED, str(error))
+
+    def _there_again(self, plan: TopicPlan) -> RestoredTopic:
+        """Return a topic that is there; where its lost cluster ends is written again if somebody has removed it."""
+        note = note_of(self._nodes, plan.target)
+        if note is None or note.end is None or not _lacks_end(plan, note, self._catalog):
+            return there_again(plan, self._nodes, self._catalog, self._how)
+        try:
+            self._end(plan, note.end)
+        except (LockLostError, StoreUnreachableError):
+            raise
+        except LedgerfsError as error:
+            return RestoredTopic(plan, Outcome.THERE, f"where the lost cluster ends cannot be written again: {error}")
+        done = there_again(plan, self._nodes, self._catalog, self._how, is_ended=True)
+        done.remarks.append("the ledger that tells where the lost cluster ends was lost, and is written again")
+        return done
+
+    def _end(self, plan: TopicPlan, end: int) -> None:
+        end_cluster(self._bucket, plan.target, end, max((ref.changed_ms for ref in plan.ledgers), default=0))
 
     def _made(self, plan: TopicPlan, *, has_new_ids: bool) -> RestoredTopic:
         done = RestoredTopic(plan, Outcome.RESTORED)
@@ -179,10 +202,10 @@ class Restoring:
                 for row, ref in enumerate(plan.ledgers)
             ]
         )
-        end = self._new_ids(1) if plan.ledgers and first_id is None else None
-        if end is not None:
-            # Also where there are no transactions: of a ledger that comes late nobody knows whether it has some.
-            end_cluster(self._bucket, plan.target, end, max(ref.changed_ms for ref in plan.ledgers))
+        done.end = self._new_ids(1) if first_id is None and not self._hides_partitions(plan) else None
+        if done.end is not None:
+            # Also where there are no transactions, or no ledgers: of one that comes late, or back, nobody knows what it has.
+            self._end(plan, done.end)
         extra_id = self._new_ids(1)
         positions = positions_of(done.ledgers, extra_id)
         subscriptions = subscriptions_of(plan.source, plan.former.cursors, self._how.subscriptions, positions, readers)
@@ -191,9 +214,15 @@ class Restoring:
         how = self._how
         nodes = subscriptions.nodes
         open_as = None if found is None else how.open_as if done.opened else ""
-        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, open_as, end)
+        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, open_as, done.end)
         self._lock.commit(making.operations(self._node(note_path(plan.target))))
         return done
+
+    def _hides_partitions(self, plan: TopicPlan) -> bool:
+        """Whether a ledger of a topic would be the first of a name that means partitions without it."""
+        if plan.ledgers:
+            return False
+        return plan.is_beside_partitions or bool(partitions_of(self._catalog, plan.target))
 
     def _copied(self, plan: TopicPlan, ref: LedgerRef, found: Unsettled | None, new_id: int | None) -> LedgerRef:
         """Return what the list is to have of a ledger: itself, or a copy that is whole in the bucket."""
@@ -228,8 +257,10 @@ class Restoring:
         return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
 
 
-def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How) -> RestoredTopic:
+def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How, *, is_ended: bool = False) -> RestoredTopic:
     """Return a topic that an earlier run restored, and what is the matter with it: by its list now, its note, and what is planned.
+
+    With ``is_ended`` where its lost cluster ends was written since ``catalog`` was listed.
 
     Raises `CorruptMetadataError`, and the errors of ZooKeeper.
     """
@@ -240,7 +271,8 @@ def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How) -> Re
         return done
     done.subscriptions = note.subscriptions
     listed = [one for one in parse_managed_ledger_info(node.data, key=node.path).ledgers if one.is_offloaded]
-    done.why = _lost(plan, listed, catalog) or _late_or_trimmed(plan, listed, note) or _otherwise_made(plan, note, how)
+    done.why = _lost(plan, listed, catalog) or (None if is_ended else _not_ended(plan, note, catalog))
+    done.why = done.why or _late_or_trimmed(plan, listed, note) or _otherwise_made(plan, note, how)
     return done
 
 
@@ -251,6 +283,20 @@ def _lost(plan: TopicPlan, listed: Sequence[LedgerInfo], catalog: Catalog) -> st
     if not lost:
         return None
     return f"the bucket does not have ledger {lost[0]}, which its list names ({len(lost):,} in all), or not as a whole"
+
+
+def _lacks_end(plan: TopicPlan, note: Note, catalog: Catalog) -> bool:
+    """Whether the bucket has not, or not as a whole, what a run has written where the lost cluster ends."""
+    return note.end is not None and bool(_not_in_bucket(plan, [(note.end, end_uuid(note.end, plan.target))], catalog))
+
+
+def _not_ended(plan: TopicPlan, note: Note, catalog: Catalog) -> str | None:
+    if not _lacks_end(plan, note, catalog):
+        return None
+    return (
+        f"the bucket does not have ledger {note.end}, which tells where the lost cluster ends, or not as a whole: readers of the bucket "
+        "may take transactions of the two for one. A run writes it again"
+    )
 
 
 def _not_in_bucket(plan: TopicPlan, named: Sequence[tuple[int, str | None]], catalog: Catalog) -> list[int]:
@@ -310,27 +356,22 @@ def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None
     return None
 
 
-def lost_since(restored: Sequence[RestoredTopic], before: Catalog, catalog: Catalog) -> Mapping[str, str]:
+def lost_since(restored: Sequence[RestoredTopic], catalog: Catalog) -> Mapping[str, str]:
     """Return of each topic, by its name in the lost cluster, what the bucket has lost, or got, since the plan was made.
 
-    The plan was made by ``before``, and ``catalog`` is of a listing after all commits: what is deleted, or uploaded, while topics are
-    restored is told, and not missed.
+    ``catalog`` is of a listing after all commits: what is deleted, or uploaded, while topics are restored is told, and not missed.
     """
     told: dict[str, str] = {}
     for one in restored:
         if one.outcome is not Outcome.RESTORED:
             continue
-        lost = _not_in_bucket(one.plan, [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers], catalog)
+        named = [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers]
+        if one.end is not None:
+            named.append((one.end, end_uuid(one.end, one.plan.target)))
+        lost = _not_in_bucket(one.plan, named, catalog)
         known = {ref.ledger_id for ref in one.plan.ledgers} | {ref.ledger_id for _, ref in one.ledgers}
-        there = {
-            ref.ledger_id
-            for name in {one.plan.source, one.plan.target}
-            for ref in catalog.refs_of(name)
-            if not ends_cluster(ref)
-        }
-        # The lost cluster may have had a topic of the new name.
-        other = {ref.ledger_id for ref in before.refs_of(one.plan.target) if one.plan.target != one.plan.source}
-        late = sorted(there - known - other - set(one.plan.left_out))
+        there = {ref.ledger_id for name in {one.plan.source, one.plan.target} for ref in ledgers_in(catalog, name)}
+        late = sorted(there - known - set(one.plan.left_out))
         if lost:
             told[one.plan.source] = (
                 f"the bucket has lost ledger {lost[0]} while topics were restored ({len(lost):,} ledgers in all)"

@@ -4,17 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ledgerfs.errors import CorruptMetadataError
+import numpy as np
+
+from ledgerfs.errors import CorruptLedgerError, CorruptMetadataError, NotFoundError
 from ledgerfs.formats.managed_ledgers.cursor_info import IN_THE_NODE, CursorInfo, build_cursor_info, parse_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.managed_ledgers.names import cursor_path
 from ledgerfs.formats.managed_ledgers.settled_cursor import SettledCursor, settled_cursor
 from ledgerfs.ledgers.ledger_times import TimeRange
 from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
+from ledgerfs.messages.decode.entry_fields import publish_times
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCursor
 from ledgerfs.recovery.topics.positions import Positions
 from ledgerfs.scan.time_pruning import TimePruning
-from ledgerfs.scan.topic_entries import Reach
+from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
 _SLACK_MS = 60_000
 """By which clocks of producers may differ from brokers'."""
@@ -29,7 +33,7 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NewSubscription:
-    """A subscription that no dump tells of; ``start`` may be a time, ms since 1970 UTC: it begins there, or a little before."""
+    """A subscription that no dump tells of; ``start`` may be a time, ms since 1970 UTC: the first message of then or later."""
 
     name: str
     start: Start | int
@@ -110,8 +114,25 @@ def _start(start: Start | int, positions: Positions, readers: Sequence[LedgerRea
         return positions.last
     assert isinstance(start, int)  # noqa: S101  (neither of the two)
     times = TimeRange(start, None, _SLACK_MS)
-    place, stop = TimePruning(readers, Reach.of(range(len(readers))), times, None, check_checksums=True).pruned().reach
-    if place == stop or place.number >= len(readers):
+    reach = TimePruning(readers, Reach.of(range(len(readers))), times, None, check_checksums=True).pruned().reach
+    place = _first_since(start, readers, reach)
+    if place is None:
         return positions.last
-    ledger_id = readers[place.number].ref.ledger_id
-    return positions.moved(Position(ledger_id, place.entry - 1))
+    return positions.moved(Position(readers[place.number].ref.ledger_id, place.entry - 1))
+
+
+def _first_since(start_ms: int, readers: Sequence[LedgerReader], reach: Reach) -> Place | None:
+    """Return the first entry that was published at a time or later, or whose time cannot be told since it is damaged; None without one."""
+    decoder = TopicDecoder("", DecodeOptions(include_markers=True, check_checksums=True, on_corrupt="skip"))
+    read_to = reach.start
+    try:
+        for place, batch in read_entries(readers, reach):
+            entries, sound = decoder.walk(batch, readers[place.number].ref.ledger_id)
+            rows = np.flatnonzero(~sound | (publish_times(entries) >= start_ms))
+            if rows.size:
+                return Place(place.number, batch.id_of(int(rows[0])))
+            read_to = Place(place.number, batch.last_entry + 1)
+    except (CorruptLedgerError, NotFoundError):
+        # Of what comes behind nothing is known: it is delivered.
+        return read_to
+    return None

@@ -160,7 +160,7 @@ def _shown_alike(
     """Return how the values of all these are shown, whatever their schemas are."""
     # These import numba, as below.
     from ledgerfs.scan.scan import make_scan
-    from ledgerfs.scan.value_bytes import value_bytes
+    from ledgerfs.scan.value_bytes import TopicLedgers, value_bytes
 
     whole = make_scan("", (), **scan)
     shown = whole.values
@@ -168,8 +168,7 @@ def _shown_alike(
         return shown
     catalog = bucket.catalog
     topics = [
-        (topic_of(name), bucket.readers_of(name, catalog), catalog.missing_of(name))
-        for name in dict.fromkeys(managed_ledgers)
+        TopicLedgers.of(name, bucket.readers_of(name, catalog), catalog) for name in dict.fromkeys(managed_ledgers)
     ]
     return shown.learned(value_bytes(whole, topics))
 

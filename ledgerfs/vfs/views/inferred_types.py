@@ -85,11 +85,11 @@ class InferredTypes:
     def _bytes_of(self, whole: "Scan", topics: "Sequence[_OfTopic]") -> "Iterator[pa.RecordBatch]":
         """Return the values of some topics, but for those that cannot be read."""
         # This imports pyarrow and numba, which listing and copying do not need.
-        from ledgerfs.scan.value_bytes import value_bytes
+        from ledgerfs.scan.value_bytes import TopicLedgers, value_bytes
 
         on_encrypted = "null" if whole.options.on_encrypted == "raise" else whole.options.on_encrypted
         lenient = replace(whole.options, on_corrupt="skip", on_encrypted=on_encrypted)
-        read = [(topic_of(name), [self._open_ledger(ref) for ref in refs], ()) for name, refs in topics]
+        read = [TopicLedgers(topic_of(name), [self._open_ledger(ref) for ref in refs]) for name, refs in topics]
         return value_bytes(replace(whole, options=lenient), read)
 
 
