@@ -61,6 +61,10 @@ class Admin:
         """Close a topic, and with it its ledger."""
         self.call("PUT", f"{_path(topic)}/unload")
 
+    def terminate(self, topic: str) -> None:
+        """Have a topic take no more messages for ever."""
+        self.call("POST", f"{_path(topic)}/terminate")
+
     def set_retention(self, namespace: str, minutes: int, megabytes: int) -> None:
         """Give a namespace a retention."""
         retention = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}

@@ -18,7 +18,7 @@ from pulsar.schema import AvroSchema, Integer, JsonSchema, Record, String
 
 from interop import workload
 from interop.comparison import in_the_same_words
-from interop.filling import subscribe
+from interop.filling import fill, subscribe
 from interop.java_client import JavaClient, Lines
 from interop.keys import KeyPair
 from interop.live_cluster import LiveCluster, lent_live_cluster
@@ -34,6 +34,7 @@ EVENTS = f"persistent://{NAMESPACE}/events"
 SUBSCRIBED = f"persistent://{NAMESPACE}/subscribed"
 TRANSACTIONS = f"persistent://{NAMESPACE}/transactions-under-way"
 BATCHES = f"persistent://{NAMESPACE}/subscribed-in-batches"
+TERMINATED = f"persistent://{NAMESPACE}/terminated"
 MESSAGES, ACKNOWLEDGED = 40, (*range(10), 12, 15, 16)
 
 
@@ -122,8 +123,10 @@ def lent_lost_cluster(folder: Path, classes: Path, keys: KeyPair) -> Iterator[Lo
         with connected(live.cluster.service_url) as client:
             delivered = _subscribed(live, client)
             _typed(live, client)
+            fill(client, TERMINATED, MESSAGES, 10)
+            live.cluster.admin.terminate(TERMINATED)
             with stage("recovery: Pulsar's reader"):
-                truth = in_the_same_words(java.read([*topics, SUBSCRIBED, BATCHES]))
+                truth = in_the_same_words(java.read([*topics, SUBSCRIBED, BATCHES, TERMINATED]))
                 typed = java.read_typed(TYPED)
             yield _killed(live, client, (truth, typed, delivered), java, folder)
 

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pulsar
 import pytest
 
 from interop.cluster import Cluster
@@ -30,6 +31,7 @@ from interop.lost_cluster import (
     MESSAGES,
     SEED,
     SUBSCRIBED,
+    TERMINATED,
     TRANSACTIONS,
     TYPED,
     Lost,
@@ -124,6 +126,7 @@ def restored(lost: Lost, new: New, dump: Path) -> dict[str, Any]:
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             time.sleep(chance.uniform(2, 12))
+            assert process.poll() is None, "it has ended"
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     with stage("recovery: run"):
@@ -251,6 +254,11 @@ def test_producers_append(lost: Lost, new: New, restored: dict[str, Any], dump: 
     chosen = ("--topics", re.escape(SUBSCRIBED.removeprefix("persistent://")), "--dump", str(dump))
     found = lost.recover("check", *new.into, *chosen)
     assert found["topics"][0]["compared"]["appended"] == 1
+
+
+def test_a_terminated_topic_takes_no_more(lost: Lost, new: New, restored: dict[str, Any]) -> None:
+    with connected(new.cluster.service_url) as client, pytest.raises(pulsar.TopicTerminated):
+        client.create_producer(TERMINATED).send(b"more")
 
 
 def test_credentials_are_not_in_the_report(lost: Lost, restored: dict[str, Any]) -> None:

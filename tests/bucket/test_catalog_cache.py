@@ -40,6 +40,7 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.store_identity import identity_of
 from ledgerfs.upkeep.verification import verify
+from tests.support.children import fork
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.s3 import FaultProxy, S3Server
 
@@ -111,7 +112,7 @@ def kept(catalogs: Path) -> Path:
 
 
 def in_fork(work: Callable[[], bool]) -> bool:
-    child = os.fork()
+    child = fork()
     if child == 0:
         # Whatever happens, the child must not go on with the other tests.
         code = 1
@@ -452,7 +453,7 @@ def test_while_another_process_writes_nobody_waits(bucket_folder: Path, catalogs
     cost(bucket_folder)
     path = kept(catalogs)
     begun, begins = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
 
         def hang(sink: Any) -> None:

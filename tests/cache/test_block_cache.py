@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.cache.block_cache import BlockCache, default_budget
+from tests.support.children import fork
 
 CONTENT = random.Random(5).randbytes(4096)
 
@@ -238,7 +239,7 @@ def test_threads_read_leave_and_forget_at_random_and_always_get_their_bytes() ->
 def test_a_forked_child_waits_for_nobody_and_finds_nothing() -> None:
     cache, store = BlockCache(1 << 20), Store(at_once=False)
     cache.begin("a", 0, 10, store)
-    child = os.fork()
+    child = fork()
     if child == 0:
         answered = cache.begin("a", 0, 10, Store()).result() == CONTENT[:10]
         os._exit(0 if answered and cache.size == 10 else 1)

@@ -27,7 +27,7 @@ from ledgerfs.cache.disk_ranges import DEFAULT_DISK_BYTES, DiskRanges
 from ledgerfs.cache.part_file import part_file
 from ledgerfs.cache.range_piece import BLOCK
 from ledgerfs.errors import InvalidOptionError
-from tests.support.children import status_in_child
+from tests.support.children import fork, status_in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -666,7 +666,7 @@ def test_many_threads_with_one_instance_read_what_was_put(folder):
 def writer(folder, seed):
     """Return a process that has begun to write, and writes on."""
     begun, begins = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         ranges = DiskRanges(folder, BUDGET)
         put(ranges, "0", 0, 100)

@@ -19,6 +19,7 @@ from ledgerfs.cache.kept_file import KeptFile, write_array
 from ledgerfs.cache.learned_offsets import STEP, LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile
 from ledgerfs.cache.offset_table import GROUP, ObjectDigests, OffsetTable
+from tests.support.children import fork
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -185,7 +186,7 @@ def test_a_forked_child_saves_only_what_it_learned_itself(tmp_path):
     offsets = file.offsets_of(KEY, VERSION)
     offsets.learn(1, STEP)
     other = file.offsets_of(OTHER, VERSION)
-    child = os.fork()
+    child = fork()
     if child == 0:
         file.save()
         was_idle = not list(tmp_path.iterdir())
@@ -284,7 +285,7 @@ def test_a_file_of_another_user_is_not_trusted(tmp_path, monkeypatch, caplog):
 def test_a_process_that_is_killed_while_it_writes_leaves_what_was_there(tmp_path):
     leave(tmp_path)
     begun, begins = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
 
         def hang(sink):
@@ -322,7 +323,7 @@ def test_the_end_waits_a_moment_for_another_process(tmp_path):
 
 def test_a_full_disk_costs_nothing_but_what_was_learned(tmp_path):
     leave(tmp_path)
-    child = os.fork()
+    child = fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
         _, offsets = leave(tmp_path, [(i, i * STEP) for i in range(100)], OTHER)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.cache.block_cache import BlockCache
 from ledgerfs.cache.read_ahead import PART_BYTES, ReadAhead, cut_parts
+from tests.support.children import fork
 
 MIB = 1 << 20
 
@@ -156,7 +157,7 @@ def test_a_forked_child_asks_again() -> None:
     reads = Reads()
     ahead = ReadAhead(reads, parts(3), 2, is_known=True, cache=BlockCache(1 << 20))
     ahead.peek()
-    child = os.fork()
+    child = fork()
     if child == 0:
         again = ahead.peek() == Range(0, 10)
         reads.answer()

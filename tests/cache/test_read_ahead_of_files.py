@@ -12,6 +12,7 @@ from ledgerfs.cache import read_ahead
 from ledgerfs.cache.object_reader import ObjectReader
 from ledgerfs.scan.topic_entries import Reach, read_entries
 from ledgerfs.storage.part_buffers import part_buffer
+from tests.support.children import fork
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.remote import RemoteFolder, remote_ledger
 
@@ -232,7 +233,7 @@ def test_a_child_reads_on_in_a_file_that_its_parent_opened(url: str, made: Offlo
     file = ledger.records()
     for at in range(4):
         file.read(at * MIB, (at + 1) * MIB)
-    child = os.fork()
+    child = fork()
     if child == 0:
         right = file.read(4 * MIB, 6 * MIB) == made.records[4 * MIB : 6 * MIB]
         os._exit(0 if right else 1)

@@ -14,6 +14,7 @@ import pytest
 from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.rendered_files import RenderedFiles
 from ledgerfs.errors import CacheWriteError, StaleObjectError
+from tests.support.children import fork
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -130,7 +131,7 @@ def test_an_error_reaches_the_caller_and_leaves_nothing(tmp_path):
 def hanging_child(folder, *, forks=False):
     """Return a process that hangs while it makes the file, and one that it forked then."""
     begun, begins = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
 
         def hang(sink):
@@ -143,7 +144,7 @@ def hanging_child(folder, *, forks=False):
 
         def fork_and_tell():
             # Another thread, as a pool of processes would: the lock is held by this process meanwhile.
-            grandchild = os.fork()
+            grandchild = fork()
             if grandchild == 0:
                 signal.pause()
             os.write(begins, grandchild.to_bytes(4, "big"))
@@ -233,7 +234,7 @@ def test_a_file_that_is_cut_while_it_is_open_is_an_error(tmp_path):
 
 
 def test_a_full_disk_is_our_error_and_leaves_nothing(tmp_path):
-    child = os.fork()
+    child = fork()
     if child == 0:
         files = files_of(tmp_path)
         files.open(OTHER, render(b"small"))
@@ -256,7 +257,7 @@ def test_a_full_disk_is_told_whatever_others_made_of_it(tmp_path):
             raise RuntimeError("a library failed") from error
         return True
 
-    child = os.fork()
+    child = fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
         try:
@@ -380,7 +381,7 @@ def test_descriptors_are_closed_with_the_last_holder(tmp_path):
 def test_an_open_file_is_read_after_a_fork(tmp_path):
     files = files_of(tmp_path)
     file = files.open(KEY, render())
-    child = os.fork()
+    child = fork()
     if child == 0:
         is_same = content_of(file) == content_of(files.open(KEY, render(b""))) == CONTENT
         os._exit(0 if is_same and content_of(files.open(OTHER, render(b"of the child"))) == b"of the child" else 1)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ledgerfs.storage.single_flight import SingleFlight
+from tests.support.children import fork
 
 
 class Work:
@@ -91,7 +92,7 @@ def test_a_forked_child_does_not_wait_for_its_parent():
     thread = threading.Thread(target=flights.run, args=("key", work))
     thread.start()
     assert work.begun.wait(30)
-    child = os.fork()
+    child = fork()
     if child == 0:
         os._exit(flights.run("key", lambda: 42))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42

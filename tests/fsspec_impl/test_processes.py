@@ -13,6 +13,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from tests.support.children import fork
 from tests.support.s3 import S3Server
 
 BLOCKS = "entries/public/golden/blocks/42.entries"
@@ -33,7 +34,7 @@ def piece(fs: LedgerFileSystem, start: int) -> bytes:
 
 def in_fork(work: Callable[[], bool]) -> bool:
     """Run ``work`` in a forked child, and return whether it was true there; a child that hangs is killed and has failed."""
-    child = os.fork()
+    child = fork()
     if child == 0:
         os._exit(0 if work() else 1)
     done: list[int] = []

@@ -44,6 +44,7 @@ from ledgerfs.fuse_mount.processes import has_failed, is_held, process_of
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.tree import OpenFile, Tree
+from tests.support.children import fork
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
 from tests.support.remote import RemoteFolder
@@ -576,7 +577,7 @@ def test_what_proc_tells_of_a_process(tmp_path: Path) -> None:
         children = []
         for is_inherited in (False, True):
             os.set_inheritable(file.fileno(), is_inherited)
-            children.append(os.fork())
+            children.append(fork())
             if children[-1] == 0:
                 time.sleep(30)
                 os._exit(0)
@@ -602,7 +603,7 @@ def test_a_child_that_is_about_to_let_go_does_not_hold(
     with (tmp_path / "file").open("wb") as file:
         inode = os.fstat(file.fileno()).st_ino
         os.set_inheritable(file.fileno(), True)
-        child = os.fork()
+        child = fork()
         if child == 0:
             signal.pause()
             os._exit(0)

@@ -15,6 +15,7 @@ from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic, TrafficStats
+from tests.support.children import fork
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
 
 BODY = bytes(1000)
@@ -46,7 +47,7 @@ def test_a_pickle_is_empty_and_a_child_counts_on() -> None:
     traffic.count(hits=1)
     assert pickle.loads(pickle.dumps(traffic)).stats() == TrafficStats()
     with traffic._lock:  # held by the parent at the moment of the fork
-        child = os.fork()
+        child = fork()
         if child == 0:
             counting = threading.Thread(target=lambda: traffic.count(hits=1))
             counting.start()

@@ -73,7 +73,9 @@ class Found:
         ]
         if not found:
             return None
-        ledger_id, owner = found[0]
+        ledger_id = found[0][0]
+        # A name tells more than that BookKeeper has it, too.
+        owner = max(other for one, other in found if one == ledger_id)
         whose = topic_of(owner) if owner else "BookKeeper"
         return (
             f"{len({one for one, _ in found}):,} of its ids are taken in the new cluster, such as {ledger_id} ({whose})"
