@@ -125,12 +125,12 @@ def restored(lost: Lost, new: New, dump: Path) -> dict[str, Any]:
                 lost.recover.line("run", *new.into, *more),
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
-            time.sleep(chance.uniform(2, 12))
+            time.sleep(chance.uniform(2, 8))
             assert process.poll() is None, "it has ended"
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            wait_until_unlocked(new.cluster)
     with stage("recovery: run"):
-        wait_until_unlocked(new.cluster)
         report = str(lost.folder / "report.html")
         found: dict[str, Any] = lost.recover("run", *new.into, *more, "--report", report)
     return found
@@ -256,9 +256,22 @@ def test_producers_append(lost: Lost, new: New, restored: dict[str, Any], dump: 
     assert found["topics"][0]["compared"]["appended"] == 1
 
 
-def test_a_terminated_topic_takes_no_more(lost: Lost, new: New, restored: dict[str, Any]) -> None:
-    with connected(new.cluster.service_url) as client, pytest.raises(pulsar.TopicTerminated):
-        client.create_producer(TERMINATED).send(b"more")
+def test_a_topic_that_was_terminated_is_told_and_can_be_terminated_again(
+    lost: Lost, new: New, restored: dict[str, Any]
+) -> None:
+    told = next(one["remarks"] for one in restored["topics"] if one["topic"] == TERMINATED)
+    assert any(f"pulsar-admin topics terminate {TERMINATED}" in one for one in told)
+    with connected(new.cluster.service_url) as client:
+        producer = client.create_producer(TERMINATED)
+        producer.send(b"the last one")
+        new.cluster.admin.terminate(TERMINATED)
+        producer.close()
+        new.cluster.admin.unload(TERMINATED)
+        with pytest.raises(pulsar.TopicTerminated):
+            client.create_producer(TERMINATED).send(b"more")
+    found = in_the_same_words(new.java.read([TERMINATED]))[TERMINATED]
+    assert [row["value"] for row in found[:-1]] == [row["value"] for row in lost.truth[TERMINATED]]
+    assert base64.b64decode(found[-1]["value"]) == b"the last one"
 
 
 def test_credentials_are_not_in_the_report(lost: Lost, restored: dict[str, Any]) -> None:

@@ -234,28 +234,23 @@ def test_a_subscription_begins_at_the_first_message_of_a_time_or_later(
     assert found == {name: position for name, (_, position) in times.items()}
 
 
-def test_a_topic_that_was_terminated_is_terminated_behind_all_that_is_left_of_it(
+def test_a_topic_that_was_terminated_takes_messages_again_and_that_is_told(
     tmp_path: Path, new: LiveCluster, brokers: PulsarSettings
 ) -> None:
-    kept, cut = "public/default/kept", "public/default/cut"
+    """Of what is terminated brokers tell no last message where BookKeeper has no ledger of it."""
     with LiveCluster(tmp_path / "terminated") as lost:
-        ends = {}
-        for topic in (kept, cut):
-            ends[topic] = [lost.write_ledger(topic, messages(size)) for size in (5, 3)]
-            if topic == kept:
-                lost.roll_over(topic)
-            lost.terminate(topic)
-        for one in (*ends[kept], ends[cut][0]):
-            lost.offload(kept if one in ends[kept] else cut, one)
-        dump = dump_of(lost, tmp_path / "dump")
-        assert _restore(lost, new, brokers, dump).is_well
-        told = _restore(lost, new, brokers, dump, "public/again/{topic}", gives_new_ids=True)
-    assert told.is_well
-    for topic, end in ((kept, Position(ends[kept][1], 2)), (cut, Position(ends[cut][0], 4))):
-        assert (found := _list(new, topic)) is not None
-        assert (found.terminated, found.ledgers[-2].ledger_id) == (end, end.ledger_id)
-        assert (again := _list(new, topic.replace("default", "again"))) is not None
-        assert again.terminated == Position(again.ledgers[-2].ledger_id, end.entry_id)
+        for topic in (A, B):
+            ledger_id = lost.write_ledger(topic, messages(5))
+            lost.roll_over(topic)
+            lost.offload(topic, ledger_id)
+        lost.terminate(A)
+        report = _restore(lost, new, brokers, dump_of(lost, tmp_path / "dump"), "public/again/{topic}")
+    assert report.is_well
+    assert (info := _list(new, "public/again/a")) is not None
+    assert (info.terminated, [one.entries for one in info.ledgers]) == (None, [5, 0])
+    told = {one.plan.source: [text for text in one.remarks if "terminated" in text] for one in report.topics}
+    assert told[managed_ledger_of(B)] == []
+    assert "topics terminate persistent://public/again/a" in told[managed_ledger_of(A)][0]
 
 
 def test_a_topic_that_a_broker_makes_meanwhile_is_not_touched_and_the_others_are_restored(

@@ -176,6 +176,11 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
             f"{len(alone):,} ledgers are there only as settled copies, which an earlier recovery made: what was of transactions that had "
             f"not ended then is not in them: {_shown(alone)}"
         )
+    if plan.former.is_terminated:
+        remarks.append(
+            "it was terminated, and takes messages again: to end it, send one message more, and `pulsar-admin topics terminate "
+            f"{topic_of(target or name)}` (brokers tell readers of no messages where the last ledger of a terminated topic is empty)"
+        )
     path = managed_ledger_path(name)
     if dump is not None and path in dump.damaged:
         remarks.append(f"its list in the dump cannot be read ({dump.damaged[path]}): what is missing is not known")
@@ -228,7 +233,7 @@ def _former(name: str, info: ManagedLedgerInfo | None, dump: DumpedCluster | Non
     if info is None:
         return FormerTopic(cursors=cursors), remarks
     closed_ms = {one.ledger_id: one.closed_ms for one in info.ledgers}
-    return FormerTopic(True, closed_ms, cursors, info.terminated, info.properties), remarks
+    return FormerTopic(True, closed_ms, cursors, info.terminated is not None, info.properties), remarks
 
 
 def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, DumpedCursor], list[str]]:

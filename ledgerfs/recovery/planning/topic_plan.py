@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position, Properties
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Properties
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCursor
@@ -53,8 +53,8 @@ class FormerTopic:
         {ledger: when it was closed, ms since 1970 UTC}.
     cursors
         {name: subscription}, but those that are not restored.
-    terminated
-        Where it ended, if it was terminated.
+    is_terminated
+        Whether it took no more messages.
     properties
         Of the managed ledger.
 
@@ -63,7 +63,7 @@ class FormerTopic:
     is_known: bool = False
     closed_ms: Mapping[int, int] = field(default_factory=dict)
     cursors: Mapping[str, DumpedCursor] = field(default_factory=dict)
-    terminated: Position | None = None
+    is_terminated: bool = False
     properties: Properties = ()
 
 

@@ -11,7 +11,6 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
     OffloadContext,
-    Position,
     build_managed_ledger_info,
 )
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
@@ -111,12 +110,8 @@ class TopicToMake:
             for old, ref in self.ledgers
         ]
         ledgers.append(LedgerInfo(self.extra_id, 0, 0, 0))
-        terminated = self.plan.former.terminated
-        end = None if terminated is None else self._terminated(terminated)
-        return build_managed_ledger_info(ManagedLedgerInfo(tuple(ledgers), end, self.plan.former.properties))
-
-    def _terminated(self, at: Position) -> Position:
-        return self.positions.moved(at)
+        # Never terminated: of a list without a ledger that BookKeeper has, brokers then know no last message (seen with Pulsar 4.0.7).
+        return build_managed_ledger_info(ManagedLedgerInfo(tuple(ledgers), None, self.plan.former.properties))
 
 
 def positions_of(ledgers: Sequence[tuple[int, LedgerRef]], extra_id: int) -> Positions:
