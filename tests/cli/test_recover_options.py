@@ -63,7 +63,7 @@ class Clusters:
 
 @pytest.fixture(name="clusters")
 def _clusters(tmp_path: Path) -> Iterator[Clusters]:
-    with LiveCluster(tmp_path / "old") as old, LiveCluster(tmp_path / "new") as new:
+    with LiveCluster(tmp_path / "old") as old, LiveCluster(tmp_path / "new", instance_id="another") as new:
         new.zookeeper.takes_writes = True
         new.buckets = old.buckets
         with pulsar_settings() as settings, serving_entries({}) as broker:
