@@ -3,6 +3,7 @@
 What a run is told is what the command makes of its options (`lost_of`). After those that may fail there is one that may not.
 """
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.cli.recover.request import lost_of
+from ledgerfs.clusters.restored_topics import NOTES
 from ledgerfs.errors import LedgerfsError, LockHeldError
+from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
 from ledgerfs.offload.offload_driver import driver_of_bucket
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
@@ -81,6 +84,9 @@ class RecoveryRuns:
             )
             self.history.append(how.__name__)
             how(asked)
+        if not asked.new_ids and self.chance.random() < 0.5:
+            self.history.append("ends are lost")
+            self._loses_ends(asked)
         return self._run(asked)
 
     def _expired(self, asked: Asked) -> None:
@@ -93,6 +99,19 @@ class RecoveryRuns:
 
     def _of_some(self, asked: Asked) -> None:
         self._tried(replace(asked, topics=("public/[^/]*/[ap].*",)))
+
+    def _loses_ends(self, asked: Asked) -> None:
+        """Have somebody remove, or half remove, where the lost cluster ends: the next run writes it again."""
+        self._tried(asked)
+        prefix = f"{self.new.chroot}{NOTES}/"
+        for path, data in self.new.nodes.items():
+            if not path.startswith(prefix) or not data:
+                continue
+            end = json.loads(data)["end"]
+            key = f"{end_uuid(end, path.removeprefix(prefix))}-ledger-{end}" if end is not None else ""
+            both = (key, f"{key}-index")
+            for name in self.chance.choice([both[:1], both[1:], both, both, both]) if key else ():
+                (self.new.bucket() / name).unlink(missing_ok=True)
 
     def _killed(self, asked: Asked) -> None:
         """End the process; its session, and its lock, stay until they expire."""
