@@ -14,6 +14,7 @@ from ledgerfs.formats.managed_ledgers.cursor_info import parse_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, Position, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.ledgers.time_arguments import iso_time
 from ledgerfs.offload.offload_driver import driver_of_bucket
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
@@ -358,6 +359,32 @@ def test_a_plan_writes_nothing_and_tells_the_same(
     page = report.as_html()
     assert page.count("<td>persistent://public/default/") == 2 * len(TOPICS)
     assert "<script" not in page
+
+
+def test_the_report_tells_what_is_lost_from_when_to_when_and_what_is_to_be_done(
+    tmp_path: Path, lost: LiveCluster, new: LiveCluster, brokers: PulsarSettings
+) -> None:
+    lost.set_policies("public/default", message_ttl_in_seconds=60)
+    gone = lost.list_of(A).ledgers[1]
+    assert gone.context is not None
+    for file in lost.bucket().glob(f"{gone.context.uuid}*"):
+        file.unlink()
+    dump = dump_of(lost, tmp_path / "dump")
+    new.zookeeper.set(new.chroot + managed_ledger_path(managed_ledger_of(B)), b"")
+    report = _restore(lost, new, brokers, dump)
+    page = report.as_html()
+    part = next(one for one in _line(report, A).plan.missing if one.first_ledger == gone.ledger_id)
+    assert (part.entries, part.from_ms is not None, part.to_ms is not None) == (3, True, True)
+    assert (
+        f"ledger {gone.ledger_id}: 3 entries, written from {iso_time(part.from_ms)} until {iso_time(part.to_ms)}"
+        in page
+    )
+    assert "<tr class=bad><td>persistent://public/default/b</td>" in page
+    assert page.count("class=bad") == 1
+    assert "the new cluster has a topic of this name" in page
+    assert "pulsar-admin namespaces set-message-ttl public/default --messageTTL 60" in page
+    assert "The lost cluster is known until</th><td>20" in page
+    assert "@media print" in page
 
 
 def test_partitions_come_all_or_none(
