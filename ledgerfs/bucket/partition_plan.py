@@ -181,15 +181,18 @@ def plan_partitions(
         raise InvalidOptionError("1 byte or more", key=f"partition_bytes={partition_bytes}")
     primary = _Primary.of(catalog.ledgers)
     places = np.flatnonzero(wanted[primary.rows])
-    plan = _cut(catalog, primary, places, partition_bytes)
+    ends = ends_in(catalog)
+    plan = _cut(catalog, primary, places, partition_bytes, ends)
     while most is not None and len(plan) > most:
         # Parts are not full to the last byte, so that the size at which they are few enough is found by steps.
         partition_bytes = -(-partition_bytes * len(plan) // most)
-        plan = _cut(catalog, primary, places, partition_bytes)
+        plan = _cut(catalog, primary, places, partition_bytes, ends)
     return plan
 
 
-def _cut(catalog: Catalog, primary: _Primary, places: Int64, partition_bytes: int) -> PartitionPlan:
+def _cut(
+    catalog: Catalog, primary: _Primary, places: Int64, partition_bytes: int, ends: Mapping[str, tuple[int, ...]]
+) -> PartitionPlan:
     """Return the parts of about so many bytes that the ledgers at some places become."""
     cuts = np.maximum(primary.table["cuts"][places].astype(np.int64), 1)
     sizes = np.clip(primary.table["stored"][places], 0, None)
@@ -204,9 +207,7 @@ def _cut(catalog: Catalog, primary: _Primary, places: Int64, partition_bytes: in
     begins = _begins_of_runs(primary, places[of_ledger], first_cuts, parts)
     runs = _runs(primary, places[of_ledger], first_cuts, stop_cuts, begins)
     numbers = np.searchsorted(begins, parts)
-    return PartitionPlan(
-        catalog.names, catalog.places, primary.table, runs, numbers, int(sizes.sum()), ends_in(catalog)
-    )
+    return PartitionPlan(catalog.names, catalog.places, primary.table, runs, numbers, int(sizes.sum()), ends)
 
 
 def _begins_of_runs(primary: _Primary, places: Int64, first_cuts: Int64, parts: Int64) -> Int64:

@@ -47,7 +47,7 @@ class Run:
     stop_cut: int
     topic_size: int
     last_ledger: int
-    ends: tuple[int, ...] = ()
+    ends: tuple[int, ...]
 
     @property
     def topic(self) -> str:

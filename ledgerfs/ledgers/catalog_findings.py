@@ -7,6 +7,7 @@ import numpy as np
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import are_settled_otherwise
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.partitioned_names import partitions_of
@@ -83,8 +84,9 @@ def severity_of(error: LedgerfsError) -> Severity:
 
 def _copy(catalog: Catalog, row: int) -> Finding:
     """Return the finding of a copy that is not read: a remark if its index agrees with that of the one that is, otherwise damage."""
-    copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
-    if copy.agrees_with(read) and copy.is_settled and read.is_settled and copy.is_sound and read.is_sound:
+    read_row = row - int(catalog.ledgers["copy"][row])
+    copy, read = catalog.ref(row), catalog.ref(read_row)
+    if copy.agrees_with(read) and are_settled_otherwise(catalog.ledgers[row], catalog.ledgers[read_row]):
         return contradicting_copy(
             copy, f"transactions settled otherwise than in {read.key}, and the ledger itself is not there"
         )

@@ -123,7 +123,7 @@ def agree(left: Table | np.void, right: Table | np.void) -> npt.NDArray[np.bool_
     return same
 
 
-def are_settled_otherwise(left: Table, right: Table) -> npt.NDArray[np.bool_]:
+def are_settled_otherwise(left: Table | np.void, right: Table | np.void) -> npt.NDArray[np.bool_]:
     """Return for rows of `LEDGER` whether both are settled copies, of which one may have messages that the other has not.
 
     What became of their messages is in their uuids. Where the ledger itself is there, it is read, and says which.

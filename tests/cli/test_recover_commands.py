@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,55 +9,32 @@ import pytest
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
+from tests.cli.recover_clusters import ORDERS, Clusters, lent_clusters
 from tests.support.commands import output, run
-from tests.support.live_clusters import LiveCluster, messages
-from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
-from tests.support.reader_broker import ReaderBroker, serving_entries
+from tests.support.live_clusters import messages
 
 pytestmark = pytest.mark.process
-ORDERS = "persistent://public/default/orders"
-
-
-@dataclass
-class Clusters:
-    """A lost cluster with a bucket, and a new one with brokers."""
-
-    old: LiveCluster
-    new: LiveCluster
-    settings: PulsarSettings
-    broker: ReaderBroker
-
-    def arguments(self, *more: str) -> tuple[str, ...]:
-        return (self.old.bucket_url(), "--into", self.new.url, "--admin", self.settings.admin.url, *more)
-
-    def run_arguments(self, *more: str) -> tuple[str, ...]:
-        return self.arguments("--service", self.broker.url, "--bucket-name", "tier", *more)
 
 
 @pytest.fixture(name="clusters")
 def _clusters(tmp_path: Path) -> Iterator[Clusters]:
-    with LiveCluster(tmp_path / "old") as old, LiveCluster(tmp_path / "new") as new:
-        new.zookeeper.takes_writes = True
+    with lent_clusters(tmp_path) as made:
         served = []
         for size in (4, 3):
             entries = messages(size)
-            ledger_id = old.write_ledger(ORDERS, entries)
-            old.roll_over(ORDERS)
-            old.offload(ORDERS, ledger_id)
+            ledger_id = made.rolled(ORDERS, *entries)
             served += [(ledger_id, number, entry) for number, entry in enumerate(entries)]
-        old.add_cursor(ORDERS, "billing", (ledger_id, 1))
-        with pulsar_settings() as settings, serving_entries({ORDERS: served}) as broker:
-            yield Clusters(old, new, settings, broker)
+        made.old.add_cursor(ORDERS, "billing", (ledger_id, 1))
+        made.broker.topics[ORDERS] = served
+        yield made
 
 
-def _dumped(clusters: Clusters, tmp_path: Path) -> str:
-    file = tmp_path / "dump.json.zst"
-    run("cluster", "dump", clusters.old.url, str(file))
-    return str(file)
+def run_arguments(clusters: Clusters, *more: str) -> tuple[str, ...]:
+    return clusters.arguments("--service", clusters.broker.url, "--bucket-name", "tier", *more)
 
 
-def test_a_plan_needs_no_new_cluster(clusters: Clusters, tmp_path: Path) -> None:
-    shown = output("recover", "plan", clusters.old.bucket_url(), "--dump", _dumped(clusters, tmp_path))
+def test_a_plan_needs_no_new_cluster(clusters: Clusters) -> None:
+    shown = output("recover", "plan", clusters.old.bucket_url(), "--dump", clusters.write_dump())
     assert ORDERS in shown
     assert "none up to the dump" in shown
     told = run("recover", "plan", clusters.old.bucket_url(), "--no-dump").stderr.decode()
@@ -66,9 +42,9 @@ def test_a_plan_needs_no_new_cluster(clusters: Clusters, tmp_path: Path) -> None
 
 
 def test_run_check_and_run_again(clusters: Clusters, tmp_path: Path) -> None:
-    dump, report = _dumped(clusters, tmp_path), tmp_path / "report.html"
+    dump, report = clusters.write_dump(), tmp_path / "report.html"
     done = json.loads(
-        output("recover", "run", *clusters.run_arguments("--dump", dump, "--yes", "--json", "--report", str(report)))
+        output("recover", "run", *run_arguments(clusters, "--dump", dump, "--yes", "--json", "--report", str(report)))
     )
     (topic,) = done["topics"]
     assert (topic["state"], topic["ledgers"], topic["entries"], topic["subscriptions"]) == ("restored", 2, 7, 1)
@@ -77,26 +53,26 @@ def test_run_check_and_run_again(clusters: Clusters, tmp_path: Path) -> None:
     assert ORDERS in page
     path = clusters.new.chroot + managed_ledger_path(managed_ledger_of(ORDERS))
     assert len(parse_managed_ledger_info(clusters.new.nodes[path], key=path).ledgers) == 3
-    checked = json.loads(output("recover", "check", *clusters.run_arguments("--dump", dump, "--json")))
+    checked = json.loads(output("recover", "check", *run_arguments(clusters, "--dump", dump, "--json")))
     assert checked["topics"][0]["compared"]["same"] == checked["topics"][0]["compared"]["expected"] == 7
-    again = output("recover", "run", *clusters.run_arguments("--dump", dump, "--yes"))
+    again = output("recover", "run", *run_arguments(clusters, "--dump", dump, "--yes"))
     assert "there before" in again
 
 
 def test_a_broker_that_serves_less_or_other_bytes_is_told(clusters: Clusters) -> None:
-    output("recover", "run", *clusters.run_arguments("--no-dump", "--yes", "--no-compare"))
+    output("recover", "run", *run_arguments(clusters, "--no-dump", "--yes", "--no-compare"))
     entries = clusters.broker.topics[ORDERS]
     clusters.broker.topics[ORDERS] = entries[:2] + entries[3:]
-    told = json.loads(output("recover", "check", *clusters.run_arguments("--no-dump", "--json"), code=1))
+    told = json.loads(output("recover", "check", *run_arguments(clusters, "--no-dump", "--json"), code=1))
     assert told["topics"][0]["compared"]["missing"]["entries"] == 1
     ledger_id, number, data = entries[2]
     clusters.broker.topics[ORDERS] = [*entries[:2], (ledger_id, number, data[:-1] + b"?"), *entries[3:]]
-    told = json.loads(output("recover", "check", *clusters.run_arguments("--no-dump", "--json"), code=1))
+    told = json.loads(output("recover", "check", *run_arguments(clusters, "--no-dump", "--json"), code=1))
     assert told["topics"][0]["compared"]["differing"]["entries"] == 1
 
 
 def test_what_no_run_restored_fails_a_check(clusters: Clusters) -> None:
-    told = run("recover", "check", *clusters.run_arguments("--no-dump"), code=1).stderr.decode()
+    told = run("recover", "check", *run_arguments(clusters, "--no-dump"), code=1).stderr.decode()
     assert "no run has restored it" in told
 
 
@@ -109,7 +85,7 @@ def test_wrong_usage(clusters: Clusters, tmp_path: Path) -> None:
         (("--yes", "--no-dump", "--disks", "bookies:///d"), "--disks needs the metadata"),
         (("--yes", "--no-dump", "--at", "yesterday", "--subscription", "s"), "yesterday"),
     ):
-        told = run("recover", "run", *clusters.run_arguments(*more), code=2).stderr.decode()
+        told = run("recover", "run", *run_arguments(clusters, *more), code=2).stderr.decode()
         assert words in told, told
     told = run("recover", "plan", clusters.old.bucket_url(), "--into", clusters.new.url, code=2).stderr.decode()
     assert "name both, or none" in told
@@ -140,6 +116,6 @@ def test_the_newest_whole_dump_of_the_bucket_is_taken(clusters: Clusters) -> Non
 
 def test_without_a_lock_nothing_is_done(clusters: Clusters) -> None:
     clusters.new.zookeeper.set(clusters.new.chroot + "/ledgerfs/lifecycle/lock", b'{"host": "h"}')
-    told = run("recover", "run", *clusters.run_arguments("--no-dump", "--yes"), code=3).stderr.decode()
+    told = run("recover", "run", *run_arguments(clusters, "--no-dump", "--yes"), code=3).stderr.decode()
     assert "held since" in told
     assert not [path for path in clusters.new.nodes if "/managed-ledgers/" in path]

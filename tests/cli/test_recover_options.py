@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,66 +14,42 @@ from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_p
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.schemas.saved_schemas import saved_schemas_at
+from tests.cli.recover_clusters import ORDERS, Clusters, lent_clusters
 from tests.support.commands import output, run
 from tests.support.entries import frame, metadata
-from tests.support.live_clusters import CREATED_MS, LiveCluster, messages
-from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
-from tests.support.reader_broker import ReaderBroker, serving_entries
+from tests.support.live_clusters import CREATED_MS, messages
 
 pytestmark = pytest.mark.process
-ORDERS = "persistent://public/default/orders"
-
-
-@dataclass
-class Clusters:
-    """A lost cluster, and a new one that has its bucket."""
-
-    old: LiveCluster
-    new: LiveCluster
-    settings: PulsarSettings
-    broker: ReaderBroker
-    dump: Path
-
-    def rolled(self, topic: str, *entries: bytes) -> int:
-        """Write a ledger of the lost cluster, and offload it."""
-        ledger_id = self.old.write_ledger(topic, entries or messages(4))
-        self.old.roll_over(topic)
-        self.old.offload(topic, ledger_id)
-        return ledger_id
-
-    def told(self, command: str, *more: str, code: int = 0, with_dump: bool = False) -> dict[str, Any]:
-        """Return what a command says as JSON."""
-        line = (self.old.bucket_url(), "--into", self.new.url, "--admin", self.settings.admin.url, "--json")
-        line += ("--dump", str(self.dump)) if with_dump else () if "--dump" in more else ("--no-dump",)
-        line += ("--service", self.broker.url) if command == "check" else ()
-        line += ("--bucket-name", "tier") if "--bucket-name" not in more else ()
-        line += ("--yes",) if command == "run" else ()
-        line += () if "--sample" in more or command != "run" else ("--no-compare",)
-        found: dict[str, Any] = json.loads(output("recover", command, *line, *more, code=code))
-        return found
-
-    def write_dump(self) -> None:
-        run("cluster", "dump", self.old.url, str(self.dump))
-
-    def list_of(self, topic: str = ORDERS) -> ManagedLedgerInfo:
-        path = self.new.chroot + managed_ledger_path(managed_ledger_of(topic))
-        return parse_managed_ledger_info(self.new.nodes[path], key=path)
 
 
 @pytest.fixture(name="clusters")
 def _clusters(tmp_path: Path) -> Iterator[Clusters]:
-    with LiveCluster(tmp_path / "old") as old, LiveCluster(tmp_path / "new", instance_id="another") as new:
-        new.zookeeper.takes_writes = True
-        new.buckets = old.buckets
-        with pulsar_settings() as settings, serving_entries({}) as broker:
-            yield Clusters(old, new, settings, broker, tmp_path / "dump.json.zst")
+    with lent_clusters(tmp_path) as made:
+        yield made
+
+
+def said(clusters: Clusters, command: str, *more: str, code: int = 0, with_dump: bool = False) -> dict[str, Any]:
+    """Return what a command says as JSON."""
+    line = clusters.arguments("--json")
+    line += ("--dump", str(clusters.dump)) if with_dump else () if "--dump" in more else ("--no-dump",)
+    line += ("--service", clusters.broker.url) if command == "check" else ()
+    line += ("--bucket-name", "tier") if "--bucket-name" not in more else ()
+    line += ("--yes",) if command == "run" else ()
+    line += () if "--sample" in more or command != "run" else ("--no-compare",)
+    found: dict[str, Any] = json.loads(output("recover", command, *line, *more, code=code))
+    return found
+
+
+def list_of(clusters: Clusters, topic: str = ORDERS) -> ManagedLedgerInfo:
+    path = clusters.new.chroot + managed_ledger_path(managed_ledger_of(topic))
+    return parse_managed_ledger_info(clusters.new.nodes[path], key=path)
 
 
 def test_lists_have_the_bucket_as_the_new_brokers_reach_it(clusters: Clusters) -> None:
     clusters.rolled(ORDERS)
     place = ("--driver", "S3", "--region", "eu-west-1", "--endpoint", "http://store:9000", "--bucket-name", "mine")
-    clusters.told("run", *place)
-    context = clusters.list_of().ledgers[0].context
+    said(clusters, "run", *place)
+    context = list_of(clusters).ledgers[0].context
     assert context is not None
     assert context.driver == "S3"
     assert dict(context.properties) == {
@@ -93,7 +68,8 @@ def test_a_subscription_that_no_dump_tells_of_begins_at_a_time(clusters: Cluster
         "early": "earliest",
     }
     for name, at in places.items():
-        clusters.told(
+        said(
+            clusters,
             "run",
             "--topics",
             "public/default/.*",
@@ -111,7 +87,7 @@ def test_a_subscription_that_no_dump_tells_of_begins_at_a_time(clusters: Cluster
         node = clusters.new.nodes[clusters.new.chroot + cursor_path(managed_ledger_of(topic), "billing")]
         position = parse_cursor_info(node, key=name).mark_delete
         assert position is not None
-        assert position.ledger_id == clusters.list_of(topic).ledgers[0].ledger_id
+        assert position.ledger_id == list_of(clusters, topic).ledgers[0].ledger_id
         found[name] = position.entry_id
     assert found == {"then": 1, "late": 3, "early": -1}
 
@@ -120,17 +96,17 @@ def test_open_transactions_are_shown_or_hidden_and_not_looked_for(clusters: Clus
     plain, *rest = messages(3)
     cut_off = frame(metadata(transaction_most=7, transaction_least=1), b"never ended")
     clusters.rolled(ORDERS, plain, cut_off, *rest)
-    shown = clusters.told("run", "--open-transactions", "show")
+    shown = said(clusters, "run", "--open-transactions", "show")
     assert [(one["state"], one["open_entries"], one["aborted_entries"]) for one in shown["topics"]] == [
         ("restored", 1, 0)
     ]
-    ledger_id = clusters.list_of().ledgers[0].ledger_id
+    ledger_id = list_of(clusters).ledgers[0].ledger_id
     clusters.broker.topics[ORDERS] = [(ledger_id, number, one) for number, one in enumerate([plain, cut_off, *rest])]
-    told = clusters.told("check", code=1)
+    told = said(clusters, "check", code=1)
     assert "were shown when it was restored" in told["topics"][0]["why"]
     again = ("--as", "public/again/{topic}", "--new-ids")
-    assert clusters.told("run", "--no-transactions", *again)["topics"][0]["open_entries"] == 0
-    told = clusters.told("run", *again, code=1)
+    assert said(clusters, "run", "--no-transactions", *again)["topics"][0]["open_entries"] == 0
+    told = said(clusters, "run", *again, code=1)
     assert "it was restored with --no-transactions" in told["topics"][0]["why"]
 
 
@@ -139,13 +115,13 @@ def test_what_the_lost_cluster_had_deleted_comes_back_if_it_is_asked_for(cluster
     clusters.rolled("public/default/kept")
     clusters.old.zookeeper.delete(clusters.old.chroot + managed_ledger_path(managed_ledger_of(ORDERS)))
     clusters.write_dump()
-    told = clusters.told("run", with_dump=True, code=1)
+    told = said(clusters, "run", with_dump=True, code=1)
     assert [(one["topic"], one["state"]) for one in told["topics"]] == [
         ("persistent://public/default/kept", "restored"),
         (ORDERS, "not restored"),
     ]
     assert "--with-deleted" in told["topics"][1]["why"]
-    told = clusters.told("run", "--with-deleted", with_dump=True)
+    told = said(clusters, "run", "--with-deleted", with_dump=True)
     assert [one["state"] for one in told["topics"]] == ["there before", "restored"]
 
 
@@ -154,8 +130,8 @@ def test_brokers_may_delete_what_is_restored_if_they_are_let(clusters: Clusters)
     deletes = {"retention_policies": {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}}
     clusters.settings.add_namespace("public/default", **deletes)
     clusters.new.set_policies("public/default", **deletes)
-    assert "brokers would delete or expire" in clusters.told("run", code=1)["topics"][0]["why"]
-    assert clusters.told("run", "--let-brokers-delete")["topics"][0]["state"] == "restored"
+    assert "brokers would delete or expire" in said(clusters, "run", code=1)["topics"][0]["why"]
+    assert said(clusters, "run", "--let-brokers-delete")["topics"][0]["state"] == "restored"
 
 
 def test_schemas_are_found_elsewhere_hidden_or_left(clusters: Clusters, tmp_path: Path) -> None:
@@ -165,14 +141,14 @@ def test_schemas_are_found_elsewhere_hidden_or_left(clusters: Clusters, tmp_path
     for bookie in clusters.old.bookies:
         bookie.remove_ledger(lost)
     clusters.write_dump()
-    why = clusters.told("plan", with_dump=True, code=1)["topics"][0]["why"]
+    why = said(clusters, "plan", with_dump=True, code=1)["topics"][0]["why"]
     assert "not all versions of its schema can be set again" in why
     for more in (("--hide-lost-schemas",), ("--no-schemas",)):
-        assert clusters.told("plan", *more, with_dump=True)["topics"][0]["why"] is None
+        assert said(clusters, "plan", *more, with_dump=True)["topics"][0]["why"] is None
     (tmp_path / "saved").mkdir()
     saved = saved_schemas_at(f"file://{tmp_path}/saved", {})
     saved.add(ORDERS, versions)
-    told = clusters.told("run", "--schemas", f"file://{tmp_path}/saved", with_dump=True)
+    told = said(clusters, "run", "--schemas", f"file://{tmp_path}/saved", with_dump=True)
     assert told["topics"][0]["state"] == "restored"
     assert [one.kind for one in clusters.settings.schemas["public/default/orders"]] == ["STRING", "INT32"]
 
@@ -181,7 +157,7 @@ def test_the_sample_is_as_large_as_it_is_wanted(clusters: Clusters) -> None:
     entries = messages(9)
     ledger_id = clusters.rolled(ORDERS, *entries)
     clusters.broker.topics[ORDERS] = [(ledger_id, number, one) for number, one in enumerate(entries)]
-    told = clusters.told("run", "--sample", "0", "--service", clusters.broker.url)
+    told = said(clusters, "run", "--sample", "0", "--service", clusters.broker.url)
     assert (told["topics"][0]["compared"]["same"], told["topics"][0]["compared"]["is_sample"]) == (2, True)
 
 
@@ -194,7 +170,7 @@ def test_an_older_dump_is_taken_by_the_beginning_of_its_name(clusters: Clusters)
     older, newer = sorted(one.name.partition("-")[0] for one in folder.iterdir())
     place = f"{clusters.old.bucket_url()}/_ledgerfs/dumps/{folder.name}"
     for stamp, subscriptions in ((older, 0), (newer, 1)):
-        found = clusters.told("plan", "--dump", f"{place}/{stamp}")
+        found = said(clusters, "plan", "--dump", f"{place}/{stamp}")
         assert (found["dump"], found["topics"][0]["subscriptions"]) == (f"{place}/{stamp}", subscriptions)
         # Disks are read with the same one.
         disks = ("--disks", "bookies:///none")
@@ -210,8 +186,7 @@ def test_dumps_of_the_new_cluster_are_left_out_beside_those_of_the_lost_one(clus
     for url in (clusters.old.url, clusters.new.url):
         run("cluster", "dump", url, "--to", clusters.old.bucket_url())
     older = min(clusters.old.bucket().glob("_ledgerfs/dumps/*/*"), key=lambda one: one.name)
-    line = (clusters.old.bucket_url(), "--into", clusters.new.url, "--admin", clusters.settings.admin.url)
-    line += ("--bucket-name", "tier", "--json", "--yes", "--no-compare")
+    line = clusters.arguments("--bucket-name", "tier", "--json", "--yes", "--no-compare")
     told = json.loads(output("recover", "run", *line))
     assert told["dump"].endswith(older.name)
     refused = run("recover", "plan", clusters.old.bucket_url(), code=2).stderr.decode()

@@ -9,6 +9,8 @@ from hashlib import blake2b
 from uuid import UUID
 
 _FRONT_BYTES = 6
+END_VERSION = 5
+"""Version of these uuids; brokers' are random ones (4)."""
 
 
 def end_uuid(ledger_id: int, managed_ledger: str) -> str:
@@ -17,7 +19,7 @@ def end_uuid(ledger_id: int, managed_ledger: str) -> str:
         front_of_end(ledger_id).to_bytes(_FRONT_BYTES, "big")
         + blake2b(managed_ledger.encode(), digest_size=16 - _FRONT_BYTES).digest()
     )
-    return str(UUID(bytes=digits, version=5))
+    return str(UUID(bytes=digits, version=END_VERSION))
 
 
 def is_end_uuid(uuid: str, ledger_id: int) -> bool:

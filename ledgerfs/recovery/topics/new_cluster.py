@@ -12,10 +12,9 @@ from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
-from ledgerfs.formats.pulsar_blob.end_uuids import is_end_uuid
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.id_blocks import ends_in
+from ledgerfs.ledgers.id_blocks import ends_among, ends_in
 from ledgerfs.recovery.planning.topic_ledgers import ledgers_in
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.journal import (
@@ -154,8 +153,9 @@ def beside_others(nodes: Nodes, plans: Iterable[TopicPlan], catalog: Catalog) ->
     for plan in plans:
         if plan.target == plan.source:
             continue
-        ids = {ref.ledger_id for ref in ledgers_in(catalog, plan.target)}
-        ids |= {one.ledger_id for one in catalog.absent_of(plan.target) if not is_end_uuid(one.uuid, one.ledger_id)}
+        absent = catalog.absent_of(plan.target)
+        ids = {one.ledger_id for one in absent} - {*ends_among(absent)}
+        ids |= {ref.ledger_id for ref in ledgers_in(catalog, plan.target)}
         others = sorted(ids - _noted_ids(nodes, plan.target)) if ids else []
         if others:
             told[plan.source] = (

@@ -156,7 +156,7 @@ class Restoring:
     def _outcome(self, plan: TopicPlan, found: Found) -> RestoredTopic:
         place = found.places.get(plan.target, Place.FREE)
         if place is Place.OURS:
-            return self._there_again(plan)
+            return there_again(plan, self._nodes, self._catalog, self._how, self._end_again)
         why = why_not(plan, found, gives_new_ids=self._how.gives_new_ids)
         if why is not None:
             return RestoredTopic(plan, Outcome.REFUSED, why)
@@ -169,20 +169,15 @@ class Restoring:
         except LedgerfsError as error:
             return RestoredTopic(plan, Outcome.FAILED, str(error))
 
-    def _there_again(self, plan: TopicPlan) -> RestoredTopic:
-        """Return a topic that is there; where its lost cluster ends is written again if somebody has removed it."""
-        note = note_of(self._nodes, plan.target)
-        if note is None or note.end is None or not _lacks_end(plan, note, self._catalog):
-            return there_again(plan, self._nodes, self._catalog, self._how)
+    def _end_again(self, plan: TopicPlan, end: int) -> str | None:
+        """Write once more where the lost cluster ends; return why that cannot be done, None if it was."""
         try:
-            self._end(plan, note.end)
+            self._end(plan, end)
         except (LockLostError, StoreUnreachableError):
             raise
         except LedgerfsError as error:
-            return RestoredTopic(plan, Outcome.THERE, f"where the lost cluster ends cannot be written again: {error}")
-        done = there_again(plan, self._nodes, self._catalog, self._how, is_ended=True)
-        done.remarks.append("the ledger that tells where the lost cluster ends was lost, and is written again")
-        return done
+            return f"where the lost cluster ends cannot be written again: {error}"
+        return None
 
     def _end(self, plan: TopicPlan, end: int) -> None:
         end_cluster(self._bucket, plan.target, end, max((ref.changed_ms for ref in plan.ledgers), default=0))
@@ -257,10 +252,16 @@ class Restoring:
         return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
 
 
-def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How, *, is_ended: bool = False) -> RestoredTopic:
+def there_again(
+    plan: TopicPlan,
+    nodes: Nodes,
+    catalog: Catalog,
+    how: How,
+    end_again: Callable[[TopicPlan, int], str | None] | None = None,
+) -> RestoredTopic:
     """Return a topic that an earlier run restored, and what is the matter with it: by its list now, its note, and what is planned.
 
-    With ``is_ended`` where its lost cluster ends was written since ``catalog`` was listed.
+    ``end_again`` writes where its lost cluster ends, if somebody has removed that, and returns why it cannot; without it that is told.
 
     Raises `CorruptMetadataError`, and the errors of ZooKeeper.
     """
@@ -271,7 +272,12 @@ def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How, *, is
         return done
     done.subscriptions = note.subscriptions
     listed = [one for one in parse_managed_ledger_info(node.data, key=node.path).ledgers if one.is_offloaded]
-    done.why = _lost(plan, listed, catalog) or (None if is_ended else _not_ended(plan, note, catalog))
+    trouble = None
+    if note.end is not None and _not_in_bucket(plan, [_named_end(plan, note.end)], catalog):
+        trouble = _not_ended(note.end) if end_again is None else end_again(plan, note.end)
+        if trouble is None:
+            done.remarks.append("the ledger that tells where the lost cluster ends was lost, and is written again")
+    done.why = _lost(plan, listed, catalog) or trouble
     done.why = done.why or _late_or_trimmed(plan, listed, note) or _otherwise_made(plan, note, how)
     return done
 
@@ -285,16 +291,14 @@ def _lost(plan: TopicPlan, listed: Sequence[LedgerInfo], catalog: Catalog) -> st
     return f"the bucket does not have ledger {lost[0]}, which its list names ({len(lost):,} in all), or not as a whole"
 
 
-def _lacks_end(plan: TopicPlan, note: Note, catalog: Catalog) -> bool:
-    """Whether the bucket has not, or not as a whole, what a run has written where the lost cluster ends."""
-    return note.end is not None and bool(_not_in_bucket(plan, [(note.end, end_uuid(note.end, plan.target))], catalog))
+def _named_end(plan: TopicPlan, end: int) -> tuple[int, str]:
+    """Return id and uuid of the ledger that ends the lost cluster in a topic."""
+    return end, end_uuid(end, plan.target)
 
 
-def _not_ended(plan: TopicPlan, note: Note, catalog: Catalog) -> str | None:
-    if not _lacks_end(plan, note, catalog):
-        return None
+def _not_ended(end: int) -> str:
     return (
-        f"the bucket does not have ledger {note.end}, which tells where the lost cluster ends, or not as a whole: readers of the bucket "
+        f"the bucket does not have ledger {end}, which tells where the lost cluster ends, or not as a whole: readers of the bucket "
         "may take transactions of the two for one. A run writes it again"
     )
 
@@ -367,7 +371,7 @@ def lost_since(restored: Sequence[RestoredTopic], catalog: Catalog) -> Mapping[s
             continue
         named = [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers]
         if one.end is not None:
-            named.append((one.end, end_uuid(one.end, one.plan.target)))
+            named.append(_named_end(one.plan, one.end))
         lost = _not_in_bucket(one.plan, named, catalog)
         known = {ref.ledger_id for ref in one.plan.ledgers} | {ref.ledger_id for _, ref in one.ledgers}
         there = {ref.ledger_id for name in {one.plan.source, one.plan.target} for ref in ledgers_in(catalog, name)}
