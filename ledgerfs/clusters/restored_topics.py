@@ -2,10 +2,11 @@
 
 import json
 
+from ledgerfs.clusters.next_ids import RECOVERY
 from ledgerfs.errors import CorruptMetadataError, ObjectNotFoundError
 from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
-NOTES = "/ledgerfs/recovery/topics"
+NOTES = f"{RECOVERY}/topics"
 """Folder of the notes, a node for each managed ledger of the cluster."""
 
 

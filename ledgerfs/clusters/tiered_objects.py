@@ -108,16 +108,19 @@ class UnnamedPairs(NamedTuple):
     settled
         How many more are there with a settled copy, or are one beside the offload that it was made of: another cluster may name either.
         So do those count that a recovery wrote where a cluster was lost: no list names them, and readers need them.
+    former
+        How many others have ids from before something was restored into the cluster: they may be all that is left of the lost one's.
 
     """
 
     rows: Table
     young: int
     settled: int
+    former: int
 
 
-def unnamed_pairs(survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: int) -> UnnamedPairs:
-    """Return the offloads that no list names."""
+def unnamed_pairs(survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: int, former_ids: int) -> UnnamedPairs:
+    """Return the offloads that no list names; those with ids below ``former_ids`` may be a lost cluster's."""
     named = survey.listed[survey.listed["has_context"]]
     free = ~np.isin(pair_keys(bucket.pairs), pair_keys(named))
     modified_ms = bucket.pairs["modified_ms"]
@@ -125,7 +128,9 @@ def unnamed_pairs(survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: 
     is_kept = is_old & _are_settled(bucket.pairs)
     unkept = np.flatnonzero(is_old & ~is_kept)
     is_kept[unkept] = [is_end_uuid(uuid_text(row), int(row["ledger_id"])) for row in bucket.pairs[unkept]]
-    return UnnamedPairs(bucket.pairs[is_old & ~is_kept], int((free & ~is_old).sum()), int(is_kept.sum()))
+    is_former = is_old & ~is_kept & (bucket.pairs["ledger_id"] < former_ids)
+    rows = bucket.pairs[is_old & ~is_kept & ~is_former]
+    return UnnamedPairs(rows, int((free & ~is_old).sum()), int(is_kept.sum()), int(is_former.sum()))
 
 
 def _are_settled(pairs: Table) -> Mask:

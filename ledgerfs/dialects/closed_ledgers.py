@@ -50,9 +50,14 @@ class ClosedLedgers:
     def __init__(self, cluster: LivingCluster) -> None:
         self._access = ClusterAccess(BucketStore(EmptyStore(cluster)), cluster)
 
+    @property
+    def ledgers_path(self) -> str:
+        """Where BookKeeper has its metadata."""
+        return self._access.reading.ledgers_path
+
     def path_of(self, ledger_id: int) -> str:
         """Return where the node of a ledger is."""
-        return ledger_path(ledger_id, self._access.reading.ledgers_path)
+        return ledger_path(ledger_id, self.ledgers_path)
 
     def found(self, ledger_id: int) -> StoredLedger:
         """Return a ledger, closed or not, as it is now.

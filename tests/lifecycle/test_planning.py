@@ -315,8 +315,20 @@ def test_patterns_that_no_topic_comes_to_are_told(cluster: MadeCluster) -> None:
         (OBJECTS, [listed(71), current(80)], [], None),
         (OBJECTS, [listed(71, offloaded_ms=HOUR), current(80)], [71], None),
         (OBJECTS, [listed(75), current(80)], [], None),
+        (replace(OBJECTS, modified_ms=NOW - DAY - 1), [listed(71), current(80)], [], "whose list was made later"),
+        (replace(OBJECTS, entries=11, length=1000), [listed(71), current(80)], [], "these have 11 of 1,000"),
+        (
+            replace(OBJECTS, entries=10, length=999),
+            [listed(71, offloaded_ms=HOUR), current(80)],
+            [71],
+            "these have 10 of",
+        ),
+        (replace(OBJECTS, entries=10, length=1000), [listed(71), current(80)], [], None),
     ],
-    ids=["not in BookKeeper", "set back", "made anew", "in BookKeeper", "offloaded otherwise", "trimmed"],
+    ids=[
+        *("not in BookKeeper", "set back", "made anew", "in BookKeeper", "offloaded otherwise", "trimmed"),
+        *("made anew with the same id", "other entries than BookKeeper", "other bytes than the offload", "the same"),
+    ],
 )
 def test_objects_that_may_be_an_only_copy_are_not_marked(
     cluster: MadeCluster, offload: OrphanOffload, lines: list[LedgerInfo], absent: list[int], why: str | None

@@ -13,6 +13,7 @@ from ledgerfs import open_bucket
 from ledgerfs.cli.cluster.kept_dump_source import dumps_store
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.dump_copies import copy_kept_dump
+from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
@@ -21,6 +22,9 @@ from ledgerfs.messages.decode.metadata_walk import Meta, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.running.report import TopicLine
+from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs.upkeep.doctor.check import Rules, check_cluster
+from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.model.dump_history import Recording
 from tests.model.kept_dump_acts import DumpActs
 from tests.model.left_disks import LeftDisks, leave_disks
@@ -198,6 +202,19 @@ class Restored:
         for plan, listed, contents in made:
             self._note_made(plan, listed, contents)
         self._compare_bucket()
+        if made:
+            self._call_no_orphans()
+
+    def _call_no_orphans(self) -> None:
+        """Have the new cluster's doctor look at the bucket: nothing that a lost cluster wrote there is to be deleted, whoever names it."""
+        living = ClusterFileSystem(timeout_s=5).cluster(self.new.url.removeprefix("pulsar+zk://"))
+        tiers = [Tier(open_bucket(self.losing.cluster.bucket_url()), frozenset({"tier"}))]
+        try:
+            found = check_cluster(living, None, tiers, Rules(0, 0.0), lambda *_: None).findings
+        finally:
+            living.nodes.close()
+        orphans = {one for line in found if line.kind is FindingKind.ORPHAN_OBJECT for one in line.ledgers}
+        assert orphans <= self.new.written.keys(), f"seed {self.walk.seed}: {orphans} after {self.walk.history}"
 
     def _compare_bucket(self) -> None:
         compare_bucket(self.losing.cluster.bucket_url(), self.ledgers, f"seed {self.walk.seed}: {self.walk.history}")

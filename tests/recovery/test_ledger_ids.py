@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfs.clusters.next_ids import newest_block
 from ledgerfs.errors import UnsupportedWriteError
-from ledgerfs.recovery.topics.ledger_ids import FreeIds, advance_ids, newest_block
+from ledgerfs.recovery.topics.ledger_ids import FreeIds, advance_ids
 from tests.recovery.lost import locked
 from tests.support.live_clusters import LiveCluster
 

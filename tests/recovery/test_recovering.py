@@ -158,6 +158,28 @@ def test_topics_are_as_they_were_and_a_second_run_writes_nothing(
     }
 
 
+def test_a_subscription_begins_before_a_ledger_whose_batches_were_split_since_the_dump(
+    lost: LiveCluster, new: LiveCluster, brokers: PulsarSettings, dump: DumpedCluster, tmp_path: Path
+) -> None:
+    """It had acknowledged entries of which nobody knows which messages they are now."""
+    ledger_id = lost.list_of(A).ledgers[1].ledger_id
+    with LiveCluster(tmp_path / "split", first_ledger_id=ledger_id) as split:
+        split.buckets = lost.buckets
+        for one in lost.bucket().glob(f"*-ledger-{ledger_id}*"):
+            one.unlink()
+        assert split.write_ledger(A, messages(9)) == ledger_id
+        split.roll_over(A)
+        split.offload(A, ledger_id)
+    line = _line(_restore(lost, new, brokers, dump), A)
+    (said,) = [one for one in line.remarks if "subscription s" in one]
+    assert f"ledger {ledger_id} has other entries than by the dump" in said
+    info = _list(new, A)
+    assert info is not None
+    assert [one.entries for one in info.ledgers[:2]] == [5, 9]
+    cursor = parse_cursor_info(new.nodes[new.chroot + cursor_path(managed_ledger_of(A), "s")], key="s")
+    assert (cursor.mark_delete, cursor.holes) == (Position(ledger_id, -1), ())
+
+
 def test_a_run_that_ends_anywhere_leaves_whole_topics_and_the_next_one_goes_on(
     lost: LiveCluster, new: LiveCluster, brokers: PulsarSettings, dump: DumpedCluster
 ) -> None:

@@ -4,8 +4,9 @@ What the newest entry of the cursor's ledger told is put into the node, as a bro
 where the topic's entries are now; what names ledgers of the lost cluster's own (delayed messages, compaction) is left out.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -34,8 +35,15 @@ MOST_BATCHES = 20_000
 _DELAYED = "#pulsar.internal.delayed.bucket"
 _COMPACTED = "CompactedTopicLedger"
 
-Moved = Callable[[Position], Position]
-"""From a position in the lost cluster to the one in the new one behind which the same messages lie."""
+
+class Moves(Protocol):
+    """From positions in the lost cluster to those in the new one."""
+
+    def moved(self, at: Position) -> Position:
+        """Return the position behind which the same messages lie, and, where that is not known, some before them."""
+
+    def moved_up(self, at: Position) -> Position:
+        """Return the same, and, where that is not known, one further behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,7 @@ class SettledCursor:
     left_out: int
 
 
-def settled_cursor(node: bytes, newest: bytes | None, moved: Moved, *, key: str) -> SettledCursor:
+def settled_cursor(node: bytes, newest: bytes | None, moves: Moves, *, key: str) -> SettledCursor:
     """Return a cursor as its node alone.
 
     Parameters
@@ -71,8 +79,8 @@ def settled_cursor(node: bytes, newest: bytes | None, moved: Moved, *, key: str)
         The value of its node in the lost cluster.
     newest
         The newest entry of its ledger; None if it has none.
-    moved
-        Moves positions. Ranges that are empty by it are left out.
+    moves
+        Ranges that are empty by it are left out.
     key
         Names it in errors.
 
@@ -92,9 +100,9 @@ def settled_cursor(node: bytes, newest: bytes | None, moved: Moved, *, key: str)
         words = _words_of(_position_record(newest, key).partly_deleted)
     if state.mark_delete is None:
         raise CorruptMetadataError("a cursor without a position", key=key)
-    mark_delete = moved(state.mark_delete)
-    holes, more_holes = _first(_moved_holes(state.acknowledged_ranges(), moved, mark_delete), MOST_HOLES)
-    partly = [(moved(at), bits) for at, bits in words if _is_there(at, moved)]
+    mark_delete = moves.moved(state.mark_delete)
+    holes, more_holes = _first(_moved_holes(state.acknowledged_ranges(), moves, mark_delete), MOST_HOLES)
+    partly = [(moves.moved(at), bits) for at, bits in words if _is_there(at, moves)]
     batches = [one for one in partly if one[0] > mark_delete]
     record = CursorRecord.FromString(
         build_cursor_info(
@@ -126,14 +134,15 @@ def _words_of(records: Iterable[PartlyDeletedRecord]) -> list[tuple[Position, li
     return [(parse_position(one.position, ""), list(one.words)) for one in records]
 
 
-def _is_there(at: Position, moved: Moved) -> bool:
-    """Whether an entry is in the new cluster: its position, and that of the entry before it, are moved to different places."""
-    return moved(at) != moved(Position(at.ledger_id, at.entry_id - 1))
+def _is_there(at: Position, moves: Moves) -> bool:
+    """Whether an entry is in the new cluster, as one: its position follows that of the entry before it there, too."""
+    before = moves.moved_up(Position(at.ledger_id, at.entry_id - 1))
+    return moves.moved(at) == Position(before.ledger_id, before.entry_id + 1)
 
 
-def _moved_holes(ranges: Iterator[Hole], moved: Moved, mark_delete: Position) -> Iterator[Hole]:
+def _moved_holes(ranges: Iterator[Hole], moves: Moves, mark_delete: Position) -> Iterator[Hole]:
     for lower, upper in ranges:
-        start, end = max(moved(lower), mark_delete), moved(upper)
+        start, end = max(moves.moved_up(lower), mark_delete), moves.moved(upper)
         if start < end:
             yield start, end
 

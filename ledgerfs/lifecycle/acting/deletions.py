@@ -31,7 +31,7 @@ from ledgerfs.lifecycle.acting.decided_policies import WhyNot, nothing_against_i
 from ledgerfs.lifecycle.acting.free_lists import FreeLists
 from ledgerfs.lifecycle.acting.marked_ledgers import why_another, why_kept
 from ledgerfs.lifecycle.acting.means import Means
-from ledgerfs.lifecycle.acting.only_copies import why_only_copy, why_set_back
+from ledgerfs.lifecycle.acting.only_copies import why_of_former_cluster, why_only_copy, why_set_back
 from ledgerfs.lifecycle.acting.open_orphans import OpenOrphans, is_of_topic
 from ledgerfs.lifecycle.acting.outcomes import Done
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
@@ -387,7 +387,8 @@ class Deletions:
         if is_named(self._means.lock, attempt):
             done.postponed[line.ledger_id] = "its topic's list names these objects now"
             return
-        why = why_only_copy(self._means, line.managed_ledger, line.ledger_id, line.uuid) or why_not()
+        why = why_of_former_cluster(self._means, line.ledger_id)
+        why = why or why_only_copy(self._means, line.managed_ledger, line.ledger_id, line.uuid) or why_not()
         if why is not None:
             done.postponed[line.ledger_id] = why
             return

@@ -4,6 +4,7 @@ A list, a note or a subscription that was put back from a backup tells what was 
 BookKeeper's copy deleted.
 """
 
+from ledgerfs.clusters.next_ids import end_of_former_ids
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.lifecycle.acting.means import Means
@@ -27,6 +28,13 @@ def why_only_copy(means: Means, managed_ledger: str, ledger_id: int, uuid: str) 
     if why is not None and info.is_offloaded and info.context is not None and info.context.uuid != uuid:
         return _why_not_offloaded(means, managed_ledger, info)
     return why
+
+
+def why_of_former_cluster(means: Means, ledger_id: int) -> str | None:
+    """Return why the objects of an offload that no list names may be a lost cluster's; None if they are this one's. Raises as above."""
+    if ledger_id >= end_of_former_ids(means.lock.newest(), means.ledgers.ledgers_path):
+        return None
+    return "something was restored into this cluster, and these are from before that: of the lost cluster nobody may have more"
 
 
 def _why_not_offloaded(means: Means, managed_ledger: str, info: LedgerInfo) -> str | None:

@@ -66,6 +66,8 @@ class OrphanOffload:
         Bytes of all objects.
     modified_ms
         When the younger object was written, ms since 1970 UTC.
+    entries, length
+        Of the ledger, and bytes of these, by its index; -1 where objects and index are no whole ledger.
 
     """
 
@@ -76,6 +78,8 @@ class OrphanOffload:
     is_known: bool
     size: int
     modified_ms: int
+    entries: int = -1
+    length: int = -1
 
 
 def orphan_ledgers(survey: Survey, rows: Table) -> Iterator[OrphanLedger]:

@@ -44,4 +44,6 @@ def _offloads(survey: Survey, tier: Tier, found: TierSuspects) -> Iterator[Orpha
             is_known,
             sum(max(0, int(row[name])) for name in ("data_size", "index_size")),
             int(row["modified_ms"]),
+            int(row["entries"]),
+            int(row["length"]),
         )

@@ -160,13 +160,21 @@ def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str
     if found is None:
         return "whose list is empty: it was lost"
     listed, made_ms = found
-    rows = listed[listed["ledger_id"] == one.ledger_id]
-    if rows.size:
-        is_elsewhere = bool(rows["is_complete"][0]) or cluster.has_closed(one.ledger_id)
-        return None if is_elsewhere else "which lists it, and neither BookKeeper nor another offload has it"
-    first = int(listed["ledger_id"][0])
-    if one.ledger_id > first:
+    rows, first = listed[listed["ledger_id"] == one.ledger_id], int(listed["ledger_id"][0])
+    if not rows.size and one.ledger_id > first:
         return f"whose list begins at ledger {first}, and does not name it: it was set back"
     if one.modified_ms < made_ms:
         return "whose list was made later: it was lost, or the topic was deleted and made anew"
+    if rows.size:
+        return _why_not_as_listed(one, rows[0], in_bookkeeper=cluster.has_closed(one.ledger_id))
     return None
+
+
+def _why_not_as_listed(one: OrphanOffload, row: np.void, *, in_bookkeeper: bool) -> str | None:
+    """Return why objects may have what neither BookKeeper nor the offload that a list names has; None if one of the two has all of it."""
+    if not (row["is_complete"] or in_bookkeeper):
+        return "which lists it, and neither BookKeeper nor another offload has it"
+    listed = int(row["entries"]), int(row["size"])
+    if one.entries < 0 or not listed[0] or (one.entries, one.length) == listed:
+        return None
+    return f"which lists it with {listed[0]:,} entries of {listed[1]:,} bytes: these have {one.entries:,} of {one.length:,}"

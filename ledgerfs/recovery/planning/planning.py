@@ -233,7 +233,8 @@ def _former(name: str, info: ManagedLedgerInfo | None, dump: DumpedCluster | Non
     if info is None:
         return FormerTopic(cursors=cursors), remarks
     closed_ms = {one.ledger_id: one.closed_ms for one in info.ledgers}
-    return FormerTopic(True, closed_ms, cursors, info.terminated is not None, info.properties), remarks
+    entries = {one.ledger_id: one.entries for one in info.ledgers if one.entries}
+    return FormerTopic(True, closed_ms, entries, cursors, info.terminated is not None, info.properties), remarks
 
 
 def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, DumpedCursor], list[str]]:

@@ -51,6 +51,8 @@ class FormerTopic:
         Whether there is its list; without one nobody knows what else there was.
     closed_ms
         {ledger: when it was closed, ms since 1970 UTC}.
+    entries
+        {ledger: its entries}, of those that were closed.
     cursors
         {name: subscription}, but those that are not restored.
     is_terminated
@@ -62,6 +64,7 @@ class FormerTopic:
 
     is_known: bool = False
     closed_ms: Mapping[int, int] = field(default_factory=dict)
+    entries: Mapping[int, int] = field(default_factory=dict)
     cursors: Mapping[str, DumpedCursor] = field(default_factory=dict)
     is_terminated: bool = False
     properties: Properties = ()
@@ -124,6 +127,16 @@ class TopicPlan:
     def size(self) -> int:
         """Bytes of all entries that are restored."""
         return sum(ref.length for ref in self.ledgers)
+
+    @property
+    def renumbered(self) -> Mapping[int, int]:
+        """{ledger: how many entries it has by the dump}, of those that have others in the bucket: their batches were split since, say."""
+        former = self.former.entries
+        return {
+            ref.ledger_id: former[ref.ledger_id]
+            for ref in self.ledgers
+            if ref.entries != former.get(ref.ledger_id, ref.entries)
+        }
 
     @property
     def missing_entries(self) -> int:

@@ -47,7 +47,7 @@ def doubts_about_subscriptions(plan: TopicPlan) -> tuple[str, ...]:
     """Return what a run would say of the subscriptions of a topic: how far each is known."""
     ledgers = [(ref.ledger_id, ref.ledger_id, ref.entries) for ref in plan.ledgers]
     end = ledgers[-1][0] + 1 if ledgers else 0
-    return subscriptions_of(plan.source, plan.former.cursors, (), Positions(ledgers, end), ()).remarks
+    return subscriptions_of(plan.source, plan.former.cursors, (), Positions(ledgers, end, plan.renumbered), ()).remarks
 
 
 def without_partitions(dump: DumpedCluster, wanted: Wanted, plans: Iterable[TopicPlan]) -> Sequence[str]:

@@ -6,11 +6,12 @@ A topic is ours if its list was made by the commit that wrote its note: both hav
 import json
 from dataclasses import asdict, dataclass
 
+from ledgerfs.clusters.next_ids import RECOVERY
 from ledgerfs.clusters.restored_topics import NOTES
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.storage.zookeeper.node import Node
 
-NEW_IDS = "/ledgerfs/recovery/new-ids"
+NEW_IDS = f"{RECOVERY}/new-ids"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,19 @@ BookKeeper counts sequential nodes below ``/ledgers/idgen`` for ids of 31 bits. 
 cluster that works by any number.
 """
 
-import re
 import time
 from dataclasses import dataclass
 
-from ledgerfs.errors import ObjectNotFoundError, UnsupportedWriteError
+from ledgerfs.clusters.next_ids import newest_block
+from ledgerfs.errors import UnsupportedWriteError
 from ledgerfs.ledgers.read_order import END_OF_OWN_IDS, FIRST_OWN_ID
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 _BLOCK_BITS = 32
 _BLOCK = 1 << _BLOCK_BITS
 _LAST_BLOCK = (1 << 31) - 1
 _EPOCH_MS = 1_735_689_600_000
 """1 January 2025 UTC; 29 years from there two blocks every half an hour reach the ids that ledgerfs gives."""
-_FOLDER = re.compile(r"HOB-(\d{10})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +55,3 @@ def _block_by_time() -> int:
     """Return a block behind those that were given earlier: a lost cluster may have one that nobody knows of, and late ledgers in it."""
     half_hours = (time.time_ns() // 1_000_000 - _EPOCH_MS) // (30 * 60_000)
     return max(0, min(2 * half_hours, (FIRST_OWN_ID >> _BLOCK_BITS) - 8))
-
-
-def newest_block(nodes: NodeReader, ledgers_path: str = "/ledgers") -> int:
-    """Return the number of the block of 2³² ids in which BookKeeper makes its next id; raises the errors of ZooKeeper."""
-    try:
-        names = nodes.children(f"{ledgers_path}/idgen-long")
-    except ObjectNotFoundError:
-        return 0
-    return max((int(found[1]) for name in names if (found := _FOLDER.fullmatch(name))), default=0)

@@ -202,7 +202,7 @@ class Restoring:
             # Also where there are no transactions, or no ledgers: of one that comes late, or back, nobody knows what it has.
             self._end(plan, done.end)
         extra_id = self._new_ids(1)
-        positions = positions_of(done.ledgers, extra_id)
+        positions = positions_of(plan, done.ledgers, extra_id)
         subscriptions = subscriptions_of(plan.source, plan.former.cursors, self._how.subscriptions, positions, readers)
         done.subscriptions = len(subscriptions.nodes)
         done.remarks += subscriptions.remarks

@@ -75,7 +75,7 @@ def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[byte
     made: SettledCursor | None
     said: list[str] = []
     try:
-        made = settled_cursor(cursor.node, cursor.newest, positions.moved, key=path)
+        made = settled_cursor(cursor.node, cursor.newest, positions, key=path)
     except CorruptMetadataError as error:
         made, said = _older(path, cursor, positions, cursor.trouble or error.reason)
     if made is None:
@@ -84,6 +84,11 @@ def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[byte
         said.append(f"{made.batches:,} batches were acknowledged in part, and are delivered again as a whole")
     if made.left_out:
         said.append(f"{made.left_out:,} acknowledged ranges have no room, and are delivered again")
+    if others := positions.renumbered_behind(made.mark_delete):
+        which = f"ledger {others[0]} has" if len(others) == 1 else f"{len(others):,} ledgers, such as {others[0]}, have"
+        said.append(
+            f"{which} other entries than by the dump (batches split?): what was acknowledged in part is delivered again"
+        )
     return made.data, said
 
 
@@ -101,7 +106,7 @@ def _older(path: str, cursor: DumpedCursor, positions: Positions, why: str) -> t
                 cursor_properties=told.cursor_properties,
             )
         )
-        made = settled_cursor(node, None, positions.moved, key=path)
+        made = settled_cursor(node, None, positions, key=path)
     except CorruptMetadataError as error:
         return None, [f"it begins at the earliest message: where it was is not known ({error.reason}; {why})"]
     return made, [f"it begins where its node had it, which may be earlier than where it was ({why})"]

@@ -57,7 +57,7 @@ class TopicToMake:
     @property
     def positions(self) -> Positions:
         """Where positions of the lost cluster are now."""
-        return positions_of(self.ledgers, self.extra_id)
+        return positions_of(self.plan, self.ledgers, self.extra_id)
 
     def operations(self, noted: Node | None) -> list[Operation]:
         """Return the commit; ``noted`` is the note of a topic of this name that is there no more, if there is one.
@@ -114,9 +114,9 @@ class TopicToMake:
         return build_managed_ledger_info(ManagedLedgerInfo(tuple(ledgers), None, self.plan.former.properties))
 
 
-def positions_of(ledgers: Sequence[tuple[int, LedgerRef]], extra_id: int) -> Positions:
+def positions_of(plan: TopicPlan, ledgers: Sequence[tuple[int, LedgerRef]], extra_id: int) -> Positions:
     """Return where positions of the lost cluster are among these ledgers."""
-    return Positions([(old, ref.ledger_id, ref.last_entry + 1) for old, ref in ledgers], extra_id)
+    return Positions([(old, ref.ledger_id, ref.last_entry + 1) for old, ref in ledgers], extra_id, plan.renumbered)
 
 
 def _value(plain: bytes, path: str) -> bytes:

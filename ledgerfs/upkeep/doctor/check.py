@@ -24,6 +24,7 @@ from ledgerfs.clusters.loss import (
     unequal_findings,
     with_other_bytes_only,
 )
+from ledgerfs.clusters.next_ids import end_of_former_ids
 from ledgerfs.clusters.orphans import flagged_findings, orphan_findings
 from ledgerfs.clusters.ownership import is_in
 from ledgerfs.clusters.replaced_copies import replaced_copies
@@ -142,8 +143,9 @@ def look_twice(
     skips = unlisted is not None
     survey = survey_cluster(cluster, bookies, progress, broker_ttl_ms=rules.broker_ttl_ms, skips_denied=skips)
     # Lines come with the lists that call their ledgers deleted.
-    replaced = replaced_copies(cluster.nodes)
-    first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms, replaced)
+    replaced, ledgers_path = replaced_copies(cluster.nodes), cluster.reading.ledgers_path
+    former_ids = end_of_former_ids(cluster.nodes, ledgers_path)
+    first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms, replaced, former_ids=former_ids)
     if first.are_none:
         return Looks(survey, first, None, tuple(tier for tier, _ in listed))
     time.sleep(rules.pass_s)
@@ -153,7 +155,8 @@ def look_twice(
         urls = {one.url for one in listings}
         first = replace(first, tiers=tuple(one for one in first.tiers if one.objects.url in urls))
     second = look_again(cluster, first.ledger_ids, bookies, progress, skips_denied=skips)
-    found = suspects_of(second, listings, survey.began_ms, rules.grace_ms, replaced)
+    former_ids = end_of_former_ids(cluster.nodes, ledgers_path)
+    found = suspects_of(second, listings, survey.began_ms, rules.grace_ms, replaced, former_ids=former_ids)
     return Looks(survey, first, found, tuple(tier for tier, _ in listed))
 
 
@@ -313,6 +316,10 @@ def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> Iterator[str]:
         (
             sum(one.settled for one in first.tiers),
             "offloads that no list names are settled copies of others in the bucket, have such copies, or tell where a lost cluster ends",
+        ),
+        (
+            sum(one.former for one in first.tiers),
+            "offloads that no list names are from before something was restored into this cluster: of a lost one nobody may have more",
         ),
         (objects.another_clusters, "offloads that no list names are another cluster's, by their user metadata"),
         (objects.whose, "offloads that no list names tell a cluster, and it is not known whether that is this one"),

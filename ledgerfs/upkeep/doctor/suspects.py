@@ -38,6 +38,8 @@ class TierSuspects:
         How many more are too young, or of unknown age.
     settled
         How many more are settled copies of others that are there, or have such copies.
+    former
+        How many more have ids from before something was restored into the cluster.
     offloaded
         Rows of `LISTED` that are in this bucket.
     missing
@@ -51,6 +53,7 @@ class TierSuspects:
     unnamed: Table
     young: int
     settled: int
+    former: int
     offloaded: Table
     missing: Table
     broken: Table
@@ -140,10 +143,13 @@ def suspects_of(
     now_ms: int,
     grace_ms: int,
     replaced: frozenset[int] = frozenset(),
+    *,
+    former_ids: int = 0,
 ) -> Suspects:
     """Return what a survey, and listings of buckets from before it, make suspect.
 
-    ``replaced`` are ledgers that wait in the trash journal as `ledgerfs.clusters.replaced_copies` tells, read before the survey.
+    ``replaced`` are ledgers that wait in the trash journal as `ledgerfs.clusters.replaced_copies` tells, read before the survey;
+    ``former_ids`` is as `ledgerfs.clusters.next_ids.end_of_former_ids` tells.
     """
     flagged, flagged_young = flagged_ledgers(survey, now_ms, grace_ms)
     is_replaced = np.isin(flagged["ledger_id"], list(replaced))
@@ -156,15 +162,15 @@ def suspects_of(
         unequal_ledgers(survey),
         gone_ledgers(survey),
         missing_bookies(survey),
-        tuple(_in_tier(survey, one, now_ms, grace_ms) for one in listings),
+        tuple(_in_tier(survey, one, now_ms, grace_ms, former_ids) for one in listings),
         int(is_replaced.sum()),
     )
 
 
-def _in_tier(survey: Survey, objects: TieredObjects, now_ms: int, grace_ms: int) -> TierSuspects:
+def _in_tier(survey: Survey, objects: TieredObjects, now_ms: int, grace_ms: int, former_ids: int) -> TierSuspects:
     complete = completely_offloaded(survey)
     offloaded = complete[are_in(survey, complete, objects)]
-    unnamed = unnamed_pairs(survey, objects, now_ms, grace_ms)
+    unnamed = unnamed_pairs(survey, objects, now_ms, grace_ms, former_ids)
     broken = with_broken_objects(offloaded, objects)
     rows = np.array([row for row, _ in broken], offloaded.dtype)
     reasons = tuple(why for _, why in broken)

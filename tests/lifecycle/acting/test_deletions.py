@@ -892,6 +892,24 @@ def test_objects_that_may_be_the_only_copy_stay(cluster: LiveCluster, trash: Tra
     assert len(trash.objects()) == 2
 
 
+@pytest.mark.parametrize("block", [None, 0, 2])
+def test_objects_of_before_a_recovery_stay(cluster: LiveCluster, trash: Trash, block: int | None) -> None:
+    """They were marked before something was restored into the cluster, which advances ids first."""
+    first, *_ = ledgers(cluster)
+    uuid, _ = unnamed_objects(cluster, first)
+    (noted,) = trash.marked(replace(trash.line(TrashKind.OBJECTS, first), uuid=uuid, bucket=cluster.bucket_url()))
+    if block is not None:
+        cluster.zookeeper.set("/ledgerfs/recovery/topics", b"")
+        cluster.zookeeper.set(f"/ledgers/idgen-long/HOB-{block:010d}", b"")
+    done = Done()
+    trash.deletions.delete_objects(noted, done)
+    if block:
+        assert "from before that" in done.postponed[first]
+        assert len(trash.objects()) == 2
+    else:
+        assert (done.ledger_ids, trash.objects()) == ([first], set())
+
+
 def test_objects_of_a_ledger_that_a_list_has_lost_stay(cluster: LiveCluster, trash: Trash) -> None:
     _, second, _ = ledgers(cluster)
     uuid, _ = unnamed_objects(cluster, second)
