@@ -8,7 +8,7 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger
 from ledgerfs.recovery.planning.topic_plan import MissingPart, joined
 
-NEVER_OFFLOADED = "it was never offloaded, and is on none of the given disks"
+_NOT_OFFLOADED = "it was not offloaded when the dump was made, and is neither in the bucket nor on the given disks"
 _GONE = "it was offloaded, and the bucket does not have it"
 
 
@@ -49,7 +49,7 @@ def _listed_parts(
         # What is whole in the bucket may have more entries than were told of it while it was open.
         is_whole = ref is not None and (lacking == 0 or (entries is None and not ref.is_open))
         if not is_whole and (lacking != 0 or not is_exact):
-            reason = why.get(one.ledger_id) or (_GONE if one.is_offloaded else NEVER_OFFLOADED)
+            reason = why.get(one.ledger_id) or (_GONE if one.is_offloaded else _NOT_OFFLOADED)
             if ref is not None:
                 reason = "the bucket has less of it than the lost cluster had"
             until = one.closed_ms or None
