@@ -3,12 +3,12 @@
 import re
 
 from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.formats.bookkeeper.ledger_paths import BLOCK_BITS
 from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 RECOVERY = "/ledgerfs/recovery"
 """Folder of what `ledgerfs recover` notes in a cluster into which it restores."""
 _FOLDER = re.compile(r"HOB-(\d{10})", re.ASCII)
-_BLOCK_BITS = 32
 
 
 def newest_block(nodes: NodeReader, ledgers_path: str = "/ledgers") -> int:
@@ -30,4 +30,4 @@ def end_of_former_ids(nodes: NodeReader, ledgers_path: str = "/ledgers") -> int:
         nodes.get(RECOVERY)
     except ObjectNotFoundError:
         return 0
-    return newest_block(nodes, ledgers_path) << _BLOCK_BITS
+    return newest_block(nodes, ledgers_path) << BLOCK_BITS

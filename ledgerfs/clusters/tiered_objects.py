@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table
 from ledgerfs.formats.array_types import Mask
-from ledgerfs.formats.pulsar_blob.end_uuids import is_end_uuid
+from ledgerfs.formats.pulsar_blob.end_uuids import are_ends
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 
 PAIR = np.dtype(
@@ -126,8 +126,7 @@ def unnamed_pairs(survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: 
     modified_ms = bucket.pairs["modified_ms"]
     is_old = free & (modified_ms > 0) & (modified_ms <= now_ms - grace_ms)
     is_kept = is_old & _are_settled(bucket.pairs)
-    unkept = np.flatnonzero(is_old & ~is_kept)
-    is_kept[unkept] = [is_end_uuid(uuid_text(row), int(row["ledger_id"])) for row in bucket.pairs[unkept]]
+    is_kept |= is_old & are_ends(bucket.pairs["uuid_high"], bucket.pairs["ledger_id"])
     is_former = is_old & ~is_kept & (bucket.pairs["ledger_id"] < former_ids)
     rows = bucket.pairs[is_old & ~is_kept & ~is_former]
     return UnnamedPairs(rows, int((free & ~is_old).sum()), int(is_kept.sum()), int(is_former.sum()))

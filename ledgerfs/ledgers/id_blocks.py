@@ -11,20 +11,17 @@ marker is before its message: the two follow each other within moments, and no c
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 
-from ledgerfs.formats.pulsar_blob.end_uuids import END_VERSION, front_of_end, is_end_uuid
+from ledgerfs.formats.bookkeeper.ledger_paths import BLOCK_BITS
+from ledgerfs.formats.pulsar_blob.end_uuids import are_ends, is_end_uuid
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.ledgers.read_order import is_own_id
 
-_BLOCK_BITS = 32
-_VERSION_BITS = 12
-"""Where the version of a uuid begins in its high half."""
-
 
 def is_in_one_block(ledger_id: int, other: int) -> bool:
     """Whether two ids of a living cluster's ledgers are of one block."""
-    return ledger_id >> _BLOCK_BITS == other >> _BLOCK_BITS
+    return ledger_id >> BLOCK_BITS == other >> BLOCK_BITS
 
 
 def blocks_of(ledgers: Iterable[LedgerRef]) -> list[int]:
@@ -37,7 +34,7 @@ def blocks_of(ledgers: Iterable[LedgerRef]) -> list[int]:
         if ref.origin is None and is_own_id(ref.ledger_id):
             blocks.append(blocks[-1] if blocks else -1)
         else:
-            blocks.append(ref.root.ledger_id >> _BLOCK_BITS)
+            blocks.append(ref.root.ledger_id >> BLOCK_BITS)
     return blocks
 
 
@@ -51,12 +48,9 @@ def ends_in(catalog: Catalog) -> dict[str, tuple[int, ...]]:
     found: dict[str, set[int]] = {}
     tables = (catalog.ledgers[catalog.ledgers["last_entry"] == 0], catalog.lost, catalog.gaps)
     for table in tables:
-        # Those of brokers are of another version: of a million ledgers hardly one is looked at by itself.
-        table = table[table["uuid_high"] >> _VERSION_BITS & 0xF == END_VERSION]  # noqa: PLW2901
-        for high, ledger_id, name in zip(
-            *(table[one].tolist() for one in ("uuid_high", "ledger_id", "name")), strict=True
-        ):
-            if ledger_id >= 0 and name >= 0 and high >> 16 == front_of_end(ledger_id):
+        ends = table[are_ends(table["uuid_high"], table["ledger_id"])]
+        for ledger_id, name in zip(ends["ledger_id"].tolist(), ends["name"].tolist(), strict=True):
+            if name >= 0:
                 found.setdefault(catalog.names[name] or "", set()).add(ledger_id)
     return {name: tuple(sorted(ids)) for name, ids in found.items()}
 

@@ -15,12 +15,10 @@ from ledgerfs.clusters.dump_pruning import Keeping
 from ledgerfs.clusters.kept_dumps import KeptDump, kept_dumps, without_base
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.storage.object_store import RawStore
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from tests.model.dump_history import Recording
 from tests.model.losing_cluster import LosingCluster
 from tests.model.service_requests import ALL, Died, Kind, Requests, met_at
-from tests.support.live_clusters import LiveCluster
+from tests.support.living_clusters import living
 
 _DAY_S = 86_400
 
@@ -124,16 +122,6 @@ class DumpActs:
     def _store(self) -> RawStore:
         self.losing.bucket.mkdir(parents=True, exist_ok=True)
         return dumps_store(self.losing.cluster.bucket_url(), {})
-
-
-@contextmanager
-def living(cluster: LiveCluster) -> Iterator[LivingCluster]:
-    """Lend a cluster as a process of its own sees it."""
-    made = ClusterFileSystem(timeout_s=5.0, skip_instance_cache=True).cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
-        yield made
-    finally:
-        made.nodes.close()
 
 
 @contextmanager

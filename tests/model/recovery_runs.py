@@ -25,9 +25,9 @@ from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.restoring import How, Outcome
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH, ClusterLock
-from tests.model.kept_dump_acts import living
 from tests.model.service_requests import ALL, CHANGES, Died, Requests, met_at
 from tests.support.live_clusters import LiveCluster
+from tests.support.living_clusters import living
 from tests.support.pulsar_settings import PulsarSettings
 from tests.support.zookeeper import WriteFault
 

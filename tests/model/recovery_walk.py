@@ -22,7 +22,6 @@ from ledgerfs.messages.decode.metadata_walk import Meta, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.running.report import TopicLine
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.upkeep.doctor.check import Rules, check_cluster
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.model.dump_history import Recording
@@ -33,6 +32,7 @@ from tests.model.read_bucket import compare_bucket
 from tests.model.recovery_runs import Asked, Done, RecoveryRuns
 from tests.model.written_ledgers import FROM_DISKS, Content, WrittenLedgers, copies_in, values
 from tests.support.live_clusters import LiveCluster
+from tests.support.living_clusters import living
 from tests.support.pulsar_settings import pulsar_settings
 
 TOPICS = ("public/default/a", "public/default/b", "public/default/p-partition-0", "public/default/p-partition-1")
@@ -207,12 +207,9 @@ class Restored:
 
     def _call_no_orphans(self) -> None:
         """Have the new cluster's doctor look at the bucket: nothing that a lost cluster wrote there is to be deleted, whoever names it."""
-        living = ClusterFileSystem(timeout_s=5).cluster(self.new.url.removeprefix("pulsar+zk://"))
         tiers = [Tier(open_bucket(self.losing.cluster.bucket_url()), frozenset({"tier"}))]
-        try:
-            found = check_cluster(living, None, tiers, Rules(0, 0.0), lambda *_: None).findings
-        finally:
-            living.nodes.close()
+        with living(self.new) as seen:
+            found = check_cluster(seen, None, tiers, Rules(0, 0.0), lambda *_: None).findings
         orphans = {one for line in found if line.kind is FindingKind.ORPHAN_OBJECT for one in line.ledgers}
         assert orphans <= self.new.written.keys(), f"seed {self.walk.seed}: {orphans} after {self.walk.history}"
 

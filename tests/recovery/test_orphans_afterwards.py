@@ -12,11 +12,11 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
 from ledgerfs.lifecycle.service.making import service_of
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.recovery.lost import Clusters, two_clusters
 from tests.support.live_clusters import LiveCluster, messages
+from tests.support.living_clusters import living
 from tests.support.s3 import S3Server
 
 pytestmark = pytest.mark.process
@@ -92,22 +92,16 @@ def _store(clusters: Clusters, s3: S3Server, s3_bucket: str) -> Store:
 
 def clean(cluster: LiveCluster, store: Store) -> None:
     """Have a lifecycle mark, delete and forget what no list names, without troubles."""
-    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
-        for _ in range(3):
-            with service_of(parse_policy_file(store.policy, Path("policy.toml")), living, None, None, 0.0) as made:
-                made.service.run(lambda *_: None, once=True)
-                assert made.events.troubles() == []
-    finally:
-        living.nodes.close()
+    file = parse_policy_file(store.policy, Path("policy.toml"))
+    for _ in range(3):
+        with living(cluster) as seen, service_of(file, seen, None, None, 0.0) as made:
+            made.service.run(lambda *_: None, once=True)
+            assert made.events.troubles() == []
 
 
 def checked(cluster: LiveCluster, store: Store) -> Check:
-    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
-        return check_cluster(living, None, [Tier(store.bucket, frozenset({"tier"}))], Rules(0, 0.0), lambda *_: None)
-    finally:
-        living.nodes.close()
+    with living(cluster) as seen:
+        return check_cluster(seen, None, [Tier(store.bucket, frozenset({"tier"}))], Rules(0, 0.0), lambda *_: None)
 
 
 def unlisted_copy(cluster: LiveCluster, topic: str, ledger_id: int) -> None:
@@ -212,5 +206,6 @@ def test_what_a_restored_topic_does_not_name_stays(
     clean(clusters.new, store)
     assert store.keys() == keys
     assert store.values() == found
-    assert [one for one in checked(clusters.new, store).findings if one.kind.value == "orphan-object"] == []
-    assert any("from before something was restored" in one for one in checked(clusters.new, store).left_out)
+    check = checked(clusters.new, store)
+    assert [one for one in check.findings if one.kind.value == "orphan-object"] == []
+    assert any("from before something was restored" in one for one in check.left_out)

@@ -20,6 +20,9 @@ _KNOWN_LAYOUTS = frozenset(
     {"HierarchicalLedgerManagerFactory", "LegacyHierarchicalLedgerManagerFactory", "PulsarLedgerManagerFactory"}
 )
 
+BLOCK_BITS = 32
+"""BookKeeper counts ids within blocks of 2³², a node for each (`LongZkLedgerIdGenerator`)."""
+
 
 def layout_path(root: str = _ROOT) -> str:
     """Return the path of the node that says where ledgers' nodes are; Pulsar's own metadata store has none."""

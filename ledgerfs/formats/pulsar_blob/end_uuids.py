@@ -8,9 +8,16 @@ id. Whatever copies its objects, or makes its index anew, keeps what it says.
 from hashlib import blake2b
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.formats.array_types import Int64, Mask
+
 _FRONT_BYTES = 6
-END_VERSION = 5
-"""Version of these uuids; brokers' are random ones (4)."""
+_VERSION = 5
+"""Of these uuids; brokers' are random ones (4)."""
+_VERSION_BITS, _FRONT_BITS = 12, 16
+"""Where the version, and the first 48 bits, begin in the high half of a uuid."""
 
 
 def end_uuid(ledger_id: int, managed_ledger: str) -> str:
@@ -19,12 +26,22 @@ def end_uuid(ledger_id: int, managed_ledger: str) -> str:
         front_of_end(ledger_id).to_bytes(_FRONT_BYTES, "big")
         + blake2b(managed_ledger.encode(), digest_size=16 - _FRONT_BYTES).digest()
     )
-    return str(UUID(bytes=digits, version=END_VERSION))
+    return str(UUID(bytes=digits, version=_VERSION))
 
 
 def is_end_uuid(uuid: str, ledger_id: int) -> bool:
     """Whether a ledger of this uuid and id ends a lost cluster."""
     return int(uuid[:13].replace("-", ""), 16) == front_of_end(ledger_id)
+
+
+def are_ends(uuid_high: npt.NDArray[np.uint64], ledger_id: Int64) -> Mask:
+    """Return `is_end_uuid` of many, by the high halves of their uuids; shape (ledgers,)."""
+    # Of a million ledgers of brokers hardly one is looked at by itself.
+    found: Mask = uuid_high >> _VERSION_BITS & 0xF == _VERSION
+    some = np.flatnonzero(found)
+    pairs = zip(uuid_high[some].tolist(), ledger_id[some].tolist(), strict=True)
+    found[some] = [one >= 0 and high >> _FRONT_BITS == front_of_end(one) for high, one in pairs]
+    return found
 
 
 def front_of_end(ledger_id: int) -> int:

@@ -387,8 +387,11 @@ class Deletions:
         if is_named(self._means.lock, attempt):
             done.postponed[line.ledger_id] = "its topic's list names these objects now"
             return
-        why = why_of_former_cluster(self._means, line.ledger_id)
-        why = why or why_only_copy(self._means, line.managed_ledger, line.ledger_id, line.uuid) or why_not()
+        why = (
+            why_of_former_cluster(self._means, line.ledger_id)
+            or why_only_copy(self._means, line.managed_ledger, line.ledger_id, line.uuid)
+            or why_not()
+        )
         if why is not None:
             done.postponed[line.ledger_id] = why
             return

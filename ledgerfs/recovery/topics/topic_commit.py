@@ -54,11 +54,6 @@ class TopicToMake:
     open_as: str | None
     end: int | None = None
 
-    @property
-    def positions(self) -> Positions:
-        """Where positions of the lost cluster are now."""
-        return positions_of(self.plan, self.ledgers, self.extra_id)
-
     def operations(self, noted: Node | None) -> list[Operation]:
         """Return the commit; ``noted`` is the note of a topic of this name that is there no more, if there is one.
 
