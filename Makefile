@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
-.PHONY: setup demo check test interop lint docs protos bench clean
+.PHONY: setup demo check test lint docs protos bench clean
 
 setup: $(READY)
 
@@ -16,13 +16,21 @@ $(READY): pyproject.toml constraints.txt scripts/setup
 demo: $(READY)
 	BIN=$(BIN) scripts/demo
 
-# What needs no Spark, no mount, no process, no store that fails, and not long: for in between.
+# The inner loop, two minutes: lint, types, and the quick tests of what changed (scripts/changed_tests.py). Quick tests need no Spark, mount,
+# process, failing store, or more than a second. `make check ROOM=scan` takes one folder instead, `make check SINCE=main` all since a revision.
+QUICK := not (spark or mount or process or fault or long)
+ifdef ROOM
+CHANGED = tests/$(ROOM)
+else
+CHANGED = tests/test_layers.py $(shell $(BIN)/python scripts/changed_tests.py $(SINCE))
+endif
+
 check: $(READY) compiled
 	$(MAKE) --no-print-directory -j 2 lint quick
 
 .PHONY: quick
 quick: $(READY)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not (spark or mount or process or fault or long)"
+	$(BIN)/python -m pytest -q -m "$(QUICK)" $(CHANGED)
 
 test: $(READY)
 	$(MAKE) --no-print-directory -j 2 lint compiled classes
@@ -37,11 +45,18 @@ compiled: $(READY)
 classes: $(READY)
 	$(BIN)/python -m tests.support.spark_java
 
-# Against a real Pulsar. It needs Java 17, Maven and Go, and says so where they are missing; what they fetch is kept in ~/.cache.
-# A test that hangs shows where, and fails: others would wait for it until nobody knows why.
+# Against a real Pulsar. It needs Java 17, Maven and Go, and names those that are missing; what they fetch is stored in ~/.cache.
+# `make smoke` is the part that CI runs, in at most six minutes; `make interop` is all of it.
+# The time limit only ends a test that hangs, with its stacks.
+.PHONY: interop smoke
+INTEROP := -m pytest interop -x -ra -n 2 --dist loadfile --timeout 900 --timeout-method thread -o faulthandler_timeout=840
 interop: $(READY)-interop
 	$(BIN)/python -m interop.machine
-	$(BIN)/python -m pytest interop -x -ra -n 2 --dist loadfile --timeout 900 --timeout-method thread -o faulthandler_timeout=840
+	$(BIN)/python $(INTEROP)
+
+smoke: $(READY)-interop
+	$(BIN)/python -m interop.machine
+	$(BIN)/python $(INTEROP) -m smoke
 
 $(READY)-interop: $(READY)
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode -c constraints.txt -e '.[interop]'

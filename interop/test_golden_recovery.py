@@ -57,6 +57,7 @@ def run_of_golden(golden: Recovered) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.smoke
 def test_all_golden_topics_are_served_as_java_read_them_before(
     golden: Recovered, run_of_golden: dict[str, Any]
 ) -> None:
@@ -76,6 +77,7 @@ def test_all_golden_topics_are_served_as_java_read_them_before(
     assert golden.java.read([OTHER])[OTHER][-1]["value"] is not None
 
 
+@pytest.mark.smoke
 def test_the_check_of_golden_topics_reads_all_of_it(golden: Recovered, run_of_golden: dict[str, Any]) -> None:
     with stage("pulsar-s3: check"):
         found = golden.lost.recover("check", *into(golden.cluster), *WANTED)

@@ -1,5 +1,7 @@
 """What a real Pulsar offloaded, read without it."""
 
+import pytest
+
 from interop.cluster import Cluster
 from interop.comparison import differences, read_with_ledgerfs
 from interop.java_client import JavaClient, Lines
@@ -8,6 +10,8 @@ from interop.s3_server import BUCKET, S3Server
 from interop.stages import stage
 from interop.workload import Workload
 from ledgerfs import open_bucket
+
+pytestmark = pytest.mark.smoke
 
 
 def test_ledgerfs_returns_what_pulsars_reader_returns(original: S3Server, java: JavaClient, truth: Lines) -> None:

@@ -37,6 +37,7 @@ REWRITINGS = [
     Rewriting("zstd", ("--recompress", "zstd"), codec="zstd"),
     Rewriting("lz4", ("--recompress", "lz4", "--block-size", "64MiB"), 64 * MIB, "lz4"),
 ]
+EACH_REWRITING = [pytest.param(one, marks=[pytest.mark.smoke] * (one.name == "copy")) for one in REWRITINGS]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def before(original: S3Server, truth: Lines) -> dict[int, Shape]:
     return shapes(original)
 
 
-@pytest.fixture(scope="module", params=REWRITINGS, ids=lambda rewriting: rewriting.name)
+@pytest.fixture(scope="module", params=EACH_REWRITING, ids=lambda rewriting: rewriting.name)
 def rewriting(request: pytest.FixtureRequest) -> Rewriting:
     """The tests of one rewriting follow each other."""
     found: Rewriting = request.param

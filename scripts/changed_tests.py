@@ -1,0 +1,46 @@
+"""Print the tests that belong to what changed since a commit: ``python scripts/changed_tests.py [REVISION]``.
+
+A module of ``ledgerfs/scan/`` belongs to ``tests/scan/``, a test file to itself, a module of ``tests/support/`` to the test files that
+import it. Without a revision: what is not committed yet, or the last commit if everything is.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def changed_files(revision: str | None) -> list[str]:
+    """Return the paths that differ from a revision, those that git does not know yet included."""
+    untracked = _git("ls-files", "--others", "--exclude-standard")
+    if revision is None:
+        return [*_git("diff", "--name-only", "HEAD"), *untracked] or _git("diff", "--name-only", "HEAD~1")
+    return [*_git("diff", "--name-only", revision), *untracked]
+
+
+def tests_of(path: str) -> set[str]:
+    """Return the test files and folders that belong to a changed file."""
+    parts = Path(path).parts
+    if parts[0] == "ledgerfs" and len(parts) > 2:
+        return {f"tests/{parts[1]}"}
+    if parts[0] != "tests" or not path.endswith(".py"):
+        return set()
+    if parts[-1].startswith("test_"):
+        return {path}
+    if parts[1] == "support":
+        module = path.removesuffix(".py").replace("/", ".")
+        return set(_git("grep", "--untracked", "-lwF", module, "--", "tests/**/test_*.py", missing_ok=True))
+    return {str(Path(path).parent)} - {"tests"}
+
+
+def _git(*arguments: str, missing_ok: bool = False) -> list[str]:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=not missing_ok)
+    return done.stdout.splitlines()
+
+
+if __name__ == "__main__":
+    changed = changed_files(sys.argv[1] if len(sys.argv) > 1 else None)
+    found = {test for path in changed for test in tests_of(path) if (ROOT / test).exists()}
+    folders = {test for test in found if not test.endswith(".py")}
+    print(*sorted(folders | {test for test in found if not any(test.startswith(f"{folder}/") for folder in folders)}))
