@@ -19,12 +19,12 @@ from hypothesis import settings
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.cache.block_cache import process_cache
 from tests.support.needs import needs_of, processes_started
-from tests.support.programs import Programs
-from tests.support.s3 import FaultProxy, S3Server
-from tests.support.shares import Shares, longest_first
+from tests.support.shares import Shares, in_order
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # fixtures import the rest when a test asks for them
     from tests.support.live_clusters import LiveCluster
+    from tests.support.programs import Programs
+    from tests.support.s3 import FaultProxy, S3Server
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
 GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
@@ -43,8 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for need in needs_of(item):
             item.add_marker(need)
-    if hasattr(config, "workerinput"):  # xdist's, of one process of several
-        longest_first(items)
+    in_order(items, os.environ.get("LEDGERFS_TEST_ORDER"), longest_first=hasattr(config, "workerinput"))
 
 
 def pytest_collection_finish() -> None:
@@ -178,21 +177,29 @@ def _quiet_server() -> None:
 
 
 @pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
+def s3() -> "Iterator[S3Server]":
+    from s3fs import S3FileSystem
+
+    from tests.support.s3 import S3Server
+
     server = S3Server()
-    yield server
+    with pytest.MonkeyPatch.context() as patch:
+        # Its 5 s to connect and 15 s for an answer are not enough for a machine that is busy with other tests.
+        patch.setattr(S3FileSystem, "connect_timeout", 240)
+        patch.setattr(S3FileSystem, "read_timeout", 240)
+        yield server
     server.stop()
 
 
 @pytest.fixture(scope="session")
-def s3_golden(s3: S3Server, golden: Path) -> str:
+def s3_golden(s3: "S3Server", golden: Path) -> str:
     """URL of the golden bucket on S3, with the user metadata that Pulsar wrote."""
     s3.make_golden_bucket("golden", golden)
     return "s3://golden"
 
 
 @pytest.fixture
-def s3_bucket(s3: S3Server) -> str:
+def s3_bucket(s3: "S3Server") -> str:
     """Name of an empty bucket of the test's own."""
     name = f"test-{uuid.uuid4()}"
     s3.make_bucket(name, {})
@@ -200,7 +207,9 @@ def s3_bucket(s3: S3Server) -> str:
 
 
 @pytest.fixture
-def proxy(s3: S3Server) -> Iterator[FaultProxy]:
+def proxy(s3: "S3Server") -> "Iterator[FaultProxy]":
+    from tests.support.s3 import FaultProxy
+
     made = FaultProxy(s3.address).start()
     yield made
     made.stop()
@@ -220,8 +229,10 @@ def quick_java(golden_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="session")
-def java(quick_java: str) -> Iterator[Programs]:
+def java(quick_java: str) -> "Iterator[Programs]":
     """A process that runs programs with Spark one after the other, so that Java starts once."""
+    from tests.support.programs import Programs
+
     assert os.environ["SPARK_SUBMIT_OPTS"] == quick_java
     with Programs({**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}) as programs:
         yield programs

@@ -16,7 +16,7 @@ def fork() -> int:
     return os.fork()
 
 
-def status_in_child(function: Callable[[], object], seconds: int = 60) -> int:
+def status_in_child(function: Callable[[], object], seconds: int = 300) -> int:
     """Fork, run ``function`` in the child, and return its exit status: 0, 1 after an exception, -SIGALRM when it hung."""
     child = fork()
     if child == 0:

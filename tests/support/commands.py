@@ -7,20 +7,30 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.support.forked import can_be_forked, run_forked
+from tests.support.forked import Forked, can_be_forked, run_forked
 
 LEDGERFS = str(Path(sys.executable).parent / "ledgerfs")
+SECONDS = 600.0
+"""After which a command hangs."""
 
 
-def run(*arguments: str, code: int = 0, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
-    """Run a command, and see to it that it ends with ``code`` and without a traceback."""
+def run(
+    *arguments: str, code: int = 0, env: dict[str, str] | None = None, given: bytes = b"", file_size: int | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command, and see to it that it ends with ``code`` and without a traceback; more options as `run_forked` has them."""
     environment = {**os.environ, **(env or {})}
     if can_be_forked(environment):
-        done = run_forked(LEDGERFS, arguments, environment, timeout=120)
+        done = run_forked(LEDGERFS, arguments, environment, SECONDS, given=given, file_size=file_size)
     else:
-        done = subprocess.run([LEDGERFS, *arguments], capture_output=True, env=environment, timeout=120, check=False)
+        assert file_size is None, "only a command that is forked"
+        done = subprocess.run(
+            [LEDGERFS, *arguments], input=given, capture_output=True, env=environment, timeout=SECONDS, check=False
+        )
     assert done.returncode == code, done
     assert b"Traceback" not in done.stderr, done.stderr.decode()
     return done
@@ -37,15 +47,60 @@ def on_terminal(*arguments: str, columns: int = 80, env: dict[str, str] | None =
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm", **(env or {})}
     environment.pop("COLUMNS", None)
-    process = subprocess.Popen([LEDGERFS, *arguments], stdout=ends[0][1], stderr=ends[1][1], env=environment)
+    process: Forked | subprocess.Popen[bytes]
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123
+        if can_be_forked(environment):
+            files = (nothing.fileno(), ends[0][1], ends[1][1])
+            process = Forked(LEDGERFS, arguments, environment, files)
+        else:
+            process = subprocess.Popen(
+                [LEDGERFS, *arguments], stdin=nothing, stdout=ends[0][1], stderr=ends[1][1], env=environment
+            )
     for _, slave in ends:
         os.close(slave)
-    texts = tuple(_all_of(master).decode().replace("\r\n", "\n") for master, _ in ends)
-    assert process.wait(timeout=120) == 0, texts
-    return texts[0], texts[1]
+    # Both are read at once: a terminal holds a few kilobytes that nobody reads.
+    with process, ThreadPoolExecutor(2) as readers:
+        texts = [readers.submit(_all_of, master) for master, _ in ends]
+        try:
+            code = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        printed, told = (one.result().decode().replace("\r\n", "\n") for one in texts)
+    assert code == 0, (printed, told)
+    return printed, told
+
+
+@contextmanager
+def running(
+    *arguments: str, env: dict[str, str] | None = None, printed: Path | None = None, told: Path | None = None
+) -> Iterator["Forked | subprocess.Popen[bytes]"]:
+    """Run a command beside the test, and kill it at the end if it still runs.
+
+    ``printed`` and ``told`` are files for its standard output and error.
+    """
+    environment = {**os.environ, **(env or {})}
+    with ExitStack() as files:
+        nothing = files.enter_context(Path(os.devnull).open("r+b"))
+        ends = [nothing, *(files.enter_context(path.open("wb")) if path else nothing for path in (printed, told))]
+        process: Forked | subprocess.Popen[bytes]
+        if can_be_forked(environment):
+            stdin, stdout, stderr = (one.fileno() for one in ends)
+            process = Forked(LEDGERFS, arguments, environment, (stdin, stdout, stderr))
+        else:
+            stdin, stdout, stderr = ends
+            process = subprocess.Popen(
+                [LEDGERFS, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, env=environment
+            )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _all_of(master: int) -> bytes:
+    """Read what a terminal is sent until all who write to it have ended."""
     text = b""
     while True:
         try:

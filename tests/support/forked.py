@@ -9,7 +9,10 @@ import atexit
 import contextlib
 import json
 import os
+import resource
+import select
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from types import ModuleType
+from typing import Self
 
 # What these say is read once: when the interpreter, a library or a module starts.
 READ_AT_START = (
@@ -77,10 +81,27 @@ def can_be_forked(environment: dict[str, str]) -> bool:
 
 
 def run_forked(
-    command: str, arguments: tuple[str, ...], env: dict[str, str], timeout: float
+    command: str,
+    arguments: tuple[str, ...],
+    env: dict[str, str],
+    timeout: float,
+    *,
+    given: bytes = b"",
+    file_size: int | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run the command of this name with its output in pipes, as ``subprocess.run`` does."""
-    stdout, stderr = os.pipe(), os.pipe()
+    """Run the command of this name with its output in pipes, as ``subprocess.run`` does.
+
+    Parameters
+    ----------
+    given
+        What it reads on standard input, at most as much as a pipe holds.
+    file_size
+        How large its files may become, in bytes.
+
+    """
+    stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
+    os.write(stdin[1], given)
+    os.close(stdin[1])
     texts: dict[int, bytes] = {}
 
     def read(end: int) -> None:
@@ -88,27 +109,88 @@ def run_forked(
             texts[end] = file.read()
 
     readers = [Thread(target=read, args=(ends[0],)) for ends in (stdout, stderr)]
-    with socket.socket(socket.AF_UNIX) as connection, open(os.devnull) as nothing:  # noqa: PTH123
-        connection.settimeout(timeout)
-        connection.connect(_server().path)
-        asked = json.dumps({"arguments": [command, *arguments], "env": env, "folder": str(Path.cwd())}).encode()
-        socket.send_fds(connection, [len(asked).to_bytes(4, "big")], [nothing.fileno(), stdout[1], stderr[1]])
-        connection.sendall(asked)
-        os.close(stdout[1])
-        os.close(stderr[1])
+    with Forked(command, arguments, env, (stdin[0], stdout[1], stderr[1]), file_size) as process:
+        for one in (stdin[0], stdout[1], stderr[1]):
+            os.close(one)
         for reader in readers:
             reader.start()
-        answers = connection.makefile()
-        process = int(answers.readline())
         try:
-            code = int(answers.readline())
-        except TimeoutError:
-            os.kill(process, 9)
-            raise subprocess.TimeoutExpired([command, *arguments], timeout) from None
+            code = process.wait(timeout)
         finally:
             for reader in readers:
                 reader.join()
     return subprocess.CompletedProcess([command, *arguments], code, texts[stdout[0]], texts[stderr[0]])
+
+
+class Forked:
+    """A command that runs, for ``with``: at the end it is killed if it still does.
+
+    ``files`` are its standard input, output and error.
+
+    Attributes
+    ----------
+    pid
+        Number of the process.
+
+    """
+
+    def __init__(
+        self,
+        command: str,
+        arguments: tuple[str, ...],
+        env: dict[str, str],
+        files: tuple[int, int, int],
+        file_size: int | None = None,
+    ) -> None:
+        self._line = [command, *arguments]
+        asked = {"arguments": self._line, "env": env, "folder": str(Path.cwd()), "file_size": file_size}
+        text = json.dumps(asked).encode()
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(_server().path)
+        socket.send_fds(self._connection, [len(text).to_bytes(4, "big")], files)
+        self._connection.sendall(text)
+        self.pid = self._answer()
+        self._code: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._connection.close()
+
+    def wait(self, timeout: float) -> int:
+        """Return its exit code; one that takes longer is killed, which is an error."""
+        if self._code is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                self.kill()
+                raise subprocess.TimeoutExpired(self._line, timeout)
+            self._code = self._answer()
+        return self._code
+
+    def poll(self) -> int | None:
+        """Return its exit code; None if it still runs."""
+        if self._code is None and select.select([self._connection], [], [], 0)[0]:
+            self._code = self._answer()
+        return self._code
+
+    def _answer(self) -> int:
+        """Return the next number, and nothing that follows it: `select` knows only what is not read yet."""
+        line = b""
+        while not line.endswith(b"\n"):
+            piece = self._connection.recv(1)
+            assert piece, "the process that forks commands has ended"
+            line += piece
+        return int(line)
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once, if it still runs."""
+        if self.poll() is None:
+            self.send_signal(signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +285,8 @@ def _become(asked: dict[str, object], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["env"])  # type: ignore[call-overload]
     os.chdir(str(asked["folder"]))
+    if asked["file_size"] is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (asked["file_size"],) * 2)  # type: ignore[arg-type]
     sys.argv[:] = asked["arguments"]  # type: ignore[call-overload]
     time.tzset()
 
@@ -225,6 +309,8 @@ def _run_to_the_end(main: Callable[[], None]) -> None:
 
 def _load_everything() -> None:
     """Import libraries and what commands import of ledgerfs, and load the kernels that are kept on disk."""
+    # As the command itself has it before it imports numba.
+    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     for library in LIBRARIES:
         import_module(library)
     package = Path(__file__).parent.parent.parent / "ledgerfs"

@@ -139,11 +139,11 @@ class LiveBroker:
         """Wait until nothing is offloaded."""
         for one in list(self._offloads.values()):
             if one.thread is not None:
-                one.thread.join(60)
+                one.thread.join(300)
 
     def answer(self, method: str, path: str, value: Any) -> tuple[int, str]:
         """Do what is asked for, and return the answer."""
-        self._goes_on.wait(60)
+        self._goes_on.wait(300)
         parts = path.partition("?")[0].strip("/").split("/")
         name, act = _asked(parts)
         if name is None:
@@ -201,7 +201,7 @@ class LiveBroker:
         for ledger_id in [one.ledger_id for one in listed if one.ledger_id < before and not one.is_offloaded]:
             if self.before_ledger is not None:
                 self.before_ledger(ledger_id)
-            self._goes_on.wait(60)
+            self._goes_on.wait(300)
             if self.fails_with is not None:
                 made.state, made.error = "ERROR", self.fails_with
                 return

@@ -16,7 +16,7 @@ def opened(cluster: LiveCluster, **options: Any) -> Bucket:
     """Open a cluster whose bookies are given up after five seconds, and whose buckets are its folders."""
     scan = {name: options.pop(name) for name in ("catalog_max_age", "cache_dir") if name in options}
     buckets = {one.name: f"file://{one}" for one in cluster.buckets.glob("*")} | {"tier": cluster.bucket_url()}
-    return open_bucket(cluster.url, {"timeout_s": 5.0, "bucket_urls": buckets, **options}, **scan)
+    return open_bucket(cluster.url, {"timeout_s": 300.0, "bucket_urls": buckets, **options}, **scan)
 
 
 def entries_of(bucket: Bucket, topic: str = TOPIC, on_damage: Any = None) -> Rows:

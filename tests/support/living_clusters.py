@@ -7,11 +7,16 @@ from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from tests.support.live_clusters import LiveCluster
 
+PATIENCE_S = 180.0
+"""How long a server may take to answer: on a busy machine its thread may not run for long. Nobody waits for one that is gone."""
+
 
 @contextmanager
 def living(cluster: LiveCluster) -> Iterator[LivingCluster]:
     """Lend it, with a connection of its own."""
-    made = ClusterFileSystem(timeout_s=5.0, skip_instance_cache=True).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    made = ClusterFileSystem(timeout_s=PATIENCE_S, skip_instance_cache=True).cluster(
+        cluster.url.removeprefix("pulsar+zk://")
+    )
     try:
         yield made
     finally:

@@ -30,7 +30,7 @@ WANTED = 31
 SECONDS = 6.0
 """``LEDGERFS_STORE_TIMEOUT`` where faults stay: a quarter of it is how long a store may be silent, and `FaultProxy` is slow for 0.3 s."""
 
-MOST_SECONDS = 120.0
+MOST_SECONDS = 1200.0
 
 Outcome = Any
 """What a read gave, as values that compare; for a verification, its report."""

@@ -7,19 +7,23 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ledgerfs.storage.retries import TIMEOUT_VARIABLE
+from tests.support.mount_forks import Constants, MountProcess
 from tests.support.waiting import wait_until
 
-STARTING = 60.0
-ENDING = 60.0
-CLOSING = 60.0
+if TYPE_CHECKING:  # pytest is not what serves
+    import pytest
+
+PATIENCE = 300.0
+"""Seconds after which something hangs."""
+
+PATIENT = {"config_kwargs": {"read_timeout": 240, "connect_timeout": 240}}
+"""Options of S3 with which a store that is only slow is waited for."""
 
 
 @dataclass
@@ -28,7 +32,7 @@ class Mount:
 
     path: Path
     log_file: Path
-    process: "subprocess.Popen[str]"
+    process: MountProcess
     codes: set[int] = field(default_factory=lambda: {0})
     """With what the process may end."""
     _asking: threading.Lock = field(default_factory=threading.Lock)
@@ -43,20 +47,29 @@ class Mount:
         return self.log_file.read_text().splitlines() if self.log_file.exists() else []
 
     def ask(self, what: str) -> Any:
-        """Have the process ``refresh``, set the store's ``timeout``, or only tell its ``stats``: of traffic, open files, threads."""
+        """Have the process ``refresh``, replace ``constants``, have other ``patience`` with the store, or only report its ``stats``."""
         with self._asking:
-            assert self.process.stdin is not None
-            assert self.process.stdout is not None
-            self.process.stdin.write(what + "\n")
+            self.process.stdin.write(what.encode() + b"\n")
             self.process.stdin.flush()
             return json.loads(self.process.stdout.readline())
 
     @contextmanager
     def impatient(self, seconds: float) -> Iterator[None]:
-        """Have the process give up soon what fails, for as long as the store does."""
-        self.ask(f"timeout {seconds}")
-        yield
-        self.ask(f"timeout {os.environ[TIMEOUT_VARIABLE]}")
+        """Have the process of a faulty store give up soon what hangs."""
+        self.ask(f"patience {seconds}")
+        try:
+            yield
+        finally:
+            self.ask("patience")
+
+    @contextmanager
+    def with_constants(self, constants: Constants) -> Iterator[None]:
+        """Have the process use other values of constants."""
+        self.ask(f"constants {json.dumps(constants)}")
+        try:
+            yield
+        finally:
+            self.ask("constants {}")
 
     def requests(self) -> int:
         """Return how many requests the store got."""
@@ -68,13 +81,18 @@ class Mount:
 
     def wait_until_all_is_closed(self) -> None:
         """See to it that no file stays open. The kernel tells of a ``close`` after it has returned, and of a mapping's end."""
-        wait_until(lambda: not self.open_paths(), CLOSING, self.open_paths)
+        wait_until(lambda: not self.open_paths(), PATIENCE, self.open_paths)
 
     def run(self, command: str, code: int | None = 0) -> "subprocess.CompletedProcess[bytes]":
         """Run a shell command in the mount; ``code`` None is for any but 0."""
         environment = {**os.environ, "LC_ALL": "C"}
         done = subprocess.run(
-            ["bash", "-c", command], cwd=self.path, capture_output=True, env=environment, timeout=100, check=False
+            ["bash", "-c", command],
+            cwd=self.path,
+            capture_output=True,
+            env=environment,
+            timeout=2 * PATIENCE,
+            check=False,
         )
         assert (done.returncode != 0) if code is None else (done.returncode == code), (command, done, self.log)
         return done
@@ -96,11 +114,29 @@ def mounted(
     *,
     cache_dir: Path | None = None,
     env: Mapping[str, str] | None = None,
+    is_faulty: bool = False,
     parts: bool = False,
     scan_options: Mapping[str, Any] | None = None,
+    constants: Constants | None = None,
+    fuse: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Iterator[Mount]:
-    """Mount a bucket at ``folder/mnt``; with small ``parts``, as in the fault matrix. ``options`` are those of `MountOptions`."""
+    """Mount a bucket at ``folder/mnt``.
+
+    Parameters
+    ----------
+    is_faulty : bool
+        Whether the store fails: requests are given up after some tries, and not by the clock, unless the mount is `Mount.impatient`.
+    parts : bool
+        Whether objects are read in small parts, as in the fault matrix.
+    constants : mapping
+        Constants of the product that have other values in the process, for all of its time.
+    fuse : mapping
+        Options of FUSE.
+    options
+        Those of `MountOptions`.
+
+    """
     assert Path("/dev/fuse").exists(), (
         "this machine has no /dev/fuse: mounts cannot be tested here (a container needs --device /dev/fuse)"
     )
@@ -109,17 +145,13 @@ def mounted(
     cache = cache_dir or folder / "cache"
     asked = {
         "path": str(path), "url": url, "storage_options": dict(storage_options or {}), "cache_dir": str(cache), "parts": parts,
+        "is_faulty": is_faulty,
         "scan_options": dict(scan_options or {}), "options": options, "log": str(log_file),
+        "fuse": dict(fuse or {}),
     }  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **(env or {})}
     # What libfuse and a crash say is shown when a test fails.
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.mounts", json.dumps(asked)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-        text=True,
-        start_new_session=True,
+    process = MountProcess(
+        "tests.support.mounts:serve", asked, constants=constants, environment={**os.environ, **(env or {})}
     )
     made = Mount(path, log_file, process)
     try:
@@ -136,23 +168,21 @@ def _wait_until_it_answers(made: Mount) -> None:
         assert made.process.poll() is None, (made.process.returncode, made.log)
         return is_mounted(made.path) and made.path.is_dir()
 
-    wait_until(answers, STARTING, lambda: ("it does not answer", made.log))
+    wait_until(answers, PATIENCE, lambda: ("it does not answer", made.log))
 
 
 def _end(made: Mount) -> None:
     """Unmount, even what is in use or dead, and see the process end."""
-    end = time.monotonic() + ENDING
     subprocess.run(["fusermount3", "-u", str(made.path)], capture_output=True, check=False)
     if is_mounted(made.path):
         subprocess.run(["fusermount3", "-u", "-z", str(made.path)], capture_output=True, check=False)
     try:
-        made.process.wait(max(0.1, end - time.monotonic()))
+        made.process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         made.process.kill()
         made.process.wait()
-    for pipe in (made.process.stdin, made.process.stdout):
-        if pipe is not None:
-            pipe.close()
+    made.process.stdin.close()
+    made.process.stdout.close()
 
 
 def number_of(done: "subprocess.CompletedProcess[bytes]") -> int:
@@ -163,19 +193,24 @@ def number_of(done: "subprocess.CompletedProcess[bytes]") -> int:
     return found[0]
 
 
-def _serve(asked: dict[str, Any]) -> None:
+def serve(asked: dict[str, Any]) -> None:
+    """Serve a mount in this process, which was forked for it."""
     import pytest
 
     from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.fuse_mount.binding import serve
+    from ledgerfs.fuse_mount import binding
     from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
     from tests.support.matrix import small_parts
+    from tests.support.tries import without_pauses
 
+    patch = pytest.MonkeyPatch()
+    if asked["is_faulty"]:
+        without_pauses(patch)
+        _note_clients(patch)
     if asked["parts"]:
-        patch = pytest.MonkeyPatch()
         small_parts(patch)
         # The kernel asks again for what failed, and a busy machine lets it do so late.
-        patch.setattr("ledgerfs.fuse_mount.error_numbers._SILENT_SECONDS", 120)
+        patch.setattr("ledgerfs.fuse_mount.error_numbers._SILENT_SECONDS", 3600)
     logging.basicConfig(filename=asked["log"], format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     bucket = open_bucket(
@@ -183,15 +218,45 @@ def _serve(asked: dict[str, Any]) -> None:
     )
     made = MountedBucket(bucket, MountOptions(**asked["options"]))
     threading.Thread(target=_answer, args=(made, bucket), daemon=True).start()
-    serve(made, asked["path"], asked["url"], {})
+    binding.serve(made, asked["path"], asked["url"], asked["fuse"])
+
+
+_clients: list[Any] = []
+
+
+def _note_clients(patch: "pytest.MonkeyPatch") -> None:
+    """Remember the clients of S3, of which each keeps the time-out that it was made with."""
+    from ledgerfs.storage.s3.client import S3Client
+
+    make = S3Client.__init__
+
+    def make_and_note(client: Any) -> None:
+        make(client)
+        _clients.append(client)
+
+    patch.setattr(S3Client, "__init__", make_and_note)
 
 
 def _answer(made: Any, bucket: Any) -> None:
+    import pytest
+
+    from tests.support.tries import without_pauses
+
+    constants, patience = pytest.MonkeyPatch(), pytest.MonkeyPatch()
     for line in sys.stdin:
-        if line.strip() == "refresh":
+        what, _, value = line.strip().partition(" ")
+        if what == "refresh":
             made.refresh()
-        elif line.startswith("timeout "):
-            os.environ[TIMEOUT_VARIABLE] = line.split()[1]
+        elif what == "patience":
+            patience.undo()
+            if value:
+                without_pauses(patience, bound_s=0.5, patience_s=float(value))
+            for client in _clients:
+                client._lean = None
+        elif what == "constants":
+            constants.undo()
+            for name, one in json.loads(value).items():
+                constants.setattr(name, one)
         traffic = bucket.stats()
         told = {
             "requests": traffic.requests,
@@ -201,7 +266,3 @@ def _answer(made: Any, bucket: Any) -> None:
             "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         }
         print(json.dumps(told), flush=True)
-
-
-if __name__ == "__main__":
-    _serve(json.loads(sys.argv[1]))

@@ -74,7 +74,7 @@ class Programs:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-        self._process.wait(60)
+        self._process.wait(300)
         for file in self._files:
             file.close()
         self._folder.cleanup()

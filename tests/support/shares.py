@@ -5,6 +5,7 @@ Spark at a time are more than a small machine has memory for. A process takes th
 first, so that no process is left with one of them at the end.
 """
 
+import random
 from typing import Any
 
 import pytest
@@ -30,10 +31,14 @@ class Shares(LoadFileScheduling):
         return "tests/spark" if file.startswith("tests/spark/") else file
 
 
-def longest_first(items: list[pytest.Item]) -> None:
-    """Sort the items by what their files take about, as their marks tell."""
-    seconds: dict[object, float] = {}
-    for item in items:
-        taken = max((SECONDS[mark.name] for mark in item.iter_markers() if mark.name in SECONDS), default=OTHERS)
-        seconds[item.path] = seconds.get(item.path, 0.0) + taken
-    items.sort(key=lambda item: -seconds[item.path])
+def in_order(items: list[pytest.Item], seed: str | None, *, longest_first: bool) -> None:
+    """Sort the items in place: shuffled inside their files by a seed, and files by what their marks say they take."""
+    if seed is not None:
+        random.Random(seed).shuffle(items)
+        items.sort(key=lambda item: str(item.path))
+    if longest_first:
+        seconds: dict[object, float] = {}
+        for item in items:
+            taken = max((SECONDS[mark.name] for mark in item.iter_markers() if mark.name in SECONDS), default=OTHERS)
+            seconds[item.path] = seconds.get(item.path, 0.0) + taken
+        items.sort(key=lambda item: -seconds[item.path])

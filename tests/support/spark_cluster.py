@@ -21,8 +21,8 @@ ROOT = Path(__file__).parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
 SITE_PACKAGES = SPARK_HOME.parent
 
-_STARTS_WITHIN = 180
-_ENDS_WITHIN = 60
+_STARTS_WITHIN = 300
+_ENDS_WITHIN = 300
 _MARK = "LEDGERFS_TEST_CLUSTER"
 _DAEMON = "org.apache.spark.deploy"
 
@@ -30,7 +30,7 @@ _DAEMON = "org.apache.spark.deploy"
 def build_wheel(folder: Path) -> Path:
     """Build the wheel of this repository as ``pip`` would, with a build backend that is installed here."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -40,7 +40,7 @@ def make_environment(folder: Path) -> Path:
 
     The editable installation of this repository is not seen from there: the file that leads to it counts in its own folder only.
     """
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=300)
     (_site_packages(folder) / "dependencies.pth").write_text(f"{SITE_PACKAGES}\n")
     return folder / "bin" / "python"
 
@@ -50,11 +50,11 @@ def install_wheel(wheel: Path, environment: Path) -> None:
     uv = Path(sys.executable).parent / "uv"
     python = str(environment / "bin" / "python")
     command = [str(uv), "pip", "install", "--quiet", "--offline", "--no-deps", "--python", python, str(wheel)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
     for path in _site_packages(environment).rglob("*.py"):
         # Whole seconds, which an archive keeps: compiled kernels that are packed with it are then not compiled again.
         os.utime(path, (0x60000000, 0x60000000))
-    subprocess.run([python, "-m", "compileall", "-q", str(_site_packages(environment))], check=True, timeout=120)
+    subprocess.run([python, "-m", "compileall", "-q", str(_site_packages(environment))], check=True, timeout=300)
 
 
 def copy_kernels(environment: Path) -> None:
@@ -127,7 +127,7 @@ class Cluster:
             "spark.sql.shuffle.partitions": "2",
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-            "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
         }
         return ["--master", self.url, *(part for one in settings.items() for part in ("--conf", "=".join(one)))]
 

@@ -20,6 +20,7 @@ from tests.support.entries import batched, frame, metadata
 from tests.support.live_clusters import TOPIC, LiveCluster
 from tests.support.live_offloads import S3, driver_properties
 from tests.support.live_reads import values_of
+from tests.support.living_clusters import PATIENCE_S
 from tests.support.told_owners import NAME, ToldOwners
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Splitting:
         self.cluster = cluster
         self.codec = codec
         self.owners = ToldOwners()
-        options = {"bucket_urls": {"tier": cluster.bucket_url()}}
+        options = {"bucket_urls": {"tier": cluster.bucket_url()}, "timeout_s": PATIENCE_S}
         self.living: LivingCluster = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.folder = cluster.bucket()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +89,8 @@ class Splitting:
         return {one.ledger_id: one for one in read_journal(self.living.nodes).lines}
 
     def values(self) -> list[bytes]:
-        bucket = open_bucket(self.cluster.url, {"bucket_urls": {"tier": self.cluster.bucket_url()}})
+        options = {"bucket_urls": {"tier": self.cluster.bucket_url()}, "timeout_s": PATIENCE_S}
+        bucket = open_bucket(self.cluster.url, options)
         return [value for _, _, value in values_of(bucket)]
 
     def require_nothing_left_over(self) -> None:

@@ -39,12 +39,17 @@ def transformed(transform: EntryTransform, entries: Iterable[bytes]) -> list[byt
 
 def rows_of(entries: Iterable[bytes], without: Sequence[str] = PLACES, **options: Any) -> list[dict[str, Any]]:
     """Return all that a reader sees."""
+    return table_of(entries, without, **options).to_pylist()
+
+
+def table_of(entries: Iterable[bytes], without: Sequence[str] = PLACES, **options: Any) -> pa.RecordBatch:
+    """Return all that a reader sees, as columns: two of them are compared much sooner than their rows."""
     columns = [name for name in MESSAGE_SCHEMA.names if name not in without]
     settings = {"columns": columns, "include_markers": True, "on_encrypted": "null", "max_message_bytes": 1 << 30}
     table = decode(TopicDecoder(TOPIC, DecodeOptions(**{**settings, **options})), batch_of(entries))
     # datetime ends with the year 9999.
     arrays = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
-    return pa.RecordBatch.from_arrays(arrays, columns).to_pylist()
+    return pa.RecordBatch.from_arrays(arrays, columns)
 
 
 def golden_ledgers(url: str, topic: str) -> list[list[bytes]]:

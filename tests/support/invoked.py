@@ -1,0 +1,70 @@
+"""The command ``ledgerfs`` in this process, for tests of its output and exit code; `tests.support.commands` starts a process for each."""
+
+import io
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ledgerfs.cache.block_cache import process_cache
+from ledgerfs.cli import group
+from ledgerfs.fsspec_impl import LedgerFileSystem
+
+
+class Done(NamedTuple):
+    """What a command wrote, and its exit code."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+def run(*arguments: str, code: int = 0, env: Mapping[str, str] | None = None) -> Done:
+    """Run a command that finds no blocks in memory, as in a process of its own, and check its exit code.
+
+    ``env`` holds variables beside those of this process. Clients of S3, which keep what they find there, are forgotten before and after.
+    """
+    process_cache.clear()
+    LedgerFileSystem.clear_instance_cache()
+    if env is not None:
+        _forget_s3()
+    with (
+        Path(os.devnull).open(encoding="utf-8") as nothing,
+        tempfile.TemporaryFile() as stdout,
+        tempfile.TemporaryFile() as stderr,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(sys, "argv", ["ledgerfs", *arguments])
+        patch.setattr(sys, "stdin", nothing)
+        patch.setattr(sys, "stdout", io.TextIOWrapper(stdout, encoding="utf-8"))
+        patch.setattr(sys, "stderr", io.TextIOWrapper(stderr, encoding="utf-8", errors="backslashreplace"))
+        patch.setattr(logging, "lastResort", logging.lastResort)
+        for name, value in (env or {}).items():
+            patch.setenv(name, value)
+        returned = group.run()
+        done = Done(returned, *(_written(text) for text in (sys.stdout, sys.stderr)))
+    if env is not None:
+        _forget_s3()
+    assert done.returncode == code, done
+    return done
+
+
+def output(*arguments: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
+    return run(*arguments, code=code, env=env).stdout.decode()
+
+
+def _written(text: io.TextIOWrapper) -> bytes:
+    text.flush()
+    file = text.detach()
+    file.seek(0)
+    return file.read()
+
+
+def _forget_s3() -> None:
+    if "s3fs" in sys.modules:
+        sys.modules["s3fs"].S3FileSystem.clear_instance_cache()
