@@ -13,6 +13,7 @@ from ledgerfs.formats.pulsar_blob.block import (
     parse_block_header,
     trailing_padding,
 )
+from tests.support.each import for_each
 
 GOLDEN = bytes.fromhex("FBDBABCB 0000000000000080 00000000000000CD 0000000000000000") + bytes(100)
 MAX_INT64 = 2**63 - 1
@@ -50,8 +51,8 @@ def test_any_possible_header_round_trips(data):
     assert parse_block_header(memoryview(built)) == header
 
 
-@pytest.mark.parametrize("value", [0, -1, 2**31 - 1, MAX_INT64])
-@pytest.mark.parametrize("field", FIELDS)
+@for_each("value", [0, -1, 2**31 - 1, MAX_INT64])
+@for_each("field", FIELDS)
 def test_extreme_field_parses_to_its_value_or_is_refused(field, value):
     fields = {"header_length": 128, "block_length": 205, "first_entry": 0} | {field: value}
     data = struct.pack(">Iqqq", 0xFBDBABCB, *fields.values()) + bytes(100)
@@ -63,7 +64,7 @@ def test_extreme_field_parses_to_its_value_or_is_refused(field, value):
         assert (caught.value.key, caught.value.offset) == ("object", 640)
 
 
-@pytest.mark.parametrize("magic", [0, 0xFFFFFFFF, 2**31 - 1, 0xDE47DE47, 0xFBDBABCA])
+@for_each("magic", [0, 0xFFFFFFFF, 2**31 - 1, 0xDE47DE47, 0xFBDBABCA])
 def test_other_magic_is_corrupt_and_named(magic):
     with pytest.raises(CorruptLedgerError, match=f"{magic:#010x}") as caught:
         parse_block_header(magic.to_bytes(4, "big") + GOLDEN[4:], key="object", offset=7)
@@ -76,7 +77,7 @@ def test_streaming_magic_is_unsupported_by_name():
     assert (caught.value.key, caught.value.offset) == ("object", 7)
 
 
-@pytest.mark.parametrize("length", range(28))
+@for_each("length", range(28))
 def test_header_cut_anywhere_is_corrupt(length):
     with pytest.raises(CorruptLedgerError, match="cut short") as caught:
         parse_block_header(GOLDEN[:length], key="object", offset=3)
@@ -98,7 +99,7 @@ def test_arbitrary_bytes_never_raise_anything_else(data):
         assert struct.pack(">qqq", header.header_length, header.block_length, header.first_entry) == attempt[4:28]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("length", "padding"),
     [(0, ""), (1, "FE"), (2, "FEDC"), (3, "FEDCDE"), (4, "FEDCDEAD"), (5, "FEDCDEADFE"), (8, "FEDCDEADFEDCDEAD")],
 )
@@ -106,7 +107,7 @@ def test_padding_repeats_its_pattern_from_the_first_byte(length, padding):
     assert build_padding(length) == bytes.fromhex(padding)
 
 
-@pytest.mark.parametrize("leftover", range(9))
+@for_each("leftover", range(9))
 def test_padding_before_a_block_reads_as_a_negative_record_length(leftover):
     assert struct.unpack_from(">i", build_padding(leftover) + GOLDEN)[0] < 0
 
@@ -137,7 +138,7 @@ def test_first_wrong_padding_is_the_first_difference(data):
     assert first_wrong_padding(data) == expected
 
 
-@pytest.mark.parametrize("length", range(13))
+@for_each("length", range(13))
 def test_first_wrong_padding_accepts_padding_of_every_phase(length):
     assert first_wrong_padding(build_padding(length)) is None
     assert first_wrong_padding(build_padding(length) + b"\0") == length

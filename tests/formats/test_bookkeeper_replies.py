@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ledgerfs.errors import CorruptReplyError, EntryRangeError
 from ledgerfs.formats.bookkeeper.replies import MAX_REPLY_BYTES, Operation, ReplyCode, batch_entries, scan_replies
 from ledgerfs.formats.bookkeeper.requests import NEWEST, batch_request, read_requests
+from tests.support.each import for_each
 
 MAX_INT64 = 2**63 - 1
 READ, BATCH = 2 << 24 | 2 << 16, 2 << 24 | 7 << 16
@@ -80,7 +81,7 @@ def test_ids_that_no_entry_has_are_not_asked_for():
         read_requests(7, np.array([4, -2, 8]))
 
 
-@pytest.mark.parametrize(("first", "entries", "size"), [(-1, 1, 1), (0, 0, 1), (0, 1, 0), (0, 2**31, 1), (0, 1, 2**63)])
+@for_each(("first", "entries", "size"), [(-1, 1, 1), (0, 0, 1), (0, 1, 0), (0, 2**31, 1), (0, 1, 2**63)])
 def test_batches_of_nothing_are_not_asked_for(first, entries, size):
     with pytest.raises(EntryRangeError, match="ledger 7"):
         batch_request(7, first, 0, entries, size)
@@ -125,7 +126,7 @@ def test_replies_that_are_cut_anywhere_are_found_with_the_rest(made, data):
     assert len(again) == len(made) - len(whole)
 
 
-@pytest.mark.parametrize("size", [-1, 0, 23, MAX_REPLY_BYTES + 1, 2**31 - 1, -(2**31)])
+@for_each("size", [-1, 0, 23, MAX_REPLY_BYTES + 1, 2**31 - 1, -(2**31)])
 def test_sizes_that_no_reply_has_are_refused_at_once(size):
     error = refused(single(0, 1, 1, b"abc") + struct.pack(">i", size))
     assert (error.offset, error.reason) == (31, f"a reply of {size} bytes, which no bookie sends")
@@ -136,9 +137,7 @@ def test_the_largest_reply_is_waited_for():
     assert scan(head).missing == MAX_REPLY_BYTES - 24
 
 
-@pytest.mark.parametrize(
-    "header", [0, 1 << 24 | 2 << 16, 3 << 24 | 2 << 16, 2 << 24 | 1 << 16, 2 << 24 | 3 << 16, 0x48545450]
-)
+@for_each("header", [0, 1 << 24 | 2 << 16, 3 << 24 | 2 << 16, 2 << 24 | 1 << 16, 2 << 24 | 3 << 16, 0x48545450])
 def test_headers_of_nothing_that_was_asked_for_are_refused_at_once(header):
     """Among them an answer to an add, a demand of authentication, and text of another server."""
     error = refused(single(0, 1, 1) + struct.pack(">iI", 24, header))
@@ -146,7 +145,7 @@ def test_headers_of_nothing_that_was_asked_for_are_refused_at_once(header):
     assert f"{header:#010x}" in error.reason
 
 
-@pytest.mark.parametrize("size", range(24, 32))
+@for_each("size", range(24, 32))
 def test_a_batch_without_its_request_is_refused(size):
     frame = struct.pack(">iIiqqq", size, BATCH, 0, 1, 1, 1)[: 4 + size]
     assert refused(frame).reason == f"a reply to a batch of {size} bytes has no room for its request's id"
@@ -157,7 +156,7 @@ def test_a_batch_that_failed_may_lack_the_id_of_its_request():
     assert (found.request_ids.tolist(), found.codes.tolist(), found.sizes.tolist()) == ([-1, -1], [2, 0], [0, 1])
 
 
-@pytest.mark.parametrize("sizes", [(1 << 30,), (-1,), (2, -1), (2, 3), (2**31 - 1, 2), (-(2**31),)])
+@for_each("sizes", [(1 << 30,), (-1,), (2, -1), (2, 3), (2**31 - 1, 2), (-(2**31),)])
 def test_entries_that_reach_out_of_their_batch_are_refused(sizes):
     listed = b"".join(struct.pack(">i", size) + b"ab" for size in sizes)
     with pytest.raises(CorruptReplyError, match=r"bookie:3181 at byte \d+: .* reaches out of the reply"):
@@ -172,7 +171,7 @@ def test_a_batch_that_ends_inside_a_size_is_refused(rest):
     assert caught.value.offset == 6
 
 
-@pytest.mark.parametrize(("start", "end"), [(-1, 5), (3, 2), (0, 11), (11, 11), (-2, -1)])
+@for_each(("start", "end"), [(-1, 5), (3, 2), (0, 11), (11, 11), (-2, -1)])
 def test_places_out_of_the_buffer_are_refused(start, end):
     with pytest.raises(IndexError):
         scan(bytes(10), start, end)

@@ -15,6 +15,7 @@ from ledgerfs.formats.broker_protocol.frames import FrameScan, FrameStop, comman
 from ledgerfs.formats.broker_protocol.proto.commands_pb2 import CommandRecord
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.messages.proto.message_metadata_pb2 import BrokerMetadataRecord
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.reader_broker import message_frame
 
@@ -119,7 +120,7 @@ def test_a_command_is_one_of_an_entry_if_protobuf_says_so(command: bytes, entry:
         assert (found.stop, found.position) == (FrameStop.OTHER_COMMAND, 0)
 
 
-@pytest.mark.parametrize("size", [0, 3, LARGEST + 1, 2**31, 2**32 - 1])
+@for_each("size", [0, 3, LARGEST + 1, 2**31, 2**32 - 1])
 def test_a_frame_of_a_size_that_none_has_is_refused_at_once(size: int) -> None:
     good = message_frame(1, 2, 3, b"entry")
     with pytest.raises(CorruptReplyError, match=f"a frame of {size} bytes") as caught:
@@ -146,7 +147,7 @@ def test_more_entries_than_one_scan_returns_are_found_by_the_next() -> None:
     assert len(first.found) + len(second.found) == 70_000
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [
         b"\x08\x09",  # a message without anything
@@ -160,7 +161,7 @@ def test_a_command_that_lacks_what_it_is_about_is_refused(command: bytes) -> Non
         parse_command(command, key=KEY)
 
 
-@pytest.mark.parametrize("command", [b"\x08\x1f", b"\x08\xe7\x07", b"", b"\x10\x01"])
+@for_each("command", [b"\x08\x1f", b"\x08\xe7\x07", b"", b"\x10\x01"])
 def test_commands_that_are_not_known_are_no_error(command: bytes) -> None:
     parse_command(command, key=KEY)
 

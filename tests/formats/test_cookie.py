@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.bookkeeper.cookie import Cookie, parse_cookie
+from tests.support.each import for_each
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "bookie-dbledger.tar.xz"
 _MADE = b"""4
@@ -40,7 +41,7 @@ def test_a_field_of_a_later_version_is_passed_over() -> None:
     assert parse_cookie(data, key="k") == Cookie("bookie-0.bookies:3181", "cluster")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "value"),
     [
         (rb"\303\274", "ü"),
@@ -60,7 +61,7 @@ def test_values_have_escapes(text: bytes, value: str | None) -> None:
         assert parse_cookie(data, key="k") == Cookie("b", value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "reason"),
     [
         (b"", "layout b''"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ledgerfs.errors import CorruptIndexError, CorruptMetadataError, LedgerfsError, UnsupportedFormatError
 from ledgerfs.formats.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, build_ledger_metadata
 from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index, parse_index
+from tests.support.each import for_each
 from tests.support.ledgers import offload
 
 MIB = 1 << 20
@@ -231,7 +232,7 @@ def test_bytes_behind_the_table_are_ignored_but_odd():
     assert replace(index, oddity=None) == FIRST
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("field", "value", "offset"),
     [
         ("magic", 0, 0),
@@ -267,15 +268,15 @@ def test_extreme_data_length_parses_to_its_value(value):
     assert parse_index(packed(THREE_BLOCKS, data_length=value)) == replace(THREE_BLOCKS, data_length=value)
 
 
-@pytest.mark.parametrize("value", [0, -1, 2**31 - 1])
-@pytest.mark.parametrize("row", range(3))
+@for_each("value", [0, -1, 2**31 - 1])
+@for_each("row", range(3))
 def test_extreme_part_number_parses_to_its_value(row, value):
     assert parse_index(with_row(THREE_BLOCKS, row, 1, value)).blocks[row].part == value
 
 
-@pytest.mark.parametrize("value", [0, -1, 2**31 - 1, MAX_INT64])
-@pytest.mark.parametrize("column", [0, 2])
-@pytest.mark.parametrize("row", range(3))
+@for_each("value", [0, -1, 2**31 - 1, MAX_INT64])
+@for_each("column", [0, 2])
+@for_each("row", range(3))
 def test_extreme_place_of_a_block_is_corrupt_in_the_table(row, column, value):
     data = with_row(THREE_BLOCKS, row, column, value)
     if row == 0 and value == 0:
@@ -302,7 +303,7 @@ def test_last_block_may_start_at_the_end_but_not_behind_it(column, limit):
         parse_index(with_row(THREE_BLOCKS, 2, column, limit + 1))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "claim",
     [
         {"count": 2**31 - 1},

@@ -14,6 +14,7 @@ from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.journal_records import JournalHeader, parse_journal_header, scan_journal
 from ledgerfs.formats.bookkeeper.log_records import LogRecords
 from ledgerfs.formats.bookkeeper.stored_entries import check_entries
+from tests.support.each import for_each
 from tests.support.log_windows import LEAST_BYTES, MOST_BYTES, at_once, in_windows, logs, record
 
 REAL = (Path(__file__).parent.parent / "data" / "journal" / "1a2180a842f.txn").read_bytes()
@@ -113,7 +114,7 @@ def test_whatever_byte_of_a_real_journal_is_flipped_entries_are_right_or_said(at
     assert len(found.starts) > len(sound) or found.gaps.size or not lost
 
 
-@pytest.mark.parametrize(
+@for_each(
     "one",
     [
         special(_KEY, bytes(20)),
@@ -131,7 +132,7 @@ def test_what_is_no_entry_is_passed_over(one: bytes) -> None:
     assert (ids(found), found.is_whole) == ([(1, 0), (1, 1)], True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "one",
     [
         special(-0x3000),
@@ -182,14 +183,14 @@ def test_journals_are_read_as_they_are_written(many: list[tuple[int, int, bytes,
     assert (ids(found), found.is_whole, found.filled_to) == ([one[:2] for one in many], True, len(data))
 
 
-@pytest.mark.parametrize(("version", "first"), [(2, 8), (3, 8), (4, 8), (5, 512), (6, 512)])
+@for_each(("version", "first"), [(2, 8), (3, 8), (4, 8), (5, 512), (6, 512)])
 def test_a_header_tells_where_records_begin(version: int, first: int) -> None:
     assert parse_journal_header(memoryview(b"BKLG" + struct.pack(">i", version)), key="k") == JournalHeader(
         version, first
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "reason", "offset"),
     [
         (b"", "shorter", 0),

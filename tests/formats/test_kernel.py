@@ -1,10 +1,11 @@
 """Compiled kernels are those of the sources that are there now."""
 
 import ast
-import os
+import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,43 +13,89 @@ import pytest
 from ledgerfs.formats.kernel import _imports, _sources
 
 PACKAGE = Path(__file__).parent.parent.parent / "ledgerfs"
+# One of the smallest kernels that call a kernel of another file: each change compiles it again.
 READ = """
 import numpy as np
-from ledgerfs.messages.decode.metadata_walk import Meta, walk_metadata
-from ledgerfs.formats.records import EntryBatch
-entry = bytes([0, 0, 0, 7, 10, 1, 112, 16, 1, 24, 2])
-batch = EntryBatch(0, memoryview(entry), np.array([0]), np.array([len(entry)]))
-print(walk_metadata(batch)[Meta.SEQUENCE_ID, 0])
+from ledgerfs.messages.text.json_values import _number_sizes
+print(_number_sizes(np.array([True]), np.array([5]))[0])
+"""
+DIGITS = "messages/kernels/digits.py"
+SIZE = "size = 1 if value >= 0 else 2"
+
+
+# Forks a process for each program, which has numba but nothing of ledgerfs: importing numba takes longer than most of the rest.
+FORKS = """
+import json, os, sys, traceback
+import numba.core.registry, numpy, pyarrow
+
+def run(folder, program, environment):
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    os.environ.update(environment)
+    exec(program, {"__name__": "__main__"})
+
+for line in sys.stdin:
+    reader, writer = os.pipe()
+    process = os.fork()
+    if not process:
+        os.dup2(writer, 1)
+        status = 1
+        try:
+            run(*json.loads(line))
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(status)
+    os.close(writer)
+    with os.fdopen(reader) as output:
+        said = output.read()
+    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), said]), flush=True)
 """
 
 
+class Copy:
+    """A copy of the package, and what runs programs with it, each in a process of its own."""
+
+    def __init__(self, folder: Path, forks: "subprocess.Popen[str]") -> None:
+        self.folder = folder
+        self._forks = forks
+
+    def read(self, program: str = READ, **environment: str) -> str:
+        """Return what a program prints."""
+        assert self._forks.stdin is not None
+        assert self._forks.stdout is not None
+        self._forks.stdin.write(json.dumps([str(self.folder), program, environment]) + "\n")
+        self._forks.stdin.flush()
+        status, said = json.loads(self._forks.stdout.readline())
+        assert status == 0
+        return said.strip()
+
+
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with what is compiled when it reads."""
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
+    """A copy with what is compiled when it reads."""
     folder = tmp_path_factory.mktemp("compiled")
     shutil.copytree(PACKAGE, folder / "ledgerfs", ignore=shutil.ignore_patterns("__pycache__"))
-    assert read(folder) == "1"
-    return folder
+    command = [sys.executable, "-c", FORKS]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forks:
+        copy = Copy(folder, forks)
+        assert copy.read("import ledgerfs; print(ledgerfs.__file__)") == str(folder / "ledgerfs" / "__init__.py")
+        assert copy.read() == "1"
+        yield copy
+        forks.stdin.close()
 
 
 @pytest.fixture
-def copied(compiled: Path, tmp_path: Path) -> Path:
-    shutil.copytree(compiled / "ledgerfs", tmp_path / "ledgerfs")
-    return tmp_path
-
-
-def read(folder: Path, program: str = READ, **environment: str) -> str:
-    env = {**os.environ, "PYTHONPATH": str(folder), **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, env=env, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
+def copied(compiled: Copy, tmp_path: Path) -> Copy:
+    shutil.copytree(compiled.folder / "ledgerfs", tmp_path / "ledgerfs")
+    return Copy(tmp_path, compiled._forks)
 
 
 def kept(folder: Path) -> dict[str, int]:
     """Return when each file of compiled code was written."""
     found = {path.name: path.stat().st_mtime_ns for path in folder.rglob("*.nb[ci]")}
-    assert any(name.startswith("ledgerfs.messages.decode.metadata_walk") for name in found)
+    assert any(name.startswith("ledgerfs.messages.text.json_values") for name in found)
     return found
 
 
@@ -60,48 +107,46 @@ def change(folder: Path, module: str, old: str, new: str) -> None:
 
 
 def test_a_change_in_a_function_of_another_file_is_compiled_anew(copied):
-    before = kept(copied)
-    assert read(copied) == "1"
-    assert kept(copied) == before
-    change(copied, "messages/kernels/wire.py", "table[action, row] = value", "table[action, row] = value + 41")
-    assert read(copied) == "42"
+    before = kept(copied.folder)
+    assert copied.read() == "1"
+    assert kept(copied.folder) == before
+    change(copied.folder, DIGITS, SIZE, SIZE.replace("1", "42"))
+    assert copied.read() == "42"
 
 
 def test_a_change_in_a_constant_of_another_file_is_compiled_anew(copied):
-    change(copied, "messages/kernels/wire.py", "table[action, row] = value", "table[action, row] = value + ADDED")
-    change(
-        copied, "messages/kernels/wire.py", "ABSENT = ", "from ledgerfs.messages.kernels.added import ADDED\nABSENT = "
-    )
-    added = copied / "ledgerfs" / "messages" / "kernels" / "added.py"
+    change(copied.folder, DIGITS, SIZE, SIZE.replace("1", "ADDED"))
+    change(copied.folder, DIGITS, "_DAY = 86_400", "from ledgerfs.messages.kernels.added import ADDED\n_DAY = 86_400")
+    added = copied.folder / "ledgerfs" / "messages" / "kernels" / "added.py"
     added.write_text("from ledgerfs.messages.kernels import later\n\nADDED = later.NUMBER\n")
     later = added.with_name("later.py")
-    for number in (1, 41):
+    for number in (3, 42):
         later.write_text(f"NUMBER = {number}\n")
-        assert read(copied) == str(1 + number)
+        assert copied.read() == str(number)
 
 
 def test_words_and_modules_that_have_no_part_in_it_compile_nothing_anew(copied):
-    before = kept(copied)
-    change(copied, "messages/kernels/wire.py", "table[action, row] = value", "table[action, row] = value  # so")
-    for module in ("messages/kernels/wire.py", "messages/decode/metadata_walk.py", "formats/records.py"):
-        path = copied / "ledgerfs" / module
+    before = kept(copied.folder)
+    change(copied.folder, DIGITS, SIZE, f"{SIZE}  # so")
+    for module in (DIGITS, "messages/text/json_values.py", "messages/kernels/arrays.py"):
+        path = copied.folder / "ledgerfs" / module
         path.write_text(path.read_text().replace('"""', '"""Said in other words, of\n\n\nmore lines: ', 1))
-    for module in ("messages/text/json_text.py", "messages/encode/encode_kernels.py"):
-        path = copied / "ledgerfs" / module
+    for module in ("messages/decode/metadata_walk.py", "messages/encode/encode_kernels.py"):
+        path = copied.folder / "ledgerfs" / module
         path.write_text(path.read_text() + "\n\nNEW = 1\n")
-    assert read(copied) == "1"
-    assert kept(copied) == before
+    assert copied.read() == "1"
+    assert kept(copied.folder) == before
 
 
 def test_code_that_is_edited_while_a_process_runs_is_not_kept_as_the_new_one(copied):
-    edit = """
+    edit = f"""
 from pathlib import Path
-import ledgerfs.messages.decode.metadata_walk
-wire = Path("ledgerfs/messages/kernels/wire.py")
-wire.write_text(wire.read_text().replace("table[action, row] = value", "table[action, row] = value + 41"))
+import ledgerfs.messages.text.json_values
+digits = Path("ledgerfs/{DIGITS}")
+digits.write_text(digits.read_text().replace("{SIZE}", "{SIZE.replace("1", "42")}"))
 """
-    assert read(copied, edit + READ) == "1"
-    assert read(copied) == "42"
+    assert copied.read(edit + READ) == "1"
+    assert copied.read() == "42"
 
 
 def test_all_that_kernels_import_of_the_package_is_part_of_the_mark():
@@ -122,7 +167,8 @@ def test_all_that_kernels_import_of_the_package_is_part_of_the_mark():
 def test_where_nothing_can_be_kept_kernels_work_all_the_same(copied, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
-    for package in (copied / "ledgerfs").rglob("__init__.py"):
+    for package in (copied.folder / "ledgerfs").rglob("__init__.py"):
         shutil.rmtree(package.with_name("__pycache__"), ignore_errors=True)
         package.with_name("__pycache__").write_text("")
-    assert read(copied, HOME=str(blocked), XDG_CACHE_HOME=str(blocked), PYTHONDONTWRITEBYTECODE="1") == "1"
+    assert copied.read(HOME=str(blocked), XDG_CACHE_HOME=str(blocked)) == "1"
+    assert not [*copied.folder.rglob("*.nb[ci]")]

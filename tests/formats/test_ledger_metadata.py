@@ -13,6 +13,7 @@ from ledgerfs.formats.bookkeeper.ledger_metadata import (
     records_size,
 )
 from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadataRecord
+from tests.support.each import for_each
 
 MAX_INT64 = 2**63 - 1
 NAME = b"public/default/persistent/orders"
@@ -72,7 +73,7 @@ def test_fields_have_the_numbers_of_bookkeeper():
     )
 
 
-@pytest.mark.parametrize("field", ["write_quorum", "ensemble_size", "length", "last_entry", "state"])
+@for_each("field", ["write_quorum", "ensemble_size", "length", "last_entry", "state"])
 def test_missing_required_field_is_named(field):
     message = record()
     message.ClearField(field)
@@ -92,7 +93,7 @@ def test_zero_in_a_required_field_is_not_missing():
     assert (metadata.length, metadata.last_entry, metadata.entries, metadata.records_size) == (0, 0, 1, 12)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("length", "last_entry"),
     [
         (-1, 9),
@@ -121,13 +122,13 @@ def test_largest_sizes_that_63_bits_count_parse(length, last_entry):
     assert metadata.records_size <= MAX_INT64
 
 
-@pytest.mark.parametrize(("length", "last_entry", "size"), [(65, 0, 77), (132, 1, 156), (0, 0, 12), (100, 5000, 60112)])
+@for_each(("length", "last_entry", "size"), [(65, 0, 77), (132, 1, 156), (0, 0, 12), (100, 5000, 60112)])
 def test_records_size_counts_twelve_bytes_an_entry(length, last_entry, size):
     assert records_size(length, last_entry) == size
     assert parse(record(length=length, last_entry=last_entry)).records_size == size
 
 
-@pytest.mark.parametrize(("created", "expected"), [(-1, None), (0, None), (1, 1), (1632298336121, 1632298336121)])
+@for_each(("created", "expected"), [(-1, None), (0, None), (1, 1), (1632298336121, 1632298336121)])
 def test_creation_time_that_is_not_stored_is_none(created, expected):
     assert parse(record(created_ms=created)).created_ms == expected
 
@@ -151,7 +152,7 @@ def test_text_that_is_not_utf8_is_kept_as_far_as_it_goes():
     assert metadata.custom == (("\N{REPLACEMENT CHARACTER}key", b"\xffvalue"),)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("custom", "name"),
     [
         ([], None),
@@ -176,7 +177,7 @@ def test_fields_of_later_versions_are_ignored():
     assert parse_ledger_metadata(data + bytes.fromhex("6001 9206 03616263")) == parse_ledger_metadata(data)
 
 
-@pytest.mark.parametrize("data", [b"\xff", b"\x0a", b"\x08", b"\x1a\xff\xff\xff\xff\x07", b"not a message"])
+@for_each("data", [b"\xff", b"\x0a", b"\x08", b"\x1a\xff\xff\xff\xff\x07", b"not a message"])
 def test_bytes_that_are_no_message_are_corrupt(data):
     with pytest.raises(CorruptMetadataError, match="not a protobuf message") as caught:
         parse_ledger_metadata(data, key="object", offset=32)

@@ -26,6 +26,7 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import (
     parse_ledger_node,
 )
 from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadataRecord
+from tests.support.each import for_each
 
 MAX_INT64 = 2**63 - 1
 HEAD = b"BookieMetadataFormatVersion\t"
@@ -234,7 +235,7 @@ def test_what_is_not_told_has_the_value_of_bookkeeper():
     assert (node.ack_quorum, node.digest, node.last_entry, node.created_ms) == (2, Digest(DigestType.CRC32), -1, None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "reason"),
     [
         ({"length": -1}, "length -1 and last entry 9"),
@@ -263,14 +264,14 @@ def test_ledgers_that_cannot_be_are_refused(fields, reason):
     assert reason in refused(node_of(message(**fields))).reason
 
 
-@pytest.mark.parametrize("field", ["write_quorum", "ensemble_size", "length", "state"])
+@for_each("field", ["write_quorum", "ensemble_size", "length", "state"])
 def test_missing_required_field_is_named(field):
     record = message()
     record.ClearField(field)
     assert refused(node_of(record)).reason == f"ledger metadata lacks its {field}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [
         b"",
@@ -307,9 +308,7 @@ def test_a_node_that_is_cut_is_refused_or_lacks_its_end(version):
         assert refusal is not None or (version != VERSION_3 and not node.is_closed)
 
 
-@pytest.mark.parametrize(
-    "size", [b"", b"\x80", b"\x5f", b"\x61", b"\xff\xff\xff\xff\x7f", b"\x80" * 9 + b"\x01", b"\xe0\x00"]
-)
+@for_each("size", [b"", b"\x80", b"\x5f", b"\x61", b"\xff\xff\xff\xff\x7f", b"\x80" * 9 + b"\x01", b"\xe0\x00"])
 def test_a_message_of_another_length_than_told_is_refused(size):
     at = len(HEAD) + 2
     if size == b"\xe0\x00":  # the right length in more bytes than it takes
@@ -318,7 +317,7 @@ def test_a_message_of_another_length_than_told_is_refused(size):
         refused(VERSION_3[:at] + size + (VERSION_3[at + 1 :] if size[-1:] not in {b"", b"\x80"} else b""))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("told", "reason"),
     [
         (["2", "3", "0"], "ends before its first ensemble"),
@@ -349,7 +348,7 @@ def test_a_closed_ledger_of_version_1():
     assert [one.first_entry for one in node.ensembles] == [0, 7]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [
         (b"quorumSize: 2", b"quorumSize: two"),
@@ -387,7 +386,7 @@ def test_any_bytes_are_a_ledger_or_refused(version, data, at, end):
             assert refusal.key == "/ledgers/00/0000/L0059"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("ledger_id", "path"),
     [
         (0, "/ledgers/00/0000/L0000"),
@@ -421,7 +420,7 @@ def test_small_ids_may_have_long_paths():
     assert ledger_id_at("/ledgers/000/0000/0000/0000/L0001") == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/ledgers/LAYOUT",

@@ -6,9 +6,10 @@ import pytest
 
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.local_paths import local_path, local_text
+from tests.support.each import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "path"),
     [
         ("out", "out"),
@@ -37,7 +38,7 @@ def test_a_slash_at_the_end_is_kept_where_it_means_something() -> None:
     assert local_text("file:///data/", "OUT") == "/data/"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given",
     [
         "",

@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
+from tests.support.each import for_each
 
 UUID = "0b1f9e2c-7a44-4c0e-9d3f-00112233aabb"
 MAX_INT64 = 2**63 - 1
@@ -58,7 +59,7 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "kind"),
     [
         (f"{UUID}-ledger-0", KeyKind.DATA),
@@ -77,7 +78,7 @@ def test_keys_of_pulsar_are_told_apart(key, kind):
     assert (parse_ledger_key(key) is not None) == (kind in {KeyKind.DATA, KeyKind.INDEX})
 
 
-@pytest.mark.parametrize("key", FOREIGN)
+@for_each("key", FOREIGN)
 def test_everything_else_is_foreign(key):
     assert kind_of_key(key) == KeyKind.FOREIGN
     assert parse_ledger_key(key) is None

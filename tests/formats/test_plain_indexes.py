@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from ledgerfs.formats.bookkeeper.ledger_metadata import MOVED_KEY, SETTLED_KEY, 
 from ledgerfs.formats.bookkeeper.origin import ORIGIN_KEY, Origin
 from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index, parse_index
 from ledgerfs.formats.pulsar_blob.plain_indexes import SUMMARY, summarise
+from tests.support.each import for_each
 
 NAME = b"public/default/persistent/orders"
 METADATA = LedgerMetadata(
@@ -196,7 +196,7 @@ def test_metadata_of_any_fields_is_not_plain_or_told_as_the_parser_tells_it(part
     _assert_never_another(with_metadata(OffloadIndex(length, 128, METADATA, (IndexedBlock(0, 1, 0),)), b"".join(parts)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "index",
     [
         build_index(replace(INDEX, metadata=METADATA.moved())),

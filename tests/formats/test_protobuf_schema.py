@@ -14,6 +14,7 @@ from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.protobuf_schema import EnumType, Field, Kind, Message, descriptor_schema, protobuf_schema
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
+from tests.support.each import for_each
 from tests.support.protobuf import Model, models
 
 P = FieldDescriptorProto
@@ -107,7 +108,7 @@ def test_entries_of_a_map_have_the_key_first() -> None:
     assert [one.name for one in entry.fields] == ["key", "value"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("info", "why"),
     [
         (native(b"\xff\xff", "old.Legacy"), "JSON with a set"),
@@ -176,7 +177,7 @@ def test_the_fields_that_an_old_schema_lists() -> None:
     assert protobuf_schema(old([], b"")).messages == {"": Message("", ())}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         "no JSON", "7", "[7]", '[{"number": 1}]', '{"a": 1}', [listed(0)], [listed(1 << 29)], [listed(True)], [listed("1")],

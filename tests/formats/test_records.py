@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.formats.pulsar_blob.block import BlockHeader, build_block_header, build_padding
 from ledgerfs.formats.records import ScanStop, scan_records
+from tests.support.each import for_each
 from tests.support.ledgers import record
 
 ENTRIES = [b"zero", b"", b"two two", b"3" * 40]
@@ -62,7 +63,7 @@ def test_all_records_are_found_with_ids_and_bytes():
     assert scan.batch.offsets.dtype == scan.batch.lengths.dtype == np.int64
 
 
-@pytest.mark.parametrize("count", range(5))
+@for_each("count", range(5))
 def test_no_more_records_are_found_than_asked_for(count):
     data = records(ENTRIES)
     found, position, stop, value = scanned(data, 0, 0, count)
@@ -118,7 +119,7 @@ def test_negative_length_stops_the_scan(length):
     assert scanned(data, 0, 0, 9)[1:] == (28, ScanStop.NEGATIVE_LENGTH, length)
 
 
-@pytest.mark.parametrize("tail", [build_padding(12), build_padding(1), build_padding(3), b""])
+@for_each("tail", [build_padding(12), build_padding(1), build_padding(3), b""])
 def test_padding_and_block_headers_stop_the_scan_as_negative_lengths(tail):
     data = records(ENTRIES) + tail + build_block_header(BlockHeader(128, 128, 4))
     found, position, stop, value = scanned(data, 0, 0, 9)
@@ -126,7 +127,7 @@ def test_padding_and_block_headers_stop_the_scan_as_negative_lengths(tail):
     assert value == struct.unpack_from(">i", data, position)[0]
 
 
-@pytest.mark.parametrize("wrong", [0, 1, 3, -1, 2 + 2**32, 2**63 - 1, MIN_INT64 + 1])
+@for_each("wrong", [0, 1, 3, -1, 2 + 2**32, 2**63 - 1, MIN_INT64 + 1])
 def test_wrong_id_stops_the_scan(wrong):
     data = records(ENTRIES[:2]) + record(wrong, b"entry")
     assert scanned(data, 0, 0, 9)[1:] == (28, ScanStop.WRONG_ID, wrong)
@@ -143,12 +144,12 @@ def test_length_beyond_the_buffer_wants_more_bytes(length):
     assert scanned(data, 0, 0, 9)[1:] == (28, ScanStop.MORE_BYTES, length)
 
 
-@pytest.mark.parametrize("first", [0, 1, 2**31, 2**32, 2**40, 2**60])
+@for_each("first", [0, 1, 2**31, 2**32, 2**40, 2**60])
 def test_ids_are_64_bit(first):
     assert scanned(records(ENTRIES, first), 0, first, 4)[0] == list(enumerate(ENTRIES, first))
 
 
-@pytest.mark.parametrize(("first", "last"), [(7, 10), (7, 7), (8, 9), (10, 10), (8, 7)])
+@for_each(("first", "last"), [(7, 10), (7, 7), (8, 9), (10, 10), (8, 7)])
 def test_slice_keeps_entries_from_first_to_last(first, last):
     batch = scan_records(memoryview(records(ENTRIES, first=7)), 0, 7, 4).batch
     part = batch.slice(first, last)

@@ -19,6 +19,7 @@ from ledgerfs.formats.schemas.saved_schema import (
 )
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import schema_owner
+from tests.support.each import for_each
 
 TOPIC = "persistent://public/default/orders"
 VERSION = SchemaVersion(3, SchemaInfo("AVRO", b'"long"', {"a": "b"}), 1_700_000_000_000, source="http://x", saved_ms=5)
@@ -63,7 +64,7 @@ def saved(**changes: object) -> bytes:
     return json.dumps({**json.loads(dump_schema(TOPIC, VERSION)), **changes}).encode()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [b"", dump_schema(TOPIC, VERSION)[:-20], b"[" * 100_000, b"\xff", b"[]", b"{}", saved(format="other"), saved(version="3"),
      saved(version=True), saved(type=None), saved(properties=[]), saved(properties={"a": 1}), saved(data=3), saved(registered_ms=1.5),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.messages.values.decoders import decoder_of
+from tests.support.each import for_each
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 NATIVE = {
@@ -43,7 +44,7 @@ def pair(
     return SchemaInfo("KEY_VALUE", data, properties)
 
 
-@pytest.mark.parametrize(("kind", "definition"), DEFINED)
+@for_each(("kind", "definition"), DEFINED)
 def test_blanks_do_not_matter(kind: str, definition: dict[str, object]) -> None:
     one, other = (SchemaInfo(kind, text(definition, indent)) for indent in (None, 4))
     assert one != other

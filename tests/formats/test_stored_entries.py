@@ -14,6 +14,7 @@ from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_path, parse_ledger_node
 from ledgerfs.formats.bookkeeper.replies import batch_entries
 from ledgerfs.formats.bookkeeper.stored_entries import Digest, Fault, build_stored_entry, check_entries
+from tests.support.each import for_each
 
 PASSWORDS = [b"", b"secret"]
 DIGESTS = [Digest(kind, password) for kind in DigestType for password in PASSWORDS]
@@ -56,7 +57,6 @@ def digest_by_hand(stored, digest):
     }[digest.kind]()
 
 
-@pytest.mark.parametrize("digest", DIGESTS, ids=IDS)
 @quick
 @given(
     ledger_id=ids,
@@ -64,6 +64,7 @@ def digest_by_hand(stored, digest):
     before=st.binary(max_size=9),
     between=st.binary(max_size=9),
 )
+@for_each("digest", DIGESTS)
 def test_any_entries_round_trip(digest, ledger_id, rows, before, between):
     payloads = [payload * repeats for *_, payload, repeats in rows]
     stored = [
@@ -78,8 +79,8 @@ def test_any_entries_round_trip(digest, ledger_id, rows, before, between):
     assert checked.lengths_so_far.tolist() == [row[2] for row in rows]
 
 
-@pytest.mark.parametrize("digest", DIGESTS, ids=IDS)
-@pytest.mark.parametrize("payload", [b"", b"x", bytes(range(256)) * 5])
+@for_each("digest", DIGESTS)
+@for_each("payload", [b"", b"x", bytes(range(256)) * 5])
 def test_the_digest_is_that_of_other_libraries(digest, payload):
     stored = build_stored_entry(7, 3, 2, 900, payload, digest)
     assert stored[:32] == struct.pack(">qqqq", 7, 3, 2, 900)
@@ -87,7 +88,7 @@ def test_the_digest_is_that_of_other_libraries(digest, payload):
     assert stored[32 + digest.bytes :] == payload
 
 
-@pytest.mark.parametrize("digest", [one for one, _ in CHECKED], ids=[name for _, name in CHECKED])
+@for_each("digest", [one for one, _ in CHECKED])
 @quick
 @given(data=st.data())
 def test_every_flipped_bit_is_found(digest, data):
@@ -121,7 +122,7 @@ def test_upper_bytes_of_a_crc32_count():
     assert check([bytes(stored)], 7, [0], Digest(DigestType.CRC32))[0].wrong.tolist() == [Fault.DIGEST]
 
 
-@pytest.mark.parametrize("digest", DIGESTS, ids=IDS)
+@for_each("digest", DIGESTS)
 def test_entries_of_another_ledger_and_other_entries_are_told(digest):
     stored = [
         build_stored_entry(ledger, entry, -1, 1, b"a", digest) for ledger, entry in [(7, 0), (8, 1), (7, 3), (7, -5)]
@@ -131,7 +132,7 @@ def test_entries_of_another_ledger_and_other_entries_are_told(digest):
     assert checked.ids.tolist() == [0, 1, 3, -5]
 
 
-@pytest.mark.parametrize("digest", DIGESTS, ids=IDS)
+@for_each("digest", DIGESTS)
 def test_the_newest_entry_may_have_any_id_that_is_one(digest):
     stored = [build_stored_entry(7, entry, -1, 1, b"a", digest) for entry in (0, 41, -1, -2)]
     checked, _ = check([*stored, build_stored_entry(8, 4, -1, 1, b"a", digest)], 7, [-1] * 5, digest)
@@ -141,7 +142,7 @@ def test_the_newest_entry_may_have_any_id_that_is_one(digest):
     assert checked.wrong.tolist() == [0, 0, wrong, wrong, wrong]
 
 
-@pytest.mark.parametrize("digest", DIGESTS, ids=IDS)
+@for_each("digest", DIGESTS)
 def test_entries_without_room_for_a_digest_are_too_short(digest):
     whole = build_stored_entry(7, 0, -1, 0, b"", digest)
     stored = [whole[:size] for size in range(len(whole) + 1)]
@@ -150,8 +151,8 @@ def test_entries_without_room_for_a_digest_are_too_short(digest):
     assert found == [b""] * len(stored)
 
 
-@pytest.mark.parametrize("digest", DIGESTS, ids=IDS)
-@pytest.mark.parametrize(
+@for_each("digest", DIGESTS)
+@for_each(
     ("start", "size"),
     [(-1, 60), (1, 60), (60, 60), (61, 60), (0, 61), (0, -1), (0, MAX_INT64), (MAX_INT64, 60), (MAX_INT64, MAX_INT64)],
 )
@@ -163,12 +164,12 @@ def test_places_out_of_the_buffer_are_too_short(digest, start, size):
     assert (checked.wrong.tolist(), checked.sizes.tolist()) == ([Fault.TOO_SHORT], [0])
 
 
-@pytest.mark.parametrize("digest", DIGESTS, ids=IDS)
 @quick
 @given(
     data=st.binary(max_size=120),
     places=st.lists(st.tuples(int64 | st.integers(0, 99), int64 | st.integers(0, 99)), max_size=6),
 )
+@for_each("digest", DIGESTS)
 def test_any_bytes_at_any_places_are_told_apart(digest, data, places):
     starts, sizes = (np.array([place[k] for place in places], np.int64) for k in (0, 1))
     checked = check_entries(memoryview(data), starts, sizes, 7, np.zeros(len(places), np.int64), digest)

@@ -23,6 +23,7 @@ from ledgerfs.formats.schemas.stored_schema import (
     parse_locator,
     parse_stored_schema,
 )
+from tests.support.each import for_each
 from tests.support.golden_nodes import GoldenNodes
 
 MAX_INT64 = 2**63 - 1
@@ -227,7 +228,7 @@ def test_fields_have_the_numbers_of_pulsar() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [
         "",
@@ -247,14 +248,14 @@ def test_a_locator_that_no_broker_writes_is_corrupt(data: str) -> None:
     assert caught.value.key == KEY
 
 
-@pytest.mark.parametrize("data", ["", "FF", "1200", "2A08 0803 1204 0809 1001"])
+@for_each("data", ["", "FF", "1200", "2A08 0803 1204 0809 1001"])
 def test_an_entry_that_no_broker_writes_is_corrupt(data: str) -> None:
     with pytest.raises(CorruptMetadataError) as caught:
         parse_stored_schema(bytes.fromhex(data), key=ENTRY)
     assert caught.value.key == ENTRY
 
 
-@pytest.mark.parametrize("number", [-5, 22, 23, 1000])
+@for_each("number", [-5, 22, 23, 1000])
 def test_an_unknown_type_is_refused_by_its_number(number: int) -> None:
     record = SchemaEntryRecord()
     record.schema.type = number
@@ -262,9 +263,7 @@ def test_an_unknown_type_is_refused_by_its_number(number: int) -> None:
         parse_stored_schema(record.SerializeToString(), key=ENTRY, version=0)
 
 
-@pytest.mark.parametrize(
-    ("name", "number"), [("BYTES", 0), ("NONE", 1), ("STRING", 2), ("KEY_VALUE", 16), ("PROTOBUF_NATIVE", 21)]
-)
+@for_each(("name", "number"), [("BYTES", 0), ("NONE", 1), ("STRING", 2), ("KEY_VALUE", 16), ("PROTOBUF_NATIVE", 21)])
 def test_a_type_is_stored_as_one_more(name: str, number: int) -> None:
     record = SchemaEntryRecord()
     record.schema.type = number
@@ -293,7 +292,7 @@ def test_arbitrary_bytes_raise_nothing_else(
             assert {error.key for error in errors} <= {KEY}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("topic", "path"),
     [
         ("persistent://public/default/orders", "/schemas/public/default/orders"),

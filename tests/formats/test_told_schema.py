@@ -9,6 +9,7 @@ import pytest
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.formats.schemas.told_schema import has_hash, is_as_registered, told_text
+from tests.support.each import for_each
 
 VALUE = b'{"type":"record","name":"R","fields":[{"name":"d","type":"double","default":1.50}]}'
 PROPERTIES = {"key.schema.type": "STRING", "value.schema.type": "AVRO"}
@@ -26,14 +27,14 @@ def test_a_pair_is_told_with_its_parts_as_they_are_written(key: bytes) -> None:
     assert told_text(SchemaInfo("KEY_VALUE", text.encode(), PROPERTIES)).startswith('{"key":"","value":{"type"')
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema", [SchemaInfo("STRING"), SchemaInfo("STRING", b"null"), SchemaInfo("AVRO", VALUE), SchemaInfo("INT64")]
 )
 def test_others_are_told_as_they_are(schema: SchemaInfo) -> None:
     assert told_text(schema) == schema.data.decode()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     [
         SchemaInfo("NONE", unreadable="lost"),

@@ -16,6 +16,7 @@ from ledgerfs.formats.topic_names import (
     parse_managed_ledger_name,
     topic_of,
 )
+from tests.support.each import for_each
 
 JAVA_KEEPS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-*_")
 
@@ -60,7 +61,7 @@ def assert_safe(directory):
         assert "\0" not in component
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("local", "encoded"),
     [
         ("orders", "orders"),
@@ -94,7 +95,7 @@ def test_bytes_that_are_not_utf8_decode_to_replacement_characters():
     assert decode_topic("a%FFb") == "a\N{REPLACEMENT CHARACTER}b"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "parsed", "topic", "directory"),
     [
         (
@@ -142,7 +143,7 @@ def test_names_of_topics_are_spelled_three_ways(name, parsed, topic, directory):
     assert managed_ledger_of(name) == name
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "quoted"),
     [
         ("orders", "orders"),
@@ -176,7 +177,7 @@ def test_names_of_no_topic_are_kept_whole_under_other(name, quoted):
     assert topic_of(name) == name
 
 
-@pytest.mark.parametrize(
+@for_each(
     "encoded",
     ["a%2fb", "%2E", "%2E%2E", "%61", "a%20b", "%7e", "%2A", "%C3%bc", "%FF", "%", "a%", "%4", "%zz", "%ED%A0%80"],
 )
@@ -204,7 +205,7 @@ def test_no_component_is_unsafe(name):
     assert_safe(directory_of(name))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("one", "other"),
     [
         ("a/b/persistent/.", "a/b/persistent/%2E"),
@@ -261,7 +262,7 @@ def test_topic_text_belongs_to_one_managed_ledger_only():
     assert topic_of("a/b/persistent/c%2Fd") != topic_of("a/b/c/persistent/d")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("topic", "name"),
     [
         ("persistent://public/default/orders", "public/default/persistent/orders"),
@@ -284,7 +285,7 @@ def test_topics_and_their_short_forms_name_a_managed_ledger(topic, name):
     assert managed_ledger_of(topic) == name
 
 
-@pytest.mark.parametrize(
+@for_each(
     "topic",
     [
         "",
@@ -319,7 +320,7 @@ def test_names_that_pulsar_would_refuse_are_invalid(topic):
     assert caught.value.errno == errno.EINVAL
 
 
-@pytest.mark.parametrize("topic", ["\udcff", "a/b/\udcff", "persistent://a/b/\udcff", "persistent://\udcff/b/c"])
+@for_each("topic", ["\udcff", "a/b/\udcff", "persistent://a/b/\udcff", "persistent://\udcff/b/c"])
 def test_argument_that_was_not_utf8_is_invalid(topic):
     with pytest.raises(InvalidNameError):
         managed_ledger_of(topic)
@@ -339,7 +340,7 @@ def test_any_text_names_a_canonical_managed_ledger_or_is_invalid(topic):
     assert (parse_managed_ledger_name(name) is None) == (entities_[0] in {"_other", "_unknown"})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("directory", "name"),
     [
         (("a", "b", "c"), "a/b/persistent/c"),
@@ -359,7 +360,7 @@ def test_directories_of_topics_name_their_managed_ledger(directory, name):
     assert directory_of(name) == directory
 
 
-@pytest.mark.parametrize(
+@for_each(
     "directory",
     [
         (),
@@ -404,9 +405,7 @@ def test_directories_of_no_topic_are_invalid(directory):
     assert caught.value.key == "/".join(directory)
 
 
-@pytest.mark.parametrize(
-    ("encoded", "meant"), [("x y", "a/b/x+y"), ("~", "a/b/%7E"), ("ü", "a/b/%C3%BC"), ("..", "a/b/%2E%2E")]
-)
+@for_each(("encoded", "meant"), [("x y", "a/b/x+y"), ("~", "a/b/%7E"), ("ü", "a/b/%C3%BC"), ("..", "a/b/%2E%2E")])
 def test_an_invalid_directory_is_told_how_it_is_written(encoded, meant):
     with pytest.raises(InvalidNameError) as caught:
         managed_ledger_in(("a", "b", encoded))

@@ -1,8 +1,8 @@
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.formats.pulsar_blob.user_metadata import OffloadUserMetadata, build_user_metadata, parse_user_metadata
+from tests.support.each import for_each
 
 VERSION_KEY = "s3managedledgeroffloaderformatversion"
 STORED = {
@@ -26,7 +26,7 @@ def test_keys_are_built_as_stored_on_s3():
     assert build_user_metadata(PARSED) == STORED
 
 
-@pytest.mark.parametrize("spell", [str.upper, str.title, str.capitalize, str.swapcase])
+@for_each("spell", [str.upper, str.title, str.capitalize, str.swapcase])
 def test_case_of_keys_does_not_matter(spell):
     assert parse_user_metadata({spell(key): value for key, value in STORED.items()}) == PARSED
 
@@ -48,7 +48,7 @@ def test_empty_managed_ledger_name_is_none():
     assert parse_user_metadata({"managedledgername": ""}).managed_ledger is None
 
 
-@pytest.mark.parametrize("key", STORED)
+@for_each("key", STORED)
 def test_each_missing_key_is_none_alone(key):
     parsed = parse_user_metadata({other: value for other, value in STORED.items() if other != key})
     assert build_user_metadata(parsed) == {other: value for other, value in STORED.items() if other != key}
@@ -62,7 +62,7 @@ def test_broker_refuses_objects_without_version():
     assert VERSION_KEY in OffloadUserMetadata(None, role="data").broker_refuses
 
 
-@pytest.mark.parametrize("version", ["", "0", "2", "01", " 1", "1 ", "-12345", "aws-sdk-s3-1"])
+@for_each("version", ["", "0", "2", "01", " 1", "1 ", "-12345", "aws-sdk-s3-1"])
 def test_broker_refuses_other_versions_and_is_told_which(version):
     refused = parse_user_metadata(STORED | {VERSION_KEY: version}).broker_refuses
     assert VERSION_KEY in refused

@@ -13,6 +13,7 @@ from ledgerfs.messages.decode.batch_split import MessageField, Messages, split_b
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, Property
+from tests.support.each import for_each
 from tests.support.entries import batch_of, batched, compress, decode_entries, frame, framed, metadata
 
 SINGLES = [
@@ -70,8 +71,8 @@ def test_bytes_behind_the_last_message_are_nobodys():
     assert messages[MessageField.PAYLOAD_SIZE].tolist() == [3]
 
 
-@pytest.mark.parametrize("take_apart", [split, unopened])
-@pytest.mark.parametrize("codec", [0, 1, 2])
+@for_each("take_apart", [split, unopened])
+@for_each("codec", [0, 1, 2])
 def test_of_a_compacted_batch_the_kept_messages_have_the_indexes_that_they_had(codec, take_apart):
     """``compacted_batch_indexes``: the payload holds only these; packed or not, a reader of protobuf takes both."""
     plain = b"".join(framed(*single) for single in SINGLES[:2])
@@ -94,9 +95,9 @@ def test_a_compacted_batch_of_more_messages_than_it_has_room_for_is_damage(kept)
     assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
 
 
-@pytest.mark.parametrize("codec", [0, 1])
-@pytest.mark.parametrize("kept", [[], [0], [0] * 9])
-@pytest.mark.parametrize("take_apart", [split, unopened])
+@for_each("codec", [0, 1])
+@for_each("kept", [[], [0], [0] * 9])
+@for_each("take_apart", [split, unopened])
 def test_a_compacted_batch_of_fewer_messages_than_none_is_damage(kept, codec, take_apart):
     """To the kernel it would be no batch but one message, for which there was no room."""
     plain = b"".join(framed(*single) for single in SINGLES * 3)
@@ -121,8 +122,8 @@ def test_a_plain_batch_above_the_limit_is_none_that_was_decompressed():
         assert decode_entries([entry], columns=[column], max_message_bytes=9).num_rows == 27
 
 
-@pytest.mark.parametrize("claimed", HOSTILE)
-@pytest.mark.parametrize("take_apart", [split, unopened])
+@for_each("claimed", HOSTILE)
+@for_each("take_apart", [split, unopened])
 def test_hostile_counts_are_damage_and_allocate_nothing(claimed, take_apart):
     payload = b"".join(framed(*single) for single in SINGLES)
     good = frame(metadata(), b"x")
@@ -139,7 +140,7 @@ def test_hostile_counts_are_damage_and_allocate_nothing(claimed, take_apart):
         assert table[Meta.STATUS].tolist() == [Status.VALID, Status.BROKEN_BATCH, Status.VALID]
 
 
-@pytest.mark.parametrize("claimed", [*HOSTILE, 2**63 - 1, -(2**63) + 1, 2**32, 2**32 + 3])
+@for_each("claimed", [*HOSTILE, 2**63 - 1, -(2**63) + 1, 2**32, 2**32 + 3])
 def test_counts_of_any_width_are_damage_without_a_look_at_a_compressed_payload_too(claimed):
     count = (claimed & (2**64 - 1)).to_bytes(10, "little")
     number = int.from_bytes(count, "little")
@@ -185,7 +186,7 @@ def test_a_batch_cut_at_any_byte_is_damage():
         assert table[Meta.STATUS, 1] == Status.BROKEN_BATCH
 
 
-@pytest.mark.parametrize("size", [4, 5, 100, 2**31 - 1, 2**31, 2**32 - 1])
+@for_each("size", [4, 5, 100, 2**31 - 1, 2**31, 2**32 - 1])
 def test_metadata_that_claims_more_than_the_payload_has_is_damage(size):
     payload = struct.pack(">I", size) + b"\x18\x00" + b"\x00"
     messages, table = split(frame(metadata(messages_in_batch=1), payload))
@@ -193,7 +194,7 @@ def test_metadata_that_claims_more_than_the_payload_has_is_damage(size):
     assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
 
 
-@pytest.mark.parametrize("size", [-1, -(2**31), 4, 2**31 - 1])
+@for_each("size", [-1, -(2**31), 4, 2**31 - 1])
 def test_a_payload_size_that_does_not_fit_is_damage(size):
     single = BatchedMetadataRecord(payload_size=size).SerializeToString()
     messages, table = split(frame(metadata(messages_in_batch=1), framed(single, b"abc")))

@@ -10,6 +10,7 @@ from ledgerfs.errors import MessageTooLargeError
 from ledgerfs.messages.codecs import claimed_sizes
 from ledgerfs.messages.decode import chunks as module
 from ledgerfs.messages.decode.chunks import ChunkJoiner, Incomplete, Joined
+from tests.support.each import for_each
 from tests.support.entries import LZ4, NONE, SNAPPY, ZLIB, ZSTD, compress, decode_entries, frame, metadata, varint
 
 
@@ -238,8 +239,8 @@ def test_the_limit_is_that_of_the_joined_message():
         decode_entries(entries, max_message_bytes=len(plain) - 1)
 
 
-@pytest.mark.parametrize("size", [100 << 20, 2**31, 2**32 - 1, 2**63 - 1])
-@pytest.mark.parametrize("codec", [LZ4, ZLIB, ZSTD, SNAPPY])
+@for_each("size", [100 << 20, 2**31, 2**32 - 1, 2**63 - 1])
+@for_each("codec", [LZ4, ZLIB, ZSTD, SNAPPY])
 def test_a_last_part_that_claims_to_be_of_many_does_not_raise_the_limit(codec, size):
     stored = compress(codec, bytes(1000))
     first = metadata(chunked_id=b"a", chunks=2, chunk=0, compression=codec)

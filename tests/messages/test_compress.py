@@ -18,6 +18,7 @@ from ledgerfs.messages.codecs.native_compression import (
     native_compressors,
     put_compressed,
 )
+from tests.support.each import for_each
 
 CODECS = [codec for codec in Compression if codec != Compression.NONE]
 PLAIN = st.one_of(st.binary(max_size=300), st.binary(min_size=1, max_size=9).map(lambda piece: piece * 9000))
@@ -59,7 +60,7 @@ def test_kernels_compress_the_same(codec):
             assert not target[:3].any()
 
 
-@pytest.mark.parametrize("codec", Compression)
+@for_each("codec", Compression)
 def test_codecs_are_named_in_any_case(codec):
     assert codec_named(codec.name.lower()) is codec
     assert codec_named(codec.name) is codec

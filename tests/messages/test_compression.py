@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import DecompressionError
 from ledgerfs.formats.decompression import Compression, decompress
+from tests.support.each import for_each
 from tests.support.entries import LZ4, SNAPPY, ZLIB, ZSTD, compress, varint
 
 CODECS = (LZ4, ZLIB, ZSTD, SNAPPY)
@@ -23,14 +24,14 @@ def opened(codec: int, stored: bytes, size: int, limit: int = LIMIT) -> bytes:
     return decompress(codec, memoryview(stored), size, limit)
 
 
-@pytest.mark.parametrize(("codec", "finish"), ENDS)
+@for_each(("codec", "finish"), ENDS)
 @settings(deadline=None, max_examples=50)
 @given(plain=st.one_of(st.binary(max_size=300), st.binary(min_size=1, max_size=9).map(lambda data: data * 500)))
 def test_what_was_compressed_comes_back(codec, finish, plain):
     assert opened(codec, compress(codec, plain, finish=finish), len(plain), len(plain)) == plain
 
 
-@pytest.mark.parametrize(("codec", "finish"), ENDS)
+@for_each(("codec", "finish"), ENDS)
 def test_a_stream_cut_at_any_byte_is_an_error_or_still_whole(codec, finish):
     stored = compress(codec, PLAIN, finish=finish)
     for end in range(len(stored)):
@@ -43,22 +44,22 @@ def test_a_stream_cut_at_any_byte_is_an_error_or_still_whole(codec, finish):
         assert end > len(stored) - 10
 
 
-@pytest.mark.parametrize(("codec", "finish"), ENDS)
-@pytest.mark.parametrize("size", [0, 1, len(PLAIN) - 1, len(PLAIN) + 1, 2 * len(PLAIN), LIMIT, -1, -(2**63), LIMIT + 1])
+@for_each(("codec", "finish"), ENDS)
+@for_each("size", [0, 1, len(PLAIN) - 1, len(PLAIN) + 1, 2 * len(PLAIN), LIMIT, -1, -(2**63), LIMIT + 1])
 def test_a_wrong_size_is_an_error(codec, finish, size):
     with pytest.raises(DecompressionError):
         opened(codec, compress(codec, PLAIN, finish=finish), size)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("size", [LIMIT + 1, 1 << 30, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1])
+@for_each("codec", CODECS)
+@for_each("size", [LIMIT + 1, 1 << 30, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1])
 def test_nothing_is_allocated_for_a_size_above_the_limit(codec, size):
     stored = compress(codec, PLAIN)
     assert allocated_by(codec, stored, size) < 100_000
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("size", [2**31, 2**32 - 1, 2**62, 2**63 - 1])
+@for_each("codec", CODECS)
+@for_each("size", [2**31, 2**32 - 1, 2**62, 2**63 - 1])
 def test_sizes_that_no_codec_takes_are_an_error_whatever_the_limit(codec, size):
     with pytest.raises(DecompressionError):
         opened(codec, compress(codec, b"abc")[:-1], size, 2**64)
@@ -75,13 +76,13 @@ def allocated_by(codec: int, stored: bytes, size: int) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("codec", [0, 5, -1, 2**31 - 1, 2**63 - 1])
+@for_each("codec", [0, 5, -1, 2**31 - 1, 2**63 - 1])
 def test_an_unknown_codec_is_an_error(codec):
     with pytest.raises(DecompressionError, match="unknown compression"):
         opened(codec, b"abc", 3)
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@for_each("codec", CODECS)
 @settings(deadline=None, max_examples=70)
 @given(stored=st.binary(max_size=60), size=st.integers(0, 2000))
 def test_any_bytes_are_an_error_or_as_many_as_were_claimed(codec, stored, size):
@@ -89,7 +90,7 @@ def test_any_bytes_are_an_error_or_as_many_as_were_claimed(codec, stored, size):
         assert len(opened(codec, stored, size)) == size
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@for_each("codec", CODECS)
 @settings(deadline=None, max_examples=70)
 @given(at=st.integers(0, 10_000), value=st.integers(1, 255))
 def test_a_changed_byte_is_an_error_or_as_many_bytes_as_were_claimed(codec, at, value):
@@ -109,7 +110,7 @@ def test_the_frame_made_here_is_one():
     assert opened(ZSTD, zstd_frame(3), 3) == b"abc"
 
 
-@pytest.mark.parametrize("content", [0, 2, 4, 1 << 30, 2**31, 2**32, 2**62, 2**63 - 1, 2**64 - 3])
+@for_each("content", [0, 2, 4, 1 << 30, 2**31, 2**32, 2**62, 2**63 - 1, 2**64 - 3])
 def test_a_zstd_frame_that_claims_another_size_allocates_nothing(content):
     assert allocated_by(ZSTD, zstd_frame(content), 3) < 100_000
 
@@ -124,7 +125,7 @@ def test_a_zstd_frame_that_says_no_size_holds_no_more_than_is_claimed():
             opened(ZSTD, stored, size)
 
 
-@pytest.mark.parametrize("claimed", [0, 2, 4, 1 << 30, 2**31, 2**32 - 1, 2**32, 2**35 - 1, 2**63])
+@for_each("claimed", [0, 2, 4, 1 << 30, 2**31, 2**32 - 1, 2**32, 2**35 - 1, 2**63])
 def test_a_snappy_stream_that_claims_another_length_allocates_nothing(claimed):
     assert allocated_by(SNAPPY, varint(claimed) + b"\x08abc", 3) < 100_000
 

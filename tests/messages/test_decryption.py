@@ -18,6 +18,7 @@ import ledgerfs
 from ledgerfs.errors import DecryptionError, EncryptedMessageError, LedgerfsError
 from ledgerfs.messages.decode import decryption
 from ledgerfs.messages.decode.decryption import Decryptor, EncryptedDataKey, PrivateKeys
+from tests.support.each import for_each
 from tests.support.encryption import IV, encrypt, kdf2, pem_of, wrap, wrap_ecies
 
 TOPIC = "persistent://public/golden/encrypted"
@@ -273,8 +274,8 @@ def test_ec_messages_of_the_java_client(curve):
 # Round trips.
 
 
-@pytest.mark.parametrize("kind", ["rsa_key", "ec_key"])
-@pytest.mark.parametrize("size", [16, 24, 32])
+@for_each("kind", ["rsa_key", "ec_key"])
+@for_each("size", [16, 24, 32])
 def test_round_trip(request, kind, size):
     key = request.getfixturevalue(kind)
     wrapped, iv, ciphertext = encrypt(TEXT, ("a", key), data_key=os.urandom(size))
@@ -285,9 +286,7 @@ def test_round_trip(request, kind, size):
     assert type(decrypt(wrapped, iv, memoryview(ciphertext))) is bytes
 
 
-@pytest.mark.parametrize(
-    "curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1(), ec.SECP256K1()], ids=lambda curve: curve.name
-)
+@for_each("curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1(), ec.SECP256K1()])
 def test_curves(curve):
     key = ec.generate_private_key(curve)
     assert decryptor(a=key).decrypt(*encrypt(TEXT, ("a", key))) == TEXT
@@ -418,8 +417,8 @@ def test_a_damaged_data_key(request, kind):
         assert "does not fit" in failure(reader.decrypt, [EncryptedDataKey("a", wrong)], iv, ciphertext)
 
 
-@pytest.mark.parametrize("kind", ["rsa_key", "ec_key"])
-@pytest.mark.parametrize("size", [0, 15, 33, 64])
+@for_each("kind", ["rsa_key", "ec_key"])
+@for_each("size", [0, 15, 33, 64])
 def test_a_data_key_of_a_size_that_aes_has_not(request, kind, size):
     key = request.getfixturevalue(kind)
     wrapped = [EncryptedDataKey("a", wrap(key, bytes(size)))]
@@ -450,7 +449,7 @@ def test_a_changed_message(rsa_key):
     assert reader.decrypt(wrapped, iv, ciphertext) == TEXT
 
 
-@pytest.mark.parametrize("size", [0, 8, 11, 13, 16])
+@for_each("size", [0, 8, 11, 13, 16])
 def test_an_initialization_vector_of_wrong_length(rsa_key, size):
     wrapped, _, ciphertext = encrypt(TEXT, ("a", rsa_key))
     reason = failure(decryptor(a=rsa_key).decrypt, wrapped, bytes(size), ciphertext)

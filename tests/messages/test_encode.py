@@ -22,6 +22,7 @@ from ledgerfs.messages.encode import rows as encode
 from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS
 from ledgerfs.messages.encode.rows import EncodeOptions, MessageEncoder
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
+from tests.support.each import for_each
 from tests.support.entries import TOPIC, decode
 
 CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
@@ -194,9 +195,9 @@ def check_java_fields(
         assert not meta.HasField("value_is_null")
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("batch", [1, 1000])
-@pytest.mark.parametrize("threads", [0, 2])
+@for_each("codec", CODECS)
+@for_each("batch", [1, 1000])
+@for_each("threads", [0, 2])
 def test_many_portions(monkeypatch: pytest.MonkeyPatch, codec: str, batch: int, threads: int) -> None:
     monkeypatch.setattr(encode, "_PORTION_ROWS", 1024)
     count = 5_000
@@ -231,7 +232,7 @@ TYPES = {
 }
 
 
-@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in TYPES.items() for kind in kinds])
+@for_each(("name", "kind"), [(name, kind) for name, kinds in TYPES.items() for kind in kinds])
 def test_types(name: str, kind: pa.DataType) -> None:
     values: list[Any]
     if name == "event_time":
@@ -298,7 +299,7 @@ def test_columns_of_a_place_are_ignored() -> None:
     assert decoded(made)[0]["value"] == b"v"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "text"),
     [
         (
@@ -318,7 +319,7 @@ def test_wrong_columns(schema: pa.Schema, text: str) -> None:
         MessageEncoder(schema, EncodeOptions())
 
 
-@pytest.mark.parametrize(
+@for_each(
     "options",
     [{"batch": 0}, {"compression": "rar"}, {"max_entry_bytes": 1}, {"producer_name": ""}, {"publish_time_ms": 2**62}],
 )
@@ -336,7 +337,7 @@ TIMES_THAT_ARE_NONE = [
 MAP = MESSAGE_SCHEMA.field("properties").type
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("columns", "text"),
     [
         (

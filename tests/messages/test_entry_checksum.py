@@ -3,13 +3,13 @@ import struct
 
 import google_crc32c
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.formats.pulsar_blob.block import BlockHeader, build_block_header
 from ledgerfs.formats.records import EntryBatch, scan_records
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
+from tests.support.each import for_each
 from tests.support.ledgers import record
 
 MESSAGE = struct.pack(">I", 5) + b"\x0a\x03abc" + b"payload"
@@ -81,7 +81,7 @@ def test_published_entry_is_valid():
     assert result.stored.tolist() == result.computed.tolist() == [0x2F8EFFBC]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("entry", "state"),
     [
         (with_checksum(MESSAGE), EntryState.VALID),
@@ -114,7 +114,7 @@ def test_every_frame_has_its_state(entry, state):
     assert slow_check(entry)[0] == state
 
 
-@pytest.mark.parametrize("size", [len(MESSAGE) + 1, 2**31 - 1, 2**31, 2**32 - 6, 2**32 - 1])
+@for_each("size", [len(MESSAGE) + 1, 2**31 - 1, 2**31, 2**32 - 6, 2**32 - 1])
 def test_broker_metadata_larger_than_the_entry_is_broken(size):
     assert state_of(b"\x0e\x02" + struct.pack(">I", size) + MESSAGE) == EntryState.BROKEN_FRAME
 
@@ -129,7 +129,7 @@ def test_checksum_does_not_cover_the_broker_metadata():
     assert one == other == google_crc32c.value(MESSAGE)
 
 
-@pytest.mark.parametrize("at", range(len(MESSAGE)))
+@for_each("at", range(len(MESSAGE)))
 def test_every_flipped_byte_of_the_message_is_a_mismatch(at):
     entry = bytearray(with_checksum(MESSAGE))
     entry[6 + at] ^= 0x40

@@ -4,6 +4,7 @@ import base64
 import json
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ _NAMES = st.sampled_from([
 _AVRO = {pa.binary(): "bytes", pa.string(): "string"}
 
 
+@pytest.mark.long
 @given(st.dictionaries(_NAMES, st.sampled_from([pa.binary(), pa.string()]), min_size=1))
 @settings(max_examples=120, deadline=None)
 def test_names_are_unique_in_every_format_and_lead_back(fields: dict[str, pa.DataType]) -> None:

@@ -1,15 +1,12 @@
 """Golden entries with flipped, cut, inserted and copied bytes: an answer or our error, and the same whatever stands around them.
 
-The work is done in a process of its own, which notes each case before it tries it: so a crash or a hang is a failed test that says which
-did it.
+The work is done in a process of its own (`tests.support.noted_cases`), which a crash ends.
 """
 
-import json
 import random
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +21,9 @@ from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.payloads import Decrypt
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from tests.support.entries import TOPIC, frame, metadata
+from tests.support.noted_cases import Note, counts_of
 
-SECONDS = 9
-PATIENCE = 120
-ENOUGH_TRIED, ENOUGH_ROWS = 100, 30
+SEEDS, CASES = (1, 2), 200
 LARGEST = 3_000
 GUARD = 64
 # What stands around an entry: nothing, what looks like the end of a varint, of a batch, of a property, and never-ending varints.
@@ -124,40 +120,29 @@ def decrypt_with(golden: Path) -> Decrypt:
     return lambda keys, iv, payload: decryptor.decrypt([EncryptedDataKey(*key) for key in keys], iv, payload)
 
 
-def work(golden: Path, seed: int, note: Path) -> None:
-    """Try cases until the time is over, and enough were tried; leave a note of the case at work."""
+def work(golden: Path, note: Note) -> None:
+    """Try the cases of all seeds."""
     entries = golden_entries(golden)
     decrypt = decrypt_with(golden)
-    tried = rows = 0
-    for some, options in cases(entries, seed):
-        if tried == 0:
-            outcome_of(guarded(some, b"\0"), options, None)  # compiles
-            stop = time.monotonic() + SECONDS
-        if time.monotonic() > stop and tried > ENOUGH_TRIED and rows > ENOUGH_ROWS:
-            break
-        key = decrypt if tried % 2 else None
-        note.write_text(json.dumps({"entries": [entry.hex() for entry in some], "options": options, "key": tried % 2}))
-        outcomes = [outcome_of(guarded(some, filler), options, key) for filler in FILLERS]
-        assert all(outcome == outcomes[0] for outcome in outcomes), (
-            "the outcome depends on what stands around the entries"
-        )
-        tried += 1
-        rows += outcomes[0][0] == "rows"
-    note.write_text(json.dumps({"tried": tried, "rows": rows}))
+    counts = {"tried": 0, "rows": 0}
+    for seed in SEEDS:
+        for number, (some, options) in enumerate(islice(cases(entries, seed), CASES)):
+            key = decrypt if number % 2 else None
+            note.write({"entries": [entry.hex() for entry in some], "options": options, "key": number % 2})
+            outcomes = [outcome_of(guarded(some, filler), options, key) for filler in FILLERS]
+            assert all(outcome == outcomes[0] for outcome in outcomes), (
+                "the outcome depends on what stands around the entries"
+            )
+            counts["tried"] += 1
+            counts["rows"] += outcomes[0][0] == "rows"
+    note.write(counts)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_damaged_entries_are_an_answer_or_our_error_whatever_stands_around_them(golden, tmp_path, seed):
-    note = tmp_path / "case.json"
-    command = [sys.executable, "-m", "tests.messages.test_fuzz_entries", str(golden), str(seed), str(note)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.fail(f"hangs with {note.read_text()}")
-    assert done.returncode == 0, f"{done.stderr[-2000:]}\nwith {note.read_text()}"
-    counts = json.loads(note.read_text())
-    assert counts["tried"] > ENOUGH_TRIED
-    assert counts["rows"] > ENOUGH_ROWS
+@pytest.mark.long
+def test_damaged_entries_are_an_answer_or_our_error_whatever_stands_around_them(golden, tmp_path):
+    counts = counts_of("tests.messages.test_fuzz_entries", golden, folder=tmp_path)
+    assert counts["tried"] == CASES * len(SEEDS)
+    assert counts["rows"] > CASES * len(SEEDS) * 0.3
 
 
 def test_an_encryption_key_that_is_no_message_is_our_error_that_names_the_entry():
@@ -178,4 +163,4 @@ def test_entries_that_are_sound_do_not_depend_on_what_stands_around_them(golden)
 
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    work(Path(sys.argv[1]), Note(Path(sys.argv[2])))

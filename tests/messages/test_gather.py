@@ -10,6 +10,7 @@ from ledgerfs.errors import CorruptObjectError
 from ledgerfs.messages.kernels import gather as module
 from ledgerfs.messages.kernels.gather import gather_bytes, gather_properties, gather_text, masked
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord, Property
+from tests.support.each import for_each
 from tests.support.entries import metadata
 
 DATA = st.one_of(st.binary(max_size=80), st.text(max_size=40).map(str.encode))
@@ -139,7 +140,7 @@ def test_masked_numbers(values):
     assert masked(twice[:, 1], mask, pa.int64()) == array  # a column of a table is not contiguous
 
 
-@pytest.mark.parametrize("counts", [[2**31], [2**30, 2**30], [2**32 + 1], [2**63 - 1, 2**63 - 1, 2]])
+@for_each("counts", [[2**31], [2**30, 2**30], [2**32 + 1], [2**63 - 1, 2**63 - 1, 2]])
 def test_more_properties_than_offsets_can_count_are_an_error(counts):
     numbers = np.array(counts, np.int64)
     with pytest.raises(CorruptObjectError):

@@ -13,6 +13,7 @@ from ledgerfs.errors import CorruptObjectError
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.text.json_lines import json_lines
 from ledgerfs.messages.text.json_values import base64_texts, properties, text_or_base64, times
+from tests.support.each import for_each
 from tests.support.json_lines import slow_lines, slow_time
 
 SETTINGS = settings(deadline=None, max_examples=70)
@@ -97,7 +98,7 @@ def test_values_that_end_the_buffer_or_another_value_s_word(values: list[bytes |
     assert bytes(json_lines(batch)) == slow_lines(batch)
 
 
-@pytest.mark.parametrize("padding", range(10))
+@for_each("padding", range(10))
 def test_what_is_utf8_and_what_is_not(padding: int) -> None:
     values = [b"x" * padding + odd for odd in (*NO_TEXT, *map(str.encode, TEXTS_AT_THE_EDGE))]
     values += [value + b"y" for value in values] + [value + b"z" * 9 for value in values]

@@ -9,6 +9,7 @@ import pytest
 from ledgerfs.errors import UnsupportedFormatError
 from ledgerfs.messages.text.json_lines import json_lines
 from ledgerfs.messages.text.json_typed import typed_values
+from tests.support.each import for_each
 from tests.support.typed_json import LEAVES, random_array, random_type, slow_json
 
 
@@ -17,14 +18,14 @@ def found(array: pa.Array) -> list[str | None]:
     return texts
 
 
-@pytest.mark.parametrize("kind", [*LEAVES, pa.time32("s"), pa.timestamp("s"), pa.timestamp("s", "UTC")], ids=str)
+@for_each("kind", [*LEAVES, pa.time32("s"), pa.timestamp("s"), pa.timestamp("s", "UTC")])
 def test_every_leaf(kind: pa.DataType) -> None:
     array = random_array(np.random.default_rng(1), kind, 500)
     assert found(array) == slow_json(array)
     assert found(array.slice(7, 100)) == slow_json(array.slice(7, 100))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_columns_of_any_type_and_parts_of_them(seed: int) -> None:
     rng = np.random.default_rng(seed)
     array = random_array(rng, random_type(rng, 4), 60)

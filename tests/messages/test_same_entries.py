@@ -3,12 +3,12 @@
 import struct
 
 import google_crc32c
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfs.messages.decode.same_entries import equal_entries, is_settled
 from ledgerfs.messages.proto.message_metadata_pb2 import BrokerMetadataRecord
+from tests.support.each import for_each
 from tests.support.entries import batch_of, frame, metadata, varint
 
 BROKER = BrokerMetadataRecord(broker_time_ms=5, last_index=9)
@@ -58,8 +58,8 @@ def settled(
 STORED = settled((22, 23))
 
 
-@pytest.mark.parametrize("tags", [(22, 23), (21, 21), (33, 34), (1000, 2047), (22, 40)])
-@pytest.mark.parametrize("checksum", [True, False])
+@for_each("tags", [(22, 23), (21, 21), (33, 34), (1000, 2047), (22, 40)])
+@for_each("checksum", [True, False])
 def test_a_settled_copy_is_the_same(tags: tuple[int, int], checksum: bool) -> None:
     stored, sent = settled((22, 23), checksum=checksum), settled(tags, checksum=checksum)
     assert is_settled(stored, sent)
@@ -73,7 +73,7 @@ def frame_in_front(entry: bytes) -> bytes:
     return b"\x0e\x02" + struct.pack(">I", len(front)) + front + entry
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sent",
     [
         settled((33, 34), most=8),

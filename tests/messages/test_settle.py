@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMessageError, RefusedLedgerError
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
@@ -13,8 +11,8 @@ from ledgerfs.messages.decode.metadata_walk import Meta, Status, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.proto.message_metadata_pb2 import BrokerMetadataRecord, MessageMetadataRecord
 from ledgerfs.messages.transforms.settle import Settle
-from tests.messages.test_decode_roundtrip import ALL, SETTINGS, TOPICS, decoded, topics
 from tests.messages.test_recompress import parts_of
+from tests.support.each import for_each
 from tests.support.entries import batch_of, frame, metadata, varint
 from tests.support.transforms import entries_of, golden_ledgers, rows_of, transformed
 
@@ -51,39 +49,6 @@ def settled(batches, aborted) -> tuple[list[tuple[int, int, list[bytes]]], set[t
     return made, hidden
 
 
-@pytest.mark.long
-@SETTINGS
-@given(topic=st.sampled_from(TOPICS), made=topics(), odd=st.integers(0, 1))
-def test_what_stays_visible_reads_the_same(topic, made, odd):
-    _, batches = made
-    changed, hidden = settled(batches, lambda one: sum(one) % 2 == odd)
-    rows = decoded(topic, batches, columns=ALL)
-    expected = [{**row, **dict.fromkeys(MARKS)} for row in rows if (row["ledger_id"], row["entry_id"]) not in hidden]
-    assert decoded(topic, changed, columns=ALL) == expected
-
-
-@pytest.mark.long
-@SETTINGS
-@given(made=topics(), odd=st.integers(0, 1))
-def test_sizes_frames_and_all_that_is_of_no_transaction_stay(made, odd):
-    _, batches = made
-    changed, hidden = settled(batches, lambda one: sum(one) % 2 == odd)
-    for (ledger, first, before), (_, _, after) in zip(batches, changed, strict=True):
-        assert set(check_entries(batch_of(after)).states) <= {EntryState.VALID, EntryState.NO_CHECKSUM}
-        for entry, (old, new) in enumerate(zip(before, after, strict=True), first):
-            assert len(old) == len(new)
-            if transaction_of(old) is None:
-                assert old == new
-                continue
-            (front, mine, payload), (new_front, changed_meta, new_payload) = parts_of(old), parts_of(new)
-            assert front[:-4] == new_front[:-4] or (front == new_front == b"")
-            if (ledger, entry) in hidden:
-                assert_is_marker(old, new)
-            else:
-                assert payload == new_payload
-                assert_differs_in_tags(mine, changed_meta)
-
-
 def assert_is_marker(old: bytes, new: bytes) -> None:
     before, after = meta_of(old), meta_of(new)
     assert after.marker_type == ABORT
@@ -93,9 +58,6 @@ def assert_is_marker(old: bytes, new: bytes) -> None:
     assert not after.HasField("transaction_most")
     assert not after.HasField("transaction_least")
     assert len(parts_of(old)[2]) < 3 or b"\xb0\x7e" in parts_of(new)[1]
-    row = rows_of([new], without=("entry_id", "batch_index", *MARKS))[0]
-    assert row["key"] is None
-    assert row["properties"] == []
 
 
 def assert_differs_in_tags(old: bytes, new: bytes) -> None:
@@ -128,9 +90,9 @@ def test_the_golden_topic_of_transactions(golden_url):
     assert {row["txn_id"] for row in made} == {None}
 
 
-@pytest.mark.parametrize("checksum", [False, True])
-@pytest.mark.parametrize("size", range(5))
-@pytest.mark.parametrize("name", [b"", b"p", b"producer"])
+@for_each("checksum", [False, True])
+@for_each("size", range(5))
+@for_each("name", [b"", b"p", b"producer"])
 def test_a_marker_has_room_whatever_the_payload(name, size, checksum):
     meta = metadata(producer_name=name, **IN_TRANSACTION)
     broker = BrokerMetadataRecord(broker_time_ms=5, last_index=9)
@@ -170,7 +132,7 @@ def test_a_batch_without_transactions_is_passed_on_as_it_is():
     assert [(entry, bytes(data)) for entry, data in moved] == [(7, bytes(next(iter(batch))[1]))]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("entry", "told", "reason"),
     [
         (metadata(**IN_TRANSACTION), settle(), "not told"),

@@ -30,6 +30,7 @@ from ledgerfs.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import ManagedLedgerRecord
 from ledgerfs.formats.managed_ledgers.stored_values import codec_of, compressed
 from ledgerfs.formats.managed_ledgers.wire_fields import fields_of, joined
+from tests.support.each import for_each
 from tests.support.entries import compress
 from tests.support.golden_nodes import GoldenNodes
 
@@ -107,7 +108,7 @@ def test_the_node_of_these_tests_is_a_list() -> None:
         assert joined(fields_of(message)) == message
 
 
-@pytest.mark.parametrize("codec", list(Compression))
+@for_each("codec", list(Compression))
 def test_an_edit_that_changes_nothing_keeps_each_byte(codec: Compression) -> None:
     data = compressed(NODE, codec, compress(codec, NODE))
     assert with_contexts(NODE, {}, key=KEY) == EditedList(NODE, Compression.NONE)
@@ -191,8 +192,8 @@ def test_a_ledger_that_is_not_listed(edit: Edit) -> None:
         assert raised.value.key == KEY
 
 
-@pytest.mark.parametrize("edit", EDITS)
-@pytest.mark.parametrize("data", [b"\xff", b"\x47\x78", ledger(1) + ledger(1), ledger(1)[:-1], NODE[:-1]])
+@for_each("edit", EDITS)
+@for_each("data", [b"\xff", b"\x47\x78", ledger(1) + ledger(1), ledger(1)[:-1], NODE[:-1]])
 def test_what_is_no_list(edit: Edit, data: bytes) -> None:
     with pytest.raises(CorruptMetadataError) as raised:
         edit(data, 1)
@@ -300,7 +301,7 @@ def test_arbitrary_bytes_raise_nothing_else(data: bytes, at: int, end: int, edit
             assert refused.key == KEY
 
 
-@pytest.mark.parametrize("data", ["0B", "0B0C0D", "0B14", "0C", "0E", "0F", "0A05", "0D00", "08", "08" + "80" * 11])
+@for_each("data", ["0B", "0B0C0D", "0B14", "0C", "0E", "0F", "0A05", "0D00", "08", "08" + "80" * 11])
 def test_what_is_no_message(data: str) -> None:
     with pytest.raises(ValueError, match=r"a (field|group|number) "):
         list(fields_of(bytes.fromhex(data)))

@@ -32,6 +32,7 @@ from ledgerfs.formats.managed_ledgers.node_kinds import is_list_of_ledgers, mana
 from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import ManagedLedgerRecord
 from ledgerfs.formats.managed_ledgers.stored_values import compressed
 from ledgerfs.formats.topic_names import topic_of
+from tests.support.each import for_each
 from tests.support.entries import LZ4, NONE, ZSTD, compress
 from tests.support.golden_nodes import GoldenNodes
 
@@ -229,7 +230,7 @@ def test_a_ledger_without_an_id_is_corrupt() -> None:
         parse(ManagedLedgerRecord(ledger=[ManagedLedgerRecord.Ledger(entries=1)]).SerializeToString())
 
 
-@pytest.mark.parametrize("data", ["1200", "12020801", "12021001", "120B 08FEFFFFFFFFFFFFFFFF01 1000"])
+@for_each("data", ["1200", "12020801", "12021001", "120B 08FEFFFFFFFFFFFFFFFF01 1000"])
 def test_a_termination_nowhere_is_corrupt(data: str) -> None:
     with pytest.raises(CorruptMetadataError):
         parse(bytes.fromhex(data))
@@ -292,7 +293,7 @@ def test_memory_is_in_proportion_to_the_node() -> None:
     assert most < 40 * len(data)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "name"),
     [
         ("t/n/persistent/x", "t/n/persistent/x"),
@@ -314,7 +315,7 @@ def test_a_managed_ledger_is_known_by_its_path(path: str, name: str | None) -> N
     assert name is None or managed_ledger_path(name) == f"{ROOT}/{path}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "is_folder"),
     [
         ("t", True),
@@ -335,7 +336,7 @@ def test_a_walk_goes_where_managed_ledgers_may_be(path: str, is_folder: bool) ->
     assert not is_above_managed_ledgers("/ledgers")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "is_both"),
     [
         ("t/c/persistent/persistent", True),

@@ -19,6 +19,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import EnvelopeRecord
 from ledgerfs.formats.managed_ledgers.stored_values import compressed, uncompressed
+from tests.support.each import for_each
 from tests.support.entries import compress
 
 KEY = "/managed-ledgers/public/default/persistent/orders"
@@ -37,14 +38,14 @@ def with_size(codec: int, stored: bytes, size: int) -> bytes:
     return b"\x47\x78" + len(told).to_bytes(4, "big") + told + stored
 
 
-@pytest.mark.parametrize("codec", list(Compression))
+@for_each("codec", list(Compression))
 @settings(deadline=None, max_examples=50)
 @given(plain=st.one_of(st.binary(max_size=300), st.binary(min_size=1, max_size=9).map(lambda data: data * 500)))
 def test_what_was_compressed_comes_back(codec: Compression, plain: bytes) -> None:
     assert uncompressed(envelope(codec, plain), key=KEY) == plain
 
 
-@pytest.mark.parametrize("codec", list(Compression))
+@for_each("codec", list(Compression))
 def test_both_kinds_of_nodes_may_be_compressed(codec: Compression) -> None:
     assert parse_managed_ledger_info(envelope(codec, PLAIN), key=KEY) == parse_managed_ledger_info(PLAIN, key=KEY)
     cursor = CursorInfo(-1, Position(5, 3), holes=((Position(5, 4), Position(5, 9)),))
@@ -63,7 +64,7 @@ def test_plain_values_are_as_they_are(data: bytes) -> None:
     assert uncompressed(data, key=KEY) == data
 
 
-@pytest.mark.parametrize("codec", REAL)
+@for_each("codec", REAL)
 def test_an_envelope_that_is_cut_anywhere_is_corrupt_or_whole(codec: Compression) -> None:
     data = envelope(codec, PLAIN)
     for end in range(2, len(data)):
@@ -73,7 +74,7 @@ def test_an_envelope_that_is_cut_anywhere_is_corrupt_or_whole(codec: Compression
         assert found is None or (found == PLAIN and codec is Compression.ZLIB)  # without its checksum
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "offset"),
     [
         ("4778", 0),
@@ -95,8 +96,8 @@ def test_a_broken_envelope_is_corrupt(data: str, offset: int) -> None:
     assert (caught.value.key, caught.value.offset) == (KEY, offset)
 
 
-@pytest.mark.parametrize("codec", REAL)
-@pytest.mark.parametrize("size", [-(2**31), -1, 0, len(PLAIN) - 1, len(PLAIN) + 1, 100 << 20, 256 << 20, 2**31 - 1])
+@for_each("codec", REAL)
+@for_each("size", [-(2**31), -1, 0, len(PLAIN) - 1, len(PLAIN) + 1, 100 << 20, 256 << 20, 2**31 - 1])
 def test_a_size_that_lies_is_corrupt_and_takes_no_memory(codec: Compression, size: int) -> None:
     data = with_size(codec, compress(codec, PLAIN)[:200], size)
     whole = with_size(codec, compress(codec, PLAIN), size)

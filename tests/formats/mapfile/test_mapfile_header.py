@@ -15,6 +15,7 @@ from ledgerfs.formats.mapfile.header import (
     read_vint,
 )
 from ledgerfs.formats.mapfile.window import Role, Window
+from tests.support.each import for_each
 from tests.support.mapfiles import BYTES, LONG, SYNC, MapFileWriter, header, text, vint, window_of
 
 MORE = b"what follows"
@@ -25,7 +26,7 @@ def parsed(data, **of_window):
     return parse_header(Window(memoryview(data), 0, len(data), key="data", **of_window))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("number", "data"),
     [
         (0, "00"),
@@ -64,9 +65,9 @@ def test_any_nine_bytes_are_a_java_long(data):
     assert 1 <= end <= 9
 
 
-@pytest.mark.parametrize("codec", Codec)
-@pytest.mark.parametrize("compression", RecordCompression)
-@pytest.mark.parametrize("metadata", [(), (("a", "b"), ("", "ü" * 200))])
+@for_each("codec", Codec)
+@for_each("compression", RecordCompression)
+@for_each("metadata", [(), (("a", "b"), ("", "ü" * 200))])
 def test_header_has_what_was_written(compression, codec, metadata):
     data = header(MapFileWriter(compression, codec, metadata=metadata))
     is_compressed = compression is not RecordCompression.NONE
@@ -95,14 +96,14 @@ def test_headers_are_small():
         parse_header(window_of(endless, 0, MAX_HEADER_BYTES))
 
 
-@pytest.mark.parametrize("data", [b"PAR1" + bytes(200), b"seq\x06", b"\0" * 200, b"EQS\x06" + bytes(200)])
+@for_each("data", [b"PAR1" + bytes(200), b"seq\x06", b"\0" * 200, b"EQS\x06" + bytes(200)])
 def test_other_files_are_none(data):
     with pytest.raises(CorruptLedgerError, match="does not begin with SEQ") as caught:
         parsed(data)
     assert caught.value.offset == 0
 
 
-@pytest.mark.parametrize("version", [0, 4, 5, 7, 255])
+@for_each("version", [0, 4, 5, 7, 255])
 def test_other_versions_are_refused_by_name(version):
     data = header(MapFileWriter())
     with pytest.raises(UnsupportedFormatError, match=f"version {version}, not 6") as caught:
@@ -110,7 +111,7 @@ def test_other_versions_are_refused_by_name(version):
     assert (caught.value.key, caught.value.offset) == ("data", 3)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "says"),
     [
         ({"key_class": "org.apache.hadoop.io.Text"}, r"keys of class 'org\.apache\.hadoop\.io\.Text'"),
@@ -140,7 +141,7 @@ def test_index_has_longs():
         parsed(data[:20], role=Role.INDEX)
 
 
-@pytest.mark.parametrize("length", [-1, MAX_HEADER_BYTES + 1, 2**31 - 1, 2**63 - 1, -(2**63)])
+@for_each("length", [-1, MAX_HEADER_BYTES + 1, 2**31 - 1, 2**63 - 1, -(2**63)])
 def test_lying_lengths_of_texts_are_told_at_once(length):
     for before in (b"SEQ\x06", b"SEQ\x06" + text(LONG), header(MapFileWriter())[:75]):
         with pytest.raises(CorruptLedgerError, match=f"claims {length} bytes") as caught:
@@ -148,7 +149,7 @@ def test_lying_lengths_of_texts_are_told_at_once(length):
         assert caught.value.offset == len(before)
 
 
-@pytest.mark.parametrize("pairs", [-1, -(2**31), 2**31 - 1, MAX_HEADER_BYTES])
+@for_each("pairs", [-1, -(2**31), 2**31 - 1, MAX_HEADER_BYTES])
 def test_lying_numbers_of_pairs_are_told_at_once(pairs):
     data = header(MapFileWriter(RecordCompression.NONE))[: -4 - 16] + struct.pack(">i", pairs) + bytes(1000)
     with pytest.raises(CorruptLedgerError, match=f"claims {pairs} pairs"):

@@ -9,6 +9,7 @@ import pytest
 from ledgerfs.errors import CorruptIndexError, LedgerfsError, UnsupportedFormatError
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression
 from ledgerfs.formats.mapfile.index import parse_index
+from tests.support.each import for_each
 from tests.support.mapfiles import LONG, SYNC, MapFileWriter, header, ledger_records, vint
 
 RECORDS = ledger_records(b"metadata", [b"%d" % i * 20 for i in range(1000)])
@@ -31,8 +32,8 @@ def index_of(*entries, end=b"", lengths=None):
     return out + end
 
 
-@pytest.mark.parametrize("codec", Codec)
-@pytest.mark.parametrize("compression", RecordCompression)
+@for_each("codec", Codec)
+@for_each("compression", RecordCompression)
 def test_index_is_what_hadoop_writes(compression, codec):
     data, index = MapFileWriter(compression, codec, block_bytes=3000).files(RECORDS)
     parsed = parse_index(memoryview(index), data_size=len(data))
@@ -56,7 +57,7 @@ def test_an_index_that_was_never_closed_has_no_entries():
     assert (len(parsed), parsed.keys.dtype) == (0, np.int64)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("entries", "says"),
     [
         ([[(-1, 138), (-1, 900)]], "key -1 of entry 1 does not come after -1"),
@@ -98,7 +99,7 @@ def test_an_index_cut_anywhere_or_with_more_at_its_end_is_told():
     assert (caught.value.key, caught.value.offset) == ("index", len(index))
 
 
-@pytest.mark.parametrize("bit", range(8))
+@for_each("bit", range(8))
 def test_an_index_with_any_byte_flipped_is_told_or_the_same(bit):
     index = index_of([(-1, 138), (127, 900)], [(300, 5000)])
     expected = parse_index(index, data_size=SIZE)

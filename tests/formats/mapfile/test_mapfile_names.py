@@ -1,6 +1,5 @@
 import json
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from ledgerfs.formats.mapfile.names import (
     parse_mapfile_key,
 )
 from ledgerfs.formats.topic_names import parse_managed_ledger_name
+from tests.support.each import for_each
 
 UUID = "0b8f6a3e-07b1-4b6c-9a55-3d2f4c1e9a10"
 TOPIC = "public/default/persistent/orders"
@@ -60,7 +60,7 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "kind"),
     [
         ("data", FileKind.DATA),
@@ -69,7 +69,7 @@ OTHER = [
         (".index.crc", FileKind.CHECKSUM),
     ],
 )
-@pytest.mark.parametrize(
+@for_each(
     "managed_ledger",
     [
         TOPIC,
@@ -81,14 +81,14 @@ OTHER = [
         "public/default/persistent/not encoded",
     ],
 )
-@pytest.mark.parametrize("ledger_id", [0, 12, MAX_INT64])
+@for_each("ledger_id", [0, 12, MAX_INT64])
 def test_files_of_a_ledger_are_told_apart(managed_ledger, ledger_id, name, kind):
     key = f"{managed_ledger}/{ledger_id}-{UUID}/{name}"
     assert kind_of_file(key) is kind
     assert parse_mapfile_key(key) == MapFileKey(MapFileLedger(managed_ledger, ledger_id, UUID), kind)
 
 
-@pytest.mark.parametrize("key", OTHER)
+@for_each("key", OTHER)
 def test_everything_else_is_other(key):
     assert kind_of_file(key) is FileKind.OTHER
     assert parse_mapfile_key(key) is None

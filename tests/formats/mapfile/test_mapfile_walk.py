@@ -18,6 +18,7 @@ from ledgerfs.formats.mapfile.first_record import read_metadata_value
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression, parse_header
 from ledgerfs.formats.mapfile.index import parse_index
 from ledgerfs.formats.mapfile.walk import read_records
+from tests.support.each import for_each
 from tests.support.mapfiles import SYNC, MapFileWriter, each_of, ledger_records, read_all, vint, window_of
 
 NONE, RECORD, BLOCK = RecordCompression
@@ -174,8 +175,8 @@ def test_what_a_step_gives(kind):
     assert (end.records, end.position, end.needed) == (None, len(data), 0)
 
 
-@pytest.mark.parametrize("kind", [NONE, RECORD])
-@pytest.mark.parametrize("count", [0, 1, 2, 8, 9, 100])
+@for_each("kind", [NONE, RECORD])
+@for_each("count", [0, 1, 2, 8, 9, 100])
 def test_no_more_records_are_read_than_asked_for(kind, count):
     records = ledger_records(METADATA, ENTRIES)
     data = small(kind).data(records)
@@ -221,25 +222,29 @@ def test_a_file_cut_anywhere_gives_the_records_before_or_is_cut_short(kind):
     assert 2 < whole < len(data) / 10
 
 
-@pytest.mark.parametrize("bit", [0, 3, 7])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
+@for_each("bit", [0, 3, 7])
+@for_each("kind", KINDS)
 def test_a_file_with_any_byte_flipped_gives_the_same_values_or_our_error(kind, bit):
     records = ledger_records(METADATA, ENTRIES)
     data = small(kind, metadata=[("a", "b")]).data(records)
     header = header_of(data)
     refused = 0
-    for at in range(len(data)):
-        damaged = bytearray(data)
-        damaged[at] ^= 1 << bit
-        with memory_below(1 << 20):
+    with memory_below(1 << 30):
+        for at in range(len(data)):
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << bit
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
             found = answer(bytes(damaged))
-        refused += found is None
-        if at >= header.size and kind is not BLOCK:
-            assert found == slow_records(bytes(damaged), header.size)
-        if found is not None and kind is not NONE:
-            # A key of a record that is compressed by itself is not, and has no checksum either.
-            assert [value for _, value in found] == [value for _, value in records]
-            assert kind is RECORD or found == records
+            assert tracemalloc.get_traced_memory()[1] - before < 1 << 20, at
+            refused += found is None
+            if at >= header.size and kind is not BLOCK:
+                assert found == slow_records(bytes(damaged), header.size), at
+            if found is not None and kind is not NONE:
+                # A key of a record that is compressed by itself is not, and has no checksum either.
+                assert [value for _, value in found] == [value for _, value in records], at
+                assert kind is RECORD or found == records, at
     # What is not refused are keys and values where nothing is checked, the header's metadata, and bits of deflate that say nothing.
     assert refused > len(data) * {NONE: 0.2, RECORD: 0.6, BLOCK: 0.9}[kind]
 
@@ -259,8 +264,8 @@ def test_damaged_files_are_read_like_the_slow_reference_reads_them(writer, recor
         assert found == slow_records(damaged, size)
 
 
-@pytest.mark.parametrize("kind", [NONE, RECORD])
-@pytest.mark.parametrize(
+@for_each("kind", [NONE, RECORD])
+@for_each(
     ("at", "number", "says"),
     [
         (0, 2**31 - 1, "cut short"),
@@ -289,9 +294,7 @@ def test_lying_lengths_of_records_are_told_with_their_offset(kind, at, number, s
     assert caught.value.offset == second
 
 
-@pytest.mark.parametrize(
-    ("length", "says"), [(3, "3 bytes"), (5, "5 bytes"), (-1, "-1 bytes"), (2**31 - 1, "2147483647")]
-)
+@for_each(("length", "says"), [(3, "3 bytes"), (5, "5 bytes"), (-1, "-1 bytes"), (2**31 - 1, "2147483647")])
 def test_lying_lengths_of_values_are_told(length, says):
     data = bytearray(MapFileWriter(NONE).data([(-1, b"four")]))
     struct.pack_into(">i", data, len(data) - 8, length)
@@ -336,7 +339,7 @@ def test_the_block_that_does_not_lie_is_read():
     assert read_all(block(3)) == [(0, b"")] * 3
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "says"),
     [
         (block(0), "claims 0 records"),
@@ -436,8 +439,8 @@ def test_keys_of_a_block_are_read_without_its_values():
         read_all(bytes(data))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("key", [0, -2, 1, 2**63 - 1, -(2**63)])
+@for_each("kind", KINDS)
+@for_each("key", [0, -2, 1, 2**63 - 1, -(2**63)])
 def test_first_record_has_to_be_the_metadata(kind, key):
     data = MapFileWriter(kind, sync_interval=0).data([(key, b"no metadata")])
     window = window_of(data, 0, len(data))

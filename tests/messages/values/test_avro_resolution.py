@@ -16,6 +16,7 @@ from ledgerfs.formats.schemas.avro_schema import parse_avro_schema
 from ledgerfs.messages.values.avro_values import AvroDecoder
 from tests.support.avro import Model, name_of, schemas
 from tests.support.avro_pairs import readers
+from tests.support.each import for_each
 from tests.support.typed_golden import payloads
 
 
@@ -202,7 +203,7 @@ AS_JAVA: dict[str, tuple[Any, Any, Any, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", AS_JAVA)
+@for_each("case", AS_JAVA)
 def test_it_reads_as_java_does(case: str) -> None:
     writer, reader, value, wanted = AS_JAVA[case]
     assert read_one(writer, reader, value) == wanted

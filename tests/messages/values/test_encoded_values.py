@@ -18,6 +18,7 @@ from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.primitive_values import PRIMITIVE_TYPES
 from ledgerfs.messages.values.value_decoder import payloads_of
 from tests.support.avro import Model, schemas
+from tests.support.each import for_each
 
 
 def avro(schema: Any, kind: str = "AVRO") -> SchemaInfo:
@@ -223,7 +224,7 @@ SAMPLES: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [one for one in PRIMITIVE_TYPES if one != "BYTES"])
+@for_each("name", [one for one in PRIMITIVE_TYPES if one != "BYTES"])
 def test_primitives(name: str) -> None:
     kind = PRIMITIVE_TYPES[name]
     if name in SAMPLES:
@@ -320,7 +321,7 @@ BAD: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "text"), BAD, ids=lambda one: str(one)[:30])
+@for_each(("name", "value", "text"), BAD)
 def test_a_value_that_the_schema_does_not_take_is_named(name: str, value: Any, text: str) -> None:
     columns = {one: pa.array([good, good, value if one == name else good], kind) for one, (good, kind) in GOOD.items()}
     assert len(encoded(NESTED, pa.table(columns).slice(0, 2))) == 2
@@ -334,7 +335,7 @@ def test_a_value_that_the_schema_does_not_take_is_named(name: str, value: Any, t
         encoded(NESTED, pa.table({"value": values}))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("columns", "text"),
     [
         ({"b": [1]}, "a: there is no such column, and the schema has no default"),
@@ -355,7 +356,7 @@ def test_columns_that_the_schema_does_not_take_are_named_without_rows(columns: d
         TypedRows.of(pa.table(columns).schema, schema, 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "text"),
     [
         (SchemaInfo("PROTOBUF_NATIVE", b"{}"), "values of type PROTOBUF_NATIVE are not written"),

@@ -1,6 +1,6 @@
 """Hostile values between pages that nobody may touch: a byte read outside a payload, or written outside a buffer, kills the process.
 
-The work is done in a process of its own, which notes each case before it tries it (`tests.messages.test_guarded_memory` has the method).
+The work is done in a process of its own (`tests.support.noted_cases`); `tests.messages.test_guarded_memory` has the method.
 """
 
 import json
@@ -21,11 +21,13 @@ from ledgerfs.messages.values.key_values import InlineDecoder
 from ledgerfs.messages.values.primitive_values import PRIMITIVE_TYPES, PrimitiveDecoder
 from ledgerfs.messages.values.value_decoder import ValueDecoder
 from tests.messages.test_fuzz_entries import mutated
-from tests.messages.test_guarded_memory import check_guards, counts_of, guarded_outputs, placed
+from tests.messages.test_guarded_memory import check_guards, guarded_outputs, placed
 from tests.support.avro import Model, schemas, zigzag
 from tests.support.avro_pairs import readers
+from tests.support.noted_cases import Note, counts_of
 
-CASES = 500
+SEEDS, CASES, CHANGES = (1, 2), 250, 3
+"""So many schemas of each seed, and so many changes of the payloads of each schema."""
 LIES = tuple(map(zigzag, (0, 1, 2, 63, -1, -2, 2**31, 2**62, 2**63 - 1, -(2**63), 4000, 70_000)))
 
 
@@ -82,54 +84,51 @@ def decode_all(decoder: ValueDecoder, rows: list[bytes], dice: random.Random) ->
     return int((reasons == 0).sum())
 
 
-def work(number: int, note: Path) -> None:
-    """Try the cases of a seed."""
+def work(note: Note) -> None:
+    """Try the cases of all seeds."""
     check_guards()
     counts = {"tried": 0, "rows": 0}
 
-    @seed(number)
-    @given(cases())
-    @settings(
+    def run(case: tuple[Any, Any, list[bytes], int]) -> None:
+        writer, reader, whole, chance = case
+        dice = random.Random(chance)
+        decoder = AvroDecoder.of(
+            *(parse_avro_schema(json.dumps(one)) for one in (writer, reader)), dice.choice((0, 0, 0, 5))
+        )
+        for _ in range(CHANGES):
+            rows = [changed(one, dice) for one in whole]
+            note.write({"writer": writer, "reader": reader, "rows": [one.hex() for one in rows], "chance": chance})
+            counts["tried"] += 1
+            if decoder.program.constants:  # they are put behind a copy of all bytes, forbidden ones too
+                return
+            counts["rows"] += decode_all(decoder, rows, dice)
+            name = dice.choice(sorted(PRIMITIVE_TYPES))
+            counts["rows"] += decode_all(
+                PrimitiveDecoder(name), [dice.randbytes(dice.choice((1, 2, 4, 8, 8, 12, 16, 5))) for _ in rows], dice
+            )
+            pairs = [pair(row, dice.randbytes(dice.choice((1, 2, 4, 8, 12, 16))), dice) for row in rows]
+            counts["rows"] += decode_all(InlineDecoder(decoder, PrimitiveDecoder(name)), pairs, dice)
+
+    arena.MOST_KEPT = 0  # each has forbidden pages of its own
+    options = settings(
         max_examples=CASES,
         deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    def run(case: tuple[Any, Any, list[bytes], int]) -> None:
-        writer, reader, whole, chance = case
-        dice = random.Random(chance)
-        rows = [changed(one, dice) for one in whole]
-        decoder = AvroDecoder.of(
-            *(parse_avro_schema(json.dumps(one)) for one in (writer, reader)), dice.choice((0, 0, 0, 5))
-        )
-        note.write_text(
-            json.dumps({"writer": writer, "reader": reader, "rows": [one.hex() for one in rows], "chance": chance})
-        )
-        counts["tried"] += 1
-        if decoder.program.constants:  # they are put behind a copy of all bytes, forbidden ones too
-            return
-        counts["rows"] += decode_all(decoder, rows, dice)
-        name = dice.choice(sorted(PRIMITIVE_TYPES))
-        counts["rows"] += decode_all(
-            PrimitiveDecoder(name), [dice.randbytes(dice.choice((1, 2, 4, 8, 8, 12, 16, 5))) for _ in rows], dice
-        )
-        pairs = [pair(row, dice.randbytes(dice.choice((1, 2, 4, 8, 12, 16))), dice) for row in rows]
-        counts["rows"] += decode_all(InlineDecoder(decoder, PrimitiveDecoder(name)), pairs, dice)
-
-    arena.MOST_KEPT = 0  # each has forbidden pages of its own
     with guarded_outputs():
-        run()
-    note.write_text(json.dumps(counts))
+        for number in SEEDS:
+            seed(number)(options(given(cases())(run)))()
+    note.write(counts)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [1, 2])
-def test_nothing_is_read_outside_a_payload_or_written_outside_a_buffer(tmp_path: Path, number: int) -> None:
-    counts = counts_of("tests.messages.values.test_guarded_values", number, note=tmp_path / "case.json")
-    assert counts["tried"] >= CASES / 2
-    assert counts["rows"] > CASES / 2
+def test_nothing_is_read_outside_a_payload_or_written_outside_a_buffer(tmp_path: Path) -> None:
+    counts = counts_of("tests.messages.values.test_guarded_values", folder=tmp_path)
+    assert counts["tried"] >= CASES * len(SEEDS)
+    assert counts["rows"] > CASES * len(SEEDS)
 
 
 if __name__ == "__main__":
-    work(int(sys.argv[1]), Path(sys.argv[2]))
+    work(Note(Path(sys.argv[1])))

@@ -2,7 +2,6 @@
 
 import json
 import struct
-import time
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ledgerfs.formats.schemas.avro_schema import MOST_LEVELS, parse_avro_schema
 from ledgerfs.messages.values import arena, row_spans
 from ledgerfs.messages.values.avro_values import AvroDecoder
 from tests.support.avro import zigzag
+from tests.support.each import for_each
 from tests.support.typed_golden import payloads
 
 
@@ -82,7 +82,7 @@ BAD: dict[str, tuple[Any, bytes, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD)
+@for_each("case", BAD)
 def test_a_payload_that_lies_is_null_with_a_reason(case: str) -> None:
     schema, payload, reason = BAD[case]
     good = {"int": zigzag(7), "long": zigzag(7)}.get(schema) if isinstance(schema, str) else None
@@ -93,7 +93,7 @@ def test_a_payload_that_lies_is_null_with_a_reason(case: str) -> None:
     assert array.to_pylist() == [7 if good else None, None, 7 if good else None, None, None]
 
 
-@pytest.mark.parametrize("before", range(6))
+@for_each("before", range(6))
 def test_a_row_is_taken_back_wherever_it_breaks(before: int) -> None:
     """In lists, options, choices and maps that had begun, so that nothing of it is left in the row after it."""
     types = ("string", INTS, TEXTS, ["null", record("int", INTS, name="Q")], ["null", "int", "string", INTS], "boolean")
@@ -155,19 +155,19 @@ def test_a_tree_with_more_children_than_bytes_of_nothing() -> None:
     assert array.field(0).to_pylist() == [[children]]
 
 
-@pytest.mark.long
-def test_lists_of_nothing_take_little_time() -> None:
+def test_lists_of_nothing_end() -> None:
+    """Going through all items that these claim would take years; a thousand of them are read."""
     nothing = record(*[record(name=f"E{i}") for i in range(50)], *["null"] * 50)
     for schema in (
         NULLS,
         {"type": "array", "items": nothing},
         {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}},
     ):
-        began = time.process_time()
-        _, reasons = decode(schema, [zigzag(2**60) + b"\0"] * 50_000)
+        _, reasons = decode(schema, [zigzag(2**60) + b"\0"] * 5_000)
         assert set(reasons) == {LIES}
-        _, reasons = decode(schema, [zigzag(1000) + b"\0"] * 20_000)
-        assert time.process_time() - began < 20
+        array, reasons = decode(schema, [zigzag(1000) + b"\0"] * 2_000)
+        assert set(reasons) == {""}
+        assert len(array.values) == 2_000_000
 
 
 def test_few_bytes_that_stand_for_many_values_end_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_lists_in_lists_to_the_last_level() -> None:
     assert array.to_pylist() == [value, []]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     ["int", "null", record(), ["null"], ["int"], ["null", "int"], INTS, TEXTS, record("null", record(name="E"))],
 )

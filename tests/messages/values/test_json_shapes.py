@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ledgerfs.messages.values.json_shapes import JsonShapes
 from ledgerfs.messages.values.json_values import JsonDecoder
 from tests.messages.values.test_json_values import decode, payloads
+from tests.support.each import for_each
 from tests.support.json_documents import (
     ANYTHING,
     STYLES,
@@ -82,6 +83,7 @@ def read(kind: pa.DataType, value: Any) -> Any:
     return int(value) if pa.types.is_integer(kind) else repr(float(value))
 
 
+@pytest.mark.long
 @given(st.lists(OBJECTS | OBJECTS | ANYTHING, max_size=6) | st.lists(ANYTHING, max_size=4), STYLES, st.integers(0, 6))
 @settings(max_examples=150, deadline=None)
 def test_any_documents(values: list[Any], style: Any, split: int) -> None:
@@ -125,7 +127,7 @@ def test_what_is_no_json_has_no_part_in_it(value: Any, style: Any, data: st.Data
         assert shapes.type == type_of([Given((("q", Number("1")),)), *objects])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("documents", "kind"),
     [
         ([], pa.string()),

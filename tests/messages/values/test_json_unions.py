@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-import pytest
-
 from ledgerfs.messages.values.json_values import JsonDecoder
 from tests.messages.values.test_json_values import decode
+from tests.support.each import for_each
 
 CARD = {"type": "record", "name": "Card", "fields": [{"name": "a", "type": ["null", "int"]}]}
 TRANSFER = {"type": "record", "name": "Transfer", "fields": [{"name": "iban", "type": ["null", "string"]}]}
@@ -19,7 +18,7 @@ ROW = {"type": "array", "items": "long"}
 FOUR = {"type": "fixed", "name": "Four", "size": 3}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("union", "text", "branch"),
     [
         (["null", CARD, TRANSFER], '{"iban":"DE02"}', "several"),

@@ -18,6 +18,7 @@ from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.json_values import JsonDecoder
 from ledgerfs.messages.values.value_program import NULL, REASONS, Reason
 from tests.support.avro import USED_AGAIN, schemas
+from tests.support.each import for_each
 from tests.support.json_documents import STYLES, ContradictionError, Number, Reader, clean, documents, load
 from tests.support.typed_answers import CONTRADICTIONS, comparable_json, written_as
 from tests.support.typed_golden import topic
@@ -67,6 +68,7 @@ def written(draw: Any) -> tuple[Any, list[bytes | None]]:
     return schema, values
 
 
+@pytest.mark.long
 @given(written())
 @settings(max_examples=150, deadline=None)
 @example((USED_AGAIN, [b'{"a": {"in": {"out": {"in": null}}}, "b": {"out": {"in": {"out": null}}}}']))
@@ -84,6 +86,7 @@ def test_any_document_of_any_schema(made: tuple[Any, list[bytes | None]]) -> Non
             assert row == wanted
 
 
+@pytest.mark.long
 @given(written(), st.data())
 @settings(max_examples=120, deadline=None)
 def test_a_damaged_document_changes_no_other(made: tuple[Any, list[bytes | None]], data: st.DataObject) -> None:
@@ -164,7 +167,7 @@ def test_of_a_field_that_is_given_twice_the_last_counts() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "reason"),
     [
         ('{"number":1.0}', "its field 'number' is no int"),

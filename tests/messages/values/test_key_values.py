@@ -13,6 +13,7 @@ from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.key_values import InlineDecoder, SeparatedDecoder, message_keys
+from tests.support.each import for_each
 from tests.support.typed_golden import payloads
 
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
@@ -86,7 +87,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@for_each("case", BAD)
 def test_a_pair_that_lies_is_null_with_a_reason(case: str) -> None:
     payload, reason = BAD[case]
     good = part(b"k") + part(struct.pack(">i", 5))
@@ -132,7 +133,7 @@ def test_schemas_of_parts_in_both_forms(text: str) -> None:
         assert (parts.value.type, parts.value.data, parts.is_separated) == ("INT64", b"", False)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"data": b"{"},
@@ -168,7 +169,7 @@ def test_properties_of_parts() -> None:
     ]
 
 
-@pytest.mark.parametrize("offset", ["-1", "x", "", "1e3", "²", "9" * 12])
+@for_each("offset", ["-1", "x", "", "1e3", "²", "9" * 12])
 def test_an_offset_that_is_no_number_is_refused(offset: str) -> None:
     with pytest.raises(InvalidSchemaError):
         decoder_of(SchemaInfo("AVRO", b'"int"', {"__AVRO_READ_OFFSET__": offset}))

@@ -13,6 +13,7 @@ from ledgerfs.errors import InvalidRowsError
 from ledgerfs.messages.encode.values.leaf_casts import cast_leaf
 from ledgerfs.messages.encode.values.places import Place
 from ledgerfs.messages.text.json_typed import typed_values
+from tests.support.each import for_each
 
 
 def decimal_type(precision: int, scale: int) -> Any:
@@ -72,7 +73,7 @@ TIMES = [pa.date32(), pa.time32("ms"), pa.time64("us"), pa.time64("ns")]
 TIMES += [pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")]
 
 
-@pytest.mark.parametrize("kind", TIMES, ids=str)
+@for_each("kind", TIMES)
 def test_texts_of_times_are_what_ledgerfs_writes_of_them(kind: Any) -> None:
     most = 2 ** (kind.bit_width - 1)
     if pa.types.is_time(kind):
@@ -106,7 +107,7 @@ def test_texts_of_times_are_what_python_writes(value: datetime, minutes: int, be
 MS, UTC_MS, NS = pa.timestamp("ms"), pa.timestamp("ms", "UTC"), pa.timestamp("ns")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "kind", "value"),
     [
         ("12:00:00.123", pa.time32("ms"), time(12, 0, 0, 123_000)),
@@ -179,8 +180,8 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "reason", "text"), [(kind, why, one) for kind, why, texts in BAD for one in texts])
-@pytest.mark.parametrize("of", [pa.string(), pa.string_view()], ids=str)
+@for_each(("kind", "reason", "text"), [(kind, why, one) for kind, why, texts in BAD for one in texts])
+@for_each("of", [pa.string(), pa.string_view()])
 def test_texts_that_are_not_read(kind: pa.DataType, reason: str, text: str, of: pa.DataType) -> None:
     with pytest.raises(InvalidRowsError, match=f"row 1: its v {reason}"):
         cast_leaf(pa.array([None, text], of), kind, Place("v"))
@@ -190,7 +191,7 @@ def view(number: int, kind: Any) -> pa.Array:
     return pa.array([0, number], pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "wanted", "reason"),
     [
         (view(2**60, pa.timestamp("us", "UTC")), pa.timestamp("ns", "UTC"), r"is no value of .*: \+038504-08-17T21"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ledgerfs.messages.values import arena, row_spans
 from ledgerfs.messages.values.protobuf_kernel import IN_PARTS
 from ledgerfs.messages.values.protobuf_values import ProtobufDecoder
+from tests.support.each import for_each
 from tests.support.protobuf import WIRE, Model, P, file_of, models, sized, tag, varint_bytes
 
 
@@ -277,7 +278,7 @@ def test_text_that_is_no_utf_8() -> None:
 DEEP = (b"\x2b" * 10_000, b"\x2b" * 101 + b"\x2c" * 101)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("payload", "why"),
     [
         (b"\x08", "ends inside"),
@@ -340,7 +341,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("how", ["plain", "optional", "repeated"])
-@pytest.mark.parametrize("writer", KINDS)
+@for_each("writer", KINDS)
 def test_kinds_that_may_be_read_as_each_other(writer: str, how: str) -> None:
     for reader in KINDS:
         read_as_another(writer, reader, how)
@@ -378,8 +379,8 @@ def reads(model: Model, payload: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("syntax", [PROTO3, "proto2"])
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("syntax", [PROTO3, "proto2"])
+@for_each("kind", KINDS)
 def test_a_list_is_no_single_value(kind: str, syntax: str) -> None:
     messages = [{**MIXED, "M0": [("x", 3, KINDS[kind], how)]} for how in ("repeated", "optional")]
     schemas = [Model.of(file_of(one, syntax)).schema for one in messages]
