@@ -25,13 +25,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.matrix import READINGS, SECONDS, Combination, World, small_parts
+from ledgerfs.storage.retries import TIMEOUT_VARIABLE, Tries
+from ledgerfs.storage.s3 import client
+from tests.support import matrix
+from tests.support.matrix import READINGS, Combination, World, small_parts
 from tests.support.s3 import FaultProxy, S3Server
 
 KINDS = (
     "short", "reset", "500", "503", "404", "403", "unranged", "flip", "slow", "hang", "replaced", "deleted", "index replaced",
 )  # fmt: skip
 SCHEDULES = ("once", "always", "third")
+FAILING = frozenset({"short", "reset", "500", "503", "unranged", "hang"})
+"""What is tried again until a request is given up. Where the bucket changes, or a store is slow, no request may be given up."""
+
+
+GIVEN_UP_S = 3.0
+"""``LEDGERFS_STORE_TIMEOUT`` where requests fail for good, so that an error is all that may come of them."""
+
+SILENT_S = 1.0
+"""After how long a request that hangs is sent again; all others have minutes."""
 
 
 @pytest.fixture(scope="module")
@@ -40,19 +52,33 @@ def worlds(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[l
     made = []
     with pytest.MonkeyPatch.context() as patch:
         small_parts(patch)
+        # It ends what hangs.
+        patch.setattr(matrix, "MOST_SECONDS", 1200.0)
         for reading in READINGS:
             world = World(s3, f"matrix-{reading.name}-{uuid.uuid4().hex[:8]}", FaultProxy(s3.address).start())
             s3.make_bucket(world.bucket, {})
             made.append(world)
             # What is made and compiled once is not what the bound of time is about.
             Combination("flip", "third", reading, world, tmp_path_factory.mktemp("warm")).run()
-        patch.setenv("LEDGERFS_STORE_TIMEOUT", str(SECONDS))
-        for world in made:
-            # botocore's client takes the time-out for good when it is made.
-            del world.store
         yield made
     for world in made:
         world.proxy.stop()
+
+
+@pytest.fixture
+def hasty(worlds: list[World], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let stores be silent for a second, and no request be given up for that."""
+    monkeypatch.setattr(Tries, "patience", property(lambda tries: min(SILENT_S, tries.rest)))
+    # botocore's client takes the time-out for good when it is made.
+    monkeypatch.setattr(client, "store_timeout", lambda: 4 * SILENT_S)
+    _renew(worlds)
+    yield
+    _renew(worlds)
+
+
+def _renew(worlds: list[World]) -> None:
+    for world in worlds:
+        world.__dict__.pop("store", None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,9 +86,12 @@ def test_every_read_gives_the_right_bytes_or_our_error(
     kind: str,
     worlds: list[World],
     tmp_path: Path,
+    request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if kind == "hang":
+        request.getfixturevalue("hasty")
     told = []
     with ThreadPoolExecutor(len(READINGS)) as pool:
         for schedule in SCHEDULES:
@@ -71,9 +100,8 @@ def test_every_read_gives_the_right_bytes_or_our_error(
                 for reading, world in zip(READINGS, worlds, strict=True)
             ]
             with monkeypatch.context() as patch:
-                # What passes, or is only slow, is waited for, also on a machine that stands still for a while.
-                if schedule == "always" and kind != "slow":
-                    patch.setenv("LEDGERFS_STORE_TIMEOUT", str(SECONDS))
+                if schedule == "always" and kind in FAILING:
+                    patch.setenv(TIMEOUT_VARIABLE, str(GIVEN_UP_S))
                 outcomes = list(pool.map(Combination.meet, made))
             list(pool.map(Combination.check_afterwards, made))
             told += [f"{one.reading.name} {schedule}: {outcome}" for one, outcome in zip(made, outcomes, strict=True)]

@@ -10,6 +10,7 @@ from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.errors import CorruptLedgerError, StaleObjectError
+from tests.support.each import for_each
 from tests.support.ledgers import Offload, offload, put_in_folder, record
 from tests.support.remote import remote_ledger
 
@@ -52,7 +53,7 @@ def all_of(ledger: PulsarLedgerReader, first: int = 0) -> Iterator[tuple[int, by
             yield entry_id, bytes(data)
 
 
-@pytest.mark.parametrize("entry", [2400, 3000, 3900, CARRIER - 1, CARRIER, CARRIER + 1, 5999])
+@for_each("entry", [2400, 3000, 3900, CARRIER - 1, CARRIER, CARRIER + 1, 5999])
 def test_single_entries_are_never_those_inside_of_a_payload(url: str, entry: int) -> None:
     ((_, data),) = reader(url).read(entry, entry)
     assert bytes(data) == ENTRIES[entry]

@@ -19,11 +19,12 @@ import pytest
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.vfs.tree import tree_of
-from tests.fsspec_impl.test_processes import in_fork
+from tests.support.children import status_in_child
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload
 from tests.support.matrix import TOPIC, small_parts
 from tests.support.s3 import Fault, FaultProxy, S3Server
+from tests.support.waiting import wait_until
 
 FILE = f"entries/{TOPIC}/1.entries"
 ENTRIES = 500
@@ -84,26 +85,37 @@ def reader(s3: S3Server, bucket: str, cache_dir: Path, pause: float = 0.0) -> "s
 def test_what_a_killed_reader_leaves_is_right_for_the_next(
     s3: S3Server, bucket: str, made: Offload, tmp_path: Path
 ) -> None:
+    def is_something_kept() -> bool:
+        """Whether whole ranges are there, of more bytes than all but the data have; files that are being made end in ``.part``."""
+        kept = 0
+        for path in (tmp_path / "ranges").rglob("*-*"):
+            with suppress(FileNotFoundError):
+                kept += path.stat().st_size if path.is_file() and path.suffix != ".part" else 0
+        return kept > 50_000
+
     for taken in (1, 400_000):
         killed = reader(s3, bucket, tmp_path, pause=0.01)
         assert killed.stdout is not None
         first = killed.stdout.read(taken)
+        if taken > 1:
+            # It does not come to its end meanwhile, for nobody takes what it writes.
+            wait_until(is_something_kept, seconds=300)
         killed.send_signal(signal.SIGKILL)
         _, error = killed.communicate()
         assert killed.returncode == -signal.SIGKILL, error
         assert first == made.records[:taken]
-    left = sum(path.stat().st_size for path in (tmp_path / "ranges").rglob("*-*") if path.is_file())
-    assert left > 0
-    data, error = reader(s3, bucket, tmp_path).communicate(timeout=120)
-    assert data == made.records, error
-    assert int(error.split()[-1]) < len(made.data)
+    assert is_something_kept()
+    fs = opened(s3, bucket, tmp_path)
+    with fs.open(FILE) as file:
+        assert b"".join(iter(lambda: file.read(40_000), b"")) == made.records
+    assert fs.stats()["bytes_received"] < len(made.data)
 
 
 def test_two_processes_share_a_cache_folder(s3: S3Server, bucket: str, made: Offload, tmp_path: Path) -> None:
     both = [reader(s3, bucket, tmp_path, pause=0.005) for _ in range(2)]
     fs = opened(s3, bucket, tmp_path)
     assert fs.cat_file(FILE) == made.records
-    assert [one.communicate(timeout=120)[0] for one in both] == [made.records] * 2
+    assert [one.communicate(timeout=600)[0] for one in both] == [made.records] * 2
     # What they left is whole, too.
     process_cache.clear()
     assert opened(s3, bucket, tmp_path).cat_file(FILE) == made.records
@@ -127,14 +139,14 @@ def test_a_full_disk_costs_nothing_but_what_it_would_have_kept(
 def in_child(work: Any) -> bool:
     """Do something in a forked child, whose errors are told and never leave it."""
 
-    def told() -> bool:
+    def told() -> None:
         try:
-            return bool(work())
-        except BaseException:  # noqa: BLE001  (the child would go on as a second pytest)
+            assert work()
+        except BaseException:
             traceback.print_exc()
-            return False
+            raise
 
-    return in_fork(told)
+    return status_in_child(told, seconds=600) == 0
 
 
 def as_nobody(work: Any) -> bool:
@@ -182,7 +194,8 @@ def test_a_clock_that_jumps_changes_neither_bytes_nor_bounds(
         began = time.monotonic()
         with fs.open(FILE) as file:
             assert b"".join(iter(lambda f=file: f.read(60_000), b"")) == made.records
-        assert time.monotonic() - began < 120
+        # Less than the smallest jump.
+        assert time.monotonic() - began < 3600
         assert fs.bucket.stats().retries > 0
         fs.bucket.refresh()
         assert fs.bucket.topic(TOPIC).count() == ENTRIES
@@ -258,7 +271,7 @@ def test_forks_while_threads_read_the_same_open_file(s3: S3Server, bucket: str, 
     with ThreadPoolExecutor(3) as pool:
         reading = [pool.submit(keep_reading, start) for start in (0, 5000, 400_000)]
         try:
-            assert all(in_child(read_all) for _ in range(3))
+            assert all(in_child(read_all) for _ in range(2))
         finally:
             stop = True
         assert [one.result() for one in reading] == [0, 0, 0]

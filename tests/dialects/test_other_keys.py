@@ -10,9 +10,10 @@ from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import EncryptedMessageError
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
-from tests.support.commands import run
+from tests.support.each import for_each
 from tests.support.encryption import encrypted_entry, pem_of
 from tests.support.entries import LZ4, compress, frame, framed, metadata
+from tests.support.invoked import run
 from tests.support.ledgers import offload, put_in_folder
 
 TOPIC = "persistent://public/default/orders"
@@ -67,15 +68,15 @@ def test_their_rows_are_null_or_left_out_as_those_without_any_key(topic):
     assert topic.message("1:2", private_keys=KEYS, on_encrypted="null").value is None
 
 
-@pytest.mark.parametrize("choice", ["null", "skip"])
-@pytest.mark.parametrize("keys", [None, KEYS])
+@for_each("choice", ["null", "skip"])
+@for_each("keys", [None, KEYS])
 def test_counting_counts_the_rows_of_a_scan(topic, choice, keys):
     options = {"private_keys": keys, "on_encrypted": choice}
     assert topic.count(**options) == topic.scan(**options).to_table().num_rows
     assert topic.count(private_keys=keys) == 8
 
 
-@pytest.mark.parametrize("choice", ["raise", "null", "skip"])
+@for_each("choice", ["raise", "null", "skip"])
 def test_a_wrong_key_of_the_right_name_is_an_error_whatever_was_chosen(topic, choice):
     """A file that was mixed up must not make a topic look as if it had no values."""
     with pytest.raises(EncryptedMessageError, match=r"entry 1:1: the private key given as 'mine' does not fit"):

@@ -15,6 +15,7 @@ from ledgerfs.disks.collector.scattered import NO_NAME, LedgerNames, held_by_led
 from ledgerfs.disks.collector.space import Fate, LogSpace, Why, if_dead, log_space
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.array_types import Int64
+from tests.support.each import for_each
 
 PULSAR = CollectorRules()
 HEADER = 1024
@@ -87,7 +88,7 @@ def test_each_fate_and_what_it_frees_and_costs() -> None:
     assert space.why(1) == "its live share is below the minor threshold"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("live", "fate"),
     [(199, Fate.MINOR), (200, Fate.MAJOR), (499, Fate.MAJOR), (500, Fate.KEPT), (1000, Fate.KEPT)],
 )
@@ -163,7 +164,7 @@ def test_what_is_told_twice_of_a_ledger_is_added_up() -> None:
     assert use.entries.tolist() == [1, 3, -1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("log_ids", "by", "triples", "reason"),
     [
         ((1, 1), CountedBy.MAP, ((), (), ()), "twice"),
@@ -181,7 +182,7 @@ def test_columns_that_make_no_sense(log_ids: tuple[int, ...], by: CountedBy, tri
         log_use(ids(*log_ids), ids(9, 9), np.zeros(2, np.bool_), by, (logs, ledgers, sizes))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"minor_threshold": 1.1},
@@ -209,7 +210,7 @@ def test_rules_with_which_bookies_start() -> None:
     CollectorRules(minor_threshold=0, minor_interval_s=1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "expected"),
     [
         ({"major_interval_s": 0}, [Fate.MINOR, Fate.MAJOR]),

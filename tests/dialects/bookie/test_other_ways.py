@@ -16,10 +16,10 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.storage.zookeeper.node import Node
 from tests.support.bookie_disks import MadeLedger, golden_disk, make_disk, write_dump, write_log
-from tests.support.commands import output, run
 from tests.support.entries import frame
 from tests.support.entries import metadata as message_metadata
 from tests.support.golden_rows import as_java_says, expected_of, rows_of, wanted
+from tests.support.invoked import output, run
 from tests.support.mounts import mounted
 
 PLAIN = "persistent://public/golden/plain"

@@ -8,7 +8,7 @@ import pytest
 
 from ledgerfs.formats.bookkeeper.entry_log_header import EntryLogHeader, LedgersMap, build_ledgers_map, build_log_header
 from tests.support.bookie_disks import MadeLedger, make_disk, write_dump, write_log
-from tests.support.commands import output, run
+from tests.support.invoked import output, run
 
 SIZE = 1000
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, shared_pool
+from ledgerfs.storage.zookeeper import filesystem
+from ledgerfs.storage.zookeeper.living_cluster import LiveReading
 from tests.support.live_clusters import LiveCluster
+from tests.support.patience import Patience, patience_with_bookies
 
 
 @pytest.fixture
@@ -24,20 +27,19 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledgerfs.dialects.live_cluster.bookies.asking._PAUSES_S", (0.01, 0.02, 0.03))
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bookies, though not ZooKeeper, are given up after less than a second."""
-    _give_up_after(0.4, monkeypatch)
+@pytest.fixture(autouse=True, scope="module")
+def _no_server_is_given_up_soon() -> Iterator[None]:
+    """Wait for minutes for ZooKeeper and bookies, which are threads of this process, also where options or commands say less."""
+
+    def patient(read_from: str, open_end: str, ledgers_path: str, timeout_s: float, *others: Any) -> LiveReading:
+        return LiveReading(read_from, open_end, ledgers_path, max(timeout_s, 300.0), *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filesystem, "LiveReading", patient)
+        yield
 
 
-@pytest.fixture
-def steady(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same after a time in which one that is alive answers on a busy machine, too."""
-    _give_up_after(2, monkeypatch)
-
-
-def _give_up_after(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pool(timeout_s: float, rate: float | None) -> BookiePool:
-        return shared_pool(seconds, rate)
-
-    monkeypatch.setattr("ledgerfs.dialects.live_cluster.access.shared_pool", pool)
+@pytest.fixture(autouse=True)
+def patience() -> Iterator[Patience]:
+    with patience_with_bookies() as made:
+        yield made

@@ -26,6 +26,7 @@ from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import ManagedLed
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.schemas.stored_schema import locator_path, parse_locator, parse_stored_schema
 from tests.support.bookies import BookieServer
+from tests.support.each import for_each
 from tests.support.entries import LZ4, ZSTD
 from tests.support.live_clusters import CLOSED, OPEN, TOPIC, LiveCluster, as_java_hashes, ledgers_of, messages
 
@@ -77,8 +78,8 @@ def read(cluster: LiveCluster, ledger_id: int) -> list[tuple[bytes, int]]:
     return found
 
 
-@pytest.mark.parametrize("password", [b"", b"secret"])
-@pytest.mark.parametrize("kind", list(DigestType))
+@for_each("password", [b"", b"secret"])
+@for_each("kind", DigestType)
 def test_entries_are_sound_and_on_the_bookies_of_their_write_set(
     cluster: LiveCluster, kind: DigestType, password: bytes
 ) -> None:

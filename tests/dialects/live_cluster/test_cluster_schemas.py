@@ -31,8 +31,9 @@ from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.schemas.saving import save_schemas
 from ledgerfs.upkeep.verification.verify import verify
-from tests.support.commands import output, run
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
+from tests.support.invoked import output, run
 from tests.support.live_clusters import CLOSED, TOPIC, LiveCluster, ledgers_of
 from tests.support.typed_golden import (
     TOPICS,
@@ -80,8 +81,9 @@ def saved(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucke
     return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
 
 
-@pytest.mark.parametrize("version", ["latest", "each"])
-@pytest.mark.parametrize("name", sorted(set(TOPICS) - set(WITHOUT_SCHEMA) - set(HIDDEN))[::4])
+@pytest.mark.long
+@for_each("version", ["latest", "each"])
+@for_each("name", sorted(set(TOPICS) - set(WITHOUT_SCHEMA) - set(HIDDEN))[::4])
 def test_every_golden_message_is_read_as_by_the_schemas_of_the_admin_api(
     live: Bucket, saved: Bucket, name: str, version: str
 ) -> None:
@@ -225,7 +227,7 @@ def test_an_entry_that_is_no_schema_is_as_good_as_lost(cluster: LiveCluster) -> 
 
 def test_bookies_that_are_down_are_no_loss(cluster: LiveCluster) -> None:
     of_two_versions(cluster)
-    bucket = open_bucket(cluster.url, {"timeout_s": 1})
+    bucket = open_bucket(cluster.url)
     cluster.bookies[0].kill()
     assert [one.schema.type for one in bucket.schemas_of(TOPIC).versions] == ["DOUBLE", "INT64"]
     for one in cluster.bookies[1:]:

@@ -30,7 +30,7 @@ def url(golden_mapfiles: Path) -> object:
 def test_each_topic_is_that_of_the_folder(url: str, golden_mapfiles: Path) -> None:
     folder = f"file://{golden_mapfiles}/bucket"
     expected = open_bucket(folder)
-    cluster = open_bucket(url, {"timeout_s": 0.2, "bucket_urls": {NOTED: folder}})
+    cluster = open_bucket(url, {"bucket_urls": {NOTED: folder}})
     compared = 0
     for ref in expected.catalog.refs():
         ledger, same = cluster.ledger(ref.ledger_id), expected.ledger(ref.ledger_id)
@@ -41,6 +41,6 @@ def test_each_topic_is_that_of_the_folder(url: str, golden_mapfiles: Path) -> No
 
 
 def test_the_folder_of_another_machine_is_not_there(url: str) -> None:
-    cluster = open_bucket(url, {"timeout_s": 0.2})
+    cluster = open_bucket(url)
     with pytest.raises(NotFoundError, match="var/pulsar/tier1"):
         cluster.ledger(next(cluster.catalog.refs()).ledger_id).read(0, 0)

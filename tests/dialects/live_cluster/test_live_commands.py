@@ -13,7 +13,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.upkeep.verification.verify import verify
 from ledgerfs.writing.copy_ledgers import copy_ledgers
-from tests.support.commands import output, run
+from tests.support.invoked import output, run
 from tests.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages
 from tests.support.live_reads import entries_of, only_reading, opened, values_of
 from tests.support.mounts import mounted

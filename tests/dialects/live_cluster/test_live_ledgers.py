@@ -32,12 +32,15 @@ def ids_of(rows: list[tuple[int, int, bytes]]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("count", [1, 2, 1023, 1024, 1025])
-def test_every_entry_comes_once(cluster: LiveCluster, shape: str, count: int) -> None:
-    cluster.write_ledger(TOPIC, messages(count, "a"), **SHAPES[shape])
-    cluster.write_ledger(TOPIC, messages(count, "b"), **SHAPES[shape])
-    cluster.roll_over(TOPIC)
-    assert len(whole(cluster)) == 2 * count
+def test_every_entry_comes_once(cluster: LiveCluster, shape: str) -> None:
+    counts = (1, 2, 1023, 1024, 1025)
+    for count in counts:
+        topic = f"public/default/{count}"
+        cluster.write_ledger(topic, messages(count, "a"), **SHAPES[shape])
+        cluster.write_ledger(topic, messages(count, "b"), **SHAPES[shape])
+        cluster.roll_over(topic)
+    for count in counts:
+        assert len(whole(cluster, f"public/default/{count}")) == 2 * count
 
 
 def test_quorums_of_five_bookies(tmp_path: Path) -> None:
@@ -47,13 +50,18 @@ def test_quorums_of_five_bookies(tmp_path: Path) -> None:
         assert len(whole(cluster, open_end="acknowledged")) == 707
 
 
-@pytest.mark.parametrize("password", [b"", b"secret"])
-@pytest.mark.parametrize("kind", DigestType)
 @pytest.mark.parametrize("shape", ["whole", "striped"])
-def test_each_digest(cluster: LiveCluster, kind: DigestType, password: bytes, shape: str) -> None:
-    cluster.write_ledger(TOPIC, messages(300), digest=Digest(kind, password), **SHAPES[shape])
-    cluster.roll_over(TOPIC)
-    assert len(whole(cluster)) == 300
+def test_each_digest(cluster: LiveCluster, shape: str) -> None:
+    digests = [Digest(kind, password) for kind in DigestType for password in (b"", b"secret")]
+    topics = {f"public/default/digest{number}": digest for number, digest in enumerate(digests)}
+    for topic, digest in topics.items():
+        cluster.write_ledger(topic, messages(300), digest=digest, **SHAPES[shape])
+        cluster.roll_over(topic)
+    with only_reading(cluster):
+        bucket = opened(cluster)
+        for topic, digest in topics.items():
+            assert len(entries_of(bucket, topic)) == 300, digest
+            assert entries_of(bucket, topic) == cluster.entries_of(topic), digest
 
 
 @pytest.mark.parametrize("shape", ["whole", "striped", "one"])
@@ -81,18 +89,20 @@ def test_any_range_of_entries(cluster: LiveCluster, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["whole", "striped"])
-@pytest.mark.parametrize("at", [0, 1, 700, 1199])
-def test_ensembles_that_changed(tmp_path: Path, shape: str, at: int) -> None:
+def test_ensembles_that_changed(tmp_path: Path, shape: str) -> None:
     with LiveCluster(tmp_path, bookies=4) as cluster:
-        ledger_id = cluster.write_ledger(TOPIC, messages(1200), **SHAPES[shape])
-        cluster.change_ensemble(ledger_id, at)
-        # What old bookies still have of later entries is not needed.
-        for bookie in cluster.bookies:
-            if bookie.address not in cluster.written[ledger_id].node.ensembles[-1].bookies:
-                for entry_id in [one for one in bookie.entries(ledger_id) if one >= at]:
-                    bookie.remove_entry(ledger_id, entry_id)
-        cluster.roll_over(TOPIC)
-        whole(cluster)
+        topics = {f"public/default/at{at}": at for at in (0, 1, 700, 1199)}
+        for topic, at in topics.items():
+            ledger_id = cluster.write_ledger(topic, messages(1200), **SHAPES[shape])
+            cluster.change_ensemble(ledger_id, at)
+            # What old bookies still have of later entries is not needed.
+            for bookie in cluster.bookies:
+                if bookie.address not in cluster.written[ledger_id].node.ensembles[-1].bookies:
+                    for entry_id in [one for one in bookie.entries(ledger_id) if one >= at]:
+                        bookie.remove_entry(ledger_id, entry_id)
+            cluster.roll_over(topic)
+        for topic in topics:
+            whole(cluster, topic)
 
 
 def test_an_ensemble_that_changes_with_every_entry(tmp_path: Path) -> None:
@@ -227,7 +237,7 @@ def test_threads_children_and_pickles_read_the_same(cluster: LiveCluster) -> Non
     def check() -> None:
         assert entries_of(bucket) == expected
 
-    assert status_in_child(check) == 0
+    assert status_in_child(check, seconds=300) == 0
     copy = pickle.loads(pickle.dumps(bucket))
     assert entries_of(copy) == expected
     again = pickle.loads(pickle.dumps(readers))

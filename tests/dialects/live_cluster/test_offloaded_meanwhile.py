@@ -4,11 +4,15 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.dialects.live_cluster import reader
 from ledgerfs.errors import (
     CorruptIndexError,
     CorruptLedgerError,
@@ -28,32 +32,42 @@ from tests.support.live_reads import entries_of, in_the_middle, only_reading, op
 pytestmark = pytest.mark.usefixtures("impatient")
 
 PLACES = pytest.mark.parametrize("read_from", ["bucket", "bookkeeper"])
-SHAPES = pytest.mark.parametrize("write_quorum", [2, 3])
 DRIVERS = pytest.mark.parametrize("driver", ["aws-s3", "filesystem"])
 COUNT = 700
+LIST = "/managed-ledgers/public/default/persistent/orders"
+
+
+@cache
+def payloads(number: int, size: int = 2000) -> list[bytes]:
+    """Return the entries of a ledger of several windows."""
+    return messages(COUNT, f"{number}.", size=size)
 
 
 @pytest.fixture
 def ledgers(cluster: LiveCluster) -> list[int]:
     """Three closed ledgers of several windows each, and an open one."""
-    made = cluster.write_ledgers(TOPIC, [messages(COUNT, f"{i}.", size=2000) for i in range(3)])
-    cluster.roll_over(TOPIC)
-    cluster.publish(TOPIC, messages(1, "open"))
-    cluster.publish(TOPIC, messages(1, "confirms"))
+    return ledgers_in(cluster, TOPIC)
+
+
+def ledgers_in(cluster: LiveCluster, topic: str) -> list[int]:
+    made = cluster.write_ledgers(topic, [payloads(i) for i in range(3)])
+    cluster.roll_over(topic)
+    cluster.publish(topic, messages(1, "open"))
+    cluster.publish(topic, messages(1, "confirms"))
     return made
 
 
-def expected_of(cluster: LiveCluster) -> list[tuple[int, int, bytes]]:
-    return cluster.entries_of(TOPIC)[:-1]
+def expected_of(cluster: LiveCluster, topic: str = TOPIC) -> list[tuple[int, int, bytes]]:
+    return cluster.entries_of(topic)[:-1]
 
 
 def read_with(
-    bucket: Bucket, after: int, then: Callable[[], None], on_damage: object = None
+    bucket: Bucket, after: int, then: Callable[[], None], on_damage: object = None, topic: str = TOPIC
 ) -> list[tuple[int, int, bytes]]:
     """Read a topic batch by batch; behind some of them something happens."""
 
     def batches() -> Iterator[list[tuple[int, int, bytes]]]:
-        for one in bucket.topic(TOPIC).ledgers:
+        for one in bucket.topic(topic).ledgers:
             for batch in one.batches(0, one.last_entry, on_damage):  # type: ignore[arg-type]
                 yield [(one.ref.ledger_id, i, bytes(data)) for i, data in batch]
 
@@ -126,11 +140,17 @@ def test_two_buckets_of_one_topic(cluster: LiveCluster, ledgers: list[int]) -> N
     assert entries_of(opened(cluster, bucket_urls=urls)) == expected_of(cluster)
 
 
-@pytest.mark.parametrize("driver", ["aws-s3", "S3", "google-cloud-storage", "azureblob"])
-def test_drivers_by_name(cluster: LiveCluster, ledgers: list[int], driver: str) -> None:
-    cluster.offload(TOPIC, ledgers[0], driver=driver)
-    cluster.delete_from_bookkeeper(ledgers[0])
-    assert entries_of(opened(cluster)) == expected_of(cluster)
+def test_drivers_by_name(cluster: LiveCluster) -> None:
+    drivers = ("aws-s3", "S3", "google-cloud-storage", "azureblob")
+    for driver in drivers:
+        topic = f"public/default/{driver}"
+        first = ledgers_in(cluster, topic)[0]
+        cluster.offload(topic, first, driver=driver)
+        cluster.delete_from_bookkeeper(first)
+    bucket = opened(cluster)
+    for driver in drivers:
+        topic = f"public/default/{driver}"
+        assert entries_of(bucket, topic) == expected_of(cluster, topic), driver
 
 
 def test_a_driver_that_is_not_read_is_told_unless_bookkeeper_has_the_ledger(
@@ -339,31 +359,26 @@ def test_damage_in_one_place_is_not_skipped_where_the_other_is_sound(
 # What happens while a topic is read.
 
 
-def offload_and_delete(cluster: LiveCluster, ledger_id: int) -> None:
-    cluster.offload(TOPIC, ledger_id)
+def offload_and_delete(cluster: LiveCluster, ledger_id: int, topic: str = TOPIC) -> None:
+    cluster.offload(topic, ledger_id)
     cluster.delete_from_bookkeeper(ledger_id)
 
 
 @PLACES
-@SHAPES
-@pytest.mark.parametrize("after", [1, 2, 4])
-@pytest.mark.parametrize("on_damage", [None, no_damage])
-def test_offloaded_and_deleted_while_it_is_read(
-    tmp_path: Path, read_from: str, write_quorum: int, after: int, on_damage: object
-) -> None:
-    with LiveCluster(tmp_path) as cluster:
-        made = cluster.write_ledgers(
-            TOPIC, [messages(COUNT, f"{i}.", size=4000) for i in range(2)], quorums=(3, write_quorum, 2)
-        )
-        cluster.roll_over(TOPIC)
-        bucket = opened(cluster, read_from=read_from)
+@pytest.mark.parametrize("write_quorum", [2, 3])
+def test_offloaded_and_deleted_while_it_is_read(cluster: LiveCluster, read_from: str, write_quorum: int) -> None:
+    for after in (1, 2, 4):
+        for on_damage in (None, no_damage):
+            topic = f"public/default/{after}-{on_damage is None}"
+            made = cluster.write_ledgers(topic, [payloads(i, 4000) for i in range(2)], quorums=(3, write_quorum, 2))
+            cluster.roll_over(topic)
+            bucket = opened(cluster, read_from=read_from)
 
-        def move() -> None:
-            for one in made:
-                offload_and_delete(cluster, one)
+            def move(made: list[int] = made, topic: str = topic) -> None:
+                for one in made:
+                    offload_and_delete(cluster, one, topic)
 
-        assert read_with(bucket, after, move, on_damage) == cluster.entries_of(TOPIC)
-        assert cluster.not_reads() == []
+            assert read_with(bucket, after, move, on_damage, topic) == cluster.entries_of(topic), topic
 
 
 def test_offloaded_before_the_damage_that_bookies_have(cluster: LiveCluster, ledgers: list[int]) -> None:
@@ -445,7 +460,7 @@ def test_the_topic_is_deleted_while_it_is_read(cluster: LiveCluster, ledgers: li
     def delete() -> None:
         for one in cluster.list_of(TOPIC).ledgers:
             cluster.delete_from_bookkeeper(one.ledger_id)
-        cluster.zookeeper.delete("/managed-ledgers/public/default/persistent/orders")
+        cluster.zookeeper.delete(LIST)
 
     with pytest.raises(StaleObjectError, match="its topic deleted"):
         read_with(bucket, 1, delete)
@@ -458,42 +473,66 @@ def test_a_broker_that_deletes_ledgers_before_the_list(
     cluster: LiveCluster, ledgers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That is how topics are deleted: for a moment their ledgers are listed and nowhere."""
-    monkeypatch.setattr("ledgerfs.dialects.live_cluster.reader._PAUSES_S", (0.3, 0.6))
     bucket = opened(cluster)
     assert bucket.topics()
     for one in ledgers:
         cluster.delete_from_bookkeeper(one)
-    later = threading.Timer(0.2, lambda: cluster.zookeeper.delete("/managed-ledgers/public/default/persistent/orders"))
-    later.start()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if seconds and LIST in cluster.nodes:
+            cluster.zookeeper.delete(LIST)
+
+    monkeypatch.setattr(reader, "time", SimpleNamespace(sleep=pause))
     with pytest.raises(StaleObjectError, match="its topic deleted"):
         entries_of(bucket)
-    later.join()
+    # It was looked for again after one pause, in which the list went.
+    assert pauses == [0, reader._PAUSES_S[0]]
 
 
 def test_a_broker_that_rolls_over_and_offloads_while_topics_are_read(cluster: LiveCluster) -> None:
     """Every reading is a beginning of what was written, and no shorter than the one before."""
     written: list[tuple[int, int, bytes]] = []
+    sizes = [0]
+    has_read, has_failed = threading.Semaphore(0), threading.Event()
+
+    def is_enough(number: int) -> bool:
+        """Whether enough was written and read meanwhile; the last ledgers are written at the pace of the reader."""
+        if number < 15:
+            return False
+        assert number < 100, "later readings are not longer"
+        return len(set(sizes)) > 3 or not has_read.acquire(timeout=600) or has_failed.is_set()
 
     def work() -> None:
-        for number in range(15):
-            for ledger_id, entry_id in cluster.publish(TOPIC, messages(40, f"{number}.")):
-                written.append((ledger_id, entry_id, cluster.written[ledger_id].payloads[entry_id]))
-            closed = cluster.list_of(TOPIC).ledgers[-1].ledger_id
+        for number in count():
+            if is_enough(number):
+                return
+            last = cluster.list_of(TOPIC).ledgers[-1].ledger_id
+            made = messages(40, f"{number}.")
+            written.extend((last, entry_id, payload) for entry_id, payload in enumerate(made))
+            cluster.publish(TOPIC, made)
             cluster.roll_over(TOPIC)
-            cluster.offload(TOPIC, closed)
-            cluster.delete_from_bookkeeper(closed)
+            cluster.offload(TOPIC, last)
+            cluster.delete_from_bookkeeper(last)
 
     cluster.roll_over(TOPIC)
     broker = threading.Thread(target=work)
     broker.start()
-    sizes = [0]
-    while broker.is_alive():
-        found = entries_of(opened(cluster))
-        assert found == written[: len(found)]
-        sizes.append(len(found))
-    broker.join()
+    try:
+        while broker.is_alive():
+            found = entries_of(opened(cluster))
+            assert found == written[: len(found)]
+            sizes.append(len(found))
+            has_read.release()
+    except BaseException:
+        has_failed.set()
+        has_read.release()
+        raise
+    finally:
+        broker.join()
     assert sizes == sorted(sizes)
-    assert len(set(sizes)) > 2
+    assert len(set(sizes)) > 3
     assert entries_of(opened(cluster)) == cluster.entries_of(TOPIC) == written
 
 
@@ -511,21 +550,23 @@ def test_a_listed_ledger_that_never_was(cluster: LiveCluster, ledgers: list[int]
     assert ledgers
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("place", ["bookkeeper", "both", "bucket"])
-def test_a_list_that_tells_no_entries_of_a_closed_ledger(
-    cluster: LiveCluster, ledgers: list[int], number: int, place: str
-) -> None:
-    wrong = ledgers[number]
-    if place != "bookkeeper":
-        cluster.offload(TOPIC, wrong)
-    if place == "bucket":
-        cluster.delete_from_bookkeeper(wrong)
-    cluster.change_ledger(TOPIC, wrong, lambda info: replace(info, entries=0, size=0))
+def test_a_list_that_tells_no_entries_of_a_closed_ledger(cluster: LiveCluster, place: str) -> None:
+    for number in range(3):
+        topic = f"public/default/orders{number}"
+        wrong = ledgers_in(cluster, topic)[number]
+        if place != "bookkeeper":
+            cluster.offload(topic, wrong)
+        if place == "bucket":
+            cluster.delete_from_bookkeeper(wrong)
+        cluster.change_ledger(topic, wrong, lambda info: replace(info, entries=0, size=0))
     with only_reading(cluster):
         bucket = opened(cluster)
-        assert bucket.topics()[0].entries == len(expected_of(cluster)) == 3 * COUNT + 1
-        assert entries_of(bucket) == expected_of(cluster)
+        assert [one.entries for one in bucket.topics()] == [3 * COUNT + 1] * 3
+        for number in range(3):
+            topic = f"public/default/orders{number}"
+            assert entries_of(bucket, topic) == expected_of(cluster, topic), number
+            assert len(expected_of(cluster, topic)) == 3 * COUNT + 1
 
 
 @pytest.mark.parametrize("is_in_bookkeeper", [True, False])

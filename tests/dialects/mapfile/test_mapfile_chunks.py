@@ -16,6 +16,9 @@ from ledgerfs.upkeep.verification import verify
 from tests.support.mapfile_buckets import MadeMapFile, mapfile, messages, put_file, put_mapfiles
 from tests.support.mapfiles import MapFileWriter
 
+SIZES = {"zero": 0, "negative": -512, "huge": 2**31 - 1}
+"""Sizes of chunks that no file has."""
+
 
 def crc_file(data: bytes, size: int = 512) -> bytes:
     """Hadoop's ``ChecksumFileSystem``."""
@@ -68,18 +71,18 @@ def test_any_byte_of_the_golden_set(name: str, golden_mapfiles: Path, tmp_path: 
     assert finding.key.endswith(f"/{name}")
 
 
-@pytest.mark.parametrize("size", [512, 100, 4096, 50 << 20])
-def test_the_chunk_is_named(size: int, made: MadeMapFile, tmp_path: Path) -> None:
-    url = put(tmp_path, made, size)
-    assert found_in(url) == []
-    at = len(made.data) - 3
-    put_file(tmp_path / made.folder / "data", made.data[:at] + b"?" + made.data[at + 1 :])
-    chunks = [one for one in found_in(url) if one.kind == "chunk-mismatch"]
-    assert [one.offset for one in chunks] == [at // size * size]
-    assert (
-        f"to {len(made.data) - 1} are not those of Hadoop's checksums in {made.folder}/.data.crc" in chunks[0].message
-    )
-    assert not [one for one in verify(open_bucket(url), quick=True).findings if one.kind == "chunk-mismatch"]
+def test_the_chunk_is_named(made: MadeMapFile, tmp_path: Path) -> None:
+    for size in (512, 100, 4096, 50 << 20):
+        folder = tmp_path / str(size)
+        url = put(folder, made, size)
+        assert found_in(url) == []
+        at = len(made.data) - 3
+        put_file(folder / made.folder / "data", made.data[:at] + b"?" + made.data[at + 1 :])
+        chunks = [one for one in found_in(url) if one.kind == "chunk-mismatch"]
+        assert [one.offset for one in chunks] == [at // size * size], size
+        told = f"to {len(made.data) - 1} are not those of Hadoop's checksums in {made.folder}/.data.crc"
+        assert told in chunks[0].message, size
+        assert not [one for one in verify(open_bucket(url), quick=True).findings if one.kind == "chunk-mismatch"]
 
 
 def test_many_places_are_named_and_counted(tmp_path: Path) -> None:
@@ -96,29 +99,29 @@ def test_many_places_are_named_and_counted(tmp_path: Path) -> None:
     assert "51 places in all" in found[-1].message
 
 
-@pytest.mark.parametrize("what", ["empty", "magic", "short", "long", "zero", "negative", "huge", "of another"])
-def test_checksums_that_are_none(what: str, made: MadeMapFile, tmp_path: Path) -> None:
+def test_checksums_that_are_none(made: MadeMapFile, tmp_path: Path) -> None:
     """Hadoop ignores them, too."""
-    url, good = put(tmp_path, made), crc_file(made.data)
-    sizes = {"zero": 0, "negative": -512, "huge": 2**31 - 1}
+    good = crc_file(made.data)
     bad = {
         "empty": b"",
         "magic": b"crd" + good[3:],
         "short": good[:-1],
         "long": good + bytes(8 * len(made.data)),
+        **{name: good[:4] + struct.pack(">i", size) + good[8:] for name, size in SIZES.items()},
         "of another": crc_file(b"x" * 5000),
     }
-    put_file(
-        tmp_path / made.folder / ".data.crc", bad.get(what, good[:4] + struct.pack(">i", sizes.get(what, 0)) + good[8:])
-    )
-    (finding,) = found_in(url)
-    assert (finding.severity, finding.kind, finding.key) == (
-        Severity.REMARK,
-        "odd-checksum-file",
-        f"{made.folder}/.data.crc",
-    )
-    if what != "long":
-        with pytest.raises(CorruptObjectError):
-            parse_chunk_checksums((tmp_path / made.folder / ".data.crc").read_bytes(), file_size=len(made.data))
-    (tmp_path / made.folder / ".data.crc").unlink()
-    assert found_in(url) == []
+    for what, data in bad.items():
+        url = put(tmp_path / what, made)
+        path = tmp_path / what / made.folder / ".data.crc"
+        put_file(path, data)
+        (finding,) = found_in(url)
+        assert (finding.severity, finding.kind, finding.key) == (
+            Severity.REMARK,
+            "odd-checksum-file",
+            f"{made.folder}/.data.crc",
+        ), what
+        if what != "long":
+            with pytest.raises(CorruptObjectError):
+                parse_chunk_checksums(path.read_bytes(), file_size=len(made.data))
+        path.unlink()
+        assert found_in(url) == [], what

@@ -16,7 +16,7 @@ from ledgerfs.formats.mapfile.header import RecordCompression
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.offload import LedgerOffloader
 from ledgerfs.upkeep.verification import verify
-from tests.support.commands import run
+from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, NAME, ledger_metadata, offload, put_in_folder
 from tests.support.mapfile_buckets import MadeMapFile, mapfile, messages, put_file, put_mapfiles
 from tests.support.mapfiles import MapFileWriter, ledger_records

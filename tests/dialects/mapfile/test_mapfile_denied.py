@@ -17,10 +17,10 @@ from ledgerfs.errors import AccessDeniedError, MissingLedgerError
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.ledgers.findings import Finding, Report
 from ledgerfs.upkeep.verification import verify
-from tests.support.commands import output, run
+from tests.support.invoked import output, run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.mapfile_buckets import MadeMapFile, mapfile, messages, put_mapfiles
-from tests.support.s3 import Fault, FaultProxy, S3Server, environment_of
+from tests.support.s3 import Fault, FaultProxy, S3Server
 
 TOPIC = "persistent://public/default/orders"
 ELSEWHERE = "public/other/persistent/payments"
@@ -62,31 +62,35 @@ def found_in(report: Report, kind: str) -> Finding:
     return next(one for one in report.findings if one.kind == kind)
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("base", ["", "pulsar"])
 def test_a_folder_that_may_not_be_listed_is_never_passed_over(
-    level: str, base: str, made: tuple[MadeMapFile, ...], deny: Deny, tmp_path: Path
+    base: str, made: tuple[MadeMapFile, ...], deny: Deny, tmp_path: Path
 ) -> None:
-    url = put_mapfiles(tmp_path, *made, base=base)
-    put_in_folder(tmp_path, offload(messages(9, 3), 9))
-    path = "/".join(part for part in (base, level) if part)
-    deny(path)
-    bucket = open_bucket(url)
-    for _ in range(2):
-        with pytest.raises(AccessDeniedError, match=f"^{path}/: .*a folder in which ledgers may be is closed to us"):
-            bucket.topics()
-    with pytest.raises(AccessDeniedError):
-        open_bucket(url, catalog_max_age=600).topic(TOPIC)
-    # Everything else is verified all the same, and the folder is named.
-    report = verify(open_bucket(url))
-    assert (report.is_damaged, report.is_complete) == (False, False)
-    assert found_in(report, "unlisted-folder").key == f"{path}/"
-    assert report.ledgers == {"public": 1}.get(level, 2)
-    # Whoever wants none of folders has what is beside them.
-    assert open_bucket(url, dialect="pulsar_blob").catalog.ledgers.size == 1
-    deny("")
-    assert bucket.topic(TOPIC).count() == 13
-    assert verify(bucket).is_complete
+    for level in LEVELS:
+        deny("")
+        folder = tmp_path / f"without-{level}".replace("/", "-")
+        url = put_mapfiles(folder, *made, base=base)
+        put_in_folder(folder, offload(messages(9, 3), 9))
+        path = "/".join(part for part in (base, level) if part)
+        deny(path)
+        bucket = open_bucket(url)
+        for _ in range(2):
+            with pytest.raises(
+                AccessDeniedError, match=f"^{path}/: .*a folder in which ledgers may be is closed to us"
+            ):
+                bucket.topics()
+        with pytest.raises(AccessDeniedError):
+            open_bucket(url, catalog_max_age=600).topic(TOPIC)
+        # Everything else is verified all the same, and the folder is named.
+        report = verify(open_bucket(url))
+        assert (report.is_damaged, report.is_complete) == (False, False), level
+        assert found_in(report, "unlisted-folder").key == f"{path}/"
+        assert report.ledgers == {"public": 1}.get(level, 2), level
+        # Whoever wants none of folders has what is beside them.
+        assert open_bucket(url, dialect="pulsar_blob").catalog.ledgers.size == 1, level
+        deny("")
+        assert bucket.topic(TOPIC).count() == 13, level
+        assert verify(bucket).is_complete, level
 
 
 def test_the_folder_of_one_ledger(made: tuple[MadeMapFile, ...], deny: Deny, tmp_path: Path) -> None:
@@ -167,16 +171,17 @@ def test_what_file_systems_keep_for_themselves(made: tuple[MadeMapFile, ...], de
     assert [one.kind for one in verify(open_bucket(url)).findings] == ["foreign-keys"]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_filesystems_of_fsspec(level: str, made: tuple[MadeMapFile, ...], tmp_path: Path, deny: Deny) -> None:
+def test_filesystems_of_fsspec(made: tuple[MadeMapFile, ...], tmp_path: Path, deny: Deny) -> None:
     """Whose own walk leaves out what it may not list."""
     put_mapfiles(tmp_path, *made)
     url = f"simplecache::file://{tmp_path}"
-    assert open_bucket(url).topic(TOPIC).count() == 10
-    deny(level)
-    with pytest.raises(AccessDeniedError, match=f"{level}/"):
-        open_bucket(url).topics()
-    assert found_in(verify(open_bucket(url)), "unlisted-folder").key == f"{level}/"
+    for level in LEVELS:
+        deny("")
+        assert open_bucket(url).topic(TOPIC).count() == 10
+        deny(level)
+        with pytest.raises(AccessDeniedError, match=f"{level}/"):
+            open_bucket(url).topics()
+        assert found_in(verify(open_bucket(url)), "unlisted-folder").key == f"{level}/"
 
 
 def test_empty_folders_of_fsspec(made: tuple[MadeMapFile, ...], tmp_path: Path) -> None:
@@ -193,15 +198,17 @@ def of_prefix(prefix: str) -> Fault:
     )
 
 
-def test_a_folder_of_s3(made: tuple[MadeMapFile, ...], s3: S3Server, s3_bucket: str, proxy: FaultProxy) -> None:
+def test_a_folder_of_s3(
+    made: tuple[MadeMapFile, ...], s3: S3Server, s3_bucket: str, proxy: FaultProxy, tmp_path: Path
+) -> None:
     for one in made:
         for key, data in one.objects.items():
             s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
     for key, data in offload(messages(9, 3), 9).objects.items():
         version = {"s3managedledgeroffloaderformatversion": "1"}
         s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data, Metadata=version)
-    url, env = f"s3://{s3_bucket}", environment_of(proxy)
-    options = [f"-O{name}={value}" for name, value in proxy.options.items()]
+    url = f"s3://{s3_bucket}"
+    options = [f"-o{name}={value}" for name, value in proxy.options.items()]
     proxy.faults = [of_prefix("public/")]
     for command in (
         ["topics"],
@@ -214,22 +221,22 @@ def test_a_folder_of_s3(made: tuple[MadeMapFile, ...], s3: S3Server, s3_bucket: 
         ["repair"],
     ):
         name, *rest = command
-        done = run(name, url, *rest, code=3, env=env)
-        assert b"public/" in done.stdout + done.stderr
+        done = run(name, url, *rest, *options, code=3)
+        assert b"public/" in done.stdout + done.stderr, command
     for command in (
-        ["offload", url, url],
-        ["export", url, TOPIC, "/tmp/never"],
+        ["offload", url, str(tmp_path)],
+        ["export", url, TOPIC, str(tmp_path)],
         ["cat", url, "entries/public/default/orders/9.entries"],
     ):
-        run(*command, *(options if command[0] == "offload" else ()), code=3, env=env)
-    found = json.loads(output("verify", url, "--json", code=3, env=env))
+        run(*command, *options, code=3)
+    found = json.loads(output("verify", url, "--json", *options, code=3))
     assert [one["kind"] for one in found["findings"]] == ["unlisted-folder"]
-    assert "ledgers checked: 1 " in output("verify", url, code=3, env=env)
-    run("count", url, TOPIC, "--dialect", "pulsar_blob", env=env)
+    assert "ledgers checked: 1 " in output("verify", url, *options, code=3)
+    run("count", url, TOPIC, "--dialect", "pulsar_blob", *options)
     # One object of it.
     proxy.faults = [Fault("403", matches=lambda _, path, __: f"{made[1].folder}/data" in unquote(path))]
-    run("count", url, TOPIC, code=1, env=env)
-    run("verify", url, code=3, env=env)
+    run("count", url, TOPIC, *options, code=1)
+    run("verify", url, *options, code=3)
 
 
 def test_nothing_is_written_where_an_id_may_be_taken(made: tuple[MadeMapFile, ...], deny: Deny, tmp_path: Path) -> None:

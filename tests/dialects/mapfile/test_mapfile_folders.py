@@ -3,6 +3,7 @@
 import shutil
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -176,18 +177,18 @@ def test_kept_catalogs_know_what_changed(tmp_path: Path) -> None:
         stale.read(0, 0)
 
 
-@pytest.mark.parametrize("base", ["", "pulsar", "a/b"])
-@pytest.mark.parametrize("name", [NAME, V1])
-def test_names_begin_where_the_metadata_says(base: str, name: str, tmp_path: Path) -> None:
-    made = mapfile(messages(1, 5), 1, name=name)
-    url = put_mapfiles(tmp_path, made, base=base)
-    bucket = open_bucket(url)
-    assert [one.managed_ledger for one in bucket.topics()] == [name]
-    assert bucket.catalog.places[-1] == (f"{base}/" if base else "")
-    assert len(next(iter(bucket.catalog.refs())).objects) == 2
-    # A partial one beside it is of the same topic, though nothing but its path tells.
-    put_file(tmp_path / base / name / f"2-{made.uuid}" / "data", b"")
-    assert [one.ledger_id for one in open_bucket(url).catalog.missing_of(name)] == [2]
+def test_names_begin_where_the_metadata_says(tmp_path: Path) -> None:
+    for number, (base, name) in enumerate(product(["", "pulsar", "a/b"], [NAME, V1])):
+        root = tmp_path / str(number)
+        made = mapfile(messages(1, 5), 1, name=name)
+        url = put_mapfiles(root, made, base=base)
+        bucket = open_bucket(url)
+        assert [one.managed_ledger for one in bucket.topics()] == [name], base
+        assert bucket.catalog.places[-1] == (f"{base}/" if base else "")
+        assert len(next(iter(bucket.catalog.refs())).objects) == 2, (base, name)
+        # A partial one beside it is of the same topic, though nothing but its path tells.
+        put_file(root / base / name / f"2-{made.uuid}" / "data", b"")
+        assert [one.ledger_id for one in open_bucket(url).catalog.missing_of(name)] == [2], (base, name)
 
 
 def test_metadata_without_a_name(tmp_path: Path) -> None:
@@ -240,36 +241,44 @@ def test_half_an_upload_of_the_one_is_made_up_for_by_the_other(tmp_path: Path) -
 UNCOMPRESSED = MapFileWriter(compression=RecordCompression.NONE)
 
 
-@pytest.mark.parametrize("compression", RecordCompression)
-@pytest.mark.parametrize("is_same", [True, False])
-@pytest.mark.parametrize("whole", ["blob", "mapfile"])
-def test_a_whole_ledger_beside_one_that_is_being_written(
-    whole: str, is_same: bool, compression: RecordCompression, tmp_path: Path, s3: S3Server, s3_bucket: str
-) -> None:
-    """It is another attempt at the same ledger, or one of another cluster, whose entries nobody reads: then every reader is told.
+@pytest.mark.long
+def test_whole_ledgers_beside_those_that_are_being_written(tmp_path: Path, s3: S3Server, s3_bucket: str) -> None:
+    """Each is another attempt at the same ledger, or one of another cluster, whose entries nobody reads: then every reader is told.
 
     The metadata tells which, also in a first block that is cut.
     """
-    written = mapfile(messages(8, 300), 8, writer=MapFileWriter(compression=compression))
-    if is_same:
-        entries, created_ms = list(written.entries), CREATED_MS
-    else:
-        entries, created_ms = [written.entries[0]] * 2, CREATED_MS + 86_400_000
-    blob = offload(entries, 8, uuid=77, created_ms=created_ms)
-    other = blob.objects if whole == "blob" else mapfile(entries, 8, uuid=77, created_ms=created_ms).objects
-    half = {f"{written.folder}/data": written.data[: len(written.data) // 2], f"{written.folder}/index": b""}
-    for key, data in {**other, **mapfile(messages(1, 3), 1).objects, **half}.items():
-        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+    cases = dict(enumerate(product(["blob", "mapfile"], [True, False], RecordCompression), 101))
+    wholes: dict[int, int] = {}
+    for number, (whole, is_same, compression) in cases.items():
+        name = f"public/default/persistent/orders{number}"
+        written = mapfile(messages(8, 300), number, name=name, writer=MapFileWriter(compression=compression))
+        if is_same:
+            entries, created_ms = list(written.entries), CREATED_MS
+        else:
+            entries, created_ms = [written.entries[0]] * 2, CREATED_MS + 86_400_000
+        of_whole = {"uuid": 1000 + number, "name": name, "created_ms": created_ms}
+        other = offload(entries, number, **of_whole) if whole == "blob" else mapfile(entries, number, **of_whole)
+        another = mapfile(messages(1, 3), number - 100, name=name)
+        half = {f"{written.folder}/data": written.data[: len(written.data) // 2], f"{written.folder}/index": b""}
+        assert written.uuid != other.uuid
+        for key, data in {**other.objects, **another.objects, **half}.items():
+            s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
+        wholes[number] = len(entries)
     bucket = open_bucket(f"s3://{s3_bucket}", s3.options)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        assert bucket.topic(TOPIC).count() == len(entries) + 3
-        (tmp_path / "to").mkdir()
-        report = copy_ledgers(bucket, open_bucket(tmp_path / "to"), allow_incomplete=True)
-    assert {one.category for one in told} == (set() if is_same else {UnplacedLedgersWarning})
-    assert [one.ledger_id for one in report.missing] == ([] if is_same else [8])
+    for number, case in cases.items():
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            assert bucket.topic(f"public/default/orders{number}").count() == wholes[number] + 3, case
+        assert {one.category for one in told} == (set() if case[1] else {UnplacedLedgersWarning}), case
+    (tmp_path / "to").mkdir()
+    report = copy_ledgers(bucket, open_bucket(tmp_path / "to"), allow_incomplete=True)
+    assert [one.ledger_id for one in report.missing] == [number for number, case in cases.items() if not case[1]]
+    assert report.copied == 2 * len(cases)
     findings = [one for one in verify(bucket).findings if one.kind == "partial-ledger"]
-    assert [one.severity.value for one in findings] == ["remark" if is_same else "damage"]
+    assert {one.ledger_id: one.severity.value for one in findings} == {
+        number: "remark" if is_same else "damage" for number, (_, is_same, _) in cases.items()
+    }
+    assert len(findings) == len(cases)
 
 
 def test_the_metadata_of_what_is_being_written_names_its_topic(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.storage.folders.files import LINK_REFUSED
 from ledgerfs.upkeep.verification import verify
-from tests.support.commands import run
+from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, NAME
 from tests.support.mapfile_buckets import mapfile, messages, put_file, put_mapfiles
 
@@ -27,71 +27,74 @@ def damage_of(url: str, **options: Any) -> dict[str, str | None]:
     return {one.kind: one.key for one in found if one.severity.value == "damage"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        f"2-{UUID.upper()}",
-        f"02-{UUID}",
-        f"-2-{UUID}",
-        f"+2-{UUID}",
-        f"2-{UUID[:-1]}",
-        f"2-{UUID}.bak",
-        f"2_{UUID}",
-        "2",
-        f"old-2-{UUID}",
-        f"2-{UUID} ",
-        f"\uff12-{UUID}",
-        f"\u00b2-{UUID}",
-        f"\u0662-{UUID}",
-    ],
-)
+NEARLY_RIGHT = [
+    f"2-{UUID.upper()}",
+    f"02-{UUID}",
+    f"-2-{UUID}",
+    f"+2-{UUID}",
+    f"2-{UUID[:-1]}",
+    f"2-{UUID}.bak",
+    f"2_{UUID}",
+    "2",
+    f"old-2-{UUID}",
+    f"2-{UUID} ",
+    f"\uff12-{UUID}",
+    f"\u00b2-{UUID}",
+    f"\u0662-{UUID}",
+]
+
+
 @pytest.mark.parametrize("left", ["all", "index", "checksum"])
-def test_a_name_that_is_nearly_right(name: str, left: str, tmp_path: Path) -> None:
+def test_a_name_that_is_nearly_right(left: str, tmp_path: Path) -> None:
     good, odd = mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2)
-    url = put_mapfiles(tmp_path, good)
-    folder = tmp_path / NAME / name
-    if left == "checksum":
-        put_file(folder / ".data.crc", b"crc\0")
-    else:
-        put_file(folder / "index", odd.index)
-    if left == "all":
-        put_file(folder / "data", odd.data)
-    with pytest.raises(MissingLedgerError, match="ledger 2"):
-        open_bucket(url).topic(TOPIC).count()
-    (missing,) = open_bucket(url).topic(TOPIC).missing
-    assert (missing.ledger_id, missing.key) == (2, f"{NAME}/{name}")
-    assert damage_of(url).keys() == {"misplaced-ledger"}
-    assert open_bucket(url).topic(TOPIC).count(on_corrupt="skip") == 5
-    # Beside the ledger itself it is a copy that nobody needs, if its metadata tells that it is one.
-    put_mapfiles(tmp_path, odd)
-    assert open_bucket(url).topic(TOPIC).count(on_corrupt="skip") == 10
-    assert bool(open_bucket(url).topic(TOPIC).missing) == (left != "all")
-    assert damage_of(url).keys() == (set() if left == "all" else {"misplaced-ledger"})
+    for number, name in enumerate(NEARLY_RIGHT):
+        root = tmp_path / str(number)
+        url = put_mapfiles(root, good)
+        folder = root / NAME / name
+        if left == "checksum":
+            put_file(folder / ".data.crc", b"crc\0")
+        else:
+            put_file(folder / "index", odd.index)
+        if left == "all":
+            put_file(folder / "data", odd.data)
+        bucket = open_bucket(url)
+        with pytest.raises(MissingLedgerError, match="ledger 2"):
+            bucket.topic(TOPIC).count()
+        (missing,) = bucket.topic(TOPIC).missing
+        assert (missing.ledger_id, missing.key) == (2, f"{NAME}/{name}")
+        assert damage_of(url).keys() == {"misplaced-ledger"}, name
+        assert bucket.topic(TOPIC).count(on_corrupt="skip") == 5, name
+        # Beside the ledger itself it is a copy that nobody needs, if its metadata tells that it is one.
+        put_mapfiles(root, odd)
+        bucket = open_bucket(url)
+        assert bucket.topic(TOPIC).count(on_corrupt="skip") == 10, name
+        assert bool(bucket.topic(TOPIC).missing) == (left != "all"), name
+        assert damage_of(url).keys() == (set() if left == "all" else {"misplaced-ledger"}), name
 
 
 @pytest.mark.parametrize("created_ms", [CREATED_MS, None])
-@pytest.mark.parametrize(
-    "name", [f"1_0-{UUID}", f"1.0-{UUID}", f"1-5-{UUID}", "1 (2)", "1", f"1-{UUID}.bak", f"a/1-{UUID}"]
-)
-def test_an_id_that_is_a_guess_hides_no_other_ledger(name: str, created_ms: int | None, tmp_path: Path) -> None:
+def test_an_id_that_is_a_guess_hides_no_other_ledger(created_ms: int | None, tmp_path: Path) -> None:
     """A whole ledger of the id that the name begins with is no copy of what is there, unless the metadata tells that."""
-    url = put_mapfiles(tmp_path, mapfile(messages(1, 3), 1))
     odd = mapfile(messages(5, 4), 5)
-    put_file(tmp_path / NAME / name / "data", odd.data)
-    put_file(tmp_path / NAME / name / "index", odd.index)
-    (missing,) = open_bucket(url).topic(TOPIC).missing
-    assert (missing.ledger_id, missing.key, missing.is_beside) == (1, f"{NAME}/{name}", True)
-    (finding,) = (one for one in verify(open_bucket(url)).findings if one.kind == "misplaced-ledger")
-    assert (finding.severity.value, finding.key) == ("damage", f"{NAME}/{name}/data")
-    assert "another ledger of this id, which is not known to be the same one" in finding.message
-    run("count", url, TOPIC, code=1)
-    (tmp_path / "to").mkdir()
-    assert b"failed: 1" in run("offload", url, str(tmp_path / "to"), code=1).stdout
-    # Many ledgers of a topic have the same sizes: where no creation tells them apart, that is no proof, either.
-    made = mapfile(messages(1, 3), 1, created_ms=created_ms or 0)
-    put_mapfiles(tmp_path, made)
-    put_file(tmp_path / NAME / name / "data", made.data)
-    assert bool(open_bucket(url).topic(TOPIC).missing) == (created_ms is None)
+    names = [f"1_0-{UUID}", f"1.0-{UUID}", f"1-5-{UUID}", "1 (2)", "1", f"1-{UUID}.bak", f"a/1-{UUID}"]
+    for number, name in enumerate(names):
+        root = tmp_path / str(number)
+        url = put_mapfiles(root, mapfile(messages(1, 3), 1))
+        put_file(root / NAME / name / "data", odd.data)
+        put_file(root / NAME / name / "index", odd.index)
+        (missing,) = open_bucket(url).topic(TOPIC).missing
+        assert (missing.ledger_id, missing.key, missing.is_beside) == (1, f"{NAME}/{name}", True)
+        (finding,) = (one for one in verify(open_bucket(url)).findings if one.kind == "misplaced-ledger")
+        assert (finding.severity.value, finding.key) == ("damage", f"{NAME}/{name}/data")
+        assert "another ledger of this id, which is not known to be the same one" in finding.message, name
+        run("count", url, TOPIC, code=1)
+        (tmp_path / "to" / str(number)).mkdir(parents=True)
+        assert b"failed: 1" in run("offload", url, str(tmp_path / "to" / str(number)), code=1).stdout, name
+        # Many ledgers of a topic have the same sizes: where no creation tells them apart, that is no proof, either.
+        made = mapfile(messages(1, 3), 1, created_ms=created_ms or 0)
+        put_mapfiles(root, made)
+        put_file(root / NAME / name / "data", made.data)
+        assert bool(open_bucket(url).topic(TOPIC).missing) == (created_ms is None), name
 
 
 @pytest.mark.parametrize("place", ["bad", "public/default/persistent/ordersX"])
@@ -106,39 +109,41 @@ def test_a_whole_ledger_of_its_id_hides_none_that_is_somewhere_else(place: str, 
     run("verify", url, code=1)
 
 
-@pytest.mark.parametrize("name", [UUID, "12345678-8e0a-4b57-9a2a-3b1c5d7e9f10", "notes", "a/b", ""])
 @pytest.mark.parametrize("left", ["all", "index", "checksum"])
-def test_all_that_is_below_a_topics_folder_is_the_topics(name: str, left: str, tmp_path: Path) -> None:
+def test_all_that_is_below_a_topics_folder_is_the_topics(left: str, tmp_path: Path) -> None:
     """Also as the only content of a partition, which would be absent without a word."""
     first, second = f"{NAME}-partition-0", f"{NAME}-partition-1"
     odd = mapfile(messages(5, 4), 5, name=second)
-    url = put_mapfiles(tmp_path, mapfile(messages(1, 3), 1, name=first))
-    key = f"{second}/{name}".rstrip("/")
     files = {
         "all": {"data": odd.data, "index": odd.index},
         "index": {"index": odd.index},
         "checksum": {".data.crc": b"crc"},
     }
-    for file, data in files[left].items():
-        put_file(tmp_path / key / file, data)
-    topic = open_bucket(url).topic(TOPIC)
-    assert topic.is_partitioned
-    (missing,) = topic.missing
-    assert (missing.topic, missing.key, missing.known_id) == (f"{TOPIC}-partition-1", key, None)
-    assert missing.as_json()["ledger_id"] is None
-    with pytest.raises(MissingLedgerError, match=f"a ledger of unknown id: .*{key}"):
-        topic.scan().to_table()
-    assert topic.count(on_corrupt="skip") == 3
-    (finding,) = (one for one in verify(open_bucket(url)).findings if one.severity.value == "damage")
-    assert (finding.kind, finding.ledger_id, finding.topic) == ("misplaced-ledger", None, f"{TOPIC}-partition-1")
-    assert b"a ledger of unknown id" in run("count", url, TOPIC, "--on-corrupt", "skip", code=1).stderr
-    fs = LedgerFileSystem(url, target_protocol="file")
-    (file,) = fs.ls("entries/public/default/orders-partition-1", detail=False)
-    assert file.endswith("/unknown.entries")
-    with pytest.raises(MissingLedgerError):
-        fs.open(file)
-    (tmp_path / "to").mkdir()
-    assert b"failed: 1" in run("offload", url, str(tmp_path / "to"), code=1).stdout
+    for number, name in enumerate([UUID, "12345678-8e0a-4b57-9a2a-3b1c5d7e9f10", "notes", "a/b", ""]):
+        root = tmp_path / str(number)
+        url = put_mapfiles(root, mapfile(messages(1, 3), 1, name=first))
+        key = f"{second}/{name}".rstrip("/")
+        for file, data in files[left].items():
+            put_file(root / key / file, data)
+        topic = open_bucket(url).topic(TOPIC)
+        assert topic.is_partitioned, name
+        (missing,) = topic.missing
+        assert (missing.topic, missing.key, missing.known_id) == (f"{TOPIC}-partition-1", key, None)
+        assert missing.as_json()["ledger_id"] is None
+        with pytest.raises(MissingLedgerError, match=f"a ledger of unknown id: .*{key}"):
+            topic.scan().to_table()
+        assert topic.count(on_corrupt="skip") == 3, name
+        (finding,) = (one for one in verify(open_bucket(url)).findings if one.severity.value == "damage")
+        expected = ("misplaced-ledger", None, f"{TOPIC}-partition-1")
+        assert (finding.kind, finding.ledger_id, finding.topic) == expected, name
+        assert b"a ledger of unknown id" in run("count", url, TOPIC, "--on-corrupt", "skip", code=1).stderr, name
+        fs = LedgerFileSystem(url, target_protocol="file")
+        (path,) = fs.ls("entries/public/default/orders-partition-1", detail=False)
+        assert path.endswith("/unknown.entries"), name
+        with pytest.raises(MissingLedgerError):
+            fs.open(path)
+        (tmp_path / "to" / str(number)).mkdir(parents=True)
+        assert b"failed: 1" in run("offload", url, str(tmp_path / "to" / str(number)), code=1).stdout, name
 
 
 def test_a_link_below_a_topics_folder(tmp_path: Path) -> None:
@@ -248,27 +253,28 @@ def test_something_else_in_place_of_folders_and_files(what: str, tmp_path: Path)
     run("verify", url, code=3 if what == "data is a folder" else 1)
 
 
-@pytest.mark.parametrize("what", ["public", "public/default", "public/default/persistent", NAME, "ledger", "data"])
 @pytest.mark.parametrize("leads", [True, False])
-def test_links_are_not_passed_over(what: str, leads: bool, tmp_path: Path) -> None:
+def test_links_are_not_passed_over(leads: bool, tmp_path: Path) -> None:
     made = mapfile(messages(2, 5), 2)
-    url = put_mapfiles(tmp_path / "bucket", mapfile(messages(1, 5), 1, name="other/default/persistent/orders"), made)
-    if what in {"ledger", "data"}:
-        put_mapfiles(tmp_path / "bucket", mapfile(messages(1, 5), 1))
-    path = {"ledger": made.folder, "data": f"{made.folder}/data"}.get(what, what)
-    shutil.move(tmp_path / "bucket" / path, tmp_path / "behind")
-    (tmp_path / "bucket" / path).symlink_to(tmp_path / ("behind" if leads else "nowhere"))
-    is_one = what in {"ledger", "data"}
-    run("count", url, TOPIC, code=1 if is_one else 3)
-    assert LINK_REFUSED.encode() in run("verify", url, code=3).stdout
-    # Whoever says so has them followed; one that leads nowhere is no empty folder then, either.
-    followed = open_bucket(url, {"follow_links": True})
-    if leads:
-        assert followed.topic(TOPIC).count() == (10 if is_one else 5)
-        assert not verify(followed).findings
-    else:
-        run("count", url, TOPIC, "-o", "follow_links=true", code=1 if is_one else 3)
-        run("verify", url, "-o", "follow_links=true", code=3)
+    for what in ("public", "public/default", "public/default/persistent", NAME, "ledger", "data"):
+        root = tmp_path / what.replace("/", "-")
+        url = put_mapfiles(root / "bucket", mapfile(messages(1, 5), 1, name="other/default/persistent/orders"), made)
+        if what in {"ledger", "data"}:
+            put_mapfiles(root / "bucket", mapfile(messages(1, 5), 1))
+        path = {"ledger": made.folder, "data": f"{made.folder}/data"}.get(what, what)
+        shutil.move(root / "bucket" / path, root / "behind")
+        (root / "bucket" / path).symlink_to(root / ("behind" if leads else "nowhere"))
+        is_one = what in {"ledger", "data"}
+        run("count", url, TOPIC, code=1 if is_one else 3)
+        assert LINK_REFUSED.encode() in run("verify", url, code=3).stdout, what
+        # Whoever says so has them followed; one that leads nowhere is no empty folder then, either.
+        followed = open_bucket(url, {"follow_links": True})
+        if leads:
+            assert followed.topic(TOPIC).count() == (10 if is_one else 5), what
+            assert not verify(followed).findings, what
+        else:
+            run("count", url, TOPIC, "-o", "follow_links=true", code=1 if is_one else 3)
+            run("verify", url, "-o", "follow_links=true", code=3)
 
 
 def test_links_of_others(tmp_path: Path) -> None:
