@@ -3,14 +3,13 @@
 import json
 from dataclasses import replace
 
-import pytest
-
 from ledgerfs.clusters.asked_brokers import ask_brokers
 from ledgerfs.clusters.bundles import BundleOwners, Owner, hash_of
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import Answers, send, serving
+from tests.support.each import for_each
 
 EXTENSIBLE = "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"
 TOPIC, OTHER = "public/default/persistent/x", "public/other/persistent/x"
@@ -69,7 +68,7 @@ def test_a_bundle_that_moves_meanwhile_is_owned() -> None:
     assert (owners.of(TOPIC), owners.of(OTHER)) == (Owner.SOME, Owner.NONE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "said"),
     [
         ((500, '{"reason":"it is stopping"}'), "it is stopping"),
@@ -88,7 +87,7 @@ def test_what_a_silent_broker_may_have_is_unknown(answer: tuple[int, str], said:
     assert said in owners.not_told[0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("told", "said"),
     [
         ('["a:8080"]', "b:8080 is in ZooKeeper and not listed"),

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,9 @@ from ledgerfs.lifecycle.planning.topic_views import ClusterView
 from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from tests.support.each import for_each
 from tests.support.live_clusters import LiveCluster
+from tests.support.sessions import PATIENT_S
 from tests.support.sick_clusters import SPACE, make_orphans
 
 HERE, THERE = managed_ledger_of(f"{SPACE}/ledgers"), managed_ledger_of(f"{SPACE}/cursor")
@@ -39,13 +42,21 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 @pytest.fixture(name="living")
 def _living(cluster: LiveCluster) -> Iterator[LivingCluster]:
-    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    living = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
     yield living
     living.nodes.close()
 
 
 def seen(living: LivingCluster) -> Survey:
     return survey_cluster(living, None, lambda *_: None, skips_denied=True)
+
+
+@contextmanager
+def denied(cluster: LiveCluster, path: str) -> Iterator[None]:
+    """Let nobody read a node."""
+    cluster.zookeeper.no_auth(path)
+    yield
+    cluster.zookeeper.as_to_all(path)
 
 
 def orphans(survey: Survey) -> set[tuple[str, bool]]:
@@ -81,23 +92,26 @@ def test_a_subscription_that_may_not_be_read_may_name_its_ledger(cluster: LiveCl
     assert view.damaged_cursors == {"gone"}
 
 
-@pytest.mark.parametrize("path", ["/schemas/public/orphans/schema", "/schemas/public/orphans", "/schemas/public"])
+@for_each("path", ["/schemas/public/orphans/schema", "/schemas/public/orphans", "/schemas/public"])
 def test_a_locator_or_a_folder_of_them_that_may_not_be_read_may_name_schemas(
     cluster: LiveCluster, living: LivingCluster, path: str
 ) -> None:
     before = orphans(seen(living))
     (schema,) = {one for one in before if one[0].endswith("orphans/schema") and "persistent" not in one[0]}
+    is_new = cluster.zookeeper.get(path) is None
     cluster.zookeeper.set(path, b"")
-    cluster.zookeeper.no_auth(path)
-    found = seen(living)
+    with denied(cluster, path):
+        found = seen(living)
     assert [one.path for one in found.damaged] == [path]
     assert orphans(found) == before - {schema}
+    if is_new:
+        cluster.zookeeper.delete(path)
 
 
-@pytest.mark.parametrize("path", ["/admin/policies/public/orphans", "/admin/policies/public"])
+@for_each("path", ["/admin/policies/public/orphans", "/admin/policies/public"])
 def test_policies_that_may_not_be_read_are_not_known(cluster: LiveCluster, living: LivingCluster, path: str) -> None:
-    cluster.zookeeper.no_auth(path)
-    found = seen(living)
+    with denied(cluster, path):
+        found = seen(living)
     assert [one.path for one in found.damaged] == [path]
     view = ClusterView(found, parse_policy_file(b"", Path("policy.toml"))).topic(THERE)
     assert view is not None
@@ -120,13 +134,12 @@ def test_ledgers_and_owners_that_may_not_be_read_are_there(cluster: LiveCluster,
     assert again.damaged_ledgers == {ledger_id}
 
 
-@pytest.mark.parametrize("path", NEVER)
+@for_each("path", NEVER)
 def test_folders_without_which_nobody_knows_what_there_is_are_errors(
     cluster: LiveCluster, living: LivingCluster, path: str
 ) -> None:
     assert cluster.zookeeper.get(path) is not None
-    cluster.zookeeper.no_auth(path)
-    with pytest.raises(AccessDeniedError) as raised:
+    with denied(cluster, path), pytest.raises(AccessDeniedError) as raised:
         seen(living)
     assert raised.value.key == path
 

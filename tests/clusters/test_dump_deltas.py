@@ -17,6 +17,7 @@ from ledgerfs.clusters.dump_deltas import applied, write_delta
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, PartDone, Record, dump_lines, records_of
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.storage.zookeeper.node import Node
+from tests.support.each import for_each
 
 HEADERS = st.builds(DumpHeader, st.just("pulsar+zk://zk:2181"), st.just("/ledgers"), st.integers(0, 3))
 INNER = st.one_of(
@@ -149,7 +150,7 @@ def test_a_delta_of_another_base_is_refused() -> None:
             list(applied(wrong, delta, "base", "x"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [b',"same 0": [3]\n', b',"same 0": [-1,2]\n', b',"same 0": [1,0]\n', b',"same 0": [1,%s]\n' % (b"9" * 30),
      b',"same 0": ["\xff",1]\n', b',"same 0": [1000000,1]\n', b',"same 0": [1,1000000]\n'],
@@ -161,9 +162,7 @@ def test_lines_that_name_no_lines_of_the_base_are_damage(line: bytes) -> None:
         list(applied(base, [*delta[:2], line, *delta[2:]], "base", "x"))
 
 
-@pytest.mark.parametrize(
-    "line", [b"", b"{}\n", b"[" * 100_000, b'{"delta": {"format":"cluster-dump-delta","version":2}\n']
-)
+@for_each("line", [b"", b"{}\n", b"[" * 100_000, b'{"delta": {"format":"cluster-dump-delta","version":2}\n'])
 def test_what_is_no_delta_is_refused(line: bytes) -> None:
     with pytest.raises(CorruptObjectError, match="x: line 1 is none of a delta"):
         list(applied([], [line], "base", "x"))

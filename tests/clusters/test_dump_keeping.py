@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,8 +49,11 @@ from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.url_filesystem import filesystem_of
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from tests.support.each import for_each
 from tests.support.live_clusters import LiveCluster, messages
 from tests.support.s3 import Fault, FaultProxy, S3Server
+from tests.support.sessions import PATIENT_S
+from tests.support.tries import without_pauses
 
 DAY = 86_400_000
 ALL = Keeping(1000, 1000 * DAY)
@@ -85,7 +89,7 @@ def added(
     at: Callable[[str], object] = lambda what: None,
     spool: Path | None = None,
 ) -> Added:
-    one = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    one = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         return add_dump(
             one, None, store, keeping, lambda what, *_: at(what), spool=None if spool is None else str(spool)
@@ -183,7 +187,7 @@ def test_a_name_tells_all_of_a_dump() -> None:
     assert kept_dump_key("c-1", base.taken_ms, base.digest, None) == base.key
 
 
-@pytest.mark.parametrize(
+@for_each(
     "key",
     [f"c/{NAME}", f"{FOLDER}{NAME}", f"{FOLDER}c/d/{NAME}", f"{FOLDER}../{NAME}", f"{FOLDER}c/{NAME}.part", f"{FOLDER}c/.{NAME}",
      *(f"{FOLDER}c/{NAME.replace(*one)}" for one in (
@@ -241,7 +245,7 @@ def test_two_clusters_of_one_bookkeeper_do_not_mix(cluster: LiveCluster, store: 
     assert [one.key for one in kept_dumps(store, first.cluster)] == [first.key]
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", "", "é" * 5, "x" * 101])
+@for_each("name", ["a/b", "..", "", "é" * 5, "x" * 101])
 def test_an_id_that_is_no_name_is_a_digest(name: str) -> None:
     found = cluster_folder(name, "pulsar+zk://a:1")
     assert found.startswith("id-")
@@ -392,7 +396,7 @@ def test_who_takes_longer_than_a_base_stays_adds_a_whole_dump(
 ) -> None:
     added(cluster, store)
     clock = [0.0]
-    monkeypatch.setattr("ledgerfs.clusters.dump_keeping.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(dump_keeping, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     late = added(cluster, store, at=lambda what: clock.__setitem__(0, BASE_GRACE_MS / 1000))
     assert not late.kept.is_delta
     assert added(cluster, store).kept.is_delta
@@ -510,11 +514,18 @@ def test_pruning_after_the_own_dump_is_gone_removes_nothing(cluster: LiveCluster
 # Stores that fail.
 
 
-@pytest.fixture(name="proxy")
-def _proxy(s3: S3Server) -> Iterator[FaultProxy]:
+@pytest.fixture(scope="module")
+def shared_proxy(s3: S3Server) -> Iterator[FaultProxy]:
+    """One proxy for all tests: s3fs makes a client for each endpoint, which takes its time."""
     proxy = FaultProxy(s3.address).start()
     yield proxy
     proxy.stop()
+
+
+@pytest.fixture(name="proxy")
+def _proxy(shared_proxy: FaultProxy) -> FaultProxy:
+    shared_proxy.faults = []
+    return shared_proxy
 
 
 def s3_bucket(server: S3Server, proxy: FaultProxy) -> tuple[str, dict[str, Any]]:
@@ -555,20 +566,20 @@ def test_a_store_that_fails_in_the_middle_leaves_dumps_that_are_whole(
 ) -> None:
     """From one of its requests on the store fails for good; then it is well again, and so is all that is there, and the next dump."""
     url, options = s3_bucket(s3, proxy)
-    added(cluster, opened(url, **options))
+    clean = opened(url, **options)
+    added(cluster, clean)
     for after in range(2):
         cluster.roll_over(TOPIC)
         proxy.faults[:] = [Fault(kind, matches=lambda one, path, headers: one == method, after=after)]
         with pytest.MonkeyPatch.context() as patch, suppress(LedgerfsError):
-            patch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
+            without_pauses(patch)
             added(cluster, opened(url, **options), Keeping(1, 1))
         proxy.faults.clear()
-        listed = kept_dumps(opened(url, **options))
+        listed = kept_dumps(clean)
         assert not without_base(listed)
-        assert all(records(opened(url, **options), one) in wholes for one in listed)
-    store = opened(url, **options)
-    added(cluster, store)
-    assert records(store, kept_dumps(store)[-1]) == wholes[-1]
+        assert all(records(clean, one) in wholes for one in listed)
+    added(cluster, clean)
+    assert records(clean, kept_dumps(clean)[-1]) == wholes[-1]
 
 
 @pytest.mark.process

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster, check_dump
 from tests.support.live_clusters import LiveCluster
+from tests.support.sessions import PATIENT_S
 from tests.support.sick_clusters import topic_of_ledgers, write_of
 
 TOPIC = "persistent://public/default/orders"
@@ -55,7 +57,7 @@ class Named:
 
 
 def checked(cluster: LiveCluster, *, bookies: bool = True) -> Check:
-    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    opened = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         reads = NewestEntries(opened.reading) if bookies else None
         return check_cluster(opened, reads, [], Rules(3_600_000, 0), lambda *_: None)
@@ -121,7 +123,7 @@ def test_what_is_named_anew_meanwhile_is_not_named(cluster: LiveCluster, monkeyp
         cluster.add_cursor(TOPIC, "late", (first, 3))
         cluster.add_cursor(TOPIC, "delayed", (first, 1), cursor_properties={f"{BUCKET}_1_1": str(named.buckets[1])})
 
-    monkeypatch.setattr("ledgerfs.upkeep.doctor.check.time.sleep", end)
+    monkeypatch.setattr("ledgerfs.upkeep.doctor.check.time", SimpleNamespace(sleep=end))
     done = checked(cluster)
     assert (done.findings, done.passes) == ([], 2)
 
@@ -138,7 +140,7 @@ def test_what_the_second_look_cannot_read_is_said(cluster: LiveCluster, monkeypa
             one.kill()
         cluster.zookeeper.set("/managed-ledgers/public/default/persistent/others", b"\xff")
 
-    monkeypatch.setattr("ledgerfs.upkeep.doctor.check.time.sleep", end)
+    monkeypatch.setattr("ledgerfs.upkeep.doctor.check.time", SimpleNamespace(sleep=end))
     done = checked(cluster)
     assert [one for one in done.findings if one.kind.is_loss] == []
     (trouble,) = done.survey.troubles
@@ -152,7 +154,7 @@ def test_a_dump_names_what_was_named_before_it_began(cluster: LiveCluster, tmp_p
         cluster.delete_from_bookkeeper(one)
     time.sleep(0.1)
     path = tmp_path / "dump.json.zst"
-    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    opened = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         dump_cluster(opened, NewestEntries(opened.reading), path, lambda *_: None)
     finally:

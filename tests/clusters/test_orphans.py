@@ -1,13 +1,15 @@
 """Orphans are named by two looks and a grace; what lives is not, whatever a broker does meanwhile."""
 
-import threading
+import struct
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Self
+from types import SimpleNamespace
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -34,8 +36,11 @@ from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.upkeep.doctor.check import Rules, check_cluster, check_dump
 from ledgerfs.upkeep.doctor.tier_listing import Tier
+from tests.support.each import for_each
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.support.sessions import PATIENT_S
 from tests.support.sick_clusters import PULSAR, prepared, topic_of_ledgers, write_of
+from tests.support.zookeeper import GET_CHILDREN, GET_DATA, MULTI_READ
 
 TOPIC = "persistent://public/default/orders"
 NAME = "public/default/persistent/orders"
@@ -50,7 +55,7 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 @contextmanager
 def living(cluster: LiveCluster) -> Iterator[LivingCluster]:
-    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    opened = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         yield opened
     finally:
@@ -184,8 +189,10 @@ def test_another_place_of_bookkeepers_metadata_is_a_sign(tmp_path: Path, chroot:
     with LiveCluster(tmp_path, chroot=chroot) as made:
         topic_of_ledgers(made, TOPIC)
         url = f"pulsar+zk://{made.zookeeper.address}"
-        below = ClusterFileSystem().cluster(made.url.removeprefix("pulsar+zk://"))
-        above = ClusterFileSystem(ledgers_path=f"{chroot}/ledgers").cluster(url.removeprefix("pulsar+zk://"))
+        below = ClusterFileSystem(timeout_s=PATIENT_S).cluster(made.url.removeprefix("pulsar+zk://"))
+        above = ClusterFileSystem(timeout_s=PATIENT_S, ledgers_path=f"{chroot}/ledgers").cluster(
+            url.removeprefix("pulsar+zk://")
+        )
         try:
             assert signs_of_sharing(survey_cluster(below, None, lambda *_: None)) == []
             place, *others = signs_of_sharing(survey_cluster(above, None, lambda *_: None))
@@ -196,7 +203,7 @@ def test_another_place_of_bookkeepers_metadata_is_a_sign(tmp_path: Path, chroot:
     assert any("other Pulsar clusters in /bk" in one for one in others) is (chroot == "/bk")
 
 
-@pytest.mark.parametrize("value", ["99999999999999999999", "-1", "x", "²"])
+@for_each("value", ["99999999999999999999", "-1", "x", "²"])
 def test_a_bucket_of_delayed_messages_that_is_no_ledger_is_damage(cluster: LiveCluster, value: str) -> None:
     ids = topic_of_ledgers(cluster, TOPIC)
     cluster.add_cursor(TOPIC, "late", (ids[0], 1), cursor_properties={"#pulsar.internal.delayed.bucket_1": value})
@@ -332,59 +339,77 @@ def test_objects_of_another_cluster_are_never_orphans(cluster: LiveCluster, admi
         assert any(one.startswith("1 offloads that no list names are another cluster's") for one in done.left_out)
 
 
-_CHECKS, _MOST_CHECKS = 5, 20
-
-
 class _Broker:
-    """A broker at work: it makes ledgers before it names them, and stops naming them before they go."""
+    """A broker at work: it makes ledgers before it names them, and stops naming them before they go.
+
+    It goes on between answers of ZooKeeper. Each topic has one step a check, which is over before the second look begins.
+    """
 
     def __init__(self, cluster: LiveCluster, seed: int) -> None:
-        self._cluster, self._random, self._ended = cluster, Random(seed), threading.Event()
+        self._cluster, self._random = cluster, Random(seed)
         self._topics = [f"persistent://public/live/t{number}" for number in range(3)]
-        self._thread = threading.Thread(target=self._run)
+        self._moves: dict[int, list[str]] = {}
+        self._under_way: dict[str, Iterator[None]] = {}
+        self._is_done: set[str] = set()
+        self._answers = 50
         self._last_cursor: dict[str, int] = {}
-        self.steps: dict[str, int] = {}
-        self.longest_s = 0.0
-        self.errors: list[BaseException] = []
-
-    def __enter__(self) -> Self:
+        self.met_by_looks: Counter[str] = Counter()
         for topic in self._topics:
-            self._cluster.write_ledger(topic, messages(2))
-        self._thread.start()
-        return self
+            cluster.write_ledger(topic, messages(2))
 
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+    def begin(self) -> None:
+        """Begin before a check, or during its looks, about as long as the last ones, a step of each topic, which has up to three parts."""
+        self._end_steps()
+        self._is_done.clear()
+        self._moves.clear()
+        for topic in self._topics:
+            for _ in range(3):
+                # What is made during the first look is too young for both, so a third of all moves are before it.
+                at = max(0, self._random.randrange(-self._answers // 2, self._answers))
+                self._moves.setdefault(at, []).append(topic)
+        self._answers = 0
+        self._move()
 
-    def _run(self) -> None:
-        try:
-            while not self._ended.is_set():
-                step = self._random.choice(
-                    (self._roll, self._roll, self._cursor, self._trim, self._offload, self._schema)
-                )
-                began = time.monotonic()
-                step(self._random.choice(self._topics))
-                self.longest_s = max(self.longest_s, time.monotonic() - began)
-                self.steps[step.__name__] = self.steps.get(step.__name__, 0) + 1
-        except BaseException as error:  # noqa: BLE001  (whatever it is, the test tells)
-            self.errors.append(error)
+    def answered(self, body: bytes) -> bytes:
+        """Go on before an answer of ZooKeeper is sent."""
+        self._answers += 1
+        self._move()
+        return struct.pack("!i", len(body)) + body
 
-    def _pause(self) -> None:
-        self._ended.wait(self._random.choice((0.0, 0.01, 0.05, 0.3)))
+    def end_between_looks(self, _: float) -> None:
+        """End all steps, as there is more time between two looks than any step takes."""
+        self.met_by_looks.update(step.__name__ for step in self._under_way.values())
+        self._end_steps()
 
-    def _roll(self, topic: str) -> None:
+    def _move(self) -> None:
+        for topic in self._moves.get(self._answers, ()):
+            if topic not in self._is_done and topic not in self._under_way:
+                step = self._random.choice((self._roll, self._cursor, self._trim, self._offload, self._schema))
+                self._under_way[topic] = step(topic)
+            if topic in self._under_way and next(self._under_way[topic], self) is self:
+                del self._under_way[topic]
+                self._is_done.add(topic)
+
+    def _end_steps(self) -> None:
+        for step in self._under_way.values():
+            for _ in step:
+                pass
+        self._is_done.update(self._under_way)
+        self._under_way.clear()
+
+    def _roll(self, topic: str) -> Iterator[None]:
         """Make the next ledger's node, and name it up to a while later."""
         name = topic.removeprefix("persistent://").replace("/t", "/persistent/t")
         made = self._cluster.write_unlisted(messages(2), _custom("managed-ledger", (MANAGED_LEDGER_KEY, name)))
-        self._pause()
+        yield
         kept, empty = self._cluster._with_ended_last(name, None)
         listed = (*kept, LedgerInfo(made, 0, 0, 0))
         self._cluster.change_list(topic, lambda info: replace(info, ledgers=listed))
+        yield
         if empty is not None:
             self._cluster.delete_from_bookkeeper(empty, flag=False)
 
-    def _cursor(self, topic: str) -> None:
+    def _cursor(self, topic: str) -> Iterator[None]:
         listed = self._cluster.list_of(topic).ledgers
         name = topic.removeprefix("persistent://").replace("/t", "/persistent/t")
         node = cursor_path(name, "sub")
@@ -396,39 +421,43 @@ class _Broker:
         else:
             self._cluster.zookeeper.set(node, before)
         # What was made in one step above is now as it is between the two: the ledger is there, nobody names it.
-        self._pause()
+        yield
         self._cluster.zookeeper.set(node, after)
+        yield
         old = self._last_cursor.get(topic)
         if old is not None:
             self._cluster.delete_from_bookkeeper(old, flag=False)
         self._last_cursor[topic] = made
 
-    def _trim(self, topic: str) -> None:
+    def _trim(self, topic: str) -> Iterator[None]:
         listed = self._cluster.list_of(topic).ledgers
-        if len(listed) < 4:
+        if len(listed) < 2:
             return
         gone = listed[0]
         self._cluster.trim(topic, gone.ledger_id, only_list=True)
-        self._pause()
+        yield
         if gone.context is None or not gone.context.is_deleted_from_bookkeeper:
             self._cluster.delete_from_bookkeeper(gone.ledger_id, flag=False)
+        yield
         if gone.context is not None and gone.context.uuid is not None:
             for file in self._cluster.bucket().glob(f"{gone.context.uuid}*"):
                 file.unlink()
 
-    def _offload(self, topic: str) -> None:
+    def _offload(self, topic: str) -> Iterator[None]:
         found = [one for one in self._cluster.list_of(topic).ledgers[:-1] if one.context is None and one.entries]
         if not found:
             return
-        ledger_id = self._random.choice(found).ledger_id
-        self._cluster.offload(topic, ledger_id)
-        self._pause()
+        ledger_id, uuid = self._random.choice(found).ledger_id, str(UUID(int=self._random.getrandbits(128)))
+        self._cluster.offload(topic, ledger_id, uuid=uuid, is_complete=False, objects=["data"])
+        yield
+        self._cluster.offload(topic, ledger_id, uuid=uuid)
+        yield
         self._cluster.delete_from_bookkeeper(ledger_id)
 
-    def _schema(self, topic: str) -> None:
+    def _schema(self, topic: str) -> Iterator[None]:
         custom = ("pulsar/schemaId", topic.removeprefix("persistent://"))
         made = write_of(self._cluster, "schema", custom)
-        self._pause()
+        yield
         self._cluster.delete_from_bookkeeper(made, flag=False)
 
 
@@ -436,24 +465,26 @@ def _custom(component: str, owner: tuple[str, str]) -> tuple[tuple[str, bytes], 
     return (("component", component.encode()), (owner[0], owner[1].encode()), PULSAR)
 
 
-def test_nothing_that_lives_is_named_while_a_broker_works(cluster: LiveCluster) -> None:
+@pytest.mark.long
+def test_nothing_that_lives_is_named_while_a_broker_works(
+    cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker goes on between any two answers of ZooKeeper; only an orphan is one by both looks."""
     prepared(cluster.bucket())
     dead = cluster.write_unlisted(messages(1), _custom("managed-ledger", (MANAGED_LEDGER_KEY, NAME)), state=CLOSED)
-    rules, compared = Rules(1000, 1.5), 0
-    time.sleep(1.1)
-    with _Broker(cluster, seed=19) as broker, living(cluster) as opened:
+    broker = _Broker(cluster, seed=19)
+    monkeypatch.setattr("ledgerfs.upkeep.doctor.check.time", SimpleNamespace(sleep=broker.end_between_looks))
+
+    kinds, checks = {"_roll", "_cursor", "_trim", "_offload", "_schema"}, 0
+    with living(cluster) as opened:
         tier = Tier(open_bucket(cluster.bucket_url()), frozenset({"tier"}))
-        for _ in range(_MOST_CHECKS):
-            broker.longest_s = 0.0
-            done = check_cluster(opened, NewestEntries(opened.reading), [tier], rules, lambda *_: None)
+        while checks < 25 or broker.met_by_looks.keys() != kinds:
+            broker.begin()
+            time.sleep(0.002)  # what was made is older than the grace of 1 ms
+            cluster.zookeeper.instead = dict.fromkeys((MULTI_READ, GET_CHILDREN, GET_DATA), broker.answered)
+            done = check_cluster(opened, NewestEntries(opened.reading), [tier], Rules(1, 0), lambda *_: None)
+            cluster.zookeeper.instead = {}
             assert done.passes == 2
-            # A starved broker may take longer between two steps than there is between two looks.
-            if broker.longest_s < rules.pass_s:
-                assert [(one.kind, one.ledger_ids) for one in done.findings] == [(FindingKind.ORPHAN_LEDGER, (dead,))]
-                compared += 1
-            if compared == _CHECKS or broker.errors:
-                break
-    assert broker.errors == []
-    assert compared == _CHECKS
-    assert broker.steps.keys() == {"_roll", "_cursor", "_trim", "_offload", "_schema"}
-    assert sum(broker.steps.values()) > 20
+            assert [(one.kind, one.ledger_ids) for one in done.findings] == [(FindingKind.ORPHAN_LEDGER, (dead,))]
+            checks += 1
+            assert checks < 500, broker.met_by_looks

@@ -15,6 +15,7 @@ from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from tests.support.live_broker import EXTENSIBLE, MODULAR, NAME, WHOLE, LiveBroker, answering, bundle_of, live_broker
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.sessions import PATIENT_S
 
 LEDGER, OTHER = managed_ledger_of(TOPIC), managed_ledger_of("public/other/x")
 OLD = managed_ledger_of("persistent://old/here/ns/x")
@@ -29,7 +30,7 @@ def live(tmp_path: Path) -> Iterator[LiveCluster]:
 
 @pytest.fixture
 def nodes(live: LiveCluster) -> Iterator[Nodes]:
-    made = Nodes(f"{live.zookeeper.address}{live.chroot}")
+    made = Nodes(f"{live.zookeeper.address}{live.chroot}", timeout_s=PATIENT_S)
     yield made
     made.close()
 

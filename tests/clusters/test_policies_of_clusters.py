@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ledgerfs.clusters.bundles import BundleOwners, Owner, hash_of, namespace_of
 from ledgerfs.clusters.policies import NO_LIMIT, NamespacePolicies, OffloadTarget, Retention, parse_policies
 from ledgerfs.errors import CorruptMetadataError
+from tests.support.each import for_each
 
 
 def parsed(**policies: object) -> NamespacePolicies:
@@ -83,7 +84,7 @@ def test_a_topics_target_comes_before_its_namespaces_each_part_for_itself() -> N
     assert (found.target, found.deletion_lag_ms) == (OffloadTarget("aws-s3", "own", "r", "e"), 5)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [
         *(b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"retention_policies": 3}'),

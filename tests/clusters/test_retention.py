@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.policies import BrokerDefaults, NamespacePolicies, Retention
 from ledgerfs.clusters.retention import Stays, keeps_its_last, retention_of, trim_of
 from ledgerfs.clusters.survey import TopicLedgers
+from tests.support.each import for_each
 
 NOW = 1_700_000_000_000
 MINUTE, MIB = 60_000, 1 << 20
@@ -146,7 +146,7 @@ def test_why_the_first_that_stays_stays() -> None:
     assert why((3, 4), Retention(), current=False) is Stays.NOTHING
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("owner", "end", "terminated", "keeps"),
     [
         (Owner.NONE, LastEnd.OPEN, False, False),

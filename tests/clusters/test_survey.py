@@ -25,9 +25,11 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.node import Node
+from tests.support.each import for_each
 from tests.support.entries import LZ4, ZSTD
 from tests.support.golden_nodes import GoldenNodes
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.support.sessions import PATIENT_S
 
 TOPIC = "persistent://public/default/orders"
 NAME = managed_ledger_of(TOPIC)
@@ -44,7 +46,7 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
     before = cluster.nodes
-    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    living = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         return survey_cluster(living, NewestEntries(living.reading) if bookies else None, lambda *_: None)
     finally:
@@ -190,7 +192,7 @@ def test_damaged_nodes_are_named_and_the_rest_is_told(cluster: LiveCluster) -> N
 
 def test_servers_without_ledgers_are_said_to_be_the_wrong_ones(cluster: LiveCluster) -> None:
     cluster.write_ledger(TOPIC, messages(3))
-    living = ClusterFileSystem().cluster(f"{cluster.zookeeper.address}/elsewhere")
+    living = ClusterFileSystem(timeout_s=PATIENT_S).cluster(f"{cluster.zookeeper.address}/elsewhere")
     with pytest.raises(BucketNotFoundError, match="another cluster's"):
         survey_cluster(living, None, lambda *_: None)
     living.nodes.close()
@@ -259,7 +261,7 @@ def test_namespaces_with_policies_of_topics_are_told(cluster: LiveCluster) -> No
     assert found["public/own/persistent/__change_events"].policy == "system"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "is_system", "is_brokers"),
     [
         ("t/n/persistent/__change_events", True, True),
@@ -306,7 +308,7 @@ def test_subscriptions_hold_back_what_they_alone_or_others_need(cluster: LiveClu
     assert found["slow"].active_ms == found["slow"].changed_ms > 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("mark", "entries", "size"),
     [
         ((5, -1), 7, 700),
@@ -359,15 +361,20 @@ def test_a_closed_ledger_listed_without_entries_is_what_a_broker_deletes(cluster
     assert found.ledgers.entries.tolist() == [5, 0, 5]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "factory", ["org.apache.bookkeeper.meta.FlatLedgerManagerFactory", "x.LongHierarchicalLedgerManagerFactory", ""]
 )
 def test_other_layouts_of_ledgers_are_refused_and_no_loss(cluster: LiveCluster, factory: str) -> None:
-    cluster.write_ledger(TOPIC, messages(5))
+    if not cluster.list_of(TOPIC).ledgers:
+        cluster.write_ledger(TOPIC, messages(5))
     cluster.zookeeper.set("/ledgers/LAYOUT", f"2\n{factory}:1".encode())
     with pytest.raises(UnsupportedFormatError, match="layout"):
         surveyed(cluster)
     with pytest.raises(UnsupportedFormatError, match="/ledgers/LAYOUT"):
-        open_bucket(cluster.url).topics()
+        open_bucket(cluster.url, {"timeout_s": PATIENT_S}).topics()
     cluster.zookeeper.set("/ledgers/LAYOUT", b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1")
-    assert len(surveyed(cluster).ledgers) == len(open_bucket(cluster.url).topic(TOPIC).ledgers) == 1
+    assert (
+        len(surveyed(cluster).ledgers)
+        == len(open_bucket(cluster.url, {"timeout_s": PATIENT_S}).topic(TOPIC).ledgers)
+        == 1
+    )

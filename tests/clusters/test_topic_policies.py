@@ -20,6 +20,7 @@ from ledgerfs.errors import CorruptMetadataError, UnknownSchemaError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
+from tests.support.each import for_each
 
 DATA = Path(__file__).parent.parent / "data" / "topic_policies"
 REAL = json.loads((DATA / "events.json").read_text())
@@ -74,8 +75,8 @@ def with_older_key(entry: str) -> str:
     return base64.b64encode(data[:head] + len(shorter).to_bytes(4, "big") + shorter + data[start + 4 + size :]).decode()
 
 
-@pytest.mark.parametrize("is_older", [False, True], ids=["own key", "one key"])
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 0, 3, 2)], ids=str)
+@for_each("is_older", [False, True])
+@for_each("order", [(0, 1, 2, 3), (1, 0, 3, 2)])
 def test_policies_of_a_topic_and_global_ones_do_not_hide_each_other(*, is_older: bool, order: tuple[int, ...]) -> None:
     entries = [GLOBAL["entries"][one] for one in order]
     if is_older:
@@ -142,7 +143,7 @@ def test_an_event_tells_where_to_offload_and_its_credentials_are_not_kept() -> N
     assert (found.target, found.deletion_lag_ms) == (OffloadTarget("aws-s3", "own"), 9)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "event",
     [
         "a text",

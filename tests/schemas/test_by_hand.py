@@ -12,6 +12,7 @@ from ledgerfs.formats.schemas.described import definition_of, fields_of
 from ledgerfs.formats.schemas.protobuf_files import native_schema_data, read_native_schema
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
 from ledgerfs.schemas.by_hand import PLAIN_TYPES, key_value_by_hand, schema_by_hand
+from tests.support.each import for_each
 
 AVSC = """{"type":"record","name":"Order","fields":[
 {"name":"id","type":"long"},{"name":"at","type":{"type":"long","logicalType":"timestamp-millis"}}]}"""
@@ -48,7 +49,7 @@ def test_avro_and_json_by_a_file(avsc: Path) -> None:
     assert definition_of(found) == json.loads(AVSC)
 
 
-@pytest.mark.parametrize("name", PLAIN_TYPES)
+@for_each("name", PLAIN_TYPES)
 def test_types_that_need_no_file(name: str) -> None:
     assert schema_by_hand(name.lower()) == SchemaInfo(name)
     assert fields_of(SchemaInfo(name)) == []

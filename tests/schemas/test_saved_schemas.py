@@ -28,9 +28,11 @@ from ledgerfs.storage.opening import open_store
 from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.upkeep.verification import verify
 from ledgerfs.writing.copy_ledgers import copy_ledgers
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import Fault, FaultProxy, S3Server
+from tests.support.tries import without_pauses
 
 TOPIC = "persistent://public/default/orders"
 IN_FOLDER = f"{FOLDER}public/default/orders/"
@@ -125,7 +127,7 @@ def test_a_saver_that_is_killed_leaves_whole_versions(store: RawStore) -> None:
     assert saved.add(TOPIC, [OLD, *OTHERS]) == 3
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "data", "error"),
     [
         (saved_name(TOPIC, OLD), dump_schema(TOPIC, OLD)[:100], CorruptSchemaFileError),
@@ -147,9 +149,10 @@ def test_what_is_damaged_or_foreign_is_an_error_and_not_no_schema(
         with pytest.raises(error) as caught:
             ask(TOPIC)
         assert caught.value.key == IN_FOLDER + name
+    store.writes.delete(IN_FOLDER + name)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "odd",
     [
         replace(OLD, version=2**63),
@@ -157,7 +160,6 @@ def test_what_is_damaged_or_foreign_is_an_error_and_not_no_schema(
         replace(OLD, version=-1),
         replace(OLD, version=-2, source=BY_HAND),
         replace(OLD, timestamp_ms=2**64),
-        replace(OLD, schema=SchemaInfo("AVRO", b"x" * MAX_SAVED_BYTES)),
         replace(OLD, schema=SchemaInfo("AVRO", b"x", {"n": 1})),  # type: ignore[dict-item]
     ],
 )
@@ -166,6 +168,17 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path: Path, odd: Schema
     with pytest.raises(InvalidOptionError):
         saved.add(TOPIC, [odd])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_what_is_larger_than_what_is_read_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError):
+        saved_schemas_at(str(tmp_path)).add(TOPIC, [replace(OLD, schema=SchemaInfo("AVRO", b"x" * MAX_SAVED_BYTES))])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_largest_number_can_be_saved(tmp_path: Path) -> None:
+    saved = saved_schemas_at(str(tmp_path))
     largest = replace(OLD, version=2**63 - 1)
     assert saved.add(TOPIC, [largest]) == 1
     assert saved.versions(TOPIC) == (largest,)
@@ -228,12 +241,16 @@ def test_links_are_not_followed_out_of_the_bucket(tmp_path: Path) -> None:
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["reset", "done-reset", "done-503"])
-def test_an_answer_that_is_lost_loses_no_schema(s3: S3Server, s3_bucket: str, proxy: FaultProxy, kind: str) -> None:
-    proxy.faults = [Fault(kind, times=2, matches=lambda method, *_: method == "PUT")]
-    saved = saved_schemas_at(f"s3://{s3_bucket}/schemas", proxy.options)
+@for_each("kind", ["reset", "done-reset", "done-503"])
+def test_an_answer_that_is_lost_loses_no_schema(
+    s3: S3Server, s3_bucket: str, proxy: FaultProxy, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pauses(monkeypatch)
+    proxy.faults = [fault := Fault(kind, times=2, matches=lambda method, *_: method == "PUT")]
+    saved = saved_schemas_at(f"s3://{s3_bucket}/{kind}", proxy.options)
     assert saved.add(TOPIC, [OLD, NEW]) == 2
     assert saved.versions(TOPIC) == (OLD, NEW)
+    assert fault.times == 0
 
 
 def make_bucket(store: RawStore) -> None:
@@ -241,17 +258,18 @@ def make_bucket(store: RawStore) -> None:
         store.writes.put(key, data, {})
 
 
-@pytest.mark.parametrize("dialect", ["auto", "pulsar_blob", "mapfile"])
+@for_each("dialect", ["auto", "pulsar_blob", "mapfile"])
 def test_they_are_no_foreign_keys_no_damage_and_no_ledgers(tmp_path: Path, dialect: str) -> None:
-    (tmp_path / "bucket").mkdir()
-    url = put_in_folder(tmp_path / "bucket", offload([b"x", b"y"]))
+    folder = tmp_path / dialect
+    folder.mkdir()
+    url = put_in_folder(folder, offload([b"x", b"y"]))
     before = verify(open_bucket(url, dialect=dialect))
     SavedSchemas(open_bucket(url).raw_store).add(TOPIC, [OLD, NEW, *OTHERS])
     bucket = open_bucket(url, dialect=dialect)
     assert verify(bucket) == before
     assert open_bucket(url).catalog.others.counts == {}
     # An empty folder that a saver left is nothing either.
-    (tmp_path / "bucket" / IN_FOLDER.replace("orders", "other")).mkdir()
+    (folder / IN_FOLDER.replace("orders", "other")).mkdir()
     bucket.refresh()
     assert verify(bucket) == before
 
@@ -290,6 +308,7 @@ def test_copies_and_repairs_leave_them_alone(s3: S3Server, s3_bucket: str, tmp_p
     assert saved.versions(TOPIC) == (OLD, NEW)
 
 
+@pytest.mark.long
 def test_a_copied_folder_is_that_of_another_bucket(s3: S3Server, s3_bucket: str, tmp_path: Path) -> None:
     named = metadata()
     named.schema_version = bytes(8)

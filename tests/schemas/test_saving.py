@@ -23,6 +23,8 @@ from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from ledgerfs.schemas.saving import save_schemas
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import AdminServer, answers_of, golden_answers, schema_json, send, serving
+from tests.support.each import for_each
+from tests.support.tries import without_pauses
 
 DELETED = ["avro-deleted", "avro-deleted-last", "avro-deleted-force", "avro-deleted-last-force"]
 ORDERS = "public/default/orders"
@@ -121,7 +123,7 @@ def test_a_topic_that_fails_is_named_and_the_others_are_saved(broker: AdminServe
 def test_what_concerns_all_topics_ends_the_work(
     broker: AdminServer, saved: SavedSchemas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "0.5")
+    without_pauses(monkeypatch)
     broker.faults = [lambda handler: send(handler, 401, '{"reason":"Unable to authenticate"}')] * 9
     with pytest.raises(AuthenticationError):
         list(save_schemas(api(broker), saved, [ORDERS, "public/default/x"]))
@@ -170,44 +172,67 @@ def told(*schemas: tuple[int, str, int], hidden: int = 0) -> dict[str, tuple[int
     return answers_of(ORDERS, [schema_json(number, f'"{kind}"', time) for number, kind, time in schemas], hidden)
 
 
-@pytest.mark.parametrize(
-    "second",
-    [
-        told((0, "string", 1_000)),
-        told((0, "string", 500)),
-        told((0, "string", 1_500)),
-        told((0, "string", 1_500), (1, "bytes", 3_000)),
-        told((0, "long", 1_000), (1, "bytes", 3_000)),
-        told((2, "bytes", 1_500)),
-    ],
+def place(folder: Path, number: int) -> SavedSchemas:
+    """Return a place for the schemas of one case."""
+    (folder / str(number)).mkdir()
+    return saved_schemas_at(str(folder / str(number)))
+
+
+@pytest.fixture
+def two_clusters() -> Iterator[tuple[AdminApi, AdminApi, AdminServer]]:
+    """One with two versions of a schema, and another one, whose server is the last."""
+    with serving(told((0, "long", 1_000), (1, "int", 2_000))) as mine, serving({}) as foreign:
+        yield api(mine), api(foreign), foreign
+
+
+@for_each(
+    ("number", "second"),
+    enumerate(
+        [
+            told((0, "string", 1_000)),
+            told((0, "string", 500)),
+            told((0, "string", 1_500)),
+            told((0, "string", 1_500), (1, "bytes", 3_000)),
+            told((0, "long", 1_000), (1, "bytes", 3_000)),
+            told((2, "bytes", 1_500)),
+        ]
+    ),
 )
-def test_histories_that_are_not_of_one_cluster(saved: SavedSchemas, second: dict[str, tuple[int, str]]) -> None:
-    first = told((0, "long", 1_000), (1, "int", 2_000))
-    with serving(first) as mine, serving(second) as foreign:
-        list(save_schemas(api(mine), saved, [ORDERS]))
-        for _ in range(2):
-            (done,) = save_schemas(api(foreign), saved, [ORDERS])
-            assert isinstance(done.error, SchemaConflictError)
-            assert "two clusters" in str(done.error)
+def test_histories_that_are_not_of_one_cluster(
+    two_clusters: tuple[AdminApi, AdminApi, AdminServer],
+    tmp_path: Path,
+    number: int,
+    second: dict[str, tuple[int, str]],
+) -> None:
+    saved, (mine, foreign, server) = place(tmp_path, number), two_clusters
+    server.answers = second
+    list(save_schemas(mine, saved, [ORDERS]))
+    for _ in range(2):
+        (done,) = save_schemas(foreign, saved, [ORDERS])
+        assert isinstance(done.error, SchemaConflictError)
+        assert "two clusters" in str(done.error)
 
 
-@pytest.mark.parametrize(
-    "later",
-    [
-        told((0, "long", 1_000), (1, "int", 2_000), (2, "bytes", 3_000)),
-        told((0, "string", 3_000)),
-        told((5, "string", 3_000)),
-        told((3, "string", 3_000), hidden=3),
-        told(hidden=3),
-        told(),
-    ],
+@for_each(
+    ("number", "later"),
+    enumerate(
+        [
+            told((0, "long", 1_000), (1, "int", 2_000), (2, "bytes", 3_000)),
+            told((0, "string", 3_000)),
+            told((5, "string", 3_000)),
+            told((3, "string", 3_000), hidden=3),
+            told(hidden=3),
+            told(),
+        ]
+    ),
 )
 def test_what_may_happen_in_one_cluster_is_no_conflict(
-    broker: AdminServer, saved: SavedSchemas, later: dict[str, tuple[int, str]]
+    broker: AdminServer, tmp_path: Path, number: int, later: dict[str, tuple[int, str]]
 ) -> None:
+    saved, source = place(tmp_path, number), api(broker)
     for answers in (told((0, "long", 1_000), (1, "int", 2_000)), later, later):
         broker.answers = answers
-        assert [done.error for done in save_schemas(api(broker), saved, [ORDERS])] == [None]
+        assert [done.error for done in save_schemas(source, saved, [ORDERS])] == [None]
 
 
 def test_a_version_that_somebody_else_saves_meanwhile_is_no_conflict(broker: AdminServer, saved: SavedSchemas) -> None:

@@ -3,9 +3,8 @@
 import json
 from typing import Any
 
-import pytest
-
 from ledgerfs.storage.credentials import find_credential, is_credential, without_credentials
+from tests.support.each import for_each
 
 SECRET = "hidden-thing"
 
@@ -27,7 +26,7 @@ _OPEN_TEXT = """
 OPEN_NAMES = _OPEN_TEXT.split()
 
 
-@pytest.mark.parametrize("name", SECRET_NAMES)
+@for_each("name", SECRET_NAMES)
 def test_names_of_credentials(name: str) -> None:
     assert is_credential(name)
     assert find_credential({name: SECRET}) == name
@@ -45,7 +44,7 @@ def test_names_of_credentials(name: str) -> None:
         assert "too" not in hidden
 
 
-@pytest.mark.parametrize("name", OPEN_NAMES)
+@for_each("name", OPEN_NAMES)
 def test_names_of_nothing_secret(name: str) -> None:
     assert not is_credential(name)
     assert find_credential({name: "value", "list": [{name: "value"}]}) is None
@@ -72,7 +71,7 @@ URLS_WITH_CREDENTIALS = {
 }
 
 
-@pytest.mark.parametrize("url", URLS_WITH_CREDENTIALS)
+@for_each("url", URLS_WITH_CREDENTIALS)
 def test_urls_with_credentials(url: str) -> None:
     assert find_credential({"path": url}) == "path"
     assert find_credential({"client_kwargs": json.dumps({"proxies": [{"https": url}]})}) == "https"
@@ -81,7 +80,7 @@ def test_urls_with_credentials(url: str) -> None:
         assert SECRET not in without_credentials(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "s3://tier/a@b",
@@ -120,7 +119,7 @@ def test_what_errors_say_stays_readable() -> None:
     assert without_credentials(text) == text
 
 
-@pytest.mark.parametrize("value", [None, 5, b"x", "{", '["a"', '"text"', object(), [], {}])
+@for_each("value", [None, 5, b"x", "{", '["a"', '"text"', object(), [], {}])
 def test_values_of_any_kind(value: Any) -> None:
     assert find_credential({"x": value, "y": [value]}) is None
 

@@ -9,6 +9,7 @@ import pytest
 
 from ledgerfs.errors import AccessDeniedError, StaleObjectError, StoreError, StoreTimeoutError, WrongBodyError
 from ledgerfs.storage.retries import Tries, is_transient, retry, retry_async, store_timeout
+from tests.support.each import for_each
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +71,7 @@ def test_a_request_that_fails_at_once_is_sent_again_at_growing_distances_within_
     assert len(set(clock.slept)) == len(clock.slept)  # jitter
 
 
-@pytest.mark.parametrize("bound", ["1", "2", "60"])
+@for_each("bound", ["1", "2", "60"])
 def test_five_quick_tries_fit_in_any_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", bound)
     clock = Clock()
@@ -126,7 +127,7 @@ def test_what_the_store_asks_for_is_waited_within_reason() -> None:
         assert delay <= 0.1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "expected"),
     [
         *[(answered(status, "x"), True) for status in (429, 500, 502, 503, 504)],
@@ -183,9 +184,7 @@ def test_the_last_error_says_how_often_was_tried() -> None:
     assert tries.given_up(gone, error) is error
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("2.5", 2.5), ("", 60), ("soon", 60), ("-1", 60), ("0", 60), ("inf", 60)]
-)
+@for_each(("text", "seconds"), [("2.5", 2.5), ("", 60), ("soon", 60), ("-1", 60), ("0", 60), ("inf", 60)])
 def test_the_bound_comes_from_the_environment(text: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", text)
     assert store_timeout() == seconds

@@ -1,8 +1,8 @@
 """What faults of a store become: the right bytes after a retry, or our error that names object and offset, in bounded time."""
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from typing import Any
 
 import fsspec
 import pytest
@@ -11,7 +11,12 @@ from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundErro
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.s3.transfers import _THREADS, Transfer
+from ledgerfs.storage.traffic import Traffic
+from tests.support.each import for_each
 from tests.support.s3 import Fault, FaultProxy, S3Server
+from tests.support.tries import without_pauses
+from tests.support.waiting import wait_until
 
 BODY = bytes(range(256)) * 40
 REFUSALS = ["429", "500", "502", "503", "504", "reset"]
@@ -22,10 +27,9 @@ Faulty = Callable[..., ObjectStore]
 
 @pytest.fixture(scope="module")
 def shared_proxy(s3: S3Server) -> Iterator[FaultProxy]:
-    """One proxy for all tests: s3fs makes a client for each endpoint, which takes longer than some of the bounds here."""
+    """One proxy for all tests: s3fs makes a client for each endpoint, which takes its time."""
     made = FaultProxy(s3.address).start()
     s3.make_bucket("faults", {})
-    list(open_store(fsspec.filesystem("s3", **made.options), "faults").list_pages())
     yield made
     made.stop()
 
@@ -39,61 +43,107 @@ def proxy(shared_proxy: FaultProxy) -> FaultProxy:
 
 @pytest.fixture
 def faulty(proxy: FaultProxy, s3: S3Server) -> Faulty:
-    """Make a store over the object ``a`` that fails as told."""
+    """Return a store over the object ``a`` with some faults, and with options of the filesystem; nothing was counted yet."""
     s3.client.put_object(Bucket="faults", Key="a", Body=BODY)
+    made: dict[str, Any] = {}
 
-    def make(*faults: Fault) -> ObjectStore:
+    def make(*faults: Fault, **options: Any) -> ObjectStore:
         proxy.faults = list(faults)
-        return open_store(fsspec.filesystem("s3", **proxy.options), "faults")
+        store = made.get(str(options))
+        if store is None:
+            store = made[str(options)] = open_store(fsspec.filesystem("s3", **proxy.options, **options), "faults")
+        # Its client is made once a test, which takes longer than most requests.
+        store.traffic = Traffic()
+        return store
 
     return make
 
 
-def whole_timeout(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", str(seconds))
+@pytest.fixture
+def under_way(monkeypatch: pytest.MonkeyPatch) -> set[Transfer]:
+    """The reads that threads are busy with."""
+    found: set[Transfer] = set()
+    run = Transfer._run
+
+    def noted(transfer: Transfer, read: Any) -> None:
+        found.add(transfer)
+        try:
+            run(transfer, read)
+        finally:
+            found.discard(transfer)
+
+    monkeypatch.setattr(Transfer, "_run", noted)
+    return found
 
 
-@pytest.mark.parametrize("kind", [*REFUSALS, *HANGS, *WRONG_BODIES])
-def test_a_fault_that_passes_is_retried(kind: str, faulty: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kind in HANGS:
-        # A quarter of it is waited for the one that hangs; the next is waited for as long.
-        whole_timeout(monkeypatch, 12)
+@pytest.fixture
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pauses(monkeypatch)
+
+
+@for_each("kind", [*REFUSALS, *WRONG_BODIES])
+@pytest.mark.usefixtures("_without_pauses")
+def test_a_fault_that_passes_is_retried(kind: str, faulty: Faulty) -> None:
     store = faulty(Fault(kind, times=1))
     assert store.read(ReadRequest("a", 1000, 3000)) == BODY[1000:3000]
     stats = store.traffic.stats()
     assert (stats.requests, stats.retries, stats.bytes_asked) == (2, 1, 4000)
 
 
-@pytest.mark.parametrize("kind", [*REFUSALS, *HANGS, *WRONG_BODIES])
-def test_a_fault_that_stays_is_our_error_in_bounded_time(
+@for_each("kind", HANGS)
+def test_a_request_that_hangs_is_given_up_and_sent_again(kind: str, faulty: Faulty) -> None:
+    """On a busy machine a request that does not hang may be given up, too: more tries follow, for minutes."""
+    store = faulty(fault := Fault(kind, times=1), config_kwargs={"read_timeout": 0.3})
+    assert store.read(ReadRequest("a", 1000, 3000)) == BODY[1000:3000]
+    stats = store.traffic.stats()
+    assert fault.times == 0
+    assert stats.retries >= 1
+    assert (stats.requests, stats.bytes_asked) == (stats.retries + 1, 2000 * stats.requests)
+
+
+@for_each("kind", [*REFUSALS, *WRONG_BODIES])
+@pytest.mark.usefixtures("_without_pauses")
+def test_a_fault_that_stays_is_our_error_in_bounded_time(kind: str, faulty: Faulty) -> None:
+    store = faulty(Fault(kind))
+    error = error_of_each_reader(store)
+    assert store.traffic.stats().retries >= 4
+    if kind == "unranged":
+        assert "ignored the range" in error.reason
+
+
+@for_each("kind", HANGS)
+def test_a_store_that_always_hangs_is_our_error_in_bounded_time(
     kind: str, faulty: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole_timeout(monkeypatch, 2)
+    """Each of the two readers gives up several tries."""
+    without_pauses(monkeypatch, patience_s=0.2)
     store = faulty(Fault(kind))
-    began = time.monotonic()
+    error_of_each_reader(store)
+    assert store.traffic.stats().retries >= 2
+
+
+def error_of_each_reader(store: ObjectStore) -> StoreError:
+    """Read one by one, and many, at once; return the error of the first, after a check of both."""
     with ThreadPoolExecutor(2) as threads:
         many = threads.submit(list, store.read_many([ReadRequest("a", 1000, 3000)]))
         with pytest.raises(StoreError, match=r"tried \d+ times") as caught:
             store.read(ReadRequest("a", 1000, 3000))
         (outcome,) = many.result()
-    assert time.monotonic() - began < 60
     assert (caught.value.key, caught.value.offset) == ("a", 1000)
     assert isinstance(outcome, StoreError)
     assert (outcome.key, outcome.offset) == ("a", 1000)
-    # One that hangs is given a quarter of the time, by each of the two readers.
-    assert store.traffic.stats().retries >= (2 if kind in HANGS else 4)
-    if kind == "unranged":
-        assert "ignored the range" in caught.value.reason
+    return caught.value
 
 
+@pytest.mark.usefixtures("_without_pauses")
 def test_a_store_that_refuses_quickly_is_asked_five_times_and_more(faulty: Faulty) -> None:
     store = faulty(Fault("503", times=4))
     assert store.read(ReadRequest("a", 0, 10)) == BODY[:10]
     assert store.traffic.stats().requests == 5
 
 
-def test_a_range_that_is_ignored_is_not_even_read(faulty: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole_timeout(monkeypatch, 0.5)
+@pytest.mark.usefixtures("_without_pauses")
+def test_a_range_that_is_ignored_is_not_even_read(faulty: Faulty) -> None:
     for start, end in [(1, len(BODY)), (0, 100), (500, 600)]:
         store = faulty(Fault("unranged"))
         with pytest.raises(StoreError):
@@ -107,9 +157,10 @@ def test_a_body_that_comes_slowly_but_steadily_is_waited_for(faulty: Faulty) -> 
     assert store.traffic.stats().requests == 1
 
 
-@pytest.mark.parametrize(("status", "error"), [("404", ObjectNotFoundError), ("403", AccessDeniedError)])
+@for_each(("status", "error"), [("404", ObjectNotFoundError), ("403", AccessDeniedError)])
 def test_refusals_are_told_at_once(status: str, error: type[LedgerfsError], faulty: Faulty, proxy: FaultProxy) -> None:
     store = faulty(Fault(status, matches=lambda method, path, headers: True))
+    proxy.seen.clear()
     with pytest.raises(error) as caught:
         store.read(ReadRequest("a", 5, 10))
     assert (caught.value.key, caught.value.offset) == ("a", 5)
@@ -145,6 +196,7 @@ def test_an_object_that_shrank_is_told_at_once(faulty: Faulty, s3: S3Server) -> 
     assert store.traffic.stats().retries == 0
 
 
+@pytest.mark.usefixtures("_without_pauses")
 def test_listings_and_heads_are_retried(faulty: Faulty) -> None:
     store = faulty(Fault("503", times=2, matches=lambda method, path, headers: True))
     assert [stat.key for page in store.list_pages() for stat in page] == ["a"]
@@ -154,29 +206,30 @@ def test_listings_and_heads_are_retried(faulty: Faulty) -> None:
     assert store.traffic.stats().retries == 2
 
 
-def test_a_cancelled_read_gives_its_connection_back(faulty: Faulty, proxy: FaultProxy) -> None:
-    store = faulty(Fault("hang"))
-    hanging = [store.start(ReadRequest("a", i, i + 10)) for i in range(64)]  # as many as there are connections
-    while len(proxy.seen) < len(hanging):
-        time.sleep(0.01)
+def test_a_cancelled_read_gives_its_connection_back(
+    faulty: Faulty, proxy: FaultProxy, under_way: set[Transfer]
+) -> None:
+    store = faulty(Fault("hang"), config_kwargs={"read_timeout": 0.5})
+    hanging = [store.start(ReadRequest("a", i, i + 10)) for i in range(_THREADS._threads)]
+    wait_until(lambda: len(proxy.seen) >= len(hanging), 300)
     for one in hanging:
         assert one.cancel()
     proxy.faults = []
-    assert store.start(ReadRequest("a", 3, 9)).result(timeout=60) == BODY[3:9]
+    assert store.start(ReadRequest("a", 3, 9)).result(timeout=300) == BODY[3:9]
     with pytest.raises(CancelledError):
         hanging[0].result()
+    # None that was about to be sent meets the faults of another test.
+    wait_until(lambda: not under_way, 300)
 
 
-def test_a_cancelled_read_is_not_tried_again(faulty: Faulty, proxy: FaultProxy) -> None:
-    def tries() -> int:
-        # What tests before this one have cancelled may be on its way still.
-        return [one.range for one in proxy.seen].count("bytes=3-8")
-
-    reading = faulty(Fault("503")).start(ReadRequest("a", 3, 9))
-    while tries() < 2:
-        time.sleep(0.01)
+def test_a_cancelled_read_is_not_tried_again(
+    faulty: Faulty, monkeypatch: pytest.MonkeyPatch, under_way: set[Transfer]
+) -> None:
+    """Its thread stops at once, and not after the half hour for which it would try."""
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "2400")
+    store = faulty(Fault("503"))
+    reading = store.start(ReadRequest("a", 3, 9))
+    wait_until(lambda: store.traffic.stats().retries >= 1, 300)
+    assert under_way
     assert reading.cancel()
-    time.sleep(0.3)  # for one that is under way
-    seen = tries()
-    time.sleep(0.5)
-    assert tries() == seen
+    wait_until(lambda: not under_way, 300)

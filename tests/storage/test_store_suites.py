@@ -50,10 +50,11 @@ class S3Place:
 
 
 class TestFolder(WritableStoreTests):
-    many_objects = 4100
+    many_objects = 25
 
     @pytest.fixture
-    def place(self, tmp_path: Path) -> FolderPlace:
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderPlace:
+        monkeypatch.setattr("ledgerfs.storage.folders.store._PAGE", 10)
         return FolderPlace(tmp_path / "bucket")
 
 

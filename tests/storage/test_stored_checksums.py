@@ -1,16 +1,19 @@
 """Stores that send the checksum they have kept: what does not fit it twice in the same way is damage, and waited for by nobody."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from s3fs import S3FileSystem
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import CorruptObjectError, StoreError
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.upkeep.verification import Severity, verify
-from tests.support.commands import run
+from tests.support.invoked import run
 from tests.support.ledgers import offload
 from tests.support.s3 import Fault, FaultProxy, S3Server, environment_of
+from tests.support.tries import without_pauses
 
 
 @pytest.fixture
@@ -35,15 +38,29 @@ def test_a_flipped_bit_in_an_index_is_damage_at_once(bucket: str, proxy: FaultPr
     assert fault.met <= 4
 
 
+@pytest.fixture
+def _in_the_environment(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the environment name the proxy, for filesystems that are made from now on."""
+    for name, value in environment_of(proxy).items():
+        monkeypatch.setenv(name, value)
+    S3FileSystem.clear_instance_cache()
+    yield
+    S3FileSystem.clear_instance_cache()
+
+
+@pytest.mark.usefixtures("_in_the_environment")
 def test_commands_do_not_wait_for_it(bucket: str, proxy: FaultProxy) -> None:
     proxy.faults.append(fault := Fault("damaged", matches=is_index_of_1))
-    done = run("verify", "--quick", f"s3://{bucket}", code=1, env=environment_of(proxy))
+    done = run("verify", "--quick", f"s3://{bucket}", code=1)
     assert b"damaged in the store" in done.stdout
-    run("topics", f"s3://{bucket}", env=environment_of(proxy))
-    assert fault.met <= 8
+    run("topics", f"s3://{bucket}")
+    assert 1 < fault.met <= 8
 
 
-def test_bits_that_flip_on_the_way_are_asked_for_again(bucket: str, proxy: FaultProxy) -> None:
+def test_bits_that_flip_on_the_way_are_asked_for_again(
+    bucket: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pauses(monkeypatch)
     proxy.faults.append(fault := Fault("wavering", times=3, matches=is_index_of_1))
     assert verify(open_bucket(f"s3://{bucket}", proxy.options), quick=True).findings == ()
     assert fault.met >= 3

@@ -1,7 +1,5 @@
 """What single stores do besides what every store promises (`tests/storage/test_store_suites.py`)."""
 
-import time
-
 import fsspec
 import pytest
 
@@ -13,19 +11,20 @@ from ledgerfs.errors import (
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
 from tests.support.s3 import CREDENTIALS, FaultProxy, S3Server
+from tests.support.tries import without_pauses
 
 BODY = bytes(range(256)) * 40
 
 
-@pytest.mark.long
-def test_s3_reads_more_than_one_window_at_a_time(s3: S3Server, s3_bucket: str) -> None:
+def test_s3_reads_more_than_one_window_at_a_time(s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledgerfs.storage.concurrent_reads._LOOP_WINDOW", 16)
     s3.client.put_object(Bucket=s3_bucket, Key="a", Body=BODY)
     store = open_store(fsspec.filesystem("s3", **s3.options), s3_bucket)
-    requests = [ReadRequest("a", i, i + 3) for i in range(600)]
-    requests[550] = ReadRequest("missing", 0, 3)
+    requests = [ReadRequest("a", i, i + 3) for i in range(60)]
+    requests[50] = ReadRequest("missing", 0, 3)
     outcomes = list(store.read_many(requests))
-    assert isinstance(outcomes[550], ObjectNotFoundError)
-    assert [one for i, one in enumerate(outcomes) if i != 550] == [BODY[i : i + 3] for i in range(600) if i != 550]
+    assert isinstance(outcomes[50], ObjectNotFoundError)
+    assert [one for i, one in enumerate(outcomes) if i != 50] == [BODY[i : i + 3] for i in range(60) if i != 50]
 
 
 def test_s3_without_credentials_says_so(s3: S3Server) -> None:
@@ -41,21 +40,18 @@ def test_no_repr_shows_credentials(s3: S3Server, s3_bucket: str) -> None:
     assert "@" not in memory.url
 
 
-@pytest.mark.parametrize("answered_before", [False, True])
 def test_a_store_that_is_not_there_is_unreachable_soon(
-    answered_before: bool, monkeypatch: pytest.MonkeyPatch, s3_bucket: str, proxy: FaultProxy
+    monkeypatch: pytest.MonkeyPatch, s3_bucket: str, proxy: FaultProxy
 ) -> None:
-    monkeypatch.setattr("ledgerfs.storage.retries._FIRST_CONTACT_SECONDS", 0.5)
+    """A store that answered before may be restarting, and is tried for minutes; another one is tried for five seconds."""
+    without_pauses(monkeypatch, bound_s=240)
     fs = fsspec.filesystem("s3", **proxy.options)
-    warm, cold = open_store(fs, s3_bucket), open_store(fs, s3_bucket)
-    list(warm.list_pages())
-    store = warm if answered_before else cold
+    known, unknown = open_store(fs, s3_bucket), open_store(fs, s3_bucket)
+    list(known.list_pages())
     proxy.stop()
-    if answered_before:
-        monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "3")
-    began = time.monotonic()
-    with pytest.raises(StoreUnreachableError):
-        list(store.list_pages())
-    seconds = time.monotonic() - began
-    # A store that answered before is waited for: it may be restarting. Another is not, as long as it might be.
-    assert seconds > 1.0 if answered_before else seconds < 120
+    for store in (known, unknown):
+        with pytest.raises(StoreUnreachableError):
+            list(store.list_pages())
+    # Pauses of 0.1 to 0.8 s are the first four; all later ones have less than 5 s.
+    assert 4 <= unknown.traffic.stats().requests <= 8
+    assert known.traffic.stats().requests >= 36

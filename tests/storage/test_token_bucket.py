@@ -1,6 +1,7 @@
 """Turns at a rate: in order, in time, and at another rate as soon as that is set."""
 
 import threading
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -44,10 +45,9 @@ def test_no_more_passes_in_any_time_than_rate_burst_and_one_piece(
         limit.wait(size)
         passed.append((clock.now, size))
     largest = max(size for _, size in passed)
-    for first in range(len(passed)):
-        for last in range(first, len(passed)):
-            took = passed[last][0] - passed[first][0]
-            assert sum(size for _, size in passed[first : last + 1]) <= rate * took + burst + largest + 1e-6 * rate
+    for first, (began, _) in enumerate(passed):
+        for (ended, _), total in zip(passed[first:], accumulate(size for _, size in passed[first:]), strict=True):
+            assert total <= rate * (ended - began) + burst + largest + 1e-6 * rate
 
 
 def test_a_rate_that_is_used_all_the_time_is_reached() -> None:
@@ -100,7 +100,7 @@ def test_who_waits_notices_another_rate() -> None:
     thread.start()
     assert not done.wait(0.05)
     limit.rate = None
-    assert done.wait(60)
+    assert done.wait(300)
     thread.join()
 
 

@@ -17,6 +17,7 @@ from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic, TrafficStats
 from tests.support.children import fork
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
+from tests.support.tries import without_pauses
 
 BODY = bytes(1000)
 
@@ -51,7 +52,7 @@ def test_a_pickle_is_empty_and_a_child_counts_on() -> None:
         if child == 0:
             counting = threading.Thread(target=lambda: traffic.count(hits=1))
             counting.start()
-            counting.join(60)
+            counting.join(300)
             os._exit(0 if not counting.is_alive() and traffic.stats().hits == 2 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert traffic.stats().hits == 1
@@ -78,9 +79,14 @@ def test_every_store_counts_what_it_sends_and_gets(kind: str, tmp_path: Path, s3
 
 
 def test_each_request_is_told_without_credentials(
-    proxy: FaultProxy, s3: S3Server, s3_bucket: str, caplog: pytest.LogCaptureFixture
+    proxy: FaultProxy,
+    s3: S3Server,
+    s3_bucket: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     s3.client.put_object(Bucket=s3_bucket, Key="a", Body=BODY)
+    without_pauses(monkeypatch)
     fs = fsspec.filesystem("s3", **proxy.options)
     store = open_store(fs, s3_bucket)
     proxy.faults = [Fault("503", times=1)]

@@ -76,7 +76,7 @@ class StandIn:
         if operation == "upload_part":
             with self._lock:
                 self.waiting += 1
-            self.open.wait(60)
+            self.open.wait(300)
             with self._lock:
                 self.waiting -= 1
             body = bytes(arguments["Body"]) if self.keeps else b""
@@ -141,15 +141,15 @@ def test_no_more_than_four_parts_are_in_memory() -> None:
     try:
         before = tracemalloc.get_traced_memory()[0]
         writer = in_thread(lambda: fill(upload, 20))
-        wait_until(lambda: store.waiting == 3)
+        wait_until(lambda: store.waiting == 3, 300)
         # It would go on at once, if it did.
         writer.join(0.3)
         assert writer.is_alive()
         assert store.waiting == 3
         store.open.set()
-        writer.join(60)
+        writer.join(300)
         assert not writer.is_alive()
-        wait_until(lambda: len(store.parts) == 20)
+        wait_until(lambda: len(store.parts) == 20, 300)
         peak = tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
@@ -171,7 +171,7 @@ def test_a_writer_holds_no_more_than_four_blocks() -> None:
             writer.add(batch)
         peak = tracemalloc.get_traced_memory()[1]
         writer.seal()
-        wait_until(lambda: len(store.parts) == 12)
+        wait_until(lambda: len(store.parts) == 12, 300)
         left = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
@@ -196,12 +196,12 @@ def test_what_is_aborted_sends_no_more_parts(monkeypatch: pytest.MonkeyPatch) ->
     store.open.clear()
     upload = S3Upload(store, "a", {}, PART)
     fill(upload, 3)
-    wait_until(lambda: store.waiting == 3)
+    wait_until(lambda: store.waiting == 3, 300)
     upload.abort()
     assert store.requests.count("abort_multipart_upload") == 1
     store.open.set()
     # Each that comes late may have brought the upload back.
-    wait_until(lambda: store.requests.count("abort_multipart_upload") == 4)
+    wait_until(lambda: store.requests.count("abort_multipart_upload") == 4, 300)
     assert store.requests.count("upload_part") == 3
 
 
@@ -360,7 +360,8 @@ OTHER_FILE = f"entries/{TOPIC}/2.entries"
 
 @pytest.fixture(scope="module")
 def data() -> bytes:
-    return records(big_entries())
+    """A ledger of two blocks: one is uploaded before the ledger ends."""
+    return records(big_entries(2))
 
 
 @pytest.fixture(scope="module", params=["file", "s3"])

@@ -6,13 +6,15 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.storage.zookeeper.settings import PASSWORD_VARIABLE, USERNAME_VARIABLE, with_login
+from tests.support.each import for_each
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.sessions import PATIENT_S
 
 NAME, WORD = {"username": "reader"}, {"password": "s3cr3t"}
 BOTH = {**NAME, **WORD}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("told", "options", "login"),
     [
         ({}, {}, {}),
@@ -40,10 +42,10 @@ def test_a_cluster_is_read_with_the_login_of_the_environment(tmp_path: Path, mon
     with LiveCluster(tmp_path) as cluster:
         cluster.write_ledger(TOPIC, messages(3))
         cluster.roll_over(TOPIC)
-        before = open_bucket(cluster.url)
+        before = open_bucket(cluster.url, {"timeout_s": PATIENT_S})
         monkeypatch.setenv(USERNAME_VARIABLE, "reader")
         monkeypatch.setenv(PASSWORD_VARIABLE, "s3cr3t")
-        bucket = open_bucket(cluster.url)
+        bucket = open_bucket(cluster.url, {"timeout_s": PATIENT_S})
         assert bucket.topic(TOPIC).scan().to_table().num_rows == 3
         assert cluster.zookeeper.logins == [("digest", b"reader:s3cr3t")]
         # What is kept of one login's listing is not another's: ZooKeeper may show them different nodes.

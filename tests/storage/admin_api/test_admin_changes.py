@@ -1,7 +1,6 @@
 """Requests that change something: sent once where that matters, and what is not known of them is said."""
 
 import socket
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -19,6 +18,8 @@ from ledgerfs.errors import (
 )
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import AdminServer, send, serving
+from tests.support.each import for_each
+from tests.support.tries import without_pauses
 
 PATH = "/admin/v2/persistent/public/default/orders/offload"
 BODY = {"ledgerId": 7, "entryId": 0, "partitionIndex": -1}
@@ -28,6 +29,11 @@ BODY = {"ledgerId": 7, "entryId": 0, "partitionIndex": -1}
 def broker() -> Iterator[AdminServer]:
     with serving({}, does=lambda *_: (204, "")) as admin:
         yield admin
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pauses(monkeypatch)
 
 
 def put(admin: AdminServer, *, is_repeatable: bool = False, token: str | None = None) -> Any:
@@ -57,7 +63,8 @@ def busy(handler: BaseHTTPRequestHandler) -> None:
 
 
 def hang(handler: BaseHTTPRequestHandler) -> None:
-    time.sleep(1)
+    handler.connection.settimeout(300)
+    handler.connection.recv(1)  # until the client has gone
     hang_up(handler)
 
 
@@ -74,31 +81,35 @@ def test_method_path_and_body_are_sent_as_json(broker: AdminServer) -> None:
     assert broker.seen[1][1]["Content-Length"] == "0"
 
 
-@pytest.mark.parametrize("fault", LOST)
+@for_each("fault", LOST)
 def test_what_may_be_done_is_not_done_twice(broker: AdminServer, fault: Any) -> None:
     broker.faults = [fault]
+    broker.asked.clear()
     with pytest.raises(UncertainRequestError, match="not known whether the broker has done it") as caught:
         put(broker)
     assert len(broker.asked) == 1
     assert broker.url in str(caught.value)
 
 
-@pytest.mark.parametrize("fault", LOST)
+@for_each("fault", LOST)
 def test_what_may_be_done_twice_is_sent_again_and_that_is_told(broker: AdminServer, fault: Any) -> None:
     broker.faults = [fault, fault]
+    broker.asked.clear()
     answer = put(broker, is_repeatable=True)
     assert (answer.status, answer.is_repeated) == (204, True)
     assert broker.asked == [("PUT", PATH, BODY)] * 3
 
 
-@pytest.mark.parametrize("is_repeatable", [False, True])
+@for_each("is_repeatable", [False, True])
 def test_a_broker_that_stays_silent_leaves_it_unknown(
     broker: AdminServer, is_repeatable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "0.3")
-    broker.faults = [hang] * 10
+    without_pauses(monkeypatch, patience_s=0.1)
+    broker.faults = [hang] * 100
+    broker.seen.clear()
     with pytest.raises(UncertainRequestError, match="did not answer in time"):
         put(broker, is_repeatable=is_repeatable)
+    assert (len(broker.seen) > 1) is is_repeatable
 
 
 def test_what_was_refused_is_tried_again_whatever_it_is(broker: AdminServer) -> None:
@@ -107,8 +118,7 @@ def test_what_was_refused_is_tried_again_whatever_it_is(broker: AdminServer) -> 
     assert len(broker.asked) == 3
 
 
-def test_what_was_never_sent_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "0.5")
+def test_what_was_never_sent_is_not_done() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -117,16 +127,17 @@ def test_what_was_never_sent_is_not_done(monkeypatch: pytest.MonkeyPatch) -> Non
                 AdminRequests(address).change("PUT", PATH, is_repeatable=is_repeatable)
 
 
-def test_a_busy_broker_that_stays_so_has_not_done_it(broker: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "0.5")
+def test_a_busy_broker_that_stays_so_has_not_done_it(broker: AdminServer) -> None:
     broker.faults = [busy] * 100
     with pytest.raises(AdminApiError, match="status 503") as caught:
         put(broker)
     assert type(caught.value) is AdminApiError
 
 
-@pytest.mark.parametrize("status", [307, 308])
+@for_each("status", [307, 308])
 def test_another_broker_gets_method_body_and_token(broker: AdminServer, status: int) -> None:
+    broker.asked.clear()
+    broker.seen.clear()
     with serving({}) as first:
         first.faults = [lambda handler: send(handler, status, "", Location=f"{broker.url}{PATH}?authoritative=true")]
         assert put(first, token="mine").status == 204
@@ -134,7 +145,7 @@ def test_another_broker_gets_method_body_and_token(broker: AdminServer, status: 
     assert broker.seen[0][1]["Authorization"] == "Bearer mine"
 
 
-@pytest.mark.parametrize("status", [301, 302, 303])
+@for_each("status", [301, 302, 303])
 def test_what_would_make_it_a_get_is_not_followed(broker: AdminServer, status: int) -> None:
     with serving({}) as first:
         first.faults = [lambda handler: send(handler, status, "", Location=f"{broker.url}{PATH}")]
@@ -144,7 +155,7 @@ def test_what_would_make_it_a_get_is_not_followed(broker: AdminServer, status: i
     assert broker.seen == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "body", "error", "text"),
     [
         (401, '{"reason":"Unauthenticated"}', AuthenticationError, "Unauthenticated"),
@@ -159,6 +170,7 @@ def test_what_would_make_it_a_get_is_not_followed(broker: AdminServer, status: i
 def test_refusals_have_their_names_and_are_final(
     broker: AdminServer, status: int, body: str, error: type[Exception], text: str
 ) -> None:
+    broker.asked.clear()
     broker.faults = [lambda handler: send(handler, status, body)]
     with pytest.raises(error, match=text) as caught:
         put(broker, is_repeatable=True).require_ok()

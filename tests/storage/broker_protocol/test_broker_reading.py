@@ -3,8 +3,10 @@
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,8 +31,10 @@ from ledgerfs.storage.broker_protocol.reading import EntryReading, read_each, re
 from ledgerfs.storage.broker_protocol.service import BrokerAddress, BrokerService, parse_addresses
 from ledgerfs.storage.retries import Tries
 from tests.support.admin_api import make_certificates
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.reader_broker import Entry, ReaderBroker, message_frame, serving_entries
+from tests.support.tries import without_pauses
 
 TOPIC = "persistent://public/default/orders"
 ENTRIES: list[Entry] = [
@@ -42,7 +46,34 @@ PLACES = [one[:2] for one in ENTRIES]
 
 
 def service_of(broker: ReaderBroker, **options: object) -> BrokerService:
-    return BrokerService.at(broker.url, silence_s=0.1, patience_s=0.5, **options)  # type: ignore[arg-type]
+    """Return a service that looks for the end after 20 ms without an entry; a broker that is slow has sent entries before its answer."""
+    return BrokerService.at(broker.url, silence_s=0.02, patience_s=0.09, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = without_pauses(monkeypatch)
+    monkeypatch.setattr(reading_module, "time", SimpleNamespace(sleep=clock.sleep))
+    answers_within(monkeypatch, 240)
+
+
+def answers_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Wait so long for each answer of a broker."""
+    monkeypatch.setattr(reading_module, "store_timeout", lambda: 4 * seconds)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often was looked for the end in vain since the last entry came, at each look."""
+    found: list[int] = []
+    is_enough = BrokerService.is_enough
+
+    def noted(service: BrokerService, looks: int, *, is_due: bool) -> bool:
+        found.append(looks)
+        return is_enough(service, looks, is_due=is_due)
+
+    monkeypatch.setattr(BrokerService, "is_enough", noted)
+    return found
 
 
 def taken(reading: EntryReading) -> list[Entry]:
@@ -67,7 +98,7 @@ def test_reading_begins_with_the_entry_that_is_asked_for() -> None:
         assert taken(read_entries(service_of(broker), TOPIC, Position(4, 0))) == ENTRIES[40:]
 
 
-@pytest.mark.parametrize("closes", [[1], [2], [50], [1, 1, 2, 3], [120], [119, 1]])
+@for_each("closes", [[1], [2], [50], [1, 1, 2, 3], [120], [119, 1]])
 def test_reading_goes_on_where_it_was_when_connections_break(closes: list[int]) -> None:
     with serving_entries({TOPIC: ENTRIES}, closes_after=[*closes]) as broker:
         assert taken(read_entries(service_of(broker), TOPIC)) == ENTRIES
@@ -87,30 +118,34 @@ def test_whoever_reads_may_take_their_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_entries_without_an_answer_are_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "2")
+    answers_within(monkeypatch, 600)
     monkeypatch.setattr("ledgerfs.storage.broker_protocol.connection._MOST_KEPT", 3)
-    flood = b"".join(message_frame(1, 1, entry, bytes(200_000)) for entry in range(100))
+    flood = b"".join(message_frame(1, 1, entry, bytes(200_000)) for entry in range(40))
+    began = time.monotonic()
     with (
         serving_entries({TOPIC: ENTRIES}, instead=flood) as broker,
         pytest.raises(StoreTimeoutError, match="many entries"),
     ):
         list(read_entries(service_of(broker), TOPIC))
+    # An answer is waited for ten minutes, by each of several tries.
+    assert len(broker.connects) > 3
+    assert time.monotonic() - began < 600
 
 
-@pytest.mark.parametrize("unloads", [[0], [1], [50], [3, 3, 0]])
+@for_each("unloads", [[0], [1], [50], [3, 3, 0]])
 def test_reading_goes_on_when_a_topic_is_unloaded(unloads: list[int]) -> None:
     with serving_entries({TOPIC: ENTRIES}, unloads_after=[*unloads]) as broker:
         assert taken(read_entries(service_of(broker), TOPIC)) == ENTRIES
     assert len(broker.connects) == len(unloads) + 1
 
 
-def test_a_broker_that_breaks_each_connection_after_an_old_entry_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_breaks_each_connection_after_an_old_entry_is_given_up() -> None:
     """Only what is new counts as a beginning from which on it is tried for as long again."""
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
     old = (3, 0, b"old")
     broken = pytest.raises(StoreUnreachableError)
     with serving_entries({TOPIC: ENTRIES}, spoil=lambda _: [old], closes_after=[4] * 1000) as broker, broken:
         list(read_entries(service_of(broker), TOPIC))
+    assert len(broker.connects) < 20
 
 
 def test_an_entry_behind_the_end_that_the_broker_tells_is_waited_for() -> None:
@@ -143,13 +178,13 @@ def test_permits_are_handed_out_as_messages_come_and_never_run_out() -> None:
     assert broker.most_ahead < 2**22
 
 
-def test_an_end_that_is_never_sent_is_found_by_silence() -> None:
+def test_an_end_that_is_never_sent_is_found_by_silence(looks: list[int]) -> None:
     """As with brokers that tell the last entry, be it a marker or not."""
     with serving_entries({TOPIC: ENTRIES}, hidden={(8, 38), (8, 39)}, last=Position(8, 39)) as broker:
         reading = read_entries(service_of(broker), TOPIC)
         assert taken(reading) == ENTRIES[:-2]
     assert reading.is_silent
-    assert broker.asked[Command.LAST_POSITION] == 4
+    assert looks[-1] == 3
 
 
 def test_hidden_entries_at_the_end_are_not_waited_for_if_the_broker_knows_of_them() -> None:
@@ -159,21 +194,21 @@ def test_hidden_entries_at_the_end_are_not_waited_for_if_the_broker_knows_of_the
     assert not reading.is_silent
 
 
-def test_what_has_to_come_is_waited_for_longer() -> None:
+def test_what_has_to_come_is_waited_for_longer(looks: list[int]) -> None:
     """Brokers try again after some time what they could not read."""
     stuck = {(7, 3)}
     with serving_entries({TOPIC: ENTRIES}, stuck=stuck, last=Position(9, 0)) as broker:
         given_up = EntryReading(service_of(broker), TOPIC)
         assert taken(given_up) == ENTRIES[:43]
-        assert broker.asked[Command.LAST_POSITION] == 4
+        assert looks[-1] == 3
         patient = EntryReading(service_of(broker), TOPIC, until=Position(8, 39))
         assert taken(patient) == ENTRIES[:43]
-        assert broker.asked[Command.LAST_POSITION] == 4 + 6
+        assert looks[-1] == 5
         assert (given_up.is_silent, patient.is_silent) == (True, True)
     with serving_entries({TOPIC: ENTRIES}, stuck=stuck, last=Position(7, 2)) as broker:
         told_the_end = EntryReading(service_of(broker), TOPIC, until=Position(8, 39))
         assert taken(told_the_end) == ENTRIES[:43]
-        assert broker.asked[Command.LAST_POSITION] == 4
+        assert looks[-1] == 3
         assert not told_the_end.is_silent
 
 
@@ -223,7 +258,7 @@ def test_of_a_position_after_the_end_nothing_comes() -> None:
         assert list(read_each(service_of(broker), TOPIC, [Position(9, 0)])) == [(Position(9, 0), None)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "kind"),
     [
         (3, AuthenticationError),
@@ -235,7 +270,7 @@ def test_of_a_position_after_the_end_nothing_comes() -> None:
         (999, BrokerRefusalError),
     ],
 )
-@pytest.mark.parametrize("command", [Command.CONNECT, Command.LOOKUP, Command.SUBSCRIBE, Command.LAST_POSITION])
+@for_each("command", [Command.CONNECT, Command.LOOKUP, Command.SUBSCRIBE, Command.LAST_POSITION])
 def test_a_refusal_that_holds_is_raised_at_once(command: Command, error: int, kind: type[LedgerfsError]) -> None:
     with serving_entries({TOPIC: ENTRIES}, refusals=[(command, error)]) as broker:
         with pytest.raises(kind, match=f"refused {error}") as caught:
@@ -245,15 +280,14 @@ def test_a_refusal_that_holds_is_raised_at_once(command: Command, error: int, ki
         assert broker.asked[command] == 1
 
 
-@pytest.mark.parametrize("error", [0, 1, 2, 5, 6, 14, 19])
-@pytest.mark.parametrize("command", [Command.CONNECT, Command.LOOKUP, Command.SUBSCRIBE, Command.LAST_POSITION])
+@for_each("error", [0, 1, 2, 5, 6, 14, 19])
+@for_each("command", [Command.CONNECT, Command.LOOKUP, Command.SUBSCRIBE, Command.LAST_POSITION])
 def test_after_a_refusal_that_may_pass_it_is_tried_again(command: Command, error: int) -> None:
     with serving_entries({TOPIC: ENTRIES}, refusals=[(command, error)]) as broker:
         assert taken(read_entries(service_of(broker), TOPIC)) == ENTRIES
 
 
-def test_a_refusal_that_does_not_pass_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
+def test_a_refusal_that_does_not_pass_is_given_up() -> None:
     refusals = [(Command.SUBSCRIBE, 6)] * 1000
     told = pytest.raises(StoreUnreachableError, match=r"refused 6; tried \d+ times")
     with serving_entries({TOPIC: ENTRIES}, refusals=refusals) as broker, told:
@@ -304,7 +338,7 @@ def test_a_proxy_is_told_with_whom_to_connect() -> None:
     assert [one.connect.proxied_to for one in proxy.connects] == ["", "[::1]:6650"]
 
 
-@pytest.mark.parametrize("url", [b"", b"http://127.0.0.1:8080", b"pulsar://", b"\xff\xfe", b"pulsar://a:b"])
+@for_each("url", [b"", b"http://127.0.0.1:8080", b"pulsar://", b"\xff\xfe", b"pulsar://a:b"])
 def test_a_broker_that_leads_nowhere(url: bytes) -> None:
     with serving_entries({}) as broker:
         broker.leads.append(lambda _: {"answer": LookupAnswer.REDIRECT, "url": url})
@@ -313,23 +347,26 @@ def test_a_broker_that_leads_nowhere(url: bytes) -> None:
 
 
 def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    with serving_entries({TOPIC: ENTRIES}) as broker:
+    with nobody_listens() as taken_port, serving_entries({TOPIC: ENTRIES}) as broker:
+        port = taken_port.getsockname()[1]
         service = BrokerService.at(f"pulsar://127.0.0.1:{port},127.0.0.1:{broker.port}")
         assert taken(read_entries(service, TOPIC)) == ENTRIES
 
 
-def test_no_broker_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    with pytest.raises(StoreUnreachableError, match="cannot be reached"):
-        list(read_entries(BrokerService.at(f"pulsar://127.0.0.1:{port}"), TOPIC))
+def nobody_listens() -> socket.socket:
+    """Take a port where connections are refused."""
+    taken_port = socket.socket()
+    taken_port.bind(("127.0.0.1", 0))
+    return taken_port
+
+
+def test_no_broker_at_all() -> None:
+    with nobody_listens() as taken_port, pytest.raises(StoreUnreachableError, match="cannot be reached"):
+        list(read_entries(BrokerService.at(f"pulsar://127.0.0.1:{taken_port.getsockname()[1]}"), TOPIC))
 
 
 def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
+    answers_within(monkeypatch, 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         service = BrokerService.at(f"pulsar://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(StoreTimeoutError, match="did not answer"):
@@ -366,7 +403,7 @@ def test_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
         assert broker.connects == []
 
 
-@pytest.mark.parametrize("told", [{"url": b"pulsar://127.0.0.1:1"}, {"url_of_tls": b"pulsar://127.0.0.1:1"}])
+@for_each("told", [{"url": b"pulsar://127.0.0.1:1"}, {"url_of_tls": b"pulsar://127.0.0.1:1"}])
 def test_nobody_is_asked_without_tls_after_tls(tmp_path: Path, told: dict[str, bytes]) -> None:
     made = make_certificates(tmp_path)
     with serving_entries({TOPIC: ENTRIES}, made.server_context()) as broker:
@@ -376,7 +413,7 @@ def test_nobody_is_asked_without_tls_after_tls(tmp_path: Path, told: dict[str, b
 
 
 def test_a_plain_answer_to_tls_and_tls_to_a_plain_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
+    answers_within(monkeypatch, 0.1)
     made = make_certificates(tmp_path)
     with serving_entries({TOPIC: ENTRIES}) as plain, pytest.raises(StoreUnreachableError):
         list(read_entries(BrokerService.at(f"pulsar+ssl://127.0.0.1:{plain.port}", tls=tls_context(made.ca)), TOPIC))
@@ -387,7 +424,7 @@ def test_a_plain_answer_to_tls_and_tls_to_a_plain_server(tmp_path: Path, monkeyp
 # What is no answer.
 
 
-@pytest.mark.parametrize(
+@for_each(
     "instead",
     [
         struct.pack(">II", 2**31, 10),
@@ -463,7 +500,7 @@ def test_a_broker_that_sends_the_same_for_ever_is_given_up(monkeypatch: pytest.M
 # Addresses.
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "told"),
     [
         ("pulsar://host", ["pulsar://host:6650"]),
@@ -478,7 +515,7 @@ def test_addresses(url: str, told: list[str]) -> None:
     assert [str(one) for one in parse_addresses(url)] == told
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "",
