@@ -28,8 +28,9 @@ from ledgerfs.formats.topic_names import encode_topic
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from ledgerfs.scan.partitioned_scan import PartitionedScan
-from tests.support.commands import run
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
+from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, NAME, offload, put_in_folder
 from tests.support.stores import counting_bucket
 
@@ -70,7 +71,7 @@ TIME_ORDER = ["10a", "0a", "1a", "1b", "0b", "2a", "0c", "2b", "1c"]
 # One topic.
 
 
-@pytest.mark.parametrize("name", [TOPIC, "public/default/orders", "orders", NAME])
+@for_each("name", [TOPIC, "public/default/orders", "orders", NAME])
 def test_the_name_of_a_partitioned_topic_is_all_its_partitions(bucket: Bucket, name: str) -> None:
     topic = bucket.topic(name)
     assert (topic.name, topic.is_partitioned) == (TOPIC, True)
@@ -141,7 +142,7 @@ def test_merged_each_next_row_is_the_earliest_of_the_partitions_next_ones(bucket
     assert values(one, order="publish_time") == ["1a", "1b", "1c"]
 
 
-@pytest.mark.parametrize("columns", [["value"], ["value", "publish_time"], ["publish_time", "value"], None])
+@for_each("columns", [["value"], ["value", "publish_time"], ["publish_time", "value"], None])
 def test_the_publish_time_is_only_there_if_it_is_asked_for(bucket: Bucket, columns: Sequence[str] | None) -> None:
     scan = bucket.topic(TOPIC).scan(columns, order="publish_time")
     names = list(DEFAULT_COLUMNS if columns is None else columns)
@@ -423,16 +424,19 @@ def test_a_topic_that_is_not_there_does_not_own_what_is_of_unknown_topic(unplace
     assert not unplaced.catalog.has("public/default/persistent/ordres")
 
 
-@pytest.mark.parametrize("number", ["00", "01", "-1", "+1", "2147483648", "9999999999", "1 "])
-def test_what_pulsar_takes_for_no_partition_is_none(number: str, tmp_path: Path) -> None:
+def test_what_pulsar_takes_for_no_partition_is_none(tmp_path: Path) -> None:
     """Pulsar's `TopicName.getPartitionIndex` is -1 for them: topics of their own, with rows of their own."""
-    put(tmp_path, 0, 1, message("0a"))
-    name = f"{NAME}-partition-{encode_topic(number)}"
-    bucket = open_bucket(put_in_folder(tmp_path, offload([message("foreign")], 2, uuid=2, name=name)))
+    numbers = ["00", "01", "-1", "+1", "2147483648", "9999999999", "1 "]
+    bucket = put(tmp_path, 0, 1, message("0a"))
+    for ledger_id, number in enumerate(numbers, 2):
+        name = f"{NAME}-partition-{encode_topic(number)}"
+        made = offload([message(f"foreign {number}")], ledger_id, uuid=ledger_id, name=name)
+        bucket = open_bucket(put_in_folder(tmp_path, made))
     assert values(bucket.topic(TOPIC)) == ["0a"]
-    other = bucket.topic(f"{TOPIC}-partition-{number}")
-    assert values(other) == ["foreign"]
-    assert other.scan(["partition"]).to_table()["partition"].to_pylist() == [None]
+    for number in numbers:
+        other = bucket.topic(f"{TOPIC}-partition-{number}")
+        assert values(other) == [f"foreign {number}"]
+        assert other.scan(["partition"]).to_table()["partition"].to_pylist() == [None], number
 
 
 def test_the_last_partition_that_pulsar_knows(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from ledgerfs.errors import IncompleteCopyError, NotFoundError, UnplacedLedgersW
 from ledgerfs.export.export import export_topic
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.spark.source.planning import look_for_missing
-from tests.support.commands import run
 from tests.support.entries import frame, metadata
+from tests.support.invoked import run
 from tests.support.lacking import key_of, lossy_s3
 from tests.support.ledgers import CREATED_MS, NAME, offload, put_in_folder
 from tests.support.mapfile_buckets import mapfile, messages, put_file
@@ -76,6 +76,7 @@ def test_commands_and_mounts_tell_of_it_too(
     assert (
         f"{owner.removeprefix('persistent://').replace('default/', 'default/persistent/')}/2-" in done.stderr.decode()
     )
+    caplog.clear()
     mounted = MountedBucket(open_bucket(url), MountOptions())
     assert told in caplog.text
     caplog.clear()

@@ -6,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ledgerfs.lifecycle.journal.noted_line import NotedLine
-from ledgerfs.lifecycle.journal.reading import ATTEMPTS, Journal, read_journal
-from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, build_trash_line
+from ledgerfs.lifecycle.journal.reading import Journal, read_journal
+from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState, build_trash_line
 from ledgerfs.offload.attempts import Attempt, NotedAttempt
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import LiveCluster
+from tests.support.living_clusters import living
 
 UUID = "00112233-4455-6677-8899-aabbccddeeff"
 NOTE = {"managed_ledger": "t/ns/persistent/x", "ledger_id": 5, "uuid": UUID, "bucket": "s3://tier", "began_ms": 7}
@@ -25,12 +23,10 @@ def read(folder: Path, *, made_ms: int = 1, **notes: bytes) -> Journal:
     with LiveCluster(folder) as cluster:
         for name, data in notes.items():
             cluster.zookeeper.set(f"/ledgerfs/lifecycle/{name}", data, created_ms=made_ms)
-        living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-        try:
-            return read_journal(living.nodes)
-        finally:
-            living.nodes.close()
-            assert cluster.not_reads() == []
+        with living(cluster) as found:
+            journal = read_journal(found.nodes)
+        assert cluster.not_reads() == []
+        return journal
 
 
 def test_a_cluster_without_notes_has_none(tmp_path: Path) -> None:
@@ -58,12 +54,15 @@ def test_a_first_look_by_a_clock_that_was_behind_is_as_late_as_its_note(tmp_path
     assert found.cleaned_ms >= began_ms
 
 
-@pytest.mark.parametrize(
-    "change", [{"ledger_id": 6}, {"uuid": "x"}, {"began_ms": None}, {"bucket": ...}, {"began_ms": float("inf")}]
-)
-def test_a_note_that_is_none_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
-    told = {name: value for name, value in {**NOTE, **change}.items() if value is not ...}
-    name = f"{UUID}-ledger-5"
-    found = read(tmp_path, **{f"attempts/{name}": json.dumps(told).encode(), "trash/orphan-1": build_trash_line(LINE)})
-    assert set(found.unreadable) == {f"{ATTEMPTS}/{name}", f"{TRASH}/orphan-1"}
+def test_notes_that_are_none_are_named(tmp_path: Path) -> None:
+    changes: list[dict[str, Any]] = [
+        *({"ledger_id": 6}, {"uuid": "x"}, {"began_ms": None}, {"bucket": ...}, {"began_ms": float("inf")})
+    ]
+    notes = {f"trash/orphan-{LINE.ledger_id - 1}": build_trash_line(LINE)}
+    for number, change in enumerate(changes):
+        uuid = f"{number:08x}{UUID[8:]}"
+        told = {name: value for name, value in {**NOTE, "uuid": uuid, **change}.items() if value is not ...}
+        notes[f"attempts/{uuid}-ledger-5"] = json.dumps(told).encode()
+    found = read(tmp_path, **notes)
+    assert set(found.unreadable) == {f"/ledgerfs/lifecycle/{name}" for name in notes}
     assert (found.lines, found.attempts) == ((), ())

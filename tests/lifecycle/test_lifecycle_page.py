@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from ledgerfs.lifecycle.journal.trash_line import TrashKind
 from ledgerfs.lifecycle.planning.actions import ActionKind, Refusal
 from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
@@ -25,6 +23,7 @@ def test_every_key_has_a_line() -> None:
     assert not [key for key in keys if not re.search(rf"[`.]{key}`", table)]
 
 
-@pytest.mark.parametrize("word", [one.value for kind in (Refusal, ActionKind, TrashKind) for one in kind])
-def test_every_word_of_a_plan_has_a_line(word: str) -> None:
-    assert any(line.startswith("|") and f"`{word}`" in line.split("|")[1] for line in PAGE.splitlines())
+def test_every_word_of_a_plan_has_a_line() -> None:
+    named = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("|")]
+    words = [one.value for kind in (Refusal, ActionKind, TrashKind) for one in kind]
+    assert [word for word in words if not any(f"`{word}`" in one for one in named)] == []

@@ -24,6 +24,7 @@ from ledgerfs.lifecycle.planning.situation import Notes, Orphans, Situation
 from ledgerfs.lifecycle.planning.topic_views import ClusterView
 from ledgerfs.lifecycle.policy.policy_file import Via, parse_policy_file
 from ledgerfs.offload.attempts import Attempt
+from tests.support.each import for_each
 from tests.support.made_surveys import (
     DAY,
     EXTENSIBLE,
@@ -86,8 +87,9 @@ def refusals(plan: Plan) -> dict[Refusal, list[int]]:
 # What is to be done.
 
 
-@pytest.mark.parametrize("name", ["trimmed-1", "offloaded-1", f"trimmed-1-{uuid_of(7)}"])
-def test_a_ledger_with_a_damaged_line_gets_no_other_one(cluster: MadeCluster, name: str) -> None:
+@for_each("name", ["trimmed-1", "offloaded-1", f"trimmed-1-{uuid_of(7)}"])
+def test_a_ledger_with_a_damaged_line_gets_no_other_one(name: str) -> None:
+    cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(1), listed(2), current(3)])
     unreadable = {f"/ledgerfs/lifecycle/trash/{one}": "no line" for one in (name, "no-name-of-ours")}
     found = planned(cluster, HOUR_LONG, notes=noted(unreadable=unreadable))
@@ -268,7 +270,7 @@ def test_orphans_are_marked_if_the_file_wants_it(cluster: MadeCluster) -> None:
     assert again.actions == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("orphan", "why"),
     [
         (replace(ORPHAN, ledger_id=99), "whose list begins at ledger 75, and does not name it: it was set back"),
@@ -276,10 +278,10 @@ def test_orphans_are_marked_if_the_file_wants_it(cluster: MadeCluster) -> None:
         (replace(ORPHAN, ledger_id=77), "whose list begins at ledger 75, and does not name it: it was set back"),
         (replace(ORPHAN, created_ms=NOW - DAY - 1), "whose list was made later"),
     ],
-    ids=["set back", "set back and loaded", "made anew"],
 )
-def test_ledgers_that_their_topic_lost_with_its_list_stay(cluster: MadeCluster, orphan: OrphanLedger, why: str) -> None:
+def test_ledgers_that_their_topic_lost_with_its_list_stay(orphan: OrphanLedger, why: str) -> None:
     """A list is restored from an older dump, or lost, and a broker has loaded the topic since: what it does not name are rows."""
+    cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(75), current(80)])
     found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=Orphans([orphan], []))
     assert found.actions == []
@@ -306,15 +308,17 @@ def test_patterns_that_no_topic_comes_to_are_told(cluster: MadeCluster) -> None:
     assert [one.subject for one in found] == ["[[topics]] match = 't/ms/.*'", "[[topics]] match = 't/ns/x'"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("offload", "lines", "absent", "why"),
     [
         (OBJECTS, [listed(71), current(80)], [71], "neither BookKeeper nor another offload has it"),
         (OBJECTS, [listed(70), current(80)], [], "does not name it: it was set back"),
         (replace(OBJECTS, modified_ms=NOW - DAY - 1), [listed(75), current(80)], [], "whose list was made later"),
+        # In BookKeeper, offloaded otherwise, trimmed.
         (OBJECTS, [listed(71), current(80)], [], None),
         (OBJECTS, [listed(71, offloaded_ms=HOUR), current(80)], [71], None),
         (OBJECTS, [listed(75), current(80)], [], None),
+        # Made again with the same id.
         (replace(OBJECTS, modified_ms=NOW - DAY - 1), [listed(71), current(80)], [], "whose list was made later"),
         (replace(OBJECTS, entries=11, length=1000), [listed(71), current(80)], [], "these have 11 of 1,000"),
         (
@@ -325,15 +329,12 @@ def test_patterns_that_no_topic_comes_to_are_told(cluster: MadeCluster) -> None:
         ),
         (replace(OBJECTS, entries=10, length=1000), [listed(71), current(80)], [], None),
     ],
-    ids=[
-        *("not in BookKeeper", "set back", "made anew", "in BookKeeper", "offloaded otherwise", "trimmed"),
-        *("made anew with the same id", "other entries than BookKeeper", "other bytes than the offload", "the same"),
-    ],
 )
 def test_objects_that_may_be_an_only_copy_are_not_marked(
-    cluster: MadeCluster, offload: OrphanOffload, lines: list[LedgerInfo], absent: list[int], why: str | None
+    offload: OrphanOffload, lines: list[LedgerInfo], absent: list[int], why: str | None
 ) -> None:
     """A list is restored from a dump: since then an offload was completed, and BookKeeper's copy deleted."""
+    cluster = MadeCluster()
     if len(lines) and lines[0].context is not None:
         other = replace(lines[0].context, uuid=uuid_of(5))
         lines = [replace(lines[0], context=other), *lines[1:]]
@@ -347,11 +348,11 @@ def test_objects_that_may_be_an_only_copy_are_not_marked(
         assert why in refused.why
 
 
-@pytest.mark.parametrize("named", [-1, 60, 99], ids=["lost", "set back", "later"])
-@pytest.mark.parametrize("component", ["compacted-ledger", "schema"])
-def test_compacted_ledgers_and_schemas_go_only_if_a_later_one_is_named(
-    cluster: MadeCluster, component: str, named: int
-) -> None:
+# Lost, set back, and a later one.
+@for_each("named", [-1, 60, 99])
+@for_each("component", ["compacted-ledger", "schema"])
+def test_compacted_ledgers_and_schemas_go_only_if_a_later_one_is_named(component: str, named: int) -> None:
+    cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(75), current(80)])
     if component == "schema":
         orphan = replace(ORPHAN, component=component, owner="t/ns/x")
@@ -377,14 +378,14 @@ def test_a_context_of_a_ledger_that_bookkeeper_does_not_have_stays(cluster: Made
     assert refusals(found)[Refusal.LOST] == [1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "is_kept"),
     [({"entries": 9}, True), ({"size": 999}, True), ({}, False)],
-    ids=str,
 )
 def test_a_ledger_with_other_entries_in_bookkeeper_than_its_list_tells_is_not_trimmed(
-    cluster: MadeCluster, changes: dict[str, int], is_kept: bool
+    changes: dict[str, int], is_kept: bool
 ) -> None:
+    cluster = MadeCluster()
     cluster.retention(SPACE, 0, 0)
     cluster.topic(TOPIC, [listed(1), listed(2), current(3)])
     one = replace(listed(1), **changes)
@@ -518,11 +519,10 @@ def test_ledgers_past_retention_wait_for_older_ones_that_stay(cluster: MadeClust
     assert "ledger 2, which is older, is not due: a topic gets no holes" in waiting[(3,)]
 
 
-@pytest.mark.parametrize(
-    "first", [None, line_of(TrashKind.TRIMMED, 1, due_ms=NOW + HOUR), line_of(TrashKind.TRIMMED, 1, version=0)]
-)
-def test_a_ledger_past_retention_waits_for_those_before_it(cluster: MadeCluster, first: TrashLine | None) -> None:
+@for_each("first", [None, line_of(TrashKind.TRIMMED, 1, due_ms=NOW + HOUR), line_of(TrashKind.TRIMMED, 1, version=0)])
+def test_a_ledger_past_retention_waits_for_those_before_it(first: TrashLine | None) -> None:
     """As where an older one's line was taken back, or was made anew for an attempt to offload it: a topic gets no holes."""
+    cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(1, 4 * HOUR), listed(2, 3 * HOUR), listed(3, 2 * HOUR), current(4)])
     lines = [line_of(TrashKind.TRIMMED, 2), line_of(TrashKind.TRIMMED, 3)]
     found = planned(cluster, HOUR_LONG, notes=noted(*([] if first is None else [first]), *lines))
@@ -534,7 +534,7 @@ def test_a_ledger_past_retention_waits_for_those_before_it(cluster: MadeCluster,
     assert ids(whole, ActionKind.DELETE) == [1, 2, 3]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "why"),
     [
         (line_of(TrashKind.TRIMMED, 2), "does not hold any more"),
@@ -549,9 +549,8 @@ def test_a_ledger_past_retention_waits_for_those_before_it(cluster: MadeCluster,
         (line_of(TrashKind.TRIMMED, 1, state=TrashState.DELETED), "all of it is deleted"),
     ],
 )
-def test_a_line_that_does_not_hold_is_dropped_and_nothing_is_deleted(
-    cluster: MadeCluster, line: TrashLine, why: str
-) -> None:
+def test_a_line_that_does_not_hold_is_dropped_and_nothing_is_deleted(line: TrashLine, why: str) -> None:
+    cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(1, 3 * HOUR), listed(2, MINUTE), current(3)])
     found = planned(cluster, HOUR_LONG, notes=noted(line))
     action = only(found, ActionKind.CLEAN)
@@ -561,10 +560,9 @@ def test_a_line_that_does_not_hold_is_dropped_and_nothing_is_deleted(
     assert ids(found, ActionKind.DELETE) == []
 
 
-@pytest.mark.parametrize("kind", [TrashKind.TRIMMED, TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED])
-def test_a_line_of_what_is_deleted_stays_for_a_while_in_case_that_a_broker_comes_back(
-    cluster: MadeCluster, kind: TrashKind
-) -> None:
+@for_each("kind", [TrashKind.TRIMMED, TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED])
+def test_a_line_of_what_is_deleted_stays_for_a_while_in_case_that_a_broker_comes_back(kind: TrashKind) -> None:
+    cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(2, MINUTE), current(3)])
     line = line_of(kind, 1, state=TrashState.DELETED, changed_ms=NOW - 9 * MINUTE)
     found = planned(cluster, HOUR_LONG, notes=noted(line))
@@ -577,8 +575,9 @@ def test_a_line_of_what_is_deleted_stays_for_a_while_in_case_that_a_broker_comes
     assert "has to let it go" in only(owned, ActionKind.CLEAN).why
 
 
-@pytest.mark.parametrize("kind", [TrashKind.ORPHAN, TrashKind.OBJECTS])
-def test_a_line_of_what_no_list_named_goes_when_it_is_deleted(cluster: MadeCluster, kind: TrashKind) -> None:
+@for_each("kind", [TrashKind.ORPHAN, TrashKind.OBJECTS])
+def test_a_line_of_what_no_list_named_goes_when_it_is_deleted(kind: TrashKind) -> None:
+    cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(2, MINUTE), current(3)])
     line = line_of(kind, 1, uuid=uuid_of(1), bucket="s3://tier", state=TrashState.DELETED, changed_ms=NOW - 9 * MINUTE)
     assert only(planned(cluster, HOUR_LONG, notes=noted(line)), ActionKind.CLEAN).lines == (line,)
@@ -631,10 +630,9 @@ def test_a_deletion_that_began_goes_on_at_once(cluster: MadeCluster) -> None:
     assert ids(found, ActionKind.MARK) == []
 
 
-@pytest.mark.parametrize("url", ["s3://tier", "s3://tier/"])
-def test_objects_in_a_bucket_that_nobody_could_look_into_are_neither_due_nor_dropped(
-    cluster: MadeCluster, url: str
-) -> None:
+@for_each("url", ["s3://tier", "s3://tier/"])
+def test_objects_in_a_bucket_that_nobody_could_look_into_are_neither_due_nor_dropped(url: str) -> None:
+    cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(75), current(80)])
     line = line_of(TrashKind.OBJECTS, 71, uuid=uuid_of(71), bucket="s3://tier")
     unknown = Orphans([ORPHAN], unlisted={url: "it does not answer"})
@@ -815,7 +813,7 @@ def without_bucket(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1, offloaded_ms=DAY, bucket="unknown"), listed(2), current(3)])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "refusal", "refused"),
     [
         (owned, Refusal.NO_ADMIN, [1]),
@@ -839,9 +837,8 @@ def without_bucket(cluster: MadeCluster) -> None:
         (without_bucket, Refusal.NO_BUCKET, [1, 2]),
     ],
 )
-def test_what_must_not_be_deleted_is_refused_by_name(
-    cluster: MadeCluster, make: Any, refusal: Refusal, refused: list[int]
-) -> None:
+def test_what_must_not_be_deleted_is_refused_by_name(make: Any, refusal: Refusal, refused: list[int]) -> None:
+    cluster = MadeCluster()
     make(cluster)
     found = planned(cluster, HOUR_LONG + "[[topics]]\nmatch = '.*'\ndeletion_lag = 'never'")
     assert found.actions == []
@@ -948,10 +945,9 @@ def test_orphans_that_may_be_anothers_or_are_open_are_refused(cluster: MadeClust
     assert refusals(found) == {Refusal.NOT_CLOSED: [70], Refusal.ANOTHER_CLUSTERS: [71, 72]}
 
 
-@pytest.mark.parametrize("has_states", [False, True], ids=["of the list", "of a subscription"])
-def test_what_was_never_closed_and_nothing_names_is_marked_where_its_topic_has_a_list(
-    cluster: MadeCluster, has_states: bool
-) -> None:
+@for_each("has_states", [False, True])
+def test_what_was_never_closed_and_nothing_names_is_marked_where_its_topic_has_a_list(has_states: bool) -> None:
+    cluster = MadeCluster()
     orphans = Orphans([replace(ORPHAN, is_closed=False, size=0, has_states=has_states)], [])
     found = planned(cluster, "[defaults]\norphans = true", orphans=orphans)
     assert refusals(found) == {Refusal.NOT_CLOSED: [70]}
@@ -966,9 +962,10 @@ def test_what_was_never_closed_and_nothing_names_is_marked_where_its_topic_has_a
     assert (found.actions, refusals(found)[Refusal.OWNED]) == ([], [70])
 
 
-@pytest.mark.parametrize("has_states", [False, True], ids=["of the list", "of a subscription"])
-def test_what_is_not_closed_and_older_than_its_list_stays(cluster: MadeCluster, has_states: bool) -> None:
+@for_each("has_states", [False, True])
+def test_what_is_not_closed_and_older_than_its_list_stays(has_states: bool) -> None:
     """The list was lost with all that was named, or its topic made anew: a broker of then may know a version that nodes have by now."""
+    cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(75), current(80)])
     older = replace(ORPHAN, is_closed=False, size=0, has_states=has_states, created_ms=NOW - DAY - 1)
     found = planned(cluster, "[defaults]\norphans = true", orphans=Orphans([older], []))
@@ -1098,8 +1095,9 @@ def test_what_compressing_again_costs_is_told_of_who_does_it(cluster: MadeCluste
     assert "compressed" not in action.why
 
 
-@pytest.mark.parametrize("via", ["auto", "direct"])
-def test_batches_are_split_once_no_broker_has_the_topic(cluster: MadeCluster, via: str) -> None:
+@for_each("via", ["auto", "direct"])
+def test_batches_are_split_once_no_broker_has_the_topic(via: str) -> None:
+    cluster = MadeCluster()
     closed(cluster).own(SPACE)
     found = planned(cluster, SPLITS + f"via = '{via}'", has_admin=True)
     assert ids(found, ActionKind.OFFLOAD) == []
@@ -1113,7 +1111,7 @@ def test_batches_of_terminated_topics_are_not_split(cluster: MadeCluster) -> Non
     assert refusals(planned(cluster, SPLITS))[Refusal.TERMINATED] == [1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cursor", "mark", "refused", "words"),
     [
         ("s", (2, 4), [2], "subscription s is in it, or at its end: at 2:4"),
@@ -1124,8 +1122,9 @@ def test_batches_of_terminated_topics_are_not_split(cluster: MadeCluster) -> Non
     ],
 )
 def test_ledgers_in_which_somebody_knows_ids_are_not_split(
-    cluster: MadeCluster, cursor: str, mark: tuple[int, int], refused: list[int], words: str
+    cursor: str, mark: tuple[int, int], refused: list[int], words: str
 ) -> None:
+    cluster = MadeCluster()
     closed(cluster).cursor(TOPIC, cursor, mark)
     found = planned(cluster, SPLITS)
     assert refusals(found) == {Refusal.KNOWN_IDS: refused}

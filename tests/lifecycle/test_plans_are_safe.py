@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.clusters.answers import LastEnd
@@ -140,19 +141,16 @@ def touched(plan: Plan) -> list[tuple[Action, int]]:
     return [(one, ledger_id) for one in plan.actions if not drops_lines(one) for ledger_id in one.ledger_ids]
 
 
-@given(situations())
-def test_the_greatest_id_of_a_list_is_never_touched(made: tuple[Survey, Situation]) -> None:
-    survey, situation = made
+def require_greatest_ids_untouched(survey: Survey, plan: Plan) -> None:
+    """Require that no plan touches the greatest id of a list."""
     greatest = {name: int(survey.ledgers_of(row).ids[-1]) for row, name in enumerate(survey.topics)}
-    for action, ledger_id in touched(plan_of(survey, situation)):
+    for action, ledger_id in touched(plan):
         assert action.managed_ledger is not None
         assert ledger_id != greatest[action.managed_ledger]
 
 
-@given(situations())
-def test_nothing_is_done_directly_where_a_broker_may_have_the_topic(made: tuple[Survey, Situation]) -> None:
-    survey, situation = made
-    for action, _ in touched(plan_of(survey, situation)):
+def require_nothing_direct_where_a_broker_may_have_the_topic(survey: Survey, plan: Plan, situation: Situation) -> None:
+    for action, _ in touched(plan):
         assert action.managed_ledger is not None
         assert not is_of_brokers(action.managed_ledger) or action.lines
         is_going_on = action.kind is ActionKind.DELETE and action.lines[0].state is TrashState.UNLISTED
@@ -165,13 +163,10 @@ def test_nothing_is_done_directly_where_a_broker_may_have_the_topic(made: tuple[
             assert situation.has_admin
 
 
-@given(situations())
-def test_what_is_deleted_was_marked_before_its_grace_and_would_be_marked_again(made: tuple[Survey, Situation]) -> None:
-    survey, situation = made
-    fresh = plan_of(survey, replace(situation, notes=Notes()))
+def require_deletions_marked_before(plan: Plan, fresh: Plan) -> None:
+    """Require that what is deleted was marked before its grace, and that a plan without marks would mark it again."""
     again = {(line.kind, line.ledger_id, line.uuid) for one in fresh.actions for line in one.lines}
-    found = plan_of(survey, situation)
-    for action in found.actions:
+    for action in plan.actions:
         for line in action.lines:
             if action.kind is ActionKind.MARK:
                 assert line.due_ms >= NOW
@@ -181,15 +176,13 @@ def test_what_is_deleted_was_marked_before_its_grace_and_would_be_marked_again(m
                 assert (line.kind, line.ledger_id, line.uuid) in again
             elif action.kind is ActionKind.DELETE:
                 assert line.state is TrashState.UNLISTED
-    every = [line.node_name for one in found.actions for line in one.lines]
+    every = [line.node_name for one in plan.actions for line in one.lines]
     assert len(every) == len(set(every)), "a line is in two actions"
 
 
-@given(situations())
-def test_a_topic_gets_no_holes(made: tuple[Survey, Situation]) -> None:
-    survey, situation = made
-    found = plan_of(survey, replace(situation, notes=Notes()))
-    for action in found.actions:
+def require_no_holes(survey: Survey, fresh: Plan) -> None:
+    """Require that a topic loses its oldest ledgers, and none before an older one."""
+    for action in fresh.actions:
         if action.kind is ActionKind.MARK and action.lines[0].kind is TrashKind.TRIMMED:
             ledgers = survey.ledgers_of(survey.topics.index(action.managed_ledger or ""))
             filled = [int(one) for one, entries in zip(ledgers.ids, ledgers.entries, strict=True) if entries]
@@ -197,16 +190,29 @@ def test_a_topic_gets_no_holes(made: tuple[Survey, Situation]) -> None:
         assert list(action.ledger_ids) == sorted(action.ledger_ids)
 
 
-@given(situations())
-def test_an_action_is_never_refused_as_well(made: tuple[Survey, Situation]) -> None:
-    survey, situation = made
-    found = plan_of(survey, situation)
-    refused = {(one.kind, one.subject, ledger_id) for one in found.refused for ledger_id in one.ledger_ids}
+def require_no_action_refused(plan: Plan) -> None:
+    refused = {(one.kind, one.subject, ledger_id) for one in plan.refused for ledger_id in one.ledger_ids}
     # A ledger past its retention may have to stay, and BookKeeper's copy of it may go.
     done = {
         (one.kind, one.managed_ledger, ledger_id)
-        for one, ledger_id in touched(found)
+        for one, ledger_id in touched(plan)
         if one.kind is not ActionKind.MARK or one.lines[0].kind is TrashKind.TRIMMED
     }
     assert not refused & done
-    assert all(one.why for one in (*found.actions, *found.waiting, *found.refused))
+    assert all(one.why for one in (*plan.actions, *plan.waiting, *plan.refused))
+
+
+@pytest.mark.long
+@settings(max_examples=100)
+@given(situations())
+def test_any_plan_is_safe(made: tuple[Survey, Situation]) -> None:
+    """Check all rules for each situation: making a situation takes longer than planning."""
+    survey, situation = made
+    plan = plan_of(survey, situation)
+    fresh = plan_of(survey, replace(situation, notes=Notes()))
+    for one in (plan, fresh):
+        require_greatest_ids_untouched(survey, one)
+        require_nothing_direct_where_a_broker_may_have_the_topic(survey, one, situation)
+        require_no_action_refused(one)
+    require_deletions_marked_before(plan, fresh)
+    require_no_holes(survey, fresh)

@@ -11,6 +11,7 @@ from ledgerfs.clusters.policies import NO_LIMIT, BrokerDefaults, OffloadThreshol
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.lifecycle.policy.kept_file import why_other
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile, ServiceSettings, Via, parse_policy_file, read_policy_file
+from tests.support.each import for_each
 
 FILE = Path("/etc/ledgerfs/policy.toml")
 WHOLE = """
@@ -190,7 +191,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "key", "reason"), BAD, ids=[key for _, key, _ in BAD])
+@for_each(("text", "key", "reason"), BAD)
 def test_errors_name_file_and_key(text: str, key: str, reason: str) -> None:
     with pytest.raises(InvalidOptionError) as raised:
         parsed(text)
@@ -198,7 +199,7 @@ def test_errors_name_file_and_key(text: str, key: str, reason: str) -> None:
     assert reason in raised.value.reason
 
 
-@pytest.mark.parametrize("data", [b"x", b"\xff", b"x = ", b"a = 1\na = 2", b"#" * (1 << 20) + b"#"])
+@for_each("data", [b"x", b"\xff", b"x = ", b"a = 1\na = 2", b"#" * (1 << 20) + b"#"])
 def test_what_is_no_toml_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidOptionError, match=r"policy\.toml"):
         parse_policy_file(data, FILE)
@@ -223,7 +224,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "driver", "bucket"),
     [
         ("s3://tier", "aws-s3", "tier"),
@@ -265,7 +266,7 @@ def test_a_file_is_the_one_that_was_read_until_it_is_edited(tmp_path: Path) -> N
     assert why_other(parsed("")) is None
 
 
-@pytest.mark.parametrize("url", ["s3://tier/prod", "gs://tier/prod/", "abfs://tier/a/b"])
+@for_each("url", ["s3://tier/prod", "gs://tier/prod/", "abfs://tier/a/b"])
 def test_a_folder_in_a_bucket_is_refused(url: str) -> None:
     """Brokers would look for what is offloaded there in the bucket itself."""
     with pytest.raises(InvalidOptionError, match=r"buckets\.tier\.url"):

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 from ledgerfs.clusters.answers import TopicPoliciesAnswer
 from ledgerfs.clusters.policies import NO_LIMIT, OffloadTarget, OffloadThresholds, Retention
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile, Via, parse_policy_file
 from ledgerfs.lifecycle.policy.topic_rules import TopicRule, TopicRules, Whose, bucket_of, wishes_for
+from tests.support.each import for_each
 from tests.support.made_surveys import HOUR, MadeCluster, current
 
 TOPIC = "public/orders/persistent/new"
@@ -91,7 +90,7 @@ trim = false
     assert wishes_for(names, "public/orders/persistent/a+b") is not None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "name"),
     [
         (OffloadTarget("aws-s3", "tier", None, "http://a:9000"), "tier"),
@@ -127,7 +126,7 @@ def test_a_pattern_names_the_bucket_or_the_cluster_does_or_the_defaults() -> Non
     assert name_of(defaults, unknown) is None
 
 
-@pytest.mark.parametrize("character", [chr(one) for one in (*range(32), 0x85, 0x2028, 0x2029)])
+@for_each("character", [chr(one) for one in (*range(32), 0x85, 0x2028, 0x2029)])
 def test_a_pattern_of_all_topics_matches_any_name(character: str) -> None:
     name = managed_ledger_of(f"persistent://public/orders/a{character}b")
     assert wishes_for(file("[[topics]]\nmatch = 'public/.*'\ntrim = false"), name) is not None

@@ -18,6 +18,7 @@ from ledgerfs.lifecycle.journal.trash_line import (
     parse_trash_line,
     parse_trash_node_name,
 )
+from tests.support.each import for_each
 
 UUID = "00112233-4455-6677-8899-aabbccddeeff"
 LINE = TrashLine(
@@ -69,7 +70,7 @@ def test_keys_that_are_not_known_are_left_alone() -> None:
     assert parse_trash_line(json.dumps(told).encode(), key=LINE.path) == LINE
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value"),
     [
         ("kind", "other"),
@@ -106,9 +107,7 @@ def test_what_is_no_line_is_refused(name: str, value: Any) -> None:
     assert raised.value.key == LINE.path
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b"\xff", b"[" * 60_000, b" " * 70_000, b"null", b'{"ledger_id": NaN}']
-)
+@for_each("data", [b"", b"{", b"[]", b"\xff", b"[" * 60_000, b" " * 70_000, b"null", b'{"ledger_id": NaN}'])
 def test_bytes_that_are_no_line_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptMetadataError):
         parse_trash_line(data, key=LINE.path)
@@ -120,7 +119,7 @@ def test_no_bytes_raise_anything_else(data: bytes) -> None:
         parse_trash_line(data, key=LINE.path)
 
 
-@pytest.mark.parametrize("kind", [TrashKind.ORPHAN, TrashKind.FLAGGED, TrashKind.OBJECTS])
+@for_each("kind", [TrashKind.ORPHAN, TrashKind.FLAGGED, TrashKind.OBJECTS])
 def test_what_needs_no_list_is_never_unlisted(kind: TrashKind) -> None:
     """Written by hand it would have a ledger deleted that nobody looks for again."""
     line = replace(LINE, kind=kind, state=TrashState.UNLISTED)
@@ -134,7 +133,7 @@ def test_objects_need_uuid_and_bucket() -> None:
         build_trash_line(line)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         *("", "trimmed", "trimmed-", "other-1", "trimmed-01", "trimmed--1", "trimmed-1-", f"trimmed-1-{UUID}x"),

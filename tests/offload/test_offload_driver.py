@@ -27,7 +27,9 @@ from ledgerfs.offload.offload_driver import (
     user_metadata,
 )
 from ledgerfs.storage.zookeeper.nodes import Nodes
+from tests.support.each import for_each
 from tests.support.golden_nodes import GoldenNodes
+from tests.support.living_clusters import PATIENCE_S
 from tests.support.zookeeper import ZooKeeperServer
 
 BROKERS = {
@@ -94,7 +96,7 @@ def test_what_golden_brokers_noted_of_folders(golden_mapfiles: Path) -> None:
     assert driver_of_policies(told) == driver
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("driver", "constant"),
     [
         ("aws-s3", "AWS_S3"),
@@ -195,7 +197,7 @@ def test_objects_have_the_user_metadata_that_brokers_write(golden: Path) -> None
 
 def test_a_cluster_has_a_name_if_it_knows_of_no_other() -> None:
     with ZooKeeperServer() as server:
-        nodes = Nodes(server.address)
+        nodes = Nodes(server.address, timeout_s=PATIENCE_S)
         assert only_cluster(nodes) is None
         server.set("/admin/clusters/global", b"{}")
         assert only_cluster(nodes) is None

@@ -44,6 +44,7 @@ from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.live_offloads import S3, context, driver_properties
+from tests.support.living_clusters import PATIENCE_S
 from tests.support.told_owners import NAME, ToldOwners
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 BLOCK = 5 << 20
+PATIENT = {"timeout_s": PATIENCE_S}
 LONG_AFTER_MS = AGAIN_MS + 600_000
 """Behind a first look, whose time is that of its note in ZooKeeper at the earliest."""
 
@@ -64,7 +66,7 @@ class Offloading:
         self.owners = ToldOwners()
         self.noted_ms = time.time_ns() // 1_000_000 + 5
         self.url_of: Callable[[OffloadContext], str | None] | None = None
-        self.living: LivingCluster = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+        self.living: LivingCluster = ClusterFileSystem(**PATIENT).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.folder = cluster.bucket()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.bucket = open_bucket(cluster.bucket_url())
@@ -116,7 +118,8 @@ def three_ledgers(cluster: LiveCluster) -> list[int]:
 
 
 def read(cluster: LiveCluster) -> list[tuple[int, int, bytes]]:
-    bucket = open_bucket(cluster.url, {"bucket_urls": {"tier": cluster.bucket_url()}, "open_end": "acknowledged"})
+    options = {"bucket_urls": {"tier": cluster.bucket_url()}, "open_end": "acknowledged", **PATIENT}
+    bucket = open_bucket(cluster.url, options)
     found = []
     for ledger in bucket.topic(TOPIC).ledgers:
         for batch in ledger.batches(0, ledger.last_entry):
@@ -453,13 +456,14 @@ def test_a_topic_is_opened_by_urls(cluster: LiveCluster) -> None:
     cluster.bucket().mkdir(parents=True, exist_ok=True)
     with pytest.raises(InvalidOptionError, match="no broker would find"):
         ManagedLedger.open(cluster.url, TOPIC, "s3://tier/prod")
-    with ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url(), region="us-east-1", block_size=BLOCK) as topic:
+    options: dict[str, Any] = {"region": "us-east-1", "block_size": BLOCK, "cluster_options": PATIENT}
+    with ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url(), **options) as topic:
         with pytest.raises(LockHeldError):
-            ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url())
+            ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url(), cluster_options=PATIENT)
         assert topic.offload_prefix((last, 0)) == Position(last, 0)
     data = cluster.nodes[managed_ledger_path(NAME)]
     assert [one.is_offloaded for one in parse_managed_ledger_info(data, key="").ledgers] == [True, True, False]
-    with ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url()) as topic:
+    with ManagedLedger.open(cluster.url, TOPIC, cluster.bucket_url(), cluster_options=PATIENT) as topic:
         assert topic.first_not_offloaded() == (last, 0)
     assert first < second
 

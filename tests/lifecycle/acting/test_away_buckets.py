@@ -27,25 +27,27 @@ from ledgerfs.offload.attempts import Attempt
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.living_clusters import PATIENCE_S
 from tests.support.told_owners import NAME, ToldOwners
+from tests.support.tries import without_pauses
 
 AGAIN = "not asked again in this pass"
 
 
-def nowhere() -> dict[str, object]:
-    """Return options of an S3 whose port nobody listens at."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        endpoint = f"http://127.0.0.1:{found.getsockname()[1]}"
-    return {"endpoint_url": endpoint, "key": "k", "secret": "s"}
+@pytest.fixture(name="nowhere", scope="module")
+def _nowhere() -> Iterator[dict[str, object]]:
+    """Options of an S3 that refuses all connections: its port is taken, and not listened at."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield {"endpoint_url": f"http://127.0.0.1:{taken.getsockname()[1]}", "key": "k", "secret": "s"}
 
 
 class Hands:
     """Carries out what is due in a cluster of ours, whose bucket is away."""
 
-    def __init__(self, cluster: LiveCluster) -> None:
-        self.options = nowhere()
-        options = {"bucket_urls": {"tier": "s3://tier"}, "bucket_options": self.options}
+    def __init__(self, cluster: LiveCluster, options_of_bucket: dict[str, object]) -> None:
+        self.options = options_of_bucket
+        options = {"bucket_urls": {"tier": "s3://tier"}, "bucket_options": self.options, "timeout_s": PATIENCE_S}
         self.living = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
         ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
@@ -78,7 +80,7 @@ class Hands:
 
 @pytest.fixture(name="cluster")
 def _cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveCluster]:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
+    without_pauses(monkeypatch)
     with LiveCluster(tmp_path) as made:
         made.zookeeper.takes_writes = True
         made.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(4)])
@@ -86,8 +88,8 @@ def _cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveCl
 
 
 @pytest.fixture(name="hands")
-def _hands(cluster: LiveCluster) -> Iterator[Hands]:
-    made = Hands(cluster)
+def _hands(cluster: LiveCluster, nowhere: dict[str, object]) -> Iterator[Hands]:
+    made = Hands(cluster, nowhere)
     yield made
     made.close()
 

@@ -34,6 +34,7 @@ from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import LiveCluster, messages
+from tests.support.living_clusters import PATIENCE_S
 from tests.support.told_owners import ToldOwners
 
 REAL = json.loads((Path(__file__).parents[2] / "data" / "topic_policies" / "events.json").read_text())
@@ -54,7 +55,7 @@ class Hands:
 
     def __init__(self, cluster: LiveCluster) -> None:
         self.cluster = cluster
-        options = {"bucket_urls": {"tier": cluster.bucket_url()}}
+        options = {"bucket_urls": {"tier": cluster.bucket_url()}, "timeout_s": PATIENCE_S}
         self.living = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
         self.owners = ToldOwners()

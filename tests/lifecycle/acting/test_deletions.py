@@ -53,6 +53,7 @@ from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.entries import frame, metadata
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.live_offloads import S3, driver_properties
+from tests.support.living_clusters import PATIENCE_S
 from tests.support.told_owners import NAME, ToldOwners
 
 if TYPE_CHECKING:
@@ -60,13 +61,13 @@ if TYPE_CHECKING:
 
 
 class Trash:
-    """Deletes ledgers of a cluster of ours."""
+    """Deletes ledgers of a cluster of ours, within one turn unless a test has another one."""
 
     def __init__(self, cluster: LiveCluster, turn: Turn | None = None) -> None:
         self.cluster = cluster
-        self.turn = turn or Turn()
+        self.turn = turn or Turn(clock=lambda: 0.0)
         self.owners = ToldOwners()
-        options = {"bucket_urls": {"tier": cluster.bucket_url()}}
+        options = {"bucket_urls": {"tier": cluster.bucket_url()}, "timeout_s": PATIENCE_S}
         self.living: LivingCluster = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
         ledgers, copies = ClosedLedgers(self.living), OffloadedCopies(self.living.reading)
@@ -159,7 +160,11 @@ def test_copies_of_bookkeeper_go_and_the_bucket_serves_them(cluster: LiveCluster
     assert trash.version() == version + 1
     assert [one.context.is_deleted_from_bookkeeper for one in trash.listed().values() if one.context] == [True, True]
     assert set(trash.states().values()) == {TrashState.DELETED}
-    options = {"bucket_urls": {"tier": cluster.bucket_url()}, "open_end": "acknowledged"}
+    options = {
+        "bucket_urls": {"tier": cluster.bucket_url()},
+        "open_end": "acknowledged",
+        "timeout_s": PATIENCE_S,
+    }
     found = [
         (one.ref.ledger_id, entry, bytes(data))
         for one in open_bucket(cluster.url, options).topic(TOPIC).ledgers
@@ -169,15 +174,15 @@ def test_copies_of_bookkeeper_go_and_the_bucket_serves_them(cluster: LiveCluster
     assert found == expected
 
 
-@pytest.mark.parametrize("objects", [("data",), ("index",), ()])
-def test_a_copy_stays_whose_objects_are_not_there(cluster: LiveCluster, trash: Trash, objects: tuple[str, ...]) -> None:
-    first, *_ = ledgers(cluster)
-    cluster.offload(TOPIC, first, objects=objects)
-    done = flag(trash, trash.marked(trash.line(TrashKind.OFFLOADED, first)))
-    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
-    assert done.remarks
-    assert trash.in_bookkeeper(first)
-    assert trash.states() == {first: TrashState.MARKED}
+def test_copies_stay_whose_objects_are_not_there(cluster: LiveCluster, trash: Trash) -> None:
+    ids = ledgers(cluster, 4)[:3]
+    for one, objects in zip(ids, (("data",), ("index",), ()), strict=True):
+        cluster.offload(TOPIC, one, objects=objects)
+    done = flag(trash, trash.marked(*(trash.line(TrashKind.OFFLOADED, one) for one in ids)))
+    assert (done.ledger_ids, sorted(done.postponed)) == ([], ids)
+    assert len(done.remarks) == 3
+    assert all(map(trash.in_bookkeeper, ids))
+    assert trash.states() == dict.fromkeys(ids, TrashState.MARKED)
 
 
 def test_a_copy_stays_whose_objects_have_another_byte(cluster: LiveCluster, trash: Trash) -> None:
@@ -221,7 +226,10 @@ def test_a_copy_stays_whose_objects_hold_other_entries_of_the_same_sizes(
     assert trash.states() == {first: TrashState.MARKED}
 
 
-def test_a_copy_stays_whose_bookies_are_silent(cluster: LiveCluster, trash: Trash) -> None:
+def test_a_copy_stays_whose_bookies_are_silent(
+    cluster: LiveCluster, trash: Trash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledgerfs.dialects.live_cluster.hot_ledger._PAUSE_S", 0.01)
     first, *_ = ledgers(cluster)
     cluster.offload(TOPIC, first)
     lines = trash.marked(trash.line(TrashKind.OFFLOADED, first))
@@ -407,19 +415,17 @@ def test_the_last_ledger_is_never_touched(cluster: LiveCluster, trash: Trash) ->
     assert last in trash.listed()
 
 
-@pytest.mark.parametrize("owner", [Owner.SOME, Owner.UNKNOWN])
 @pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.TRIMMED])
-def test_a_topic_that_a_broker_may_have_is_left(
-    cluster: LiveCluster, trash: Trash, owner: Owner, kind: TrashKind
-) -> None:
+def test_a_topic_that_a_broker_may_have_is_left(cluster: LiveCluster, trash: Trash, kind: TrashKind) -> None:
     first, *_ = ledgers(cluster)
     cluster.offload(TOPIC, first)
     lines = trash.marked(trash.line(kind, first))
-    trash.owners.owner = owner
-    done = flag(trash, lines) if kind is TrashKind.OFFLOADED else trim(trash, lines, trash.version())
-    assert (done.ledger_ids, list(done.postponed)) == ([], [first])
-    assert trash.in_bookkeeper(first)
-    assert first in trash.listed()
+    for owner in (Owner.SOME, Owner.UNKNOWN):
+        trash.owners.owner = owner
+        done = flag(trash, lines) if kind is TrashKind.OFFLOADED else trim(trash, lines, trash.version())
+        assert (done.ledger_ids, list(done.postponed)) == ([], [first]), owner
+        assert trash.in_bookkeeper(first), owner
+        assert first in trash.listed(), owner
 
 
 def test_terminated_topics_are_left(cluster: LiveCluster, trash: Trash) -> None:
@@ -712,15 +718,12 @@ def test_a_deletion_that_began_stops_at_a_ledger_with_other_bytes(cluster: LiveC
 
 
 @pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.UNBATCHED, TrashKind.TRIMMED])
-@pytest.mark.parametrize(
-    "another", ["a schema's", "a subscription's", "another topic's", "another application's", "made later"]
-)
-def test_a_ledger_that_has_the_id_of_a_deletion_that_began_stays(
-    cluster: LiveCluster, trash: Trash, kind: TrashKind, another: str
+def test_ledgers_that_have_the_ids_of_deletions_that_began_stay(
+    cluster: LiveCluster, trash: Trash, kind: TrashKind
 ) -> None:
     """A cluster is initialised again, and what is below /ledgerfs is left: ids and versions are given anew."""
     ledgers(cluster)
-    told = {
+    others: dict[str, list[tuple[str, bytes]]] = {
         "a schema's": [("component", b"schema"), ("pulsar/schemaId", b"public/default/s")],
         "a subscription's": [
             ("component", b"managed-ledger"),
@@ -730,20 +733,22 @@ def test_a_ledger_that_has_the_id_of_a_deletion_that_began_stays(
         "another topic's": [("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, b"public/default/persistent/other")],
         "another application's": [("application", b"other")],
         "made later": [("component", b"managed-ledger"), (MANAGED_LEDGER_KEY, NAME.encode())],
-    }[another]
-    # Lines are as old as their nodes.
-    is_later = another == "made later"
-    created_ms = time.time_ns() // 1_000_000 + (3_600_000 if is_later else 0)
-    ledger_id = cluster.write_unlisted(messages(3), told, state=3, created_ms=created_ms)
-    size = cluster.written[ledger_id].node.length
-    line = trash.line(kind, ledger_id, state=TrashState.UNLISTED, size=size)
-    trash.lock.commit([MakeNode(line.path, build_trash_line(line))])
+    }
+    made: dict[str, int] = {}
+    for another, custom in others.items():
+        # Lines are as old as their nodes.
+        created_ms = time.time_ns() // 1_000_000 + (3_600_000 if another == "made later" else 0)
+        made[another] = ledger_id = cluster.write_unlisted(messages(3), custom, state=3, created_ms=created_ms)
+        size = cluster.written[ledger_id].node.length
+        line = trash.line(kind, ledger_id, state=TrashState.UNLISTED, size=size)
+        trash.lock.commit([MakeNode(line.path, build_trash_line(line))])
     done = Done()
     trash.deletions.finish(trash.journal(), done)
-    assert (done.postponed, done.ledger_ids) == ({}, [ledger_id])
-    assert f"ledger {ledger_id} stays" in done.remarks[0]
-    assert trash.states() == {ledger_id: TrashState.DELETED}
-    assert trash.in_bookkeeper(ledger_id)
+    assert (done.postponed, sorted(done.ledger_ids)) == ({}, list(made.values()))
+    for another, ledger_id in made.items():
+        assert trash.in_bookkeeper(ledger_id), another
+        assert any(f"ledger {ledger_id} stays" in one for one in done.remarks), another
+        assert trash.states()[ledger_id] is TrashState.DELETED, another
 
 
 @pytest.mark.parametrize("is_between", [False, True], ids=["before", "at the commit"])

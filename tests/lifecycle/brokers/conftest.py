@@ -9,6 +9,7 @@ from ledgerfs.lifecycle.brokers.outcomes import ListReader, list_reader
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from tests.support.live_broker import LiveBroker, live_broker
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.living_clusters import PATIENCE_S
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def broker(live: LiveCluster) -> Iterator[LiveBroker]:
 @pytest.fixture
 def nodes(live: LiveCluster) -> Iterator[Nodes]:
     """Its ZooKeeper."""
-    made = Nodes(live.zookeeper.address)
+    made = Nodes(live.zookeeper.address, timeout_s=PATIENCE_S)
     yield made
     made.close()
 

@@ -2,7 +2,9 @@
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import pytest
 
@@ -23,15 +25,22 @@ from ledgerfs.lifecycle.brokers.offload_status import OffloadState, OffloadStatu
 from ledgerfs.lifecycle.brokers.outcomes import ListReader, OffloadReport, offload_and_compare
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import send
+from tests.support.each import for_each
 from tests.support.live_broker import LiveBroker, answering, done_and_lost
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.tries import without_pauses
 
 NAME = managed_ledger_of(TOPIC)
 END = Position(153, 0)
 
 
-def api(broker: LiveBroker, **options: object) -> BrokerApi:
-    return BrokerApi(AdminRequests(broker.url), **options)  # type: ignore[arg-type]
+def look_soon(_: float) -> None:
+    """Stand for the pauses between two looks at a broker."""
+    time.sleep(0.01)
+
+
+def api(broker: LiveBroker, **options: Any) -> BrokerApi:
+    return BrokerApi(AdminRequests(broker.url), **{"sleep": look_soon, **options})
 
 
 def offloaded(live: LiveCluster) -> list[int]:
@@ -94,7 +103,7 @@ def test_one_that_runs_is_waited_for_and_then_the_rest_is_asked_for(
     live: LiveCluster, broker: LiveBroker, listed: ListReader
 ) -> None:
     goes_on = threading.Event()
-    broker.before_ledger = lambda _: goes_on.wait(60) and None
+    broker.before_ledger = lambda _: goes_on.wait(300) and None
     assert api(broker).begin_offload(NAME, Position(151, 0)) is True
     assert api(broker).begin_offload(NAME, END) is False
 
@@ -108,7 +117,7 @@ def test_one_that_runs_is_waited_for_and_then_the_rest_is_asked_for(
 
 def test_the_failure_of_an_earlier_one_is_not_ours(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
     goes_on = threading.Event()
-    broker.before_ledger = lambda _: goes_on.wait(60) and None
+    broker.before_ledger = lambda _: goes_on.wait(300) and None
     broker.fails_with = "the earlier one"
     assert api(broker).begin_offload(NAME, END)
 
@@ -122,7 +131,7 @@ def test_the_failure_of_an_earlier_one_is_not_ours(live: LiveCluster, broker: Li
 
 def test_waiting_is_bounded_and_ends_when_nobody_wants_it(broker: LiveBroker) -> None:
     goes_on = threading.Event()
-    broker.before_ledger = lambda _: goes_on.wait(60) and None
+    broker.before_ledger = lambda _: goes_on.wait(300) and None
     now = [0.0]
 
     def pass_time(seconds: float) -> None:
@@ -136,7 +145,7 @@ def test_waiting_is_bounded_and_ends_when_nobody_wants_it(broker: LiveBroker) ->
     goes_on.set()
 
 
-@pytest.mark.parametrize("state", ["NOT_RUN", "SUCCESS", "ERROR"])
+@for_each("state", ["NOT_RUN", "SUCCESS", "ERROR"])
 def test_a_broker_that_refuses_because_of_an_offload_that_it_does_not_know_is_not_asked_for_ever(
     broker: LiveBroker, state: str
 ) -> None:
@@ -146,6 +155,7 @@ def test_a_broker_that_refuses_because_of_an_offload_that_it_does_not_know_is_no
         send(handler, 200 if is_status else 409, json.dumps(told))
 
     broker.admin.faults = [refuse] * 50
+    broker.admin.asked.clear()
     pauses: list[float] = []
     with pytest.raises(BrokerOffloadError, match="says that there is none"):
         api(broker, sleep=pauses.append).offload(NAME, END)
@@ -162,7 +172,7 @@ def test_a_broker_that_has_forgotten_the_offload_is_not_believed_but_the_list(
 ) -> None:
     """The topic is unloaded while it is offloaded: the status is that of none, and only the list tells what was done."""
     stop = threading.Event()
-    broker.before_ledger = lambda ledger_id: stop.wait(60) and None if ledger_id == 152 and not is_whole else None
+    broker.before_ledger = lambda ledger_id: stop.wait(300) and None if ledger_id == 152 and not is_whole else None
 
     def look(_: float) -> None:
         if is_whole:
@@ -182,7 +192,7 @@ def test_an_offload_whose_answer_was_lost_is_waited_for_as_ours(
     live: LiveCluster, broker: LiveBroker, listed: ListReader
 ) -> None:
     goes_on = threading.Event()
-    broker.before_ledger = lambda _: goes_on.wait(60) and None
+    broker.before_ledger = lambda _: goes_on.wait(300) and None
     broker.admin.faults = [done_and_lost(broker)]
     report = offload_and_compare(api(broker, sleep=lambda _: goes_on.set()), NAME, END, listed)
     assert report.offloaded == (150, 151, 152)
@@ -196,7 +206,7 @@ def test_the_broker_that_has_the_topic_is_led_to(live: LiveCluster, broker: Live
     assert [one[1] for one in broker.admin.asked] == [path, f"{path}?authoritative=true"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "reason", "error"),
     [
         (401, "who?", AuthenticationError),
@@ -220,11 +230,11 @@ def test_refusals_have_their_names(
 def test_a_paused_broker_leaves_it_unknown_and_may_still_do_it(
     live: LiveCluster, broker: LiveBroker, listed: ListReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "0.5")
     broker.pause()
-    with pytest.raises(UncertainRequestError, match="in time"):
-        offload_and_compare(api(broker), NAME, END, listed)
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "240")
+    with monkeypatch.context() as patch:
+        without_pauses(patch, bound_s=0.2, patience_s=0.2)
+        with pytest.raises(UncertainRequestError, match="in time"):
+            offload_and_compare(api(broker), NAME, END, listed)
     broker.resume()
     report = offload_and_compare(api(broker), NAME, END, listed)
     assert set(report.offloaded) <= {150, 151, 152}

@@ -5,9 +5,10 @@ import pytest
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.brokers.topic_paths import bundle_path, topic_path
+from tests.support.each import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("topic", "path", "bundle"),
     [
         ("t/ns/x", "/admin/v2/persistent/t/ns/x", "/lookup/v2/topic/persistent/t/ns/x/bundle"),

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from threading import Thread
@@ -20,8 +21,9 @@ from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
 from ledgerfs.lifecycle.service.making import Made, service_of
 from ledgerfs.lifecycle.service.status import STATUS_PATH, Status, parse_status
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from tests.support.commands import run
+from tests.support.invoked import run
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.support.living_clusters import PATIENCE_S
 from tests.support.sick_clusters import write_of
 from tests.support.waiting import wait_until
 
@@ -31,6 +33,7 @@ UUID = "00112233-4455-6677-8899-aabbccddeeff"
 FOLDER = "/managed-ledgers/public/default"
 OLDER = count(7)
 """Ids, less than those of any list."""
+PATIENT = ["-o", f"timeout_s={PATIENCE_S}"]
 
 
 @pytest.fixture(name="cluster")
@@ -75,9 +78,11 @@ bucket = "tier"
 
 @contextmanager
 def service(cluster: LiveCluster, text: str) -> Iterator[Made]:
-    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
+    living = ClusterFileSystem(timeout_s=PATIENCE_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    file = parse_policy_file(text.encode(), Path("policy.toml"))
+    file = replace(file, service=replace(file.service, every_ms=10))
     try:
-        with service_of(parse_policy_file(text.encode(), Path("policy.toml")), living, None, None, 0.0) as made:
+        with service_of(file, living, None, None, 0.0) as made:
             yield made
     finally:
         living.nodes.close()
@@ -128,7 +133,8 @@ def test_a_bucket_that_cannot_be_listed_keeps_nothing_else_back(cluster: LiveClu
     assert sorted(marked(cluster)) == sorted([line.node_name, f"orphan-{seen}"])
     assert any(one.startswith(away) for one in told)
     (tmp_path / "policy.toml").write_text(text)
-    done = run("lifecycle", "plan", str(tmp_path / "policy.toml"), "--json", "--pass-seconds", "0", code=1)
+    command = ["lifecycle", "plan", str(tmp_path / "policy.toml"), "--json", "--pass-seconds", "0"]
+    done = run(*command, *PATIENT, code=1)
     refused = {(one["kind"], one["subject"], one["refusal"]) for one in json.loads(done.stdout)["refused"]}
     assert refused >= {(None, away, "unreadable"), ("delete", managed_ledger_of(SHOWN), "unreadable")}
     assert away.encode() in done.stderr
@@ -137,7 +143,7 @@ def test_a_bucket_that_cannot_be_listed_keeps_nothing_else_back(cluster: LiveClu
 def test_a_pass_that_ends_early_is_in_the_status_until_one_is_whole(cluster: LiveCluster, tmp_path: Path) -> None:
     text = policy(cluster)
     (tmp_path / "policy.toml").write_text(text)
-    command = ["lifecycle", "status", str(tmp_path / "policy.toml")]
+    command = ["lifecycle", "status", str(tmp_path / "policy.toml"), *PATIENT]
     with service(cluster, text) as made:
         made.service.run(lambda *_: None, once=True)
     whole = status(cluster)

@@ -37,7 +37,7 @@ class _Brokers:
     def do(self, one: Action) -> Done:
         self.asked.append(one)
         if one.kind is OFFLOAD:
-            self.let.wait(60)
+            self.let.wait(300)
         if one.ledger_ids == (13,):
             raise StoreUnreachableError("no answer")
         return Done(list(one.ledger_ids), one.size)

@@ -2,13 +2,12 @@
 
 import json
 import logging
-import os
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -27,8 +26,9 @@ from ledgerfs.lifecycle.service.status import STATUS_PATH
 from ledgerfs.storage.token_bucket import Bandwidth
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from tests.support.commands import LEDGERFS
+from tests.support.commands import running
 from tests.support.live_clusters import LiveCluster, messages
+from tests.support.living_clusters import PATIENCE_S
 from tests.support.waiting import wait_until
 
 FIRST, SECOND = "public/default/first", "public/default/second"
@@ -48,29 +48,30 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
         yield made
 
 
-def policy(cluster: LiveCluster, every: str = "1s", more: str = "") -> str:
+def policy(cluster: LiveCluster, more: str = "", match: str = ".*") -> str:
     return f"""
 cluster = "{cluster.url}"
 [service]
-every = "{every}"
+every = "1s"
 {more}
 [defaults]
 trash_grace = "0s"
 [buckets.tier]
 url = "{cluster.bucket_url()}"
 [[topics]]
-match = ".*"
+match = "{match}"
 deletion_lag = "0s"
 offload = false
 """
 
 
 @contextmanager
-def service(cluster: LiveCluster, more: str = "") -> Iterator[Made]:
-    options = {"bucket_urls": {"tier": cluster.bucket_url()}}
+def service(cluster: LiveCluster, more: str = "", match: str = ".*", every_ms: int = 1000) -> Iterator[Made]:
+    options = {"bucket_urls": {"tier": cluster.bucket_url()}, "timeout_s": PATIENCE_S}
     living = ClusterFileSystem(**options).cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
-        file = parse_policy_file(policy(cluster, more=more).encode(), Path("policy.toml"))
+        file = parse_policy_file(policy(cluster, more, match).encode(), Path("policy.toml"))
+        file = replace(file, service=replace(file.service, every_ms=every_ms))
         with service_of(file, living, None, None, 0.0) as made:
             yield made
     finally:
@@ -130,13 +131,12 @@ def test_what_is_compared_passes_at_the_rates_of_the_store_and_of_bookies(
     assert passed[bookies] >= size
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("short_turns")
 def test_a_pass_ends_with_its_time_and_the_next_one_begins_with_who_had_no_turn(
     cluster: LiveCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ledgerfs.lifecycle.service.service._DELETIONS_S", 0)
-    with service(cluster) as made:
+    with service(cluster, every_ms=10) as made:
         thread = Thread(target=made.service.run, args=(lambda *_: None,))
         thread.start()
         try:
@@ -155,36 +155,34 @@ def asked(cluster: LiveCluster, topic: str) -> int:
     return sum(one.ledger_id in ids for bookie in cluster.bookies for one in bookie.asked)
 
 
-@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.long
 def test_a_service_that_compares_ends_when_it_is_told_to_and_deletes_nothing(
-    cluster: LiveCluster, tmp_path: Path, once: bool
+    cluster: LiveCluster, tmp_path: Path
 ) -> None:
     big = "public/default/big"
     old = time.time_ns() // 1_000_000 - OLD_MS
-    for one in cluster.write_ledgers(big, [messages(300, size=100) for _ in range(60)], closed_ms=old)[:-1]:
+    for one in cluster.write_ledgers(big, [messages(300, size=100) for _ in range(4)], closed_ms=old)[:-1]:
         cluster.offload(big, one, offloaded_ms=old)
+    with service(cluster, match=big) as made:
+        made.service.run(lambda *_: None, once=True)
     path = tmp_path / "policy.toml"
-    path.write_text(policy(cluster))
-    tier = ["-o", f'bucket_urls={{"tier": "{cluster.bucket_url()}"}}']
-    command = [LEDGERFS, "lifecycle", "run", str(path), "--once", "--yes", *tier]
-    subprocess.run(command, check=True)
-    # All of it would take ten minutes.
-    path.write_text(policy(cluster, more="bookie_rate = 4000"))
-    if not once:
-        command.remove("--once")
-    before = asked(cluster, big)
-    with subprocess.Popen(command, env=dict(os.environ)) as process:
-        try:
-            wait_until(lambda: asked(cluster, big) > before)
+    # The first ledger is compared at once; the second one would take half a day.
+    path.write_text(policy(cluster, "store_rate = 1", match=big))
+    options = [f'bucket_urls={{"tier": "{cluster.bucket_url()}"}}', f"timeout_s={PATIENCE_S}"]
+    command = ["lifecycle", "run", str(path), "--yes", *(word for one in options for word in ("-o", one))]
+    for once in ([], ["--once"]):
+        before = asked(cluster, big)
+        with running(*command, *once) as process:
+            wait_until(lambda: asked(cluster, big) > before)  # noqa: B023  (it is called at once)
+            # Now it compares the first ledger, and soon it waits for the second one. It is to end in either case.
+            time.sleep(0.5)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
-    assert flagged(cluster, big) == 0
-    states = {
-        parse_trash_line(data, key=node).state
-        for node, data in cluster.nodes.items()
-        if node.startswith(f"{TRASH}/") and b"public/default/persistent/big" in data
-    }
-    assert states == {TrashState.MARKED}
-    assert LOCK_PATH not in cluster.nodes
+            assert process.wait(300) == 0
+        assert flagged(cluster, big) == 0
+        states = {
+            parse_trash_line(data, key=node).state
+            for node, data in cluster.nodes.items()
+            if node.startswith(f"{TRASH}/") and b"public/default/persistent/big" in data
+        }
+        assert states == {TrashState.MARKED}
+        assert LOCK_PATH not in cluster.nodes

@@ -9,6 +9,7 @@ from ledgerfs.lifecycle.policy.policy_file import ServiceSettings, Via
 from ledgerfs.lifecycle.service.rates import Rates
 from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.lifecycle.simulation.of_cluster import rates_of
+from tests.support.each import for_each
 
 MIB = 1 << 20
 
@@ -34,7 +35,7 @@ def test_one_pass_alone_has_the_highest_rate() -> None:
     assert rates.rate is None
 
 
-@pytest.mark.parametrize("every_ms", [60_000, 3_600_000, 86_400_000])
+@for_each("every_ms", [60_000, 3_600_000, 86_400_000])
 def test_a_backlog_is_sent_in_a_few_minutes_however_far_passes_are_apart(every_ms: int) -> None:
     rates = Rates(ServiceSettings(every_ms=every_ms, ceiling_rate=1 << 40), Stopping())
     due = Action(ActionKind.OFFLOAD, "t", (1,), 600 * MIB, Via.DIRECT, None, "due")
@@ -47,7 +48,7 @@ def test_a_simulation_has_the_same_bounds() -> None:
     assert rates_of(ServiceSettings(store_rate=8 * MIB, ceiling_rate=7 * MIB), np.array([60.0])).ceiling == 4 * MIB
 
 
-@pytest.mark.parametrize("way", ["pace", "pace_back"])
+@for_each("way", ["pace", "pace_back"])
 def test_who_waits_ends_with_the_service(way: str) -> None:
     stopping = Stopping()
     rates = Rates(ServiceSettings(store_rate=1), stopping)

@@ -8,6 +8,7 @@ import pytest
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.lifecycle.service.events import Events, Trouble
 from ledgerfs.lifecycle.service.status import STATUS_PATH, Status, gauges_of, parse_status
+from tests.support.each import for_each
 
 WHOLE = Status(
     1_700_000_000_000, 1_700_000_060_000, 3, 4, 5000, 1_700_000_000_001, 1.5e6, {"offloaded_ledgers": 2}, {"mark": 1},
@@ -25,7 +26,7 @@ def test_names_of_a_later_version_are_left_out() -> None:
     assert parse_status(data, key=STATUS_PATH) == WHOLE
 
 
-@pytest.mark.parametrize(
+@for_each(
     "damage",
     [
         b"",
