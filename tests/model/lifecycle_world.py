@@ -26,6 +26,7 @@ from tests.model.lifecycle_audit import Audit, Terms, policies_path
 from tests.model.living_cluster import Reader, World
 from tests.model.service_requests import Died, Requests, met_at, watched_store
 from tests.model.shared_cluster import Broker, FencedError, MadeStates, SharedCluster, namespace_of
+from tests.support.living_clusters import PATIENCE_S
 
 MINUTE_MS = 60_000
 KEPT = ("public/kept/a", "public/kept/b")
@@ -159,7 +160,7 @@ class LifecycleWorld(World):
     @contextmanager
     def living(self) -> Iterator[LivingCluster]:
         """Lend the cluster as a process of its own sees it."""
-        options = {"timeout_s": 5.0, "bucket_urls": {"tier": self.cluster.bucket_url()}}
+        options = {"timeout_s": PATIENCE_S, "bucket_urls": {"tier": self.cluster.bucket_url()}}
         made = ClusterFileSystem(**options, skip_instance_cache=True).cluster(
             self.cluster.url.removeprefix("pulsar+zk://")
         )

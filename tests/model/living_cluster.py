@@ -24,12 +24,12 @@ from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.errors import MissingLedgerError, NotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from ledgerfs.upkeep.doctor.check import Rules, check_cluster
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.model.meetings import Meeting
 from tests.support.live_clusters import LiveCluster, messages
+from tests.support.living_clusters import PATIENCE_S, living
 
 TOPICS = ("public/default/a", "public/default/b", "public/default/c-partition-0")
 ENSEMBLES = dict(zip(TOPICS, (3, 2, 3), strict=True))
@@ -88,7 +88,7 @@ class World:
             self.cluster.write_ledger(topic, (), ensemble=ENSEMBLES[topic])
 
     def opened(self, end: str) -> Bucket:
-        options = {"open_end": end, "timeout_s": 2.0, "bucket_urls": {"tier": self.cluster.bucket_url("tier")}}
+        options = {"open_end": end, "timeout_s": PATIENCE_S, "bucket_urls": {"tier": self.cluster.bucket_url("tier")}}
         return open_bucket(self.cluster.url, options, cache_dir=str(self.folder / "cache"))
 
     def close(self) -> None:
@@ -364,8 +364,7 @@ class Walk:
         least, was_dead = set(world.orphans), bool(world.dead())
         world.cluster.bucket().mkdir(parents=True, exist_ok=True)
         tier = Tier(open_bucket(world.cluster.bucket_url()), frozenset({"tier"}), None)
-        cluster = ClusterFileSystem().cluster(world.cluster.url.removeprefix("pulsar+zk://"))
-        with meeting(world, met):
+        with living(world.cluster) as cluster, meeting(world, met):
             check = check_cluster(cluster, NewestEntries(cluster.reading), [tier], Rules(0, 0), lambda *_: None)
         named = {
             kind: {one for found in check.findings if found.kind is kind for one in found.ledger_ids}

@@ -16,7 +16,7 @@ from tests.model.acts import TOPICS, WHOLE, Act, Between
 from tests.model.bucket_model import State, is_whole, rows_of, topics_of
 from tests.model.meetings import Meeting
 from tests.model.places import Place
-from tests.model.world import World
+from tests.model.world import Actor, World
 
 _IN_MEMORY = Path("/dev/shm")
 """Where bringing a file to disk takes no time."""
@@ -60,18 +60,15 @@ class TwoBuckets(RuleBasedStateMachine):
             if self.looked_at[number] == model.moment:
                 continue
             self.looked_at[number] = model.moment
-            bucket = self.world.witness.bucket(number)
-            assert {topic.name for topic in bucket.topics()} >= topics_of(model.now)
+            # Lists the bucket once for all that follows, as nobody changes it meanwhile.
+            comer = Actor(self.world, "witness", self.world.witness.cache, is_session=True)
+            assert {topic.name for topic in comer.bucket(number).topics()} >= topics_of(model.now)
             if model.now:
                 for how in ("table", "merged"):
-                    reading.read(
-                        self.world, self.world.witness, number, WHOLE, how=how, times=(None, None), meeting=None
-                    )
+                    reading.read(self.world, comer, number, WHOLE, how=how, times=(None, None), meeting=None)
             for topic in sorted({copy.content.topic for copy in model.now.values()}):
-                for start, end in ((None, None), *self.halves_of(model.now, topic)):
-                    reading.read(
-                        self.world, self.world.witness, number, topic, how="table", times=(start, end), meeting=None
-                    )
+                for times in ((None, None), *self.halves_of(model.now, topic)):
+                    reading.read(self.world, comer, number, topic, how="table", times=times, meeting=None)
 
     @staticmethod
     def halves_of(state: State, topic: str) -> list[tuple[int | None, int | None]]:

@@ -109,7 +109,8 @@ def test_lifecycle_services(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*nobody can tell the topic", "ignore:.*seem to be uploaded just now")
-@pytest.mark.parametrize("seed", range(EXAMPLES or 10))
+# Each of ten defects that were put in on purpose is found by one of these seeds; 0 to 2 found no other one.
+@pytest.mark.parametrize("seed", range(EXAMPLES) if EXAMPLES else range(3, 10))
 def test_lost_clusters(seed: int, tmp_path: Path) -> None:
     RecoveryWalk(seed, tmp_path).run(60)
 

@@ -23,19 +23,16 @@ from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.storage.zookeeper.changes import ClusterLock
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from tests.support.live_clusters import LiveCluster, messages
+from tests.support.living_clusters import living
 from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
 
 
 def dump_of(cluster: LiveCluster, path: Path) -> DumpedCluster:
     """Return what a dump of a cluster has, which is written to ``path``."""
-    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
-        dump_cluster(living, NewestEntries(living.reading), path, lambda *_: None)
-    finally:
-        living.nodes.close()
+    with living(cluster) as seen:
+        dump_cluster(seen, NewestEntries(seen.reading), path, lambda *_: None)
     return read_dumped(lambda: read_dump(path))
 
 
@@ -47,12 +44,8 @@ def catalog_of(cluster: LiveCluster) -> Catalog:
 @contextmanager
 def locked(cluster: LiveCluster) -> Iterator[tuple[ClusterLock, Nodes]]:
     """Take the lock of a cluster."""
-    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
-        with ClusterLock.take(living.nodes.settings, b"{}") as lock:
-            yield lock, living.nodes
-    finally:
-        living.nodes.close()
+    with living(cluster) as seen, ClusterLock.take(seen.nodes.settings, b"{}") as lock:
+        yield lock, seen.nodes
 
 
 class Clusters:
@@ -79,19 +72,15 @@ class Clusters:
         lets_brokers_delete: bool = True,
         **how: Any,
     ) -> Report:
-        living = ClusterFileSystem(timeout_s=5).cluster((into or self.new).url.removeprefix("pulsar+zk://"))
         settings = SettingAgain(self.brokers.requests, DumpedSettings() if dump is None else dump.settings)
-        target = Into(
-            living, settings, How(driver_of_bucket("aws-s3", "tier"), **how), lets_brokers_delete=lets_brokers_delete
-        )
         wanted = Wanted(topics=(re.compile(topics),), names=TargetNames(template))
         lost = Lost(open_bucket(self.old.bucket_url()), wanted, dump)
-        try:
+        options = How(driver_of_bucket("aws-s3", "tier"), **how)
+        with living(into or self.new) as seen:
+            target = Into(seen, settings, options, lets_brokers_delete=lets_brokers_delete)
             if is_plan:
                 return plan(lost, target, lambda *_: None)
             return run(lost, target, None, lambda *_: None, lambda *_: None)
-        finally:
-            living.nodes.close()
 
     def lists(self) -> list[str]:
         """Return the topics of the new cluster, as far as this namespace of restored ones has some."""

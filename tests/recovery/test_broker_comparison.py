@@ -16,6 +16,7 @@ from ledgerfs.formats.broker_protocol.commands import EARLIEST, Command
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, BrokerMetadataRecord
 from ledgerfs.recovery.checking.comparison import Found, TopicComparison, compare_topic
+from ledgerfs.storage import retries
 from ledgerfs.storage.broker_protocol.service import BrokerService
 from tests.support.entries import TOPIC, batched, frame, metadata, varint
 from tests.support.ledgers import Offload, offload, put_in_folder
@@ -58,6 +59,13 @@ def offloads(block_size: int = 4096) -> list[Offload]:
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Bucket:
     return open_bucket(put_in_folder(tmp_path_factory.mktemp("tier"), *offloads()))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tried_again_at_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retries, "_FIRST_DELAY", 0.001)
+        yield
 
 
 @contextmanager
@@ -268,7 +276,8 @@ class Doings(NamedTuple):
 PLACES = st.sampled_from([one[:2] for one in SENT])
 
 
-@settings(max_examples=40)
+@pytest.mark.long
+@settings(max_examples=30)
 @given(
     st.builds(
         Doings,
@@ -356,6 +365,7 @@ def test_no_ledgers_at_all() -> None:
 # What Pulsar wrote.
 
 
+@pytest.mark.long
 def test_topics_of_the_golden_bucket(golden_url: str) -> None:
     bucket = open_bucket(golden_url)
     topics = {info.name: bucket.topic(info.name) for info in bucket.topics()}

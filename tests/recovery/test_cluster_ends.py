@@ -29,6 +29,7 @@ from tests.support.bookie_disks import make_disk, write_log
 from tests.support.cluster_ends import cluster_end
 from tests.support.ledgers import NAME, put_in_folder
 from tests.support.live_clusters import LiveCluster
+from tests.support.living_clusters import PATIENCE_S
 from tests.support.s3 import S3Server
 
 pytestmark = pytest.mark.process
@@ -236,22 +237,27 @@ def test_a_run_into_a_cluster_in_use_is_refused_once_its_topics_were_restored_el
 # What is done with the bucket afterwards.
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"new_uuid": True}, {"recompress": "lz4"}, {"unbatch": True}, {"block_size": 2 << 20}]
-)
-def test_a_copy_of_the_bucket_reads_as_the_bucket(
-    clusters: Clusters, tmp_path: Path, options: dict[str, object]
-) -> None:
+COPIED: list[dict[str, Any]] = [
+    {},
+    {"new_uuid": True},
+    {"recompress": "lz4"},
+    {"unbatch": True},
+    {"block_size": 2 << 20},
+]
+
+
+def test_a_copy_of_the_bucket_reads_as_the_bucket(clusters: Clusters, tmp_path: Path) -> None:
     assert clusters.restore().is_well
     go_on(clusters.new, A, sent("of the new", 1), sent("", 1, marker_type=COMMIT))
-    target = tmp_path / "copy"
-    target.mkdir()
-    report = copy_ledgers(clusters.old.bucket_url(), f"file://{target}", **options)
-    assert report.failed == []
-    assert values(f"file://{target}") == ["committed", "of the new"]
-    assert damage(f"file://{target}") == []
-    again = copy_ledgers(clusters.old.bucket_url(), f"file://{target}", **options)
-    assert (again.copied, again.failed) == (0, [])
+    for number, options in enumerate(COPIED):
+        target = tmp_path / f"copy-{number}"
+        target.mkdir()
+        report = copy_ledgers(clusters.old.bucket_url(), f"file://{target}", **options)
+        assert report.failed == [], options
+        assert values(f"file://{target}") == ["committed", "of the new"], options
+        assert damage(f"file://{target}") == [], options
+        again = copy_ledgers(clusters.old.bucket_url(), f"file://{target}", **options)
+        assert (again.copied, again.failed) == (0, []), options
 
 
 def test_a_copy_through_fsspec_is_one(clusters: Clusters, tmp_path: Path) -> None:
@@ -449,7 +455,9 @@ def test_a_restored_cluster_is_not_copied_without_where_the_lost_one_ends(
     if backed_up == "afterwards":
         copy_ledgers(clusters.old.bucket_url(), backup)
     go_on(clusters.new, A, sent("of the new", 1), sent("", 1, marker_type=COMMIT))
-    living = open_bucket(clusters.new.url, {"bucket_urls": {"tier": clusters.old.bucket_url()}})
+    living = open_bucket(
+        clusters.new.url, {"timeout_s": PATIENCE_S, "bucket_urls": {"tier": clusters.old.bucket_url()}}
+    )
     report = copy_ledgers(living, backup, topics=[A], allow_incomplete=True)
     told = [str(one.error) for one in report.failed]
     wanted = {"never": ["a settled copy"], "before": ["a settled copy", "where that ends"], "afterwards": []}[backed_up]
@@ -466,7 +474,9 @@ def test_what_goes_on_from_a_restored_cluster_needs_the_end_in_the_copy(clusters
     assert clusters.restore().is_well
     go_on(clusters.new, A, sent("of the new", 1), sent("", 1, marker_type=COMMIT))
     clusters.new.change_list(A, lambda info: replace(info, ledgers=info.ledgers[1:]))
-    living = open_bucket(clusters.new.url, {"bucket_urls": {"tier": clusters.old.bucket_url()}})
+    living = open_bucket(
+        clusters.new.url, {"timeout_s": PATIENCE_S, "bucket_urls": {"tier": clusters.old.bucket_url()}}
+    )
     report = copy_ledgers(living, backup, topics=[A], allow_incomplete=True)
     assert ["tells where that ends" in str(one.error) for one in report.failed] == [True]
     assert copy_ledgers(clusters.old.bucket_url(), backup).failed == []

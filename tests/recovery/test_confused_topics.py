@@ -41,15 +41,15 @@ def whys(report: Report) -> dict[str, str | None]:
 # Of one run.
 
 
-@pytest.mark.parametrize("is_plan", [True, False])
-def test_partitions_of_two_topics_do_not_become_one_topic(clusters: Clusters, is_plan: bool) -> None:
+def test_partitions_of_two_topics_do_not_become_one_topic(clusters: Clusters) -> None:
     for number in (0, 1):
         clusters.rolled(f"public/one/p-partition-{number}")
         clusters.rolled(f"public/two/p-partition-{number + 2}")
-    found = clusters.restore(RESTORED, is_plan=is_plan)
-    assert not found.is_well
-    assert all("would be several topics" in str(why) for why in whys(found).values())
-    assert clusters.lists() == []
+    for is_plan in (True, False):
+        found = clusters.restore(RESTORED, is_plan=is_plan)
+        assert not found.is_well, is_plan
+        assert all("would be several topics" in str(why) for why in whys(found).values()), (is_plan, whys(found))
+        assert clusters.lists() == [], is_plan
 
 
 def test_a_topic_does_not_come_beside_partitions_of_another(clusters: Clusters) -> None:
@@ -80,18 +80,16 @@ def test_what_was_no_partition_makes_none(clusters: Clusters, tmp_path: Path) ->
 # Of several.
 
 
-@pytest.mark.parametrize("is_plan", [True, False])
 @pytest.mark.parametrize("second", ["public/two/p", "public/two/p-partition-1"])
-def test_a_second_run_brings_no_topic_beside_another_ones_partitions(
-    clusters: Clusters, second: str, is_plan: bool
-) -> None:
+def test_a_second_run_brings_no_topic_beside_another_ones_partitions(clusters: Clusters, second: str) -> None:
     clusters.rolled("public/one/p-partition-0")
     clusters.rolled(second)
     assert clusters.restore(RESTORED, topics="public/one/.*").is_well
     before = clusters.lists()
-    found = clusters.restore(RESTORED, topics="public/two/.*", is_plan=is_plan)
-    assert "would take" in str(found.topics[0].why)
-    assert clusters.lists() == before
+    for is_plan in (True, False):
+        found = clusters.restore(RESTORED, topics="public/two/.*", is_plan=is_plan)
+        assert "would take" in str(found.topics[0].why), is_plan
+        assert clusters.lists() == before, is_plan
 
 
 def test_partitions_that_are_left_come_in_a_second_run(clusters: Clusters) -> None:
@@ -103,8 +101,7 @@ def test_partitions_that_are_left_come_in_a_second_run(clusters: Clusters) -> No
     assert "with 1 partitions, and it had 2" in str(found.topics[1].why)
 
 
-@pytest.mark.parametrize("is_plan", [True, False])
-def test_partitions_that_the_new_cluster_added_are_its_own(clusters: Clusters, is_plan: bool) -> None:
+def test_partitions_that_the_new_cluster_added_are_its_own(clusters: Clusters) -> None:
     """Their ledgers lie in the same bucket, and no lost cluster had them."""
     for number in (0, 1):
         clusters.rolled(f"public/default/p-partition-{number}")
@@ -116,14 +113,14 @@ def test_partitions_that_the_new_cluster_added_are_its_own(clusters: Clusters, i
     clusters.new.roll_over("public/default/p-partition-2")
     clusters.new.offload("public/default/p-partition-2", ledger_id)
     clusters.rolled("public/default/b")
-    found = clusters.restore(is_plan=is_plan)
-    assert found.is_well, whys(found)
-    assert sorted(whys(found)) == ["public/default/b", "public/default/p-partition-0", "public/default/p-partition-1"]
-    assert any(
-        "1 topics are the new cluster's own, such as persistent://public/default/p-partition-2" in one
-        for one in found.remarks
-    )
-    assert clusters.partitions("public/default/p") == 3
+    partitions = ["public/default/p-partition-0", "public/default/p-partition-1"]
+    own = "1 topics are the new cluster's own, such as persistent://public/default/p-partition-2"
+    for is_plan in (True, False):
+        found = clusters.restore(is_plan=is_plan)
+        assert found.is_well, (is_plan, whys(found))
+        assert sorted(whys(found)) == ["public/default/b", *partitions], is_plan
+        assert any(own in one for one in found.remarks), (is_plan, found.remarks)
+        assert clusters.partitions("public/default/p") == 3, is_plan
 
 
 def test_what_the_lost_cluster_had_is_not_the_new_ones_own(clusters: Clusters, tmp_path: Path) -> None:
@@ -189,41 +186,40 @@ def test_partitions_in_the_bucket_keep_their_name(clusters: Clusters) -> None:
 # Beside what producers made.
 
 
-@pytest.mark.parametrize("is_plan", [True, False])
-def test_a_topic_that_a_producer_made_stands_against_partitions_of_its_name(clusters: Clusters, is_plan: bool) -> None:
+def test_a_topic_that_a_producer_made_stands_against_partitions_of_its_name(clusters: Clusters) -> None:
     clusters.rolled("public/default/p-partition-0")
     clusters.new.write_ledger("public/default/p", messages(1))
-    found = clusters.restore(is_plan=is_plan)
-    assert "would take for the same topic" in str(found.topics[0].why)
-    assert clusters.partitions("public/default/p") is None
+    for is_plan in (True, False):
+        found = clusters.restore(is_plan=is_plan)
+        assert "would take for the same topic" in str(found.topics[0].why), is_plan
+        assert clusters.partitions("public/default/p") is None, is_plan
 
 
-@pytest.mark.parametrize("is_plan", [True, False])
-@pytest.mark.parametrize("is_loaded", [True, False])
-def test_partitions_that_somebody_made_stand_against_a_topic_of_their_name(
-    clusters: Clusters, is_loaded: bool, is_plan: bool
-) -> None:
+def test_partitions_that_somebody_made_stand_against_a_topic_of_their_name(clusters: Clusters) -> None:
     clusters.rolled("public/default/p")
     clusters.new.zookeeper.set(
         f"{clusters.new.chroot}/admin/partitioned-topics/public/default/persistent/p", b'{"partitions":2}'
     )
-    if is_loaded:
-        clusters.new.write_ledger("public/default/p-partition-1", messages(1))
-    found = clusters.restore(is_plan=is_plan)
-    assert "clients" in str(found.topics[0].why)
-    assert managed_ledger_path(managed_ledger_of("public/default/p")) not in clusters.new.nodes
+    for is_loaded in (False, True):
+        if is_loaded:
+            clusters.new.write_ledger("public/default/p-partition-1", messages(1))
+        for is_plan in (True, False):
+            found = clusters.restore(is_plan=is_plan)
+            assert "clients" in str(found.topics[0].why), (is_loaded, is_plan)
+            made = clusters.new.chroot + managed_ledger_path(managed_ledger_of("public/default/p"))
+            assert made not in clusters.new.nodes, (is_loaded, is_plan)
 
 
-@pytest.mark.parametrize("is_plan", [True, False])
-def test_another_count_of_partitions_is_told_before_anything_is_made(clusters: Clusters, is_plan: bool) -> None:
+def test_another_count_of_partitions_is_told_before_anything_is_made(clusters: Clusters) -> None:
     clusters.rolled("public/default/p-partition-0")
     clusters.rolled("public/default/p-partition-1")
     clusters.new.zookeeper.set(
         f"{clusters.new.chroot}/admin/partitioned-topics/public/default/persistent/p", b'{"partitions":5}'
     )
-    found = clusters.restore(is_plan=is_plan)
-    assert all("with 5 partitions, and it had 2" in str(one.why) for one in found.topics)
-    assert not any("p-partition" in path for path in clusters.new.nodes if "/managed-ledgers/" in path)
+    for is_plan in (True, False):
+        found = clusters.restore(is_plan=is_plan)
+        assert all("with 5 partitions, and it had 2" in str(one.why) for one in found.topics), is_plan
+        assert not any("p-partition" in path for path in clusters.new.nodes if "/managed-ledgers/" in path), is_plan
 
 
 @pytest.mark.parametrize("new_ids", [False, True])

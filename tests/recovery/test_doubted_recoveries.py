@@ -21,6 +21,7 @@ from ledgerfs.recovery.topics.ledger_ids import FreeIds, advance_ids
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
 from tests.recovery.lost import Clusters, catalog_of, dump_of, two_clusters
 from tests.support.cluster_ends import cluster_end
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.live_clusters import messages
@@ -45,12 +46,12 @@ def _why(report: Report) -> str:
     return str(line.why)
 
 
-@pytest.mark.parametrize("is_plan", [False, True])
-def test_objects_that_go_after_a_recovery_are_told_by_the_next_run_and_plan(clusters: Clusters, is_plan: bool) -> None:
+def test_objects_that_go_after_a_recovery_are_told_by_the_next_plan_and_run(clusters: Clusters) -> None:
     assert clusters.restore().is_well
     middle = clusters.old.list_of(ORDERS).ledgers[1].ledger_id
     clusters.lose(middle)
-    assert f"does not have ledger {middle}" in _why(clusters.restore(is_plan=is_plan))
+    for is_plan in (True, False):
+        assert f"does not have ledger {middle}" in _why(clusters.restore(is_plan=is_plan)), is_plan
 
 
 def test_copies_that_contradict_each_other_are_missing_and_not_forgotten(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_what_became_of_open_transactions_in_an_earlier_run_is_told(clusters: Cl
     assert "were shown when it was restored" in str(told["more"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value"),
     [
         ("message_ttl_in_seconds", 60),

@@ -17,6 +17,7 @@ from ledgerfs.recovery.lost.dumped_settings import DumpedSettings, settings_in
 from ledgerfs.recovery.settings.partition_counts import MOST_INFERRED, partition_counts
 from ledgerfs.recovery.settings.schema_sources import known_versions
 from ledgerfs.storage.zookeeper.node import Node
+from tests.support.each import for_each
 
 NAME, TOPIC = "shop/eu/or+ders", "persistent://shop/eu/or ders-partition-2"
 
@@ -100,7 +101,7 @@ def test_a_number_beyond_all_reason_makes_no_partitions() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     "damaged",
     [
         b"{",

@@ -28,8 +28,8 @@ DATA = f"{UUID}-ledger-{NEW_ID}"
 MIB = 1 << 20
 
 
-def made(block_size: int = MIB, size: int = 300_000) -> Offload:
-    return offload([sent(f"{number:0{size}}") for number in range(30)], 7, block_size=block_size)
+def made(block_size: int = MIB, size: int = 300_000, count: int = 30) -> Offload:
+    return offload([sent(f"{number:0{size}}") for number in range(count)], 7, block_size=block_size)
 
 
 def copied(bucket: Bucket, ref: LedgerRef | None = None) -> LedgerRef:
@@ -70,8 +70,9 @@ def test_in_a_folder_the_bytes_pass_through(folder: Path) -> None:
     assert values[0].equals(values[1])
 
 
+@pytest.mark.long
 def test_on_s3_the_store_copies_block_by_block(s3: S3Server, s3_bucket: str) -> None:
-    one = made(block_size=5 * MIB, size=700_000)
+    one = made(block_size=5 * MIB, size=700_000, count=16)
     metadata = {"s3managedledgeroffloaderformatversion": "1", "pulsarclustername": "old", "note": "kept"}
     for key, data in one.objects.items():
         s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data, Metadata=metadata)

@@ -4,6 +4,7 @@ import pytest
 
 from ledgerfs.recovery.settings.partition_nodes import set_partitions
 from tests.recovery.lost import locked
+from tests.support.each import for_each
 from tests.support.live_clusters import LiveCluster
 
 NAME = "shop/eu/persistent/p"
@@ -30,7 +31,7 @@ def test_a_number_is_set_once(cluster: LiveCluster) -> None:
     assert kept(cluster) == b'{"partitions": 3}'
 
 
-@pytest.mark.parametrize("data", [b"{", b"[]", b'{"partitions": "3"}', b'{"partitions": true}', b""])
+@for_each("data", [b"{", b"[]", b'{"partitions": "3"}', b'{"partitions": true}', b""])
 def test_a_node_that_is_damaged_is_told_and_stays(cluster: LiveCluster, data: bytes) -> None:
     cluster.zookeeper.set(cluster.chroot + PATH, data)
     found = told(cluster, 3)

@@ -22,10 +22,10 @@ from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
 from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.restoring import How
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.recovery.lost import dump_of
 from tests.support.bookie_disks import make_disk, write_log
 from tests.support.live_clusters import LiveCluster, messages
+from tests.support.living_clusters import living
 from tests.support.pulsar_settings import pulsar_settings
 
 pytestmark = pytest.mark.process
@@ -53,13 +53,9 @@ def _new(tmp_path: Path) -> Iterator[LiveCluster]:
 
 def _restore(lost: Lost, new: LiveCluster, **how: bool) -> Report:
     former = DumpedSettings() if lost.dump is None else lost.dump.settings
-    living = ClusterFileSystem(timeout_s=5).cluster(new.url.removeprefix("pulsar+zk://"))
-    try:
-        with pulsar_settings() as brokers:
-            into = Into(living, SettingAgain(brokers.requests, former), How(driver_of_bucket("aws-s3", "tier"), **how))
-            return run(lost, into, None, NOTHING, NOTHING)
-    finally:
-        living.nodes.close()
+    with living(new) as seen, pulsar_settings() as brokers:
+        into = Into(seen, SettingAgain(brokers.requests, former), How(driver_of_bucket("aws-s3", "tier"), **how))
+        return run(lost, into, None, NOTHING, NOTHING)
 
 
 def _lost_with(cluster: LiveCluster, dump: DumpedCluster | None, template: str = "") -> Lost:

@@ -15,6 +15,7 @@ from ledgerfs.recovery.settings.carried_policies import NewCluster, carried_poli
 from ledgerfs.recovery.settings.former_settings import to_set_again
 from ledgerfs.recovery.settings.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
 from tests.support.admin_api import send
+from tests.support.each import for_each
 from tests.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_settings
 
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
@@ -318,7 +319,7 @@ OFFLOAD = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changed", "cluster", "why"),
     [
         ({}, NEW, None),

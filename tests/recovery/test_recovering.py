@@ -25,9 +25,9 @@ from ledgerfs.recovery.running.report import Report, TopicLine
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.recovery.lost import dump_of
 from tests.support.live_clusters import CREATED_MS, LiveCluster, messages
+from tests.support.living_clusters import living
 from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
 from tests.support.zookeeper import WriteFault
 
@@ -71,13 +71,10 @@ def _brokers() -> Iterator[PulsarSettings]:
 
 @contextmanager
 def _into(new: LiveCluster, brokers: PulsarSettings, dump: DumpedCluster | None, **how: Any) -> Iterator[Into]:
-    living = ClusterFileSystem(timeout_s=5).cluster(new.url.removeprefix("pulsar+zk://"))
     settings = SettingAgain(brokers.requests, DumpedSettings() if dump is None else dump.settings)
     lets = how.pop("lets_brokers_delete", False)
-    try:
-        yield Into(living, settings, How(driver_of_bucket("aws-s3", "tier"), **how), lets_brokers_delete=lets)
-    finally:
-        living.nodes.close()
+    with living(new) as seen:
+        yield Into(seen, settings, How(driver_of_bucket("aws-s3", "tier"), **how), lets_brokers_delete=lets)
 
 
 def _restore(

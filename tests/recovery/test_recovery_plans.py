@@ -10,6 +10,7 @@ from ledgerfs.recovery.planning.planning import Wanted, greatest_id, plan_topics
 from ledgerfs.recovery.planning.target_names import TargetNames
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from tests.recovery.lost import catalog_of, dump_of
+from tests.support.each import for_each
 from tests.support.live_clusters import LiveCluster, messages
 
 pytestmark = pytest.mark.process
@@ -139,7 +140,7 @@ def _in_other(cluster: LiveCluster) -> int:
     return ledger_id
 
 
-@pytest.mark.parametrize("template", ["public/restored", "{topic}/x", "a/{name}/{topic}", "a/b/{topic}-old"])
+@for_each("template", ["public/restored", "{topic}/x", "a/{name}/{topic}", "a/b/{topic}-old"])
 def test_a_template_that_is_none_is_refused(template: str) -> None:
     with pytest.raises(InvalidOptionError):
         TargetNames(template)

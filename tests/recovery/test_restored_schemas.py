@@ -23,6 +23,7 @@ from ledgerfs.recovery.settings.strategies import PERMISSIVE, Strategies
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import send
+from tests.support.each import for_each
 from tests.support.pulsar_settings import CutRequests, PulsarSettings, Stored, pulsar_settings
 
 TOPIC = "persistent://shop/eu/or ders"
@@ -266,8 +267,9 @@ class Meeting(AdminApi):
         return super().delete(topic)
 
 
-@pytest.mark.parametrize("at", range(6))
+@for_each("at", range(6))
 def test_another_run_at_any_change_does_the_rest_or_ends_this_one(pulsar: PulsarSettings, at: int) -> None:
+    pulsar.schemas.clear()
     pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
     plan = planned(pulsar)
     meeting = Meeting(pulsar.requests, at, lambda: restore_schemas(AdminApi(pulsar.requests), plan))
@@ -330,8 +332,9 @@ def test_a_broker_that_says_it_did_what_it_did_not_is_found_out(pulsar: PulsarSe
         restore_schemas(Lying(pulsar.requests), planned(pulsar, steps=(A,)))
 
 
-@pytest.mark.parametrize("status", [500, 409, 422])
+@for_each("status", [500, 409, 422])
 def test_a_broker_that_refuses_leaves_a_beginning(pulsar: PulsarSettings, status: int) -> None:
+    pulsar.schemas.clear()
     pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
     plan, api = planned(pulsar), AdminApi(pulsar.requests)
     restore_schemas(api, planned(pulsar, steps=(A,)))
@@ -380,19 +383,20 @@ def test_a_deletion_whose_answer_is_lost_is_not_sent_twice(pulsar: PulsarSetting
 def test_a_broker_that_is_gone_ends_all_and_leaves_its_note(
     pulsar: PulsarSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
     notes, plan = Notes(), planned(pulsar)
 
     def vanish(method: str, path: str, value: Any) -> tuple[int, str]:
-        if method == "POST":
-            pulsar.admin.faults[:] = [lambda handler: handler.connection.close()] * 1000
-            raise ConnectionAbortedError
+        """Set the strategy, and be gone; only from then on a request is given up soon."""
+        pulsar.admin.faults[:] = [lambda handler: handler.connection.close()] * 1000
+        monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
         return pulsar.answer(method, path, value)
 
     pulsar.admin.does = vanish
     with pytest.raises((AdminApiUnreachableError, AdminApiError)):
         run(pulsar, plan, notes=notes)
     assert notes.kept == {"shop/eu": "FULL"}
+    assert pulsar.changes()[0] == ("PUT", "/admin/v2/namespaces/shop/eu/schemaCompatibilityStrategy")
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "240")
     pulsar.admin.faults.clear()
     pulsar.admin.does = pulsar.answer
     assert Strategies(pulsar.requests, notes).put_back_all() == ["shop/eu"]

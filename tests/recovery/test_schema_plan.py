@@ -3,10 +3,9 @@
 import json
 import struct
 
-import pytest
-
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.recovery.settings.schema_plan import MOST_STEPS, SchemaPlan, plan_schemas
+from tests.support.each import for_each
 
 TOPIC = "persistent://public/default/orders"
 
@@ -75,7 +74,7 @@ def test_numbers_that_messages_carry_are_wanted() -> None:
     assert plan(known(A), carried=[2], hides_lost=True).steps == (A, None, None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "why"),
     [
         (SchemaInfo("NONE", unreadable="its bookies are lost"), "its bookies are lost"),
@@ -115,7 +114,7 @@ def test_a_forced_deletion_before_is_told() -> None:
 STEPS = (A, B, None, C, STRING)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("there", "existing"),
     [
         (0, []),
@@ -132,7 +131,7 @@ def test_a_beginning_is_gone_on_with(there: int, existing: list[SchemaVersion]) 
     assert (made.there, made.conflict, made.to_do) == (there, None, max(0, 5 - there))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("existing", "why"),
     [
         (known(B), "another schema as version 0"),

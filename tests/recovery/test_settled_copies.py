@@ -1,7 +1,9 @@
 """Settled copies: they show what was visible, lie beside their ledgers unnoticed, and are whole whoever writes them or is killed."""
 
+import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +29,7 @@ from ledgerfs.recovery.copies.settled_copies import OpenAs, unsettled, write_set
 from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.upkeep.verification import Severity, verify
 from tests.model.meetings import MeetingStore
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import NAME, Offload, offload, put_in_folder
 from tests.support.s3 import S3Server
@@ -161,12 +164,17 @@ def test_a_ledger_of_many_blocks_has_the_same_blocks(tmp_path: Path) -> None:
     assert copy.stored == len(made.data)
 
 
+@pytest.mark.long
 def test_on_s3_the_copy_has_the_ledgers_user_metadata(s3: S3Server, s3_bucket: str, golden: Path) -> None:
-    s3.client.delete_bucket(Bucket=s3_bucket)
-    s3.make_golden_bucket(s3_bucket, golden)
+    name = "public/golden/persistent/txn"
+    folder = golden / "bucket"
+    described = json.loads((golden / "objects.json").read_text())
+    for ref in open_bucket(str(folder)).catalog.refs_of(name):
+        for _, stat in ref.objects:
+            data, metadata = (folder / stat.key).read_bytes(), described[stat.key]["metadata"]
+            s3.client.put_object(Bucket=s3_bucket, Key=stat.key, Body=data, Metadata=metadata)
     url = f"s3://{s3_bucket}"
     bucket = open_bucket(url, s3.options)
-    name = "public/golden/persistent/txn"
     topic = bucket.topic("persistent://public/golden/txn")
     before = topic.scan(["value", "entry_id"]).to_table()
     readers = bucket.readers_of(name, bucket.catalog)
@@ -453,9 +461,10 @@ def test_a_removal_at_any_point_is_told_or_made_good(tier: Tier, tmp_path: Path)
         assert tier.objects() == wanted, number
 
 
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("damage", ["flipped", "cut", "empty"])
-def test_a_damaged_copy_is_written_again(tier: Tier, which: int, damage: str) -> None:
+@for_each("which", [0, 1])
+@for_each("damage", ["flipped", "cut", "empty"])
+def test_a_damaged_copy_is_written_again(tmp_path: Path, which: int, damage: str) -> None:
+    tier = Tier(Path(tempfile.mkdtemp(dir=tmp_path)))
     copies = tier.settle()
     wanted = tier.objects()
     path = tier.folder / keys_of(copies[1])[which]

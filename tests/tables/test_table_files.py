@@ -16,6 +16,7 @@ from ledgerfs.errors import CorruptLedgerError, InvalidOptionError
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, MESSAGE_SCHEMA, schema_of
 from ledgerfs.tables import table_files
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
+from tests.support.each import for_each
 from tests.support.json_lines import slow_fields, slow_lines, slow_value
 
 PLAIN = "persistent://public/golden/plain"
@@ -113,19 +114,19 @@ def test_every_topic_reads_back_as_it_is_scanned(bucket: Bucket) -> None:
     for topic in bucket.topics():
         scan = bucket.topic(topic.name).scan(on_encrypted="null")
         # The lines of the slow writer take long for the long topics, which are made of the same messages over and over.
-        batches = [batch.slice(0, 300) for batch in scan]
+        batches = [batch.slice(0, 40) for batch in scan]
         assert batches, topic.name
         assert_reads_back(batches, scan.schema)
 
 
 @pytest.mark.long
 def test_all_columns_and_their_nulls_read_back() -> None:
-    batch = messages(3000)
+    batch = messages(700)
     assert_reads_back([batch], batch.schema)
     assert_reads_back(in_pieces(batch, 3), batch.schema)
 
 
-@pytest.mark.parametrize("columns", [["value"], ["properties", "key"], ["entry_id"], list(reversed(DEFAULT_COLUMNS))])
+@for_each("columns", [["value"], ["properties", "key"], ["entry_id"], list(reversed(DEFAULT_COLUMNS))])
 def test_some_columns(columns: list[str]) -> None:
     batch = messages(500).select(columns)
     parquet = pq.read_table(io.BytesIO(written([batch], batch.schema, "parquet")))
@@ -143,7 +144,7 @@ def test_no_messages_are_a_file_without_rows() -> None:
     assert b'"value","value_base64","properties"' in line
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.struct([("a", pa.int64())])], ids=str)
+@for_each("kind", [pa.string(), pa.int64(), pa.struct([("a", pa.int64())])])
 def test_no_row_vanishes_from_a_csv_of_one_column(kind: pa.DataType) -> None:
     """A blank line is none to pandas and pyarrow."""
     values = {"value": pa.array([None, 1, None]).cast(kind) if kind == pa.int64() else pa.nulls(3, kind)}
@@ -216,8 +217,9 @@ def test_row_groups_tell_what_is_in_them(bucket: Bucket, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("kind", TABLE_KINDS)
-def test_memory_is_bounded_by_a_row_group(kind: str) -> None:
-    batch = messages(8000, value_bytes=1024)
+def test_memory_is_bounded_by_a_row_group(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "GROUP_BYTES", table_files.GROUP_BYTES // 16)
+    batch = messages(1000, value_bytes=1024)
     before, peak = pa.total_allocated_bytes(), 0
 
     def many() -> Iterator[pa.RecordBatch]:
@@ -227,14 +229,15 @@ def test_memory_is_bounded_by_a_row_group(kind: str) -> None:
             peak = max(peak, pa.total_allocated_bytes() - before)
 
     with open(os.devnull, "wb") as sink:  # noqa: PTH123
-        assert write_table(many(), batch.schema, sink, kind) == 40 * 8000
-    assert peak < 160 << 20
+        assert write_table(many(), batch.schema, sink, kind) == 40 * 1000
+    assert 40 * batch.nbytes > 40 << 20
+    assert peak < (160 << 20) // 16
 
 
 # What goes wrong.
 
 
-@pytest.mark.parametrize("kind", TABLE_KINDS)
+@for_each("kind", TABLE_KINDS)
 def test_errors_of_either_side_come_through(kind: str) -> None:
     batch = messages(5000)
 

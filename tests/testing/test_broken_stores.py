@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
+from ledgerfs.storage.folders import store as folder_store
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.testing import FolderPlace, WritableStoreTests
+from tests.support.each import for_each
 
 
 class Broken:
@@ -301,53 +303,83 @@ class MindsWhatIsMissing(Broken):
         self.writes.delete = delete_known
 
 
-NOTICED = [
-    (LosesTheLastByte, "test_any_range_is_exactly_its_bytes"),
-    (PadsWhatIsShort, "test_a_range_past_the_end_is_an_error_and_no_short_body"),
-    (IgnoresTheVersion, "test_a_replaced_object_is_stale_and_the_new_one_is_read"),
-    (IgnoresTheVersion, "test_an_object_that_grew_or_shrank_is_stale"),
-    (StartsWithoutTheVersion, "test_a_replaced_object_is_stale_and_the_new_one_is_read"),
-    (SaysWhatPythonSays, "test_what_is_missing_is_named_in_any_way_of_reading"),
-    (NamesNoObject, "test_what_is_missing_is_named_in_any_way_of_reading"),
-    (StopsAtTheFirstError, "test_many_are_read_in_order_with_errors_in_their_places"),
-    (StopsAtTheFirstError, "test_one_that_changes_hides_no_other"),
-    (ReadsAllAtOnce, "test_reading_many_can_be_left_and_never_looks_far_ahead"),
-    (AnswersOutOfOrder, "test_many_are_read_in_order_with_errors_in_their_places"),
-    (CancelsItsNeighbour, "test_a_read_that_is_cancelled_harms_no_other"),
-    (ListsOneTooFew, "test_one_level_is_listed_with_folders_as_one_object_each"),
-    (ListsOnePage, "test_every_page_of_a_long_listing_comes"),
-    (ListsTwice, "test_one_level_is_listed_with_folders_as_one_object_each"),
-    (IgnoresThePrefix, "test_a_prefix_is_the_beginning_of_keys"),
-    (KeepsItsListing, "test_a_listing_is_of_now"),
-    (ListsOneLevelOfFolders, "test_a_folder_is_listed_with_those_below_it"),
-    (NamesWithoutFolders, "test_head_tells_what_the_listing_tells"),
-    (TellsOtherVersions, "test_head_tells_what_the_listing_tells"),
-    (OneVersionForAll, "test_a_version_stays_until_the_object_changes"),
-    (PicklesToAnotherPlace, "test_a_pickle_is_the_same_store"),
-    (CountsNothing, "test_what_was_asked_of_the_store_is_counted"),
-    (CountsNothing, "test_what_is_sent_is_counted"),
-    (WritesOver, "test_an_object_is_never_written_over"),
-    (WritesBlindly, "test_of_many_who_put_at_once_one_wins"),
-    (WritesBlindly, "test_an_object_is_never_written_over"),
-    (LosesItsLastPart, "test_parts_become_one_object"),
-    (KeepsABuffer, "test_what_was_written_belongs_to_the_writer_again"),
-    (LeavesWhatIsAborted, "test_what_is_aborted_leaves_nothing"),
-    (TellsNoUnfinished, "test_unfinished_uploads_are_told_and_can_be_ended"),
-    (DeletesByPrefix, "test_what_is_deleted_is_gone"),
-    (MindsWhatIsMissing, "test_what_is_deleted_is_gone"),
-]
+OF_READS = {
+    "test_any_range_is_exactly_its_bytes": [LosesTheLastByte],
+    "test_a_range_past_the_end_is_an_error_and_no_short_body": [PadsWhatIsShort],
+    "test_a_replaced_object_is_stale_and_the_new_one_is_read": [IgnoresTheVersion, StartsWithoutTheVersion],
+    "test_an_object_that_grew_or_shrank_is_stale": [IgnoresTheVersion],
+    "test_what_is_missing_is_named_in_any_way_of_reading": [SaysWhatPythonSays, NamesNoObject],
+    "test_many_are_read_in_order_with_errors_in_their_places": [StopsAtTheFirstError, AnswersOutOfOrder],
+    "test_one_that_changes_hides_no_other": [StopsAtTheFirstError],
+    "test_reading_many_can_be_left_and_never_looks_far_ahead": [ReadsAllAtOnce],
+    "test_a_read_that_is_cancelled_harms_no_other": [CancelsItsNeighbour],
+}
+OF_LISTINGS = {
+    "test_one_level_is_listed_with_folders_as_one_object_each": [ListsOneTooFew, ListsTwice],
+    "test_every_page_of_a_long_listing_comes": [ListsOnePage],
+    "test_a_prefix_is_the_beginning_of_keys": [IgnoresThePrefix],
+    "test_a_listing_is_of_now": [KeepsItsListing],
+    "test_a_folder_is_listed_with_those_below_it": [ListsOneLevelOfFolders],
+    "test_head_tells_what_the_listing_tells": [NamesWithoutFolders, TellsOtherVersions],
+    "test_a_version_stays_until_the_object_changes": [OneVersionForAll],
+    "test_a_pickle_is_the_same_store": [PicklesToAnotherPlace],
+    "test_what_was_asked_of_the_store_is_counted": [CountsNothing],
+    "test_what_is_sent_is_counted": [CountsNothing],
+}
+OF_WRITES = {
+    "test_an_object_is_never_written_over": [WritesOver, WritesBlindly],
+    "test_of_many_who_put_at_once_one_wins": [WritesBlindly],
+    "test_parts_become_one_object": [LosesItsLastPart],
+    "test_what_was_written_belongs_to_the_writer_again": [KeepsABuffer],
+    "test_what_is_aborted_leaves_nothing": [LeavesWhatIsAborted],
+    "test_unfinished_uploads_are_told_and_can_be_ended": [TellsNoUnfinished],
+    "test_what_is_deleted_is_gone": [DeletesByPrefix, MindsWhatIsMissing],
+}
 
 
-@pytest.mark.parametrize(("kind", "test"), NOTICED, ids=lambda one: getattr(one, "__name__", None))
-def test_a_broken_promise_is_noticed(kind: type[Broken], test: str, tmp_path: Path) -> None:
-    suite = WritableStoreTests()
-    suite.many_objects = 4100  # type: ignore[misc]
-    method = getattr(suite, test)
-    arguments = {"tmp_path": tmp_path} if "tmp_path" in signature(method).parameters else {}
-    with pytest.raises((Exception, pytest.fail.Exception)):
-        method(BrokenPlace(tmp_path / "broken", kind), **arguments)
-    # And only because of that.
-    method(BrokenPlace(tmp_path / "sound", Broken), **arguments)
+class FewObjects(WritableStoreTests):
+    """The suite with a long listing of some pages of few objects."""
+
+    many_objects = 25
+
+
+@pytest.fixture
+def _pages_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_store, "_PAGE", 10)
+
+
+def require_noticed(test: str, kinds: list[type[Broken]], folder: Path) -> None:
+    """Check that a test of the suite fails for each broken store, and only because of that."""
+    method = getattr(FewObjects(), test)
+
+    def run(kind: type[Broken], within: Path) -> None:
+        within.mkdir(parents=True)
+        arguments = {"tmp_path": within} if "tmp_path" in signature(method).parameters else {}
+        method(BrokenPlace(within / "bucket", kind), **arguments)
+
+    run(Broken, folder / test / "sound")
+    for kind in kinds:
+        try:
+            run(kind, folder / test / kind.__name__)
+        except (Exception, pytest.fail.Exception):  # noqa: BLE001  (whatever the suite fails with)
+            continue
+        pytest.fail(f"{test} does not notice {kind.__name__}")
+
+
+@for_each(("test", "kinds"), OF_READS.items())
+def test_a_broken_promise_of_reading_is_noticed(test: str, kinds: list[type[Broken]], tmp_path: Path) -> None:
+    require_noticed(test, kinds, tmp_path)
+
+
+@pytest.mark.usefixtures("_pages_of_ten")
+@for_each(("test", "kinds"), OF_LISTINGS.items())
+def test_a_broken_promise_of_listing_is_noticed(test: str, kinds: list[type[Broken]], tmp_path: Path) -> None:
+    require_noticed(test, kinds, tmp_path)
+
+
+@for_each(("test", "kinds"), OF_WRITES.items())
+def test_a_broken_promise_of_writing_is_noticed(test: str, kinds: list[type[Broken]], tmp_path: Path) -> None:
+    require_noticed(test, kinds, tmp_path)
 
 
 class TestPassesAllOn(WritableStoreTests):
