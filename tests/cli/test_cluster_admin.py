@@ -9,7 +9,7 @@ import pytest
 
 from ledgerfs.formats.topic_names import managed_ledger_of
 from tests.support.admin_api import AdminServer, serving
-from tests.support.commands import output, run
+from tests.support.invoked import output, run
 from tests.support.live_clusters import LiveCluster, messages
 
 EXTENSIBLE = "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"

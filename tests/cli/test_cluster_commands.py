@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import output, run
+from tests.support.commands import output as output_of_process
+from tests.support.commands import run as run_process
+from tests.support.invoked import output, run
 from tests.support.live_clusters import LiveCluster, messages
 
 DAY = 86_400_000
@@ -45,14 +47,14 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 @pytest.fixture(scope="module", name="dump")
 def _dump(cluster: LiveCluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("dump") / "dump.json.zst"
-    run("cluster", "dump", cluster.url, str(path))
+    run_process("cluster", "dump", cluster.url, str(path))
     return str(path)
 
 
 @pytest.mark.parametrize("from_dump", [False, True], ids=["cluster", "dump"])
 def test_retention_says_what_goes_and_why_not_more(cluster: LiveCluster, dump: str, from_dump: bool) -> None:
     source = dump if from_dump else cluster.url
-    (found,) = json.loads(output("cluster", "retention", source, "--topic", TOPIC, "--json"))
+    (found,) = json.loads(output_of_process("cluster", "retention", source, "--topic", TOPIC, "--json"))
     assert (found["ledgers"], found["entries"], found["policy"]) == ([150], 50, "namespace")
     assert found["bytes"] == sum(map(len, messages(50)))
     assert (found["stays"]["why"], found["slowest"], found["slowest_position"]) == ("cursor", ["slow"], [151, 9])
@@ -92,7 +94,7 @@ def test_the_brokers_defaults_hold_where_namespaces_have_none(dump: str) -> None
 def test_offloads_says_what_is_due_and_which_attempts_are_not_complete(
     cluster: LiveCluster, dump: str, from_dump: bool
 ) -> None:
-    found = json.loads(output("cluster", "offloads", dump if from_dump else cluster.url, "--json"))
+    found = json.loads(output_of_process("cluster", "offloads", dump if from_dump else cluster.url, "--json"))
     assert [one["topic"] for one in found] == [TOPIC]
     assert (found[0]["ledgers"], found[0]["unfinished"], found[0]["threshold_bytes"]) == ([150, 151], [150], 500)
     (raised,) = json.loads(output("cluster", "offloads", dump, "--topic", "public/own/__change_events", "--json"))
@@ -112,7 +114,7 @@ def test_cursors_says_who_is_behind_and_holds_what_back(cluster: LiveCluster, du
     assert inactive[0]["frees_bytes"] == inactive[0]["holds_back_bytes"] == sum(map(len, messages(30)))
     blind = json.loads(output("cluster", "cursors", cluster.url, "--all", "--json", "--no-bookies"))
     assert [one["position_may_be_old"] for one in blind if one["subscription"] == "done"] == [True]
-    assert "151:9" in output("cluster", "cursors", dump)
+    assert "151:9" in output_of_process("cluster", "cursors", dump)
 
 
 def test_a_rate_and_a_login_are_those_of_zookeeper(cluster: LiveCluster, tmp_path: Path) -> None:

@@ -8,15 +8,23 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
+from typing import Self
 
 import pytest
 
 from ledgerfs.cli.cluster.dump_rounds import repeat
 from ledgerfs.clusters.dump_file import read_dump
 from ledgerfs.clusters.surveying import survey_dump
-from tests.support.commands import LEDGERFS, output, run
+from tests.support.commands import LEDGERFS
+from tests.support.commands import output as output_of_process
+from tests.support.commands import run as run_process
+from tests.support.each import for_each
+from tests.support.invoked import output, run
 from tests.support.live_clusters import LiveCluster, messages
 from tests.support.s3 import S3Server, environment_of
+from tests.support.waiting import wait_until
+from tests.support.zookeeper import GET_CHILDREN, GET_CHILDREN_2, GET_DATA, MULTI_READ
 
 TOPIC = "public/default/orders"
 CLUSTER = "47099c88-d3cd-44de-91a6-f8bc42d28371"
@@ -54,11 +62,11 @@ def dump(cluster: LiveCluster, tier: Path | str, *rest: str, **options: object) 
 
 @pytest.mark.long
 def test_dumps_are_kept_listed_and_written_to_files(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
-    told = dump(cluster, tier)
-    assert "nodes, whole," in told
+    told = run_process("cluster", "dump", cluster.url, "--to", str(tier)).stderr
+    assert b"nodes, whole," in told
     cluster.roll_over(TOPIC)
     assert "nodes, what changed since a whole one," in dump(cluster, tier)
-    found = json.loads(output("cluster", "dumps", str(tier), "--json"))
+    found = json.loads(output_of_process("cluster", "dumps", str(tier), "--json"))
     assert [one["cluster"] for one in found] == [folder_in(tier).name] * 2
     assert [one["base"] for one in found] == [None, found[0]["key"]]
     assert found[1]["bytes"] * 3 < found[0]["bytes"]
@@ -159,7 +167,7 @@ def test_a_delta_without_its_base_is_damage(cluster: LiveCluster, tier: Path, tm
     assert b"is not there" in run("cluster", "retention", delta, code=1).stderr
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "says"),
     [((), b"either FILE or --to"), (("x", "--to", "tier"), b"either FILE or --to"), (("x", "--every", "1h"), b"--every is for --to"),
      (("--to", "pulsar+zk://127.0.0.1:1"), b"beside a bucket"), (("--to", "tier", "--keep", "0"), b"0"),
@@ -175,7 +183,7 @@ def test_a_bucket_that_is_not_there_is_told(cluster: LiveCluster, tmp_path: Path
 
 
 class Rounds:
-    """The command with --every, as a process."""
+    """The command with --every, as a process, for ``with``."""
 
     def __init__(self, cluster: LiveCluster, tier: Path, *rest: str, spool: Path) -> None:
         arguments = [LEDGERFS, "cluster", "dump", cluster.url, "--to", str(tier), "--every", "1s", *rest]
@@ -184,16 +192,38 @@ class Rounds:
             arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env
         )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
     def until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 90
-        while not is_so():
-            assert time.monotonic() < deadline
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.05)
+        """Wait until something is so; fail if the command ends before."""
+
+        def is_over() -> bool:
+            return is_so() or self.process.poll() is not None
+
+        wait_until(is_over, seconds=300)
+        assert is_so(), self.process.communicate()
+
+    def line_with(self, text: bytes) -> bytes:
+        """Return the next line on standard error that contains a text."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if text in line:
+                return line
+        raise AssertionError(f"ended without {text!r}")
 
     def end(self, by: signal.Signals) -> tuple[int, str, str]:
+        """End it by a signal; return its exit code and the rest of its output."""
         self.process.send_signal(by)
-        told = self.process.communicate(timeout=90)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str, str]:
+        """Return its exit code, and the rest of its output, once it has ended."""
+        told = self.process.communicate(timeout=300)
         return self.process.returncode, told[0].decode(), told[1].decode()
 
 
@@ -202,9 +232,9 @@ class Rounds:
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_every_so_often_until_a_signal(cluster: LiveCluster, tier: Path, tmp_path: Path, by: signal.Signals) -> None:
     (tmp_path / "spool").mkdir()
-    rounds = Rounds(cluster, tier, "--json", spool=tmp_path / "spool")
-    rounds.until(lambda: len(names_in(tier)) >= 3)
-    code, told, said = rounds.end(by)
+    with Rounds(cluster, tier, "--json", spool=tmp_path / "spool") as rounds:
+        rounds.until(lambda: len(names_in(tier)) >= 3)
+        code, told, said = rounds.end(by)
     assert code == 0, said
     assert "Traceback" not in said
     assert said.count("nodes, whole") == 1
@@ -216,12 +246,24 @@ def test_every_so_often_until_a_signal(cluster: LiveCluster, tier: Path, tmp_pat
 @pytest.mark.process
 @pytest.mark.long
 def test_a_signal_in_the_middle_of_a_dump_drops_it(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
-    (tmp_path / "spool").mkdir()
+    spool, is_held, is_released = tmp_path / "spool", Event(), Event()
+    spool.mkdir()
     for number in range(400):
         cluster.zookeeper.set(f"/ledgers/cookies/more-{number:04d}", b"x")
-    rounds = Rounds(cluster, tier, "--zk-rate", "20", spool=tmp_path / "spool")
-    rounds.until(lambda: any((tmp_path / "spool").rglob("whole.partial")))
-    code, _, said = rounds.end(signal.SIGTERM)
+
+    def hold(answer: bytes) -> bytes:
+        """Hold each answer back that comes once the dump is under way."""
+        if any(spool.rglob("whole.partial")):
+            is_held.set()
+            is_released.wait(300)
+        return len(answer).to_bytes(4, "big") + answer
+
+    cluster.zookeeper.instead = dict.fromkeys((GET_DATA, GET_CHILDREN, GET_CHILDREN_2, MULTI_READ), hold)
+    with Rounds(cluster, tier, "--zk-rate", "20", spool=spool) as rounds:
+        rounds.until(is_held.is_set)
+        rounds.process.send_signal(signal.SIGTERM)
+        is_released.set()
+        code, _, said = rounds.ended()
     assert (code, "Traceback" in said) == (0, False)
     assert not (tier / "_ledgerfs").exists()
     assert not list((tmp_path / "spool").iterdir())
@@ -245,17 +287,13 @@ def test_who_is_told_that_a_dump_is_kept_may_end_the_rounds_at_once() -> None:
 def test_a_round_that_fails_is_said_and_the_next_one_is_tried(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
     (tmp_path / "spool").mkdir()
     cluster.zookeeper.no_auth("/ledgers/INSTANCEID")
-    rounds = Rounds(cluster, tier, spool=tmp_path / "spool")
-    assert rounds.process.stderr is not None
-    first = rounds.process.stderr.readline().decode()
-    assert "no dump this time" in first
-    cluster.zookeeper.as_to_all("/ledgers/INSTANCEID")
-    rounds.until(lambda: len(names_in(tier)) >= 1)
-    # The first that came to its end was not done, and the last one was, or is.
-    line = b""
-    while b"nodes, whole" not in line:
-        line = rounds.process.stderr.readline()
-    assert rounds.end(signal.SIGTERM)[0] == 0
+    with Rounds(cluster, tier, spool=tmp_path / "spool") as rounds:
+        rounds.line_with(b"no dump this time")
+        cluster.zookeeper.as_to_all("/ledgers/INSTANCEID")
+        rounds.until(lambda: len(names_in(tier)) >= 1)
+        # The first that came to its end was not done, and the last one was, or is.
+        rounds.line_with(b"nodes, whole")
+        assert rounds.end(signal.SIGTERM)[0] == 0
 
 
 @pytest.mark.process
@@ -263,9 +301,8 @@ def test_a_round_that_fails_is_said_and_the_next_one_is_tried(cluster: LiveClust
 def test_the_exit_code_is_that_of_the_last_round(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
     (tmp_path / "spool").mkdir()
     cluster.zookeeper.no_auth("/ledgers/INSTANCEID")
-    rounds = Rounds(cluster, tier, spool=tmp_path / "spool")
-    assert rounds.process.stderr is not None
-    assert b"no dump this time" in rounds.process.stderr.readline()
-    code, _, said = rounds.end(signal.SIGTERM)
+    with Rounds(cluster, tier, spool=tmp_path / "spool") as rounds:
+        rounds.line_with(b"no dump this time")
+        code, _, said = rounds.end(signal.SIGTERM)
     assert code == 1
     assert "Traceback" not in said

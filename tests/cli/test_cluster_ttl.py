@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import output, run
+from tests.support.invoked import output, run
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
 
 TOPIC = "persistent://public/default/orders"

@@ -12,14 +12,20 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.vfs.tree import tree_of
-from tests.support.commands import LEDGERFS, output, run
+from tests.support.commands import LEDGERFS, running
+from tests.support.commands import output as output_of_process
+from tests.support.commands import run as run_process
+from tests.support.each import for_each
+from tests.support.invoked import output, run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server, environment_of
+from tests.support.waiting import wait_until
 
 PLAIN = "entries/public/golden/plain/26.entries"
 
 
 def errors(*arguments: str, **options: Any) -> list[str]:
+    """Return the lines of a command on standard error."""
     return run(*arguments, **options).stderr.decode().splitlines()
 
 
@@ -28,7 +34,7 @@ def s3_env(s3: S3Server | FaultProxy) -> dict[str, str]:
 
 
 def test_topics_as_a_table_and_as_json(golden_url: str) -> None:
-    lines = output("topics", golden_url).splitlines()
+    lines = output_of_process("topics", golden_url).splitlines()
     assert lines[0].split() == ["topic", "ledgers", "entries", "bytes", "oldest", "newest"]
     assert len(lines) == 1 + 35
     (plain,) = (line.split() for line in lines if line.startswith("persistent://public/golden/plain "))
@@ -48,7 +54,7 @@ def test_a_plain_path_and_memory_are_urls_too(golden: Path) -> None:
 
 
 def test_ls_short_long_and_of_a_file(golden_url: str) -> None:
-    assert output("ls", golden_url) == "arrow/\nentries/\ninfo/\njsonl/\nparquet/\n"
+    assert output_of_process("ls", golden_url) == "arrow/\nentries/\ninfo/\njsonl/\nparquet/\n"
     assert output("ls", golden_url, "entries/public/golden/plain").split() == [
         "26.entries",
         "84.entries",
@@ -65,7 +71,7 @@ def test_cat_is_the_file_byte_for_byte(golden_url: str, tmp_path: Path) -> None:
     bucket = open_bucket(golden_url)
     paths = [PLAIN, "entries/public/golden/blocks/42.entries"]
     expected = b"".join(opened.read(0, opened.size) for opened in map(tree_of(bucket).open, paths))
-    assert run("cat", golden_url, *paths).stdout == expected
+    assert run("cat", golden_url, *paths).stdout == run_process("cat", golden_url, *paths).stdout == expected
     target = tmp_path / "out"
     with target.open("wb") as out:
         subprocess.run([LEDGERFS, "cat", golden_url, *paths], stdout=out, check=True)
@@ -88,7 +94,7 @@ def test_cat_of_a_damaged_ledger_fails(truncated_url: str) -> None:
 
 
 def test_info_as_a_table_and_as_json(golden_url: str) -> None:
-    text = output("info", golden_url, "42")
+    text = output_of_process("info", golden_url, "42")
     for part in ("persistent://public/golden/blocks", "11906661 (11.4 MiB)", "CRC32C", "127.0.0.1:21001", "10485760"):
         assert part in text
     described = json.loads(output("info", golden_url, "42", "--json"))
@@ -97,7 +103,10 @@ def test_info_as_a_table_and_as_json(golden_url: str) -> None:
 
 
 def test_verify_says_whether_all_is_well(golden_url: str, truncated_url: str) -> None:
-    assert output("verify", golden_url).splitlines()[-1] == "ledgers checked: 104 (4,221 entries, 25.6 MiB); no damage"
+    assert (
+        output_of_process("verify", golden_url).splitlines()[-1]
+        == "ledgers checked: 104 (4,221 entries, 25.6 MiB); no damage"
+    )
     assert (
         output("verify", "--quick", golden_url).splitlines()[-1]
         == "ledgers checked: 104 (indexes and sizes); no damage"
@@ -114,11 +123,11 @@ def test_verify_says_whether_all_is_well(golden_url: str, truncated_url: str) ->
 
 def test_everything_on_s3_with_credentials_of_the_environment(s3_golden: str, s3: S3Server, golden_url: str) -> None:
     env = s3_env(s3)
-    assert len(output("topics", s3_golden, env=env).splitlines()) == 36
-    assert run("cat", s3_golden, PLAIN, env=env).stdout == run("cat", golden_url, PLAIN).stdout
-    described = json.loads(output("info", s3_golden, "26", "--json", env=env))
+    assert len(output_of_process("topics", s3_golden, env=env).splitlines()) == 36
+    assert run_process("cat", s3_golden, PLAIN, env=env).stdout == run("cat", golden_url, PLAIN).stdout
+    described = json.loads(output_of_process("info", s3_golden, "26", "--json", env=env))
     assert described["objects"]["data"]["user_metadata"]["s3managedledgeroffloaderformatversion"] == "1"
-    remark, verdict = output("verify", s3_golden, env=env).splitlines()
+    remark, verdict = output_of_process("verify", s3_golden, env=env).splitlines()
     assert remark.startswith("remark  unsaved-schemas  messages of 12 topics name schema versions that are not saved")
     assert verdict == "ledgers checked: 104 (4,221 entries, 25.6 MiB); no damage"
 
@@ -166,7 +175,7 @@ def test_a_store_that_is_not_there_is_one_line_and_soon() -> None:
     assert line.startswith("ledgerfs: s3://tier: the store cannot be reached: ")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "arguments",
     [
         ["ls", "BUCKET", "entries/nobody"],
@@ -214,10 +223,9 @@ def test_ctrl_c_leaves_no_traceback(s3_golden: str, proxy: FaultProxy, s3: S3Ser
     proxy.faults = [Fault("hang", matches=lambda method, path, headers: method == "GET")]
     command = [LEDGERFS, "verify", s3_golden]
     process = subprocess.Popen(command, env={**os.environ, **s3_env(proxy)}, stdout=-1, stderr=-1)
-    while not proxy.seen:
-        assert process.poll() is None
+    wait_until(lambda: bool(proxy.seen) or process.poll() is not None, seconds=300)
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=120)
+    _, error = process.communicate(timeout=300)
     assert process.returncode == 130
     assert error.decode().strip() == "interrupted"
 
@@ -225,7 +233,7 @@ def test_ctrl_c_leaves_no_traceback(s3_golden: str, proxy: FaultProxy, s3: S3Ser
 def test_each_command_helps_with_examples() -> None:
     for command in ([], ["topics"], ["ls"], ["cat"], ["info"], ["verify"]):
         assert "Examples:\n" in output(*command, "--help")
-    assert output("--version").startswith("ledgerfs, version 0.")
+    assert output_of_process("--version").startswith("ledgerfs, version 0.")
 
 
 def shell(command: str, **env: str) -> subprocess.CompletedProcess[bytes]:
@@ -234,11 +242,14 @@ def shell(command: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-@pytest.mark.parametrize("command", ["topics", "topics --json", "ls", "verify --quick"])
-def test_output_that_cannot_be_written_is_one_line(command: str, golden_url: str) -> None:
-    full = shell(f"'{LEDGERFS}' {command} '{golden_url}' > /dev/full")
-    assert (full.returncode, full.stderr) == (2, b"ledgerfs: cannot write the output: No space left on device\n")
-    closed = shell(f"'{LEDGERFS}' {command} '{golden_url}' >&-")
+def test_output_that_cannot_be_written_is_one_line(golden_url: str, tmp_path: Path) -> None:
+    full = (2, b"ledgerfs: cannot write the output: No space left on device\n")
+    for command in (["topics"], ["topics", "--json"], ["ls"], ["verify", "--quick"]):
+        with running(*command, golden_url, printed=Path("/dev/full"), told=tmp_path / "told") as process:
+            assert (process.wait(300), (tmp_path / "told").read_bytes()) == full, command
+    done = shell(f"'{LEDGERFS}' topics '{golden_url}' > /dev/full")
+    assert (done.returncode, done.stderr) == full
+    closed = shell(f"'{LEDGERFS}' topics '{golden_url}' >&-")
     assert (closed.returncode, closed.stderr) == (2, b"ledgerfs: standard output is closed\n")
 
 

@@ -1,13 +1,9 @@
 """``ledgerfs export`` as a user runs it: killed, interrupted, on a full disk, and run again."""
 
 import json
-import os
 import re
-import resource
 import signal
-import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,10 +12,14 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.cli.export import _KINDS
 from ledgerfs.tables.table_files import TABLE_KINDS
-from tests.support.commands import LEDGERFS, on_terminal, output, run
+from tests.support.commands import on_terminal, running
+from tests.support.commands import run as run_process
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
+from tests.support.invoked import output, run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import Fault, FaultProxy, S3Server, environment_of
+from tests.support.waiting import wait_until
 
 PLAIN = "persistent://public/golden/plain"
 HIDDEN = [".ledgerfs-export.json", ".ledgerfs-export.lock"]
@@ -33,15 +33,15 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("[0-9]*")}
 
 
-@pytest.mark.parametrize("kind", TABLE_KINDS)
-def test_a_topic_is_exported_and_told_on_standard_error(golden_url: str, tmp_path: Path, kind: str) -> None:
-    out = tmp_path / "plain"
-    done = run("export", golden_url, PLAIN, str(out), "--format", kind)
-    assert done.stdout == b""
-    assert re.fullmatch(rf"{out}: 3 files, 600 messages, \d+\.\d KiB\n", done.stderr.decode())
-    assert files(out) == sorted([*HIDDEN, f"26.{kind}", f"84.{kind}", f"123.{kind}"])
-    again = run("export", golden_url, PLAIN, str(out), "--format", kind)
-    assert again.stderr.decode() == f"{out}: 0 files, 0 messages, 0 B; 3 kept from before\n"
+def test_a_topic_is_exported_and_told_on_standard_error(golden_url: str, tmp_path: Path) -> None:
+    for kind in TABLE_KINDS:
+        out = tmp_path / kind
+        done = run("export", golden_url, PLAIN, str(out), "--format", kind)
+        assert done.stdout == b""
+        assert re.fullmatch(rf"{out}: 3 files, 600 messages, \d+\.\d KiB\n", done.stderr.decode())
+        assert files(out) == sorted([*HIDDEN, f"26.{kind}", f"84.{kind}", f"123.{kind}"])
+        again = run("export", golden_url, PLAIN, str(out), "--format", kind)
+        assert again.stderr.decode() == f"{out}: 0 files, 0 messages, 0 B; 3 kept from before\n"
 
 
 def test_every_kind_can_be_asked_for() -> None:
@@ -72,7 +72,7 @@ def test_encrypted_topics(golden_url: str, golden: Path, tmp_path: Path) -> None
     assert pq.read_table(tmp_path / "null")["value"].null_count == 69
 
 
-@pytest.mark.parametrize(
+@for_each(
     "options",
     [
         ["--format", "xlsx"],
@@ -127,22 +127,17 @@ def test_progress_is_shown_on_a_terminal_only(golden_url: str, tmp_path: Path) -
 # Ends that nobody wants.
 
 
-def limited(size: int) -> Callable[[], None]:
-    """Return what makes files of a process end at some bytes, as a full disk does."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
-@pytest.mark.parametrize("kind", TABLE_KINDS)
-def test_a_full_disk(golden_url: str, tmp_path: Path, kind: str) -> None:
-    command = [LEDGERFS, "export", golden_url, PLAIN, str(tmp_path / "out"), "--format", kind]
-    # Kernels that are not on disk yet could not be written there either.
-    run("export", golden_url, PLAIN, str(tmp_path / "before"), "--format", kind)
-    done = subprocess.run(command, capture_output=True, preexec_fn=limited(8000), check=False)
-    assert done.returncode == 2
-    assert done.stderr.decode() == f"ledgerfs: {tmp_path}/out/26.{kind}: File too large\n"
-    assert files(tmp_path / "out") == HIDDEN
-    run(*command[1:])
-    assert len(contents(tmp_path / "out")) == 3
+def test_files_that_may_not_grow_as_on_a_full_disk(golden_url: str, tmp_path: Path) -> None:
+    for kind in TABLE_KINDS:
+        out = tmp_path / kind
+        # Kernels that are not on disk yet could not be written there either.
+        run("export", golden_url, PLAIN, str(tmp_path / f"{kind}-before"), "--format", kind)
+        command = ("export", golden_url, PLAIN, str(out), "--format", kind)
+        done = run_process(*command, code=2, file_size=8000)
+        assert done.stderr.decode() == f"ledgerfs: {out}/26.{kind}: File too large\n"
+        assert files(out) == HIDDEN
+        run(*command)
+        assert len(contents(out)) == 3
 
 
 @pytest.fixture
@@ -156,24 +151,28 @@ def silent_second_ledger(proxy: FaultProxy, s3_golden: str) -> FaultProxy:
 def test_killed_in_the_middle_and_run_again(
     s3_golden: str, s3: S3Server, silent_second_ledger: FaultProxy, tmp_path: Path, number: int, code: int
 ) -> None:
-    env = {**os.environ, **environment_of(silent_second_ledger)}
-    out = tmp_path / "out"
+    out, told_in = tmp_path / "out", tmp_path / "told"
+    state = out / HIDDEN[0]
     arguments = ["export", s3_golden, PLAIN, str(out)]
-    process = subprocess.Popen([LEDGERFS, *arguments], env=env, stderr=subprocess.PIPE)
-    while not (out / "26.parquet").exists() or '"26"' not in (out / HIDDEN[0]).read_text():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(number)
-    # Sooner than the request that is held back is given up.
-    _, said = process.communicate(timeout=45)
-    assert (process.returncode, said) == (code, b"interrupted\n" if number == signal.SIGINT else b"")
+    # The request that is held back is given up in an hour.
+    env = {**environment_of(silent_second_ledger), "LEDGERFS_STORE_TIMEOUT": "3600"}
+    with running(*arguments, env=env, told=told_in) as process:
+
+        def is_first_kept() -> bool:
+            assert process.poll() is None, told_in.read_text()
+            return (out / "26.parquet").exists() and state.exists() and '"26"' in state.read_text()
+
+        wait_until(is_first_kept, seconds=300)
+        process.send_signal(number)
+        assert process.wait(300) == code
+    assert told_in.read_bytes() == (b"interrupted\n" if number == signal.SIGINT else b"")
     assert [name for name in files(out) if not name.startswith(".")] == ["26.parquet"]
     first = (out / "26.parquet").stat()
-    told = run(*arguments, env={**env, "AWS_ENDPOINT_URL": s3.endpoint}).stderr.decode()
+    told = run(*arguments, env=environment_of(s3)).stderr.decode()
     assert "2 files, 400 messages" in told
     assert told.endswith("; 1 kept from before\n")
     assert (out / "26.parquet").stat().st_ino == first.st_ino
-    run("export", s3_golden, PLAIN, str(tmp_path / "whole"), env={**env, "AWS_ENDPOINT_URL": s3.endpoint})
+    run("export", s3_golden, PLAIN, str(tmp_path / "whole"), env=environment_of(s3))
     assert contents(out) == contents(tmp_path / "whole")
 
 
@@ -181,15 +180,15 @@ def test_killed_at_any_moment_no_file_is_half_there(golden_url: str, tmp_path: P
     run("export", golden_url, "public/golden/blocks", str(tmp_path / "whole"))
     whole = contents(tmp_path / "whole")
     out = tmp_path / "out"
-    command = [LEDGERFS, "export", golden_url, "public/golden/blocks", str(out)]
+    command = ("export", golden_url, "public/golden/blocks", str(out))
     for delay in (0, 0.002, 0.01, 0.05):
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        while process.poll() is None and not list(out.glob(".*.parquet.part")):
-            time.sleep(0.001)
-        time.sleep(delay)
-        process.kill()
-        process.wait()
+        with running(*command) as process:
+            while process.poll() is None and not list(out.glob(".*.parquet.part")):
+                time.sleep(0.001)
+            time.sleep(delay)
+            process.kill()
+            process.wait(300)
         assert contents(out).items() <= whole.items()
-    run(*command[1:])
+    run(*command)
     assert contents(out) == whole
     assert not list(out.glob(".*.part"))

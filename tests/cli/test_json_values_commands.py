@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import output, run
+from tests.support.invoked import output, run
 from tests.support.json_topics import ledger, put
 from tests.support.ledgers import put_in_folder
 

@@ -14,6 +14,8 @@ from ledgerfs.cli.group import cli
 from ledgerfs.cli.lifecycle.group import lifecycle
 from ledgerfs.cli.schemas.group import schemas
 from ledgerfs.cli.spark.group import spark
+from tests.support.each import for_each
+from tests.support.invoked import output
 
 HEAVY = {
     "numpy",
@@ -37,66 +39,68 @@ def standing(group: LazyGroup) -> dict[str, LazyCommand]:
     return {name: one for name, one in group._summaries.commands.items() if isinstance(one, LazyCommand)}
 
 
-COMMANDS = [
-    pytest.param(name, one, id=f"{group.name} {name}") for group in GROUPS for name, one in standing(group).items()
-]
-
-
-def imported_by(arguments: list[str]) -> set[str]:
-    """Return which heavy modules a command imports, in a process of its own."""
+def imported_by(commands: list[list[str]]) -> list[set[str]]:
+    """Return which heavy modules each command imports, in a process of its own."""
     program = """
-import sys, ledgerfs.cli
-try:
-    ledgerfs.cli.main()
-except SystemExit as end:
-    print("exit", end.code, *sys.modules, sep=chr(10), file=sys.stderr)
+import os, sys, ledgerfs.cli
+for arguments in {!r}:
+    sys.stderr.flush()
+    process = os.fork()
+    if process:
+        assert os.waitpid(process, 0)[1] == 0, arguments
+        continue
+    sys.argv[1:] = arguments
+    try:
+        ledgerfs.cli.main()
+    except SystemExit as end:
+        print("exit", end.code, *sys.modules, file=sys.stderr, flush=True)
+        os._exit(0)
+    os._exit(1)
 """
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
-    lines = done.stderr.splitlines()
-    assert lines[0] == "exit", lines
-    assert lines[1] == "0", lines
-    assert "ledgerfs.cli.group" in lines
-    return HEAVY & set(lines)
+    done = subprocess.run([sys.executable, "-c", program.format(commands)], capture_output=True, text=True, check=True)
+    lines = [line.split() for line in done.stderr.splitlines()]
+    assert [line[:2] for line in lines] == [["exit", "0"]] * len(commands), lines
+    assert all("ledgerfs.cli.group" in line for line in lines)
+    return [HEAVY & set(line) for line in lines]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--help"], ["--version"], ["topics", "--help"], ["ls", "-h"], ["cat", "--help"], ["info", "--help"], ["verify", "--help"],
-     ["repair", "--help"], ["rm", "--help"], ["count", "--help"], ["head", "--help"], ["export", "--help"], ["import", "--help"],
-     ["offload", "--help"], ["spark", "--help"], ["spark", "verify", "--help"], ["schemas", "--help"], ["schemas", "save", "--help"],
-     ["schemas", "ls", "--help"], ["schemas", "show", "--help"], ["schemas", "set", "--help"], ["cluster", "--help"],
-     ["cluster", "dump", "--help"], ["cluster", "retention", "--help"], ["cluster", "offloads", "--help"],
-     ["cluster", "cursors", "--help"], ["cluster", "check", "--help"], ["umount", "--help"]],
-)  # fmt: skip
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
-    assert imported_by(arguments) == set()
+def test_help_imports_nothing_heavy() -> None:
+    asked = [["--help"], ["--version"], ["topics", "--help"], ["ls", "-h"], ["cat", "--help"], ["info", "--help"], ["verify", "--help"],
+             ["repair", "--help"], ["rm", "--help"], ["count", "--help"], ["head", "--help"], ["export", "--help"], ["import", "--help"],
+             ["offload", "--help"], ["spark", "--help"], ["spark", "verify", "--help"], ["schemas", "--help"],
+             ["schemas", "save", "--help"], ["schemas", "ls", "--help"], ["schemas", "show", "--help"], ["schemas", "set", "--help"],
+             ["cluster", "--help"], ["cluster", "dump", "--help"], ["cluster", "retention", "--help"], ["cluster", "offloads", "--help"],
+             ["cluster", "cursors", "--help"], ["cluster", "check", "--help"], ["umount", "--help"]]  # fmt: skip
+    for arguments, found in zip(asked, imported_by(asked), strict=True):
+        assert found == set(), arguments
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["topics", "BUCKET"], ["topics", "BUCKET", "--json"], ["ls", "BUCKET"], ["ls", "-l", "BUCKET", "entries/public/golden/plain"],
-     ["info", "BUCKET", "42"], ["info", "BUCKET", "42", "--json"], ["verify", "--quick", "BUCKET"],
-     ["cat", "BUCKET", "info/public/golden/plain/26.json"]],
-)  # fmt: skip
-def test_commands_on_a_folder_import_what_they_need(arguments: list[str], golden_url: str) -> None:
-    found = imported_by([golden_url if one == "BUCKET" else one for one in arguments])
-    # asyncio is imported by fsspec itself.
-    assert found - {"numpy", "fsspec", "asyncio", "rich"} == set()
-    if "--json" in arguments:
-        assert "rich" not in found
+@pytest.mark.long
+def test_commands_on_a_folder_import_what_they_need(golden_url: str) -> None:
+    asked = [
+        ["topics", golden_url], ["topics", golden_url, "--json"], ["ls", golden_url],
+        ["ls", "-l", golden_url, "entries/public/golden/plain"], ["info", golden_url, "42"], ["info", golden_url, "42", "--json"],
+        ["verify", "--quick", golden_url], ["cat", golden_url, "info/public/golden/plain/26.json"],
+    ]  # fmt: skip
+    for arguments, found in zip(asked, imported_by(asked), strict=True):
+        # asyncio is imported by fsspec itself.
+        assert found - {"numpy", "fsspec", "asyncio", "rich"} == set(), arguments
+        assert "rich" not in found or "--json" not in arguments, arguments
 
 
-@pytest.mark.parametrize(("name", "standing_in"), COMMANDS)
-def test_what_stands_for_a_command_says_what_it_says(name: str, standing_in: LazyCommand) -> None:
-    command = standing_in.load()
-    assert command.name == name
-    for limit in (20, 45, 90, 1000):
-        assert standing_in.get_short_help_str(limit) == command.get_short_help_str(limit)
-    assert command.hidden is standing_in.hidden
-    assert command.deprecated == standing_in.deprecated
+@for_each("group", GROUPS)
+def test_what_stands_for_a_command_says_what_it_says(group: LazyGroup) -> None:
+    assert standing(group)
+    for name, standing_in in standing(group).items():
+        command = standing_in.load()
+        assert command.name == name
+        for limit in (20, 45, 90, 1000):
+            assert standing_in.get_short_help_str(limit) == command.get_short_help_str(limit), name
+        assert command.hidden is standing_in.hidden, name
+        assert command.deprecated == standing_in.deprecated, name
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
+@for_each("group", GROUPS)
 def test_a_group_hands_out_commands_and_no_stand_ins(group: LazyGroup) -> None:
     with click.Context(group) as context:
         for name in group.list_commands(context):
@@ -115,12 +119,10 @@ def test_a_misspelt_command_is_told_the_nearest() -> None:
     assert "topics" in done.stderr
 
 
-def completed(words: str, position: int, **env: str) -> list[str]:
-    """Return what bash is offered, in a process of its own."""
-    program = Path(sys.executable).parent / "ledgerfs"
-    given = {"_LEDGERFS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position), **env}
-    done = subprocess.run([program], env=given, capture_output=True, text=True, check=True)
-    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+def completed(words: str, position: int) -> list[str]:
+    """Return what bash is offered."""
+    env = {"_LEDGERFS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
+    return [line.partition(",")[2] for line in output(env=env).splitlines()]
 
 
 def test_a_shell_completes_commands_and_their_options() -> None:
@@ -131,20 +133,23 @@ def test_a_shell_completes_commands_and_their_options() -> None:
     assert completed("ledgerfs topics --js", 2) == ["--json"]
     assert "--quick" in completed("ledgerfs verify --", 2)
     assert completed("ledgerfs export --format p", 3) == ["parquet"]
-    assert "complete" in subprocess.run(
-        [Path(sys.executable).parent / "ledgerfs"], env={"_LEDGERFS_COMPLETE": "zsh_source"}, capture_output=True, text=True, check=True
-    ).stdout  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "path",
-    [[name] for name in standing(cli)]
-    + [[group.name, name] for group in (cluster, lifecycle, schemas, spark) for name in standing(group)],
-    ids=" ".join,
-)
-def test_every_command_is_completed_before_anything_is_opened(path: list[str]) -> None:
+def test_a_shell_is_answered_by_a_process() -> None:
+    for env, wanted in (
+        ({"_LEDGERFS_COMPLETE": "zsh_source"}, "complete"),
+        ({"_LEDGERFS_COMPLETE": "bash_complete", "COMP_WORDS": "ledgerfs to", "COMP_CWORD": "1"}, "plain,topics\n"),
+    ):
+        program = Path(sys.executable).parent / "ledgerfs"
+        assert wanted in subprocess.run([program], env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_every_command_is_completed_before_anything_is_opened() -> None:
     """Whatever stands there by then: nothing yet, a bucket that is none, an empty text."""
     shell = BashComplete(cli, {}, "ledgerfs", "_LEDGERFS_COMPLETE")
-    for before in ([], ["nonsense://x"], [""]):
-        offered = [item.value for item in shell.get_completions([*path, *before], "--he")]
-        assert offered == ["--help"]
+    paths = [[name] for name in standing(cli)]
+    paths += [[group.name or "", name] for group in (cluster, lifecycle, schemas, spark) for name in standing(group)]
+    for path in paths:
+        for before in ([], ["nonsense://x"], [""]):
+            offered = [item.value for item in shell.get_completions([*path, *before], "--he")]
+            assert offered == ["--help"], (path, before)

@@ -192,9 +192,9 @@ def test_a_service_with_a_topic_that_cannot_be_completed_ends_and_says_so(cluste
     command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:
-            wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3)
+            wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3, seconds=300)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 1
+            assert process.wait(300) == 1
         finally:
             process.kill()
     assert LOCK_PATH not in cluster.nodes
@@ -230,12 +230,12 @@ def test_a_service_goes_on_until_it_is_ended(cluster: LiveCluster, policy: str) 
     command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:
-            wait_until(lambda: [one.ledger_id for one in listed(cluster, PASSING)] == [156, 157])
+            wait_until(lambda: [one.ledger_id for one in listed(cluster, PASSING)] == [156, 157], seconds=300)
             told = json.loads(output("lifecycle", "status", policy, "--json"))
             assert told["holder"]["says"]["pid"] == process.pid
-            wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3)
+            wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3, seconds=300)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            assert process.wait(300) == 0
         finally:
             process.kill()
     assert LOCK_PATH not in cluster.nodes
@@ -362,9 +362,9 @@ def test_a_service_ends_once_its_policy_is_another_one(cluster: LiveCluster, pol
     command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:
-            wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3)
+            wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3, seconds=300)
             keep(Path(policy), KEPT) if how == "edited" else Path(policy).unlink()
-            assert process.wait(60) == 3
+            assert process.wait(300) == 3
         finally:
             process.kill()
         assert process.stderr is not None

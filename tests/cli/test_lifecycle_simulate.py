@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.busy_clusters import Busy, write_busy_dump
-from tests.support.commands import output, run
+from tests.support.commands import run as run_process
+from tests.support.invoked import output, run
 
 RATE, HOURS = 100_000.0, 3600
 POLICY = """
@@ -47,7 +48,7 @@ def test_days_are_what_rates_and_rules_make_of_them(files: tuple[str, str]) -> N
 
 
 def test_the_table_has_a_line_for_each_day_and_the_sums_are_said(files: tuple[str, str]) -> None:
-    done = run("lifecycle", "simulate", *files, "--days", "3")
+    done = run_process("lifecycle", "simulate", *files, "--days", "3")
     lines = done.stdout.decode().splitlines()
     assert len(lines) == 1 + 4
     assert "cost" not in lines[0]
@@ -61,6 +62,7 @@ def test_too_low_a_rate_is_said(files: tuple[str, str]) -> None:
     assert b"were past their retention before they were uploaded" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", ["svg", "png"])
 def test_a_picture_is_drawn(files: tuple[str, str], tmp_path: Path, ending: str) -> None:
     pytest.importorskip("matplotlib")

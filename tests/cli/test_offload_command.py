@@ -11,7 +11,10 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.cli.parameter_types import Size
 from ledgerfs.upkeep.verification.verify import verify
-from tests.support.commands import on_terminal, output, run
+from tests.support.commands import on_terminal
+from tests.support.commands import run as run_process
+from tests.support.each import for_each
+from tests.support.invoked import output, run
 from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, key_of, ledger, lossy_s3
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, S3Server, environment_of
@@ -40,7 +43,7 @@ def rows_of(url: str, topic: str) -> list[dict[str, Any]]:
 
 def test_a_bucket_becomes_a_folder_of_the_same_files(golden: Path, golden_url: str, tmp_path: Path) -> None:
     target = tmp_path / "copy"
-    done = run("offload", golden_url, str(target))
+    done = run_process("offload", golden_url, str(target))
     assert done.stdout.decode() == COPIED.format(104, "25.4 MiB", 0, 0)
     assert done.stderr == b""
     assert objects_in(target) == objects_in(golden / "bucket")
@@ -132,14 +135,14 @@ def test_larger_blocks(golden: Path, tmp_path: Path) -> None:
         assert not verify(bucket).is_damaged
 
 
-@pytest.mark.parametrize("size", ["0", "x"])
+@for_each("size", ["0", "x"])
 def test_sizes_that_are_none_are_wrong_usage_and_nothing_is_copied(size: str, golden_url: str, tmp_path: Path) -> None:
     done = run("offload", golden_url, str(tmp_path / "copy"), "--block-size", size, code=2)
     assert done.stdout == b""
     assert list(tmp_path.rglob("*-ledger-*")) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "size"),
     [
         ("5242880", 5 << 20),
@@ -321,20 +324,19 @@ def test_what_a_topic_lacks_fails_also_where_only_that_topic_is_asked_for(
     assert "failed: 1\n" in output("offload", bucket.url, str(tmp_path / "all"), *options, code=1, env=bucket.env)
 
 
-@pytest.mark.parametrize("asked", [[], ["--topic", TOPIC]], ids=["all", "topic"])
 @pytest.mark.parametrize("options", EACH_WAY, ids=" ".join)
-def test_copies_that_contradict_each_other_are_named_and_not_copied(
-    options: list[str], asked: list[str], tmp_path: Path
-) -> None:
+def test_copies_that_contradict_each_other_are_named_and_not_copied(options: list[str], tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     url = put_in_folder(tmp_path / "source", ledger(1), ledger(2), ledger(2, uuid=20, messages=70))
-    done = run("offload", url, str(tmp_path / "target"), *asked, *options, code=1)
-    assert done.stdout.decode().startswith("ledgers copied: 1 (")
-    lines = done.stderr.decode().splitlines()
-    assert lines
-    assert all(line.startswith(f"failed  ledger 2 of {TOPIC}: ") for line in lines)
-    assert all("another copy of the ledger has other entries" in line for line in lines)
-    assert len(objects_in(tmp_path / "target")) == 2
+    for asked in ([], ["--topic", TOPIC]):
+        target = tmp_path / f"target{len(asked)}"
+        done = run("offload", url, str(target), *asked, *options, code=1)
+        assert done.stdout.decode().startswith("ledgers copied: 1 ("), asked
+        lines = done.stderr.decode().splitlines()
+        assert lines
+        assert all(line.startswith(f"failed  ledger 2 of {TOPIC}: ") for line in lines), lines
+        assert all("another copy of the ledger has other entries" in line for line in lines), lines
+        assert len(objects_in(target)) == 2
 
 
 def test_a_ledger_whose_other_copy_is_lost_fails_once_for_each(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from ledgerfs.spark.source.read_options import read_options
 from ledgerfs.tables.row_files import open_rows
 from tests.cli.test_empty_values import commands
 from tests.support.commands import run as run_command
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
 
@@ -42,8 +43,8 @@ def command_line(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return run()
 
 
-@pytest.mark.parametrize("path", NO_PATHS)
-@pytest.mark.parametrize(
+@for_each("path", NO_PATHS)
+@for_each(
     "arguments",
     [
         ["export", "URL", "orders", "PATH"],
@@ -79,8 +80,8 @@ def test_no_command_takes_paths_in_another_way() -> None:
     assert all(isinstance(one, LocalPath) for one in found.values())
 
 
-@pytest.mark.parametrize("place", ["-", "s3:/tier", "gs:/tier/x", "hdfs:/tier"])
-@pytest.mark.parametrize(
+@for_each("place", ["-", "s3:/tier", "gs:/tier/x", "hdfs:/tier"])
+@for_each(
     "arguments",
     [["topics", "PLACE"], ["offload", "URL", "PLACE"], ["mount", "PLACE", "x"], ["import", "PLACE", "URL", "orders"]],
 )
@@ -144,14 +145,14 @@ def test_python(url: str) -> None:
     assert (Path("out") / "1.jsonl").is_file()
 
 
-@pytest.mark.parametrize("place", ["", "-", "s3:/tier"])
+@for_each("place", ["", "-", "s3:/tier"])
 def test_places_that_may_be_urls(place: str) -> None:
     for call in (open_bucket, open_rows, absolute_url):
         with pytest.raises(UnusableUrlError):
             call(place)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "option",
     ["topic", "topics", "topicsPattern", "columns", "startTime", "endTime", "clockSlackMs", "transactions", "includeMarkers", "privateKeys",
      "onEncrypted", "onCorrupt", "checkChecksums", "maxMessageBytes", "partitionBytes", "cacheDir", "catalogMaxAge", "endpoint_url", "anon",

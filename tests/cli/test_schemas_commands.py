@@ -14,7 +14,11 @@ from ledgerfs.cli.schemas.set import set_schema
 from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from tests.support.admin_api import AdminServer, answers_of, golden_answers, schema_json, serving
-from tests.support.commands import on_terminal, output, run
+from tests.support.commands import on_terminal
+from tests.support.commands import output as output_of_process
+from tests.support.commands import run as run_process
+from tests.support.each import for_each
+from tests.support.invoked import output, run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import S3Server, environment_of
 
@@ -41,28 +45,20 @@ def folder(tmp_path: Path) -> Path:
 def test_all_golden_topics_are_saved_listed_and_shown(golden_typed: Path, tmp_path: Path) -> None:
     with serving(golden_answers(golden_typed)) as admin:
         place = ("--to", f"{tmp_path}/schemas")
-        done = run("schemas", "save", admin.url, f"{golden_typed}/bucket", *place)
+        done = run_process("schemas", "save", admin.url, f"{golden_typed}/bucket", *place)
         assert b"97 versions of 71 topics, 99 of them new; 5 topics have no schema" in done.stderr
         told = json.loads(output("schemas", "save", admin.url, f"{golden_typed}/bucket", *place, "--json"))
         assert len(told["topics"]) == 76
         assert {(one["new"], one["error"]) for one in told["topics"]} == {(0, None)}
-    listed = json.loads(output("schemas", "ls", f"{golden_typed}/bucket", "--from", f"{tmp_path}/schemas", "--json"))
+    place = (f"{golden_typed}/bucket", "--from", f"{tmp_path}/schemas")
+    listed = json.loads(output_of_process("schemas", "ls", *place, "--json"))
     assert len(listed) == 99
     lines = output(
         "schemas", "ls", f"{golden_typed}/bucket", "public/typed/avro-deleted", "--from", f"{tmp_path}/schemas"
     ).splitlines()
     assert [line.split()[1:3] for line in lines[1:]] == [["1", "(deleted)"], ["2", "AVRO"], ["3", "AVRO"]]
     assert lines[2].endswith(f"2026-11-22 14:17  c: string, a: long  {admin.url}")
-    shown = output(
-        "schemas",
-        "show",
-        f"{golden_typed}/bucket",
-        "public/typed/avro-deleted",
-        "--version",
-        "2",
-        "--from",
-        f"{tmp_path}/schemas",
-    )
+    shown = output_of_process("schemas", "show", *place, "public/typed/avro-deleted", "--version", "2")
     assert [one["name"] for one in json.loads(shown)["fields"]] == ["c", "a"]
     for name in (
         "avro å b+1",
@@ -118,7 +114,7 @@ def test_who_may_not_ask_or_reaches_nobody(orders: AdminServer, folder: Path, tm
     orders.token = "s3cret"
     assert b"does not know who asks" in run("schemas", "save", orders.url, str(folder), code=3).stderr
     assert b"s3cret" not in run("schemas", "save", orders.url, str(folder), "--token", "s3cretx", code=3).stderr
-    run("schemas", "save", orders.url, str(folder), env={"PULSAR_TOKEN": "s3cret"})
+    run_process("schemas", "save", orders.url, str(folder), env={"PULSAR_TOKEN": "s3cret"})
     (tmp_path / "token").write_text("s3cret\n")
     run(
         "schemas",
@@ -142,7 +138,7 @@ def test_a_schema_by_hand_and_back(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "order.avsc").write_text(AVSC)
     bucket = str(folder)
     assert b"no schema is saved" in run("schemas", "show", bucket, ORDERS, code=2).stderr
-    run("schemas", "set", bucket, ORDERS, str(tmp_path / "order.avsc"))
+    run_process("schemas", "set", bucket, ORDERS, str(tmp_path / "order.avsc"))
     assert json.loads(output("schemas", "show", bucket, ORDERS)) == json.loads(AVSC)
     told = json.loads(output("schemas", "set", bucket, ORDERS, "--type", "int64", "--version", "3", "--json"))
     assert (told["version"], told["type"], told["source"]) == (3, "INT64", "by hand")
@@ -212,7 +208,7 @@ def test_a_word_that_comes_meanwhile_and_is_later_is_told(folder: Path, monkeypa
     assert "not in effect: somebody else has said STRING by then" in done.stderr
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "text"),
     [
         (["orders"], "expected a file that defines the schema"),

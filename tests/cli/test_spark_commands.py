@@ -184,12 +184,12 @@ def test_without_java_it_is_said_what_to_install(golden_url: str, tmp_path: Path
 def test_without_pyspark_it_is_said_what_to_install_and_other_commands_work(golden_url: str) -> None:
     program = "import sys; sys.modules['pyspark'] = None; from ledgerfs.cli import main; main()"
     command = [sys.executable, "-c", program]
-    done = subprocess.run([*command, "spark", "verify", golden_url], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([*command, "spark", "verify", golden_url], capture_output=True, timeout=300, check=False)
     assert done.returncode == 2
     assert b"pip install 'ledgerfs[spark]'" in done.stderr
     assert b"Traceback" not in done.stderr
     for arguments in (["topics", golden_url], ["spark", "verify", "--help"], ["--help"]):
-        subprocess.run([*command, *arguments], capture_output=True, timeout=60, check=True)
+        subprocess.run([*command, *arguments], capture_output=True, timeout=300, check=True)
 
 
 def test_wrong_usage_is_told_before_a_session_starts(golden_url: str) -> None:
@@ -223,7 +223,7 @@ def test_ctrl_c_ends_jobs_and_session(s3_golden: str, proxy: FaultProxy) -> None
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=100)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 130, stderr.decode()
     assert stdout == b""
     assert said(stderr) == ["interrupted"], stderr.decode()

@@ -14,7 +14,8 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.messages.text.json_lines import json_lines
 from ledgerfs.schemas.saved_schemas import SavedSchemas
-from tests.support.commands import output, run
+from tests.support.each import for_each
+from tests.support.invoked import output, run
 from tests.support.typed_golden import bucket_with_schemas
 
 EVOLVED = "public/typed/avro-evolved"
@@ -43,9 +44,7 @@ def test_head_shows_typed_values_if_a_schema_is_saved(typed: Bucket) -> None:
     assert "\\x" in "".join(as_bytes)
 
 
-@pytest.mark.parametrize(
-    "name", ["prim-instant", "prim-boolean", "prim-double", "prim-local-time", "prim-local-date", "prim-string"]
-)
+@for_each("name", ["prim-instant", "prim-boolean", "prim-double", "prim-local-time", "prim-local-date", "prim-string"])
 def test_head_of_primitive_values(typed: Bucket, name: str) -> None:
     shown = values_of(output("head", typed.store.url, f"public/typed/{name}", "-n", "20"))
     assert len(shown) == 20
@@ -109,7 +108,7 @@ def test_schemas_of_a_file(typed: Bucket, tmp_path: Path) -> None:
     run("head", typed.store.url, EVOLVED, "--schema-version", "newest", code=2)
 
 
-@pytest.mark.parametrize("option", [["--flatten"], ["--schema-version", "1"], ["--on-undecodable", "null"]])
+@for_each("option", [["--flatten"], ["--schema-version", "1"], ["--on-undecodable", "null"]])
 def test_options_of_values_that_stay_bytes_are_refused(typed: Bucket, tmp_path: Path, option: list[str]) -> None:
     url = typed.store.url
     for command in (["count", url, EVOLVED], ["export", url, EVOLVED, str(tmp_path / "out")]):
@@ -121,7 +120,7 @@ def test_options_of_values_that_stay_bytes_are_refused(typed: Bucket, tmp_path: 
     run("head", url, EVOLVED, *option, "--values", "bytes", code=2)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "options",
     [
         {"flatten": True},

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledgerfs import open_bucket
-from tests.support.commands import output, run
+from tests.support.commands import run as run_process
+from tests.support.invoked import output, run
 
 ORDERS = "public/default/orders"
 AVSC = json.dumps(
@@ -36,7 +37,7 @@ def values_of(place: Path, topic: str = ORDERS) -> list[object]:
 def test_rows_of_files_by_an_avro_schema(place: Path) -> None:
     (place / "orders.csv").write_text("id,name,at,key\n1,x,2026-01-02,k\n2,,2026-01-03,\n")
     given = (f"{place}/orders.csv", f"{place}/bucket", ORDERS, "--schema", f"{place}/orders.avsc")
-    said = run("import", *given).stderr
+    said = run_process("import", *given).stderr
     assert b": 2 messages in 1 entries, " in said
     assert said.endswith(b" B, schema version 0\n")
     wanted = [

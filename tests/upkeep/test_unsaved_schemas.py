@@ -12,8 +12,8 @@ from ledgerfs.ledgers.findings import Finding
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.upkeep.verification import verify
 from ledgerfs.upkeep.verification.unsaved_schemas import numbers_text, unsaved_versions
-from tests.support.commands import output, run
 from tests.support.entries import frame, metadata
+from tests.support.invoked import output, run
 from tests.support.ledgers import offload, put_in_folder
 
 TOPIC = "persistent://public/default/orders"
