@@ -34,10 +34,11 @@ class Store:
         return future
 
     def answer(self) -> None:
-        for start, end, future in self.waiting:
+        # One by one, so that none is lost that another thread adds meanwhile.
+        while self.waiting:
+            start, end, future = self.waiting.pop(0)
             if future.set_running_or_notify_cancel():
                 future.set_result(self.content[start:end])
-        self.waiting = []
 
     @property
     def bytes(self) -> int:

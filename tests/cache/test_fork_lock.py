@@ -1,3 +1,5 @@
+"""A lock excludes threads, and a forked child does not inherit it locked."""
+
 import os
 import threading
 from contextlib import contextmanager
@@ -12,26 +14,32 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
 
+HANGING = 300
+"""Seconds after which something hangs."""
+
 
 def finishes(function):
     """Return whether ``function`` ends without an exception in another thread, which may block."""
     ended = []
     thread = threading.Thread(target=lambda: (function(), ended.append(True)), daemon=True)
     thread.start()
-    thread.join(timeout=60)
+    thread.join(HANGING)
     return bool(ended)
 
 
-def taken_at_once(lock):
-    """Return whether another thread gets ``lock`` without waiting for long."""
-    taken = threading.Event()
+def is_free(lock):
+    """Return whether another thread gets ``lock`` without waiting."""
+    taken = []
 
     def contend():
-        with lock:
-            taken.set()
+        taken.append(lock._lock.acquire(blocking=False))
+        if taken[0]:
+            lock._lock.release()
 
-    threading.Thread(target=contend, daemon=True).start()
-    return taken.wait(timeout=0.1)
+    thread = threading.Thread(target=contend)
+    thread.start()
+    thread.join()
+    return taken[0]
 
 
 @contextmanager
@@ -44,16 +52,16 @@ def held_by_another_thread(lock, inner=0):
             for _ in range(inner):
                 take_twice(lock)
             held.set()
-            let_go.wait(timeout=60)
+            let_go.wait()
 
     holder = threading.Thread(target=hold, daemon=True)
     holder.start()
-    assert held.wait(timeout=60)
+    assert held.wait(HANGING)
     try:
         yield
     finally:
         let_go.set()
-        holder.join(timeout=60)
+        holder.join(HANGING)
 
 
 def take_twice(lock):
@@ -65,21 +73,23 @@ def test_thread_that_holds_it_may_take_it_again():
     assert finishes(lambda: take_twice(ForkLock()))
 
 
-@pytest.mark.parametrize("inner", [0, 1, 3])
-def test_other_threads_wait_until_the_outermost_release(inner):
-    lock = ForkLock()
-    taken = threading.Event()
+def test_other_threads_wait_until_the_outermost_release():
+    for inner in (0, 1, 3):
+        lock = ForkLock()
+        taken = threading.Event()
 
-    def contend():
-        with lock:
-            taken.set()
+        def contend(lock=lock, taken=taken):
+            with lock:
+                taken.set()
 
-    contender = threading.Thread(target=contend, daemon=True)
-    with held_by_another_thread(lock, inner):
-        contender.start()
-        assert not taken.wait(timeout=0.1)
-    assert taken.wait(timeout=60)
-    contender.join(timeout=60)
+        contender = threading.Thread(target=contend, daemon=True)
+        with held_by_another_thread(lock, inner):
+            contender.start()
+            assert not is_free(lock), inner
+            assert not taken.is_set(), inner
+        assert taken.wait(HANGING), inner
+        contender.join()
+        assert is_free(lock), inner
 
 
 def test_exception_releases_it():
@@ -92,14 +102,14 @@ def test_exception_releases_it():
 def test_child_can_take_a_lock_that_another_thread_held_at_the_fork():
     lock = ForkLock()
     with held_by_another_thread(lock):
-        assert status_in_child(lambda: take_twice(lock)) == 0
+        assert status_in_child(lambda: take_twice(lock), HANGING) == 0
 
 
 def test_child_can_take_a_lock_that_was_free_at_the_fork():
     lock = ForkLock()
     with lock:
         pass
-    assert status_in_child(lambda: take_twice(lock)) == 0
+    assert status_in_child(lambda: take_twice(lock), HANGING) == 0
 
 
 def test_grandchild_can_take_a_lock_that_a_thread_of_the_child_held():
@@ -107,16 +117,16 @@ def test_grandchild_can_take_a_lock_that_a_thread_of_the_child_held():
 
     def child():
         with held_by_another_thread(lock):
-            assert status_in_child(lambda: take_twice(lock)) == 0
+            assert status_in_child(lambda: take_twice(lock), HANGING) == 0
 
-    assert status_in_child(child) == 0
+    assert status_in_child(child, HANGING) == 0
 
 
 def test_lock_of_the_parent_is_untouched_by_the_child():
     lock = ForkLock()
     with held_by_another_thread(lock):
-        assert status_in_child(lock.__enter__) == 0
-        assert not taken_at_once(lock)
+        assert status_in_child(lock.__enter__, HANGING) == 0
+        assert not is_free(lock)
     assert finishes(lambda: take_twice(lock))
 
 
@@ -126,10 +136,10 @@ def test_lock_still_excludes_threads_in_the_child():
     def child():
         take_twice(lock)
         with held_by_another_thread(lock):
-            assert not taken_at_once(lock)
+            assert not is_free(lock)
 
     with held_by_another_thread(lock):
-        assert status_in_child(child) == 0
+        assert status_in_child(child, HANGING) == 0
 
 
 def test_two_threads_of_a_child_that_take_it_first_exclude_each_other(monkeypatch):
@@ -140,7 +150,7 @@ def test_two_threads_of_a_child_that_take_it_first_exclude_each_other(monkeypatc
     def hold():
         with lock:
             held.set()
-            let_go.wait(timeout=60)
+            let_go.wait(HANGING)
 
     rival = threading.Thread(target=hold, daemon=True)
     make_lock = threading.RLock
@@ -156,4 +166,4 @@ def test_two_threads_of_a_child_that_take_it_first_exclude_each_other(monkeypatc
         with lock:
             assert not held.is_set()
 
-    assert status_in_child(child) == 0
+    assert status_in_child(child, HANGING) == 0

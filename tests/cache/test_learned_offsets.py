@@ -1,3 +1,5 @@
+"""Learned offsets: found from both sides, never contradicting each other, bounded, true whatever threads do at once."""
+
 import random
 import sys
 import threading
@@ -5,11 +7,11 @@ from contextlib import contextmanager
 from itertools import accumulate, pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.cache.learned_offsets import MAX_PAIRS, STEP, LearnedOffsets
+from ledgerfs.cache import learned_offsets
+from ledgerfs.cache.learned_offsets import STEP, LearnedOffsets
 
 NEAR = STEP // 2
 
@@ -56,22 +58,21 @@ def test_nothing_is_known_at_first():
     assert learned.at_or_after(0) is None
 
 
-@pytest.mark.parametrize("item", [0, 1, 10, 2**63 - 1])
-def test_learned_item_is_found_from_both_sides(item):
-    learned = LearnedOffsets()
-    learned.learn(item, 2**63 - 1)
-    assert learned.at_or_before(item) == learned.at_or_after(item) == (item, 2**63 - 1)
-    assert learned.at_or_before(item - 1) is None
-    assert learned.at_or_after(item + 1) is None
+def test_learned_item_is_found_from_both_sides():
+    for item in (0, 1, 10, 2**63 - 1):
+        learned = LearnedOffsets()
+        learned.learn(item, 2**63 - 1)
+        assert learned.at_or_before(item) == learned.at_or_after(item) == (item, 2**63 - 1)
+        assert learned.at_or_before(item - 1) is None, item
+        assert learned.at_or_after(item + 1) is None, item
 
 
-@pytest.mark.parametrize(("offset", "is_kept"), [(NEAR - 1, False), (NEAR, True), (-NEAR + 1, False), (-NEAR, True)])
-def test_position_is_kept_only_half_a_step_from_the_next(offset, is_kept):
-    learned = LearnedOffsets()
-    learned.learn(10, STEP)
-    item = 11 if offset > 0 else 9
-    learned.learn(item, STEP + offset)
-    assert len(known_pairs(learned)) == 1 + is_kept
+def test_position_is_kept_only_half_a_step_from_the_next():
+    for offset, is_kept in ((NEAR - 1, False), (NEAR, True), (-NEAR + 1, False), (-NEAR, True)):
+        learned = LearnedOffsets()
+        learned.learn(10, STEP)
+        learned.learn(11 if offset > 0 else 9, STEP + offset)
+        assert len(known_pairs(learned)) == 1 + is_kept, offset
 
 
 def test_learning_the_same_again_changes_nothing():
@@ -106,32 +107,32 @@ def test_lookups_agree_with_the_slow_reference_in_any_order_of_learning(data):
         assert learned.at_or_after(item) == min((pair for pair in kept if pair[0] >= item), default=None)
 
 
-@pytest.mark.parametrize("place", ["search", "distance"])
-def test_thread_that_learns_a_neighbour_meanwhile_waits(place):
+def test_thread_that_learns_a_neighbour_meanwhile_waits():
     """The rival starts in the middle of learning, where its place is sought or found free; two neighbours would be one too many."""
-    learned = LearnedOffsets()
-    learned.learn(0, 0)
-    rival = threading.Thread(target=learned.learn, args=(11, 2 * STEP + 1), daemon=True)
+    for place in ("search", "distance"):
+        learned = LearnedOffsets()
+        learned.learn(0, 0)
+        rival = threading.Thread(target=learned.learn, args=(11, 2 * STEP + 1), daemon=True)
 
-    def pause():
-        if rival.ident is None:
-            rival.start()
-            rival.join(timeout=0.1)
+        def pause(rival=rival):
+            if rival.ident is None:
+                rival.start()
+                rival.join(timeout=0.1)
 
-    class PausingItem(int):
-        def __gt__(self, other):
-            pause()
-            return int(self) > int(other)
+        class PausingItem(int):
+            def __gt__(self, other, pause=pause):
+                pause()
+                return int(self) > int(other)
 
-    class PausingOffset(int):
-        def __sub__(self, other):
-            pause()
-            return int(self) - other
+        class PausingOffset(int):
+            def __sub__(self, other, pause=pause):
+                pause()
+                return int(self) - other
 
-    learned.learn(*((PausingItem(10), 2 * STEP) if place == "search" else (10, PausingOffset(2 * STEP))))
-    assert rival.ident is not None
-    rival.join(timeout=60)
-    assert len(known_pairs(learned)) == 2
+        learned.learn(*((PausingItem(10), 2 * STEP) if place == "search" else (10, PausingOffset(2 * STEP))))
+        assert rival.ident is not None, place
+        rival.join()
+        assert len(known_pairs(learned)) == 2, place
 
 
 def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
@@ -144,7 +145,7 @@ def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
     def hammer(seed):
         order = [item ^ (seed % 2) for item in range(items)]
         random.Random(seed // 4).shuffle(order)
-        together.wait(timeout=60)
+        together.wait(300)
         for item in order:
             learned.learn(item, truth[item])
             before, after = learned.at_or_before(item), learned.at_or_after(item)
@@ -161,7 +162,7 @@ def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
         for thread in hammers:
             thread.start()
         for thread in hammers:
-            thread.join(timeout=60)
+            thread.join()
     assert sorted(ended) == list(range(threads))
     known = known_pairs(learned)
     assert all(
@@ -182,31 +183,30 @@ def test_an_array_tells_all_and_makes_the_same_again(pairs):
     assert learned.learned == len(learned) == len(again)
 
 
-@pytest.mark.parametrize(
-    ("pairs", "kept"),
-    [
+def test_pairs_that_contradict_each_other_are_not_taken_over():
+    for pairs, kept in (
         ([(5, STEP), (4, 2 * STEP)], [(5, STEP)]),
         ([(5, STEP), (5, 2 * STEP)], [(5, STEP)]),
         ([(5, STEP), (6, 0), (7, 3 * STEP)], [(5, STEP), (7, 3 * STEP)]),
         ([(5, STEP), (6, STEP + NEAR - 1), (7, STEP + NEAR)], [(5, STEP), (7, STEP + NEAR)]),
         ([(-5, STEP), (6, -1), (7, 0)], [(7, 0)]),
-    ],
-)
-def test_pairs_that_contradict_each_other_are_not_taken_over(pairs, kept):
-    assert known_pairs(LearnedOffsets.of_array(np.array(pairs, np.int64))) == kept
+    ):
+        assert known_pairs(LearnedOffsets.of_array(np.array(pairs, np.int64))) == kept, pairs
 
 
-def test_a_huge_object_keeps_fewer_positions_a_byte_never_more_than_the_bound():
+def test_a_huge_object_keeps_fewer_positions_a_byte_never_more_than_the_bound(monkeypatch):
+    most = 1000
+    monkeypatch.setattr(learned_offsets, "MAX_PAIRS", most)
     learned = LearnedOffsets()
-    for item in range(3 * MAX_PAIRS):
+    for item in range(3 * most):
         learned.learn(item, item * STEP)
-        assert len(learned) <= MAX_PAIRS
-    assert len(learned) > MAX_PAIRS // 3
+        assert len(learned) <= most
+    assert len(learned) > most // 3
     assert all(offset == item * STEP for item, offset in known_pairs(learned))
     assert all(after - before <= 4 * STEP for (_, before), (_, after) in pairwise(known_pairs(learned)))
-    assert learned.at_or_before(3 * MAX_PAIRS)[0] >= 3 * MAX_PAIRS - 4
-    many = np.repeat(np.arange(3 * MAX_PAIRS, dtype=np.int64)[:, None], 2, axis=1) * [1, STEP]
-    assert len(LearnedOffsets.of_array(many)) <= MAX_PAIRS
+    assert learned.at_or_before(3 * most)[0] >= 3 * most - 4
+    many = np.repeat(np.arange(3 * most, dtype=np.int64)[:, None], 2, axis=1) * [1, STEP]
+    assert len(LearnedOffsets.of_array(many)) <= most
 
 
 def test_what_is_cleared_is_forgotten_and_learned_anew():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,9 @@ from ledgerfs.cache.offset_table import GROUP, ObjectDigests, OffsetTable
 from tests.support.children import fork
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+HANGING = 300
+"""Seconds after which something hangs."""
 
 KEY, OTHER = b"a key that is long" * 5, b"another"
 VERSION = b"etag"
@@ -82,22 +86,23 @@ def test_another_version_is_ignored_and_dropped(tmp_path):
     assert path_in(tmp_path).stat().st_size == size
 
 
-@pytest.mark.parametrize("learns", [False, True])
-def test_what_turned_out_wrong_goes_from_the_file_too(learns, tmp_path):
-    leave(tmp_path)
-    leave(tmp_path, [(5, 0)], OTHER)
-    file = file_of(tmp_path)
-    offsets = file.offsets_of(KEY, VERSION)
-    assert offsets.clear()
-    if learns:
-        offsets.learn(2, 7 * STEP)
-    file.save()
-    assert found(tmp_path) == [(2, 7 * STEP)] * learns
-    assert found(tmp_path, OTHER) == [(5, 0)]
-    offsets.learn(9, 20 * STEP)
-    leave(tmp_path, [(4, 12 * STEP)])
-    file.save()
-    assert found(tmp_path) == [*[(2, 7 * STEP)] * learns, (4, 12 * STEP), (9, 20 * STEP)], "merged again as ever"
+def test_what_turned_out_wrong_goes_from_the_file_too(tmp_path):
+    for learns in (False, True):
+        folder = tmp_path / str(learns)
+        leave(folder)
+        leave(folder, [(5, 0)], OTHER)
+        file = file_of(folder)
+        offsets = file.offsets_of(KEY, VERSION)
+        assert offsets.clear()
+        if learns:
+            offsets.learn(2, 7 * STEP)
+        file.save()
+        assert found(folder) == [(2, 7 * STEP)] * learns
+        assert found(folder, OTHER) == [(5, 0)], learns
+        offsets.learn(9, 20 * STEP)
+        leave(folder, [(4, 12 * STEP)])
+        file.save()
+        assert found(folder) == [*[(2, 7 * STEP)] * learns, (4, 12 * STEP), (9, 20 * STEP)], "merged again as ever"
 
 
 def test_what_two_processes_learn_is_merged(tmp_path):
@@ -116,25 +121,37 @@ def test_what_two_processes_learn_is_merged(tmp_path):
 
 
 def test_many_processes_at_once_lose_nothing(tmp_path):
-    code = """
-import sys
-from pathlib import Path
-from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.cache.offset_file import OffsetFile
-file = OffsetFile(CacheFolder(Path(sys.argv[1])), "bucket")
-number = int(sys.argv[2])
-for i in range(20):
-    file.offsets_of(b"shared", b"v").learn(1000 * i + number, (i * 8 + number) << 20)
-    file.offsets_of(b"%d" % number, b"v").learn(i, i << 20)
-    file.save()
-"""
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    running = [subprocess.Popen([*command, str(number)]) for number in range(4)]
-    assert [process.wait(60) for process in running] == [0] * 4
+    ready, go = os.pipe()
+    children = []
+    for number in range(4):
+        children.append(fork())
+        if children[-1] == 0:
+            status = 1
+            try:
+                os.close(go)
+                os.read(ready, 1)
+                learn_and_save(tmp_path, number)
+                status = 0
+            finally:
+                os._exit(status)
+    # All begin when the last end of the pipe is closed.
+    os.close(go)
+    os.close(ready)
+    assert [wait_for(child) for child in children] == [0] * 4
     for number in range(4):
         assert found(tmp_path, b"%d" % number, b"v") == [(i, i << 20) for i in range(20)]
     shared = sorted((1000 * i + number, (i * 8 + number) << 20) for i in range(20) for number in range(4))
     assert found(tmp_path, b"shared", b"v") == shared
+
+
+def learn_and_save(folder, number):
+    """Save now and then, in vain where another process does so, and in the end however long that takes."""
+    file = file_of(folder)
+    for i in range(20):
+        file.offsets_of(b"shared", b"v").learn(1000 * i + number, (i * 8 + number) << 20)
+        file.offsets_of(b"%d" % number, b"v").learn(i, i << 20)
+        file.save()
+    file._state.save(HANGING)
 
 
 def test_the_end_of_a_process_saves(tmp_path):
@@ -146,7 +163,7 @@ from ledgerfs.cache.offset_file import OffsetFile
 file = OffsetFile(CacheFolder(Path(sys.argv[1])), "bucket")
 file.offsets_of(b"k", b"v").learn(1, 2)
 """
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=HANGING)
     assert found(tmp_path, b"k", b"v") == [(1, 2)]
 
 
@@ -158,12 +175,14 @@ def test_the_end_of_the_file_saves(tmp_path):
 
 
 def test_nothing_is_written_before_it_is_due(tmp_path, monkeypatch):
+    now = time.monotonic()
+    monkeypatch.setattr(offset_file, "time", SimpleNamespace(monotonic=lambda: now))
     file = file_of(tmp_path)
     file.offsets_of(KEY, VERSION).learn(1, 2)
+    now += offset_file.SAVE_SECONDS - 1
     file.save_if_due()
     assert list(tmp_path.iterdir()) == []
-    now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + offset_file.SAVE_SECONDS + 1)
+    now += 2
     file.save_if_due()
     assert found(tmp_path) == [(1, 2)]
     path_in(tmp_path).unlink()
@@ -263,16 +282,17 @@ def test_a_file_of_another_layout_or_bucket_is_dropped_quietly(tmp_path, caplog,
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
-@pytest.mark.parametrize(("groups", "pairs"), [(0, 1), (1, 3), (2, 2), (2**61, 2**61)])
-def test_a_sealed_file_whose_counts_lie_is_dropped(groups, pairs, tmp_path):
-    def write(sink):
-        sink.write(offset_file._HEADER.pack(groups, pairs))
-        write_array(sink, np.array([(1, 2, 2)], GROUP))
-        write_array(sink, np.zeros((2, 2), np.int64))
+def test_a_sealed_file_whose_counts_lie_is_dropped(tmp_path):
+    for groups, pairs in ((0, 1), (1, 3), (2, 2), (2**61, 2**61)):
 
-    assert KeptFile(CacheFolder(tmp_path), "offsets", "bucket", offset_file._LAYOUT).save(write)
-    assert found(tmp_path) == []
-    assert not list(tmp_path.iterdir())
+        def write(sink, groups=groups, pairs=pairs):
+            sink.write(offset_file._HEADER.pack(groups, pairs))
+            write_array(sink, np.array([(1, 2, 2)], GROUP))
+            write_array(sink, np.zeros((2, 2), np.int64))
+
+        assert KeptFile(CacheFolder(tmp_path), "offsets", "bucket", offset_file._LAYOUT).save(write)
+        assert found(tmp_path) == [], (groups, pairs)
+        assert not list(tmp_path.iterdir()), (groups, pairs)
 
 
 def test_a_file_of_another_user_is_not_trusted(tmp_path, monkeypatch, caplog):
@@ -282,7 +302,23 @@ def test_a_file_of_another_user_is_not_trusted(tmp_path, monkeypatch, caplog):
     assert "another user" in caplog.text
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_what_was_there(tmp_path):
+class Clock:
+    """Takes the place of ``time``, and does something in each pause."""
+
+    def __init__(self, in_pause=lambda: None):
+        self.slept = 0.0
+        self._in_pause = in_pause
+        self.time, self.time_ns = time.time, time.time_ns
+
+    def monotonic(self):
+        return 1000.0 + self.slept
+
+    def sleep(self, seconds):
+        self.slept += seconds
+        self._in_pause()
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_what_was_there(tmp_path, monkeypatch):
     leave(tmp_path)
     begun, begins = os.pipe()
     child = fork()
@@ -297,9 +333,10 @@ def test_a_process_that_is_killed_while_it_writes_leaves_what_was_there(tmp_path
         os._exit(1)
     os.read(begun, 1)
     assert found(tmp_path) == [(1, STEP), (7, 3 * STEP)]
-    start = time.monotonic()
+    clock = Clock()
+    monkeypatch.setattr(kept_file, "time", clock)
     busy, _ = leave(tmp_path, [(3, 0)], OTHER)
-    assert time.monotonic() - start < 60, "another process writes: nobody waits for it"
+    assert clock.slept == 0, "another process writes: nobody waits for it"
     os.kill(child, signal.SIGKILL)
     wait_for(child)
     busy.save()
@@ -308,17 +345,27 @@ def test_a_process_that_is_killed_while_it_writes_leaves_what_was_there(tmp_path
     assert [path.suffix for path in tmp_path.iterdir()] == [".offsets"]
 
 
-def test_the_end_waits_a_moment_for_another_process(tmp_path):
-    file = file_of(tmp_path)
-    file.offsets_of(KEY, VERSION).learn(1, 2)
-    part = tmp_path / f"{path_name(tmp_path)}.part"
-    descriptor = os.open(part, os.O_RDWR | os.O_CREAT)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    release = threading.Timer(0.2, os.close, [descriptor])
-    release.start()
-    del file
-    release.join()
-    assert found(tmp_path) == [(1, 2)]
+def test_the_end_waits_a_moment_for_another_process(tmp_path, monkeypatch):
+    for pauses, is_saved in ((3, True), (1000, False)):
+        file = file_of(tmp_path)
+        file.offsets_of(KEY, VERSION).learn(1, 2)
+        part = tmp_path / f"{path_name(tmp_path)}.part"
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        left = iter(range(pauses))
+
+        def release(descriptor=descriptor, left=left):
+            if next(left, None) is None:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+        clock = Clock(release)
+        with monkeypatch.context() as patched:
+            patched.setattr(kept_file, "time", clock)
+            del file
+        os.close(descriptor)
+        assert found(tmp_path) == [(1, 2)] * is_saved
+        assert 0 < clock.slept < 2 * offset_file._LAST_PATIENCE
+        (tmp_path / (path_name(tmp_path) if is_saved else part.name)).unlink()
 
 
 def test_a_full_disk_costs_nothing_but_what_was_learned(tmp_path):
@@ -377,7 +424,7 @@ def test_threads_that_learn_and_save_at_once_lose_nothing(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     file.save()
     for rest in range(5):
         items = [n * 100 + i for n in range(6) for i in range(50) if i % 5 == rest]
@@ -406,8 +453,8 @@ def test_a_table_agrees_with_a_dictionary():
     assert len(table.groups) == len({origin.key for origin in truth})
 
 
-def test_half_a_million_objects_are_loaded_merged_and_bounded(tmp_path):
-    count = 500_000
+def test_fifty_thousand_objects_are_loaded_merged_and_bounded(tmp_path, monkeypatch):
+    count = 50_000
     groups = np.zeros(count, GROUP)
     groups["key"] = np.random.default_rng(2).integers(0, 2**63, count)
     groups["count"] = 1
@@ -415,6 +462,9 @@ def test_half_a_million_objects_are_loaded_merged_and_bounded(tmp_path):
     KeptFile(CacheFolder(tmp_path), "offsets", "bucket", offset_file._LAYOUT).save(
         lambda sink: offset_file._write(sink, table)
     )
-    leave(tmp_path)
-    assert path_in(tmp_path).stat().st_size <= offset_file.MAX_BYTES + 100
-    assert found(tmp_path) == [(1, STEP), (7, 3 * STEP)]
+    whole = path_in(tmp_path).stat().st_size
+    for most in (offset_file.MAX_BYTES, whole // 2):
+        monkeypatch.setattr(offset_file, "MAX_BYTES", most)
+        leave(tmp_path, [(most, STEP), (most + 1, 3 * STEP)], b"%d" % most)
+        assert min(most, whole) * 0.99 < path_in(tmp_path).stat().st_size <= most + 100
+        assert found(tmp_path, b"%d" % most) == [(most, STEP), (most + 1, 3 * STEP)]

@@ -68,7 +68,8 @@ def test_ranges_ask_for_little_else_near_ones_together(url: str, made: Offload) 
 def test_any_sequence_of_reads_gives_the_bytes_of_the_file(url: str, made: Offload) -> None:
     ledger, _ = remote_ledger(url)
     rnd = random.Random(3)
-    for _ in range(6):
+    sizes = (1, 1, 100, 100, 70_000, 70_000, MIB, MIB, 9 * MIB, 20 * MIB)
+    for _ in range(3):
         file = ledger.records()
         at = 0
         for _ in range(60):
@@ -79,7 +80,7 @@ def test_any_sequence_of_reads_gives_the_bytes_of_the_file(url: str, made: Offlo
                 at = min(file.size, at + rnd.randrange(3 * MIB))
             elif kind < 0.4:
                 at = max(0, at - rnd.randrange(2 * MIB))
-            end = min(file.size, at + rnd.choice((1, 100, 70_000, MIB, 9 * MIB, 20 * MIB)))
+            end = min(file.size, at + rnd.choice(sizes))
             if rnd.random() < 0.5:
                 assert file.read(at, end) == made.records[at:end]
             else:
@@ -128,7 +129,7 @@ def test_reading_elsewhere_twice_ends_what_is_under_way(url: str, monkeypatch: p
 
 
 def test_one_entry_far_from_everything_known_costs_its_block_up_to_there(url: str) -> None:
-    for entry in random.Random(1).sample(range(40_000), 20):
+    for entry in random.Random(1).sample(range(40_000), 10):
         ledger, store = remote_ledger(url)
         start = ledger.places.before(entry)  # type: ignore[attr-defined]
         store.clear()
@@ -179,7 +180,7 @@ def test_entries_of_all_sizes_are_found(tmp_path: Path) -> None:
     sizes = [rnd.choice((0, 10, 300, 5_000, 200_000)) for _ in range(600)]
     entries = [i.to_bytes(4, "big") + rnd.randbytes(size) for i, size in enumerate(sizes)]
     url = put_in_folder(tmp_path, offload(entries, block_size=8 * MIB))
-    for entry in rnd.sample(range(len(entries)), 60):
+    for entry in rnd.sample(range(len(entries)), 30):
         ledger, _ = remote_ledger(url)
         assert bytes(ledger.read(entry, entry)[0].data) == entries[entry]
 
@@ -197,7 +198,7 @@ def test_payloads_that_look_like_records_deceive_nobody(tmp_path: Path) -> None:
         for i in range(900)
     ]
     url = put_in_folder(tmp_path, offload(entries, block_size=32 * MIB))
-    for entry in range(0, 900, 13):
+    for entry in range(0, 900, 29):
         ledger, _ = remote_ledger(url)
         assert bytes(ledger.read(entry, entry)[0].data) == entries[entry]
 

@@ -18,6 +18,9 @@ from tests.support.children import fork
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
+HANGING = 300
+"""Seconds after which something hangs."""
+
 KEY, OTHER, THIRD = ("a" * 64, "b" * 64, "c" * 64)
 NOW, LATER = b"n" * 32, b"l" * 32
 CONTENT = bytes(range(256)) * 40
@@ -83,7 +86,7 @@ def test_many_threads_with_many_instances_make_it_once(tmp_path):
     instances = [files_of(tmp_path) for _ in range(4)]
 
     def open_it(number):
-        together.wait(30)
+        together.wait(HANGING)
         return content_of(instances[number % 4].open(KEY, render(calls=calls)))
 
     with ThreadPoolExecutor(16) as pool:
@@ -98,22 +101,30 @@ def open_in_process(folder, log, together):
             lines.write("made\n")
         return render()(sink)
 
-    together.wait(60)
+    together.wait(HANGING)
     os._exit(0 if content_of(files_of(folder).open(KEY, write)) == CONTENT else 1)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_many_processes_make_it_once(method, tmp_path):
-    context = multiprocessing.get_context(method)
-    together = context.Barrier(5)
+def make_in_processes(context, tmp_path, number):
+    """Have so many processes open a file at once."""
+    together = context.Barrier(number)
     folder, log = tmp_path / "cache", tmp_path / "log"
-    processes = [context.Process(target=open_in_process, args=(folder, log, together)) for _ in range(5)]
+    processes = [context.Process(target=open_in_process, args=(folder, log, together)) for _ in range(number)]
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
-    assert [process.exitcode for process in processes] == [0] * 5
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * number
     assert log.read_text() == "made\n"
+
+
+def test_many_forked_processes_make_it_once(tmp_path):
+    make_in_processes(multiprocessing.get_context("fork"), tmp_path, 5)
+
+
+@pytest.mark.long
+def test_processes_of_their_own_make_it_once(tmp_path):
+    make_in_processes(multiprocessing.get_context("spawn"), tmp_path, 2)
 
 
 def test_an_error_reaches_the_caller_and_leaves_nothing(tmp_path):
@@ -140,7 +151,7 @@ def hanging_child(folder, *, forks=False):
                 threading.Thread(target=fork_and_tell).start()
             else:
                 os.write(begins, bytes(4))
-            threading.Event().wait(120)
+            threading.Event().wait(2 * HANGING)
 
         def fork_and_tell():
             # Another thread, as a pool of processes would: the lock is held by this process meanwhile.
@@ -180,40 +191,42 @@ def test_what_a_killed_process_left_goes_with_the_next_file_and_what_lives_stays
     assert names(tmp_path) == ["b.file", "c.file"]
 
 
-@pytest.mark.parametrize("forks", [False, True])
-def test_those_who_wait_for_a_process_go_on_when_it_is_killed(forks, tmp_path):
-    child, grandchild = hanging_child(tmp_path, forks=forks)
-    calls = []
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(files_of(tmp_path).open, KEY, render(calls=calls))
-        os.kill(child, signal.SIGKILL)
-        wait_for(child)
-        try:
-            assert content_of(waiting.result(60)) == CONTENT
-        finally:
-            if grandchild:
-                os.kill(grandchild, signal.SIGKILL)
-    assert calls == [1]
+def test_those_who_wait_for_a_process_go_on_when_it_is_killed(tmp_path):
+    for forks in (False, True):
+        folder = tmp_path / str(forks)
+        child, grandchild = hanging_child(folder, forks=forks)
+        calls = []
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(files_of(folder).open, KEY, render(calls=calls))
+            os.kill(child, signal.SIGKILL)
+            wait_for(child)
+            try:
+                assert content_of(waiting.result(HANGING)) == CONTENT, forks
+            finally:
+                if grandchild:
+                    os.kill(grandchild, signal.SIGKILL)
+        assert calls == [1], forks
 
 
-@pytest.mark.parametrize("at", [0, 5000, len(CONTENT) - 1, len(CONTENT), len(CONTENT) + 20, -1])
-def test_a_flipped_byte_is_never_served(at, tmp_path, caplog):
-    files_of(tmp_path).open(KEY, render())
-    data = bytearray(path_of(tmp_path).read_bytes())
-    data[at] ^= 1
-    path_of(tmp_path).write_bytes(data)
-    with caplog.at_level(logging.WARNING, "ledgerfs.cache"):
-        assert content_of(files_of(tmp_path).open(KEY, render())) == CONTENT
-    assert "made again" in caplog.text
-    assert content_of(files_of(tmp_path).open(KEY, render(b"never"))) == CONTENT
+def test_a_flipped_byte_is_never_served(tmp_path, caplog):
+    for at in (0, 5000, len(CONTENT) - 1, len(CONTENT), len(CONTENT) + 20, -1):
+        files_of(tmp_path).open(KEY, render())
+        data = bytearray(path_of(tmp_path).read_bytes())
+        data[at] ^= 1
+        path_of(tmp_path).write_bytes(data)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "ledgerfs.cache"):
+            assert content_of(files_of(tmp_path).open(KEY, render())) == CONTENT, at
+        assert "made again" in caplog.text, at
+        assert content_of(files_of(tmp_path).open(KEY, render(b"never"))) == CONTENT, at
 
 
-@pytest.mark.parametrize("size", [0, 10, 5000, len(CONTENT), len(CONTENT) + 30])
-def test_a_cut_file_is_never_served(size, tmp_path):
-    files_of(tmp_path).open(KEY, render())
-    os.truncate(path_of(tmp_path), size)
-    assert files_of(tmp_path).size(KEY) is None
-    assert content_of(files_of(tmp_path).open(KEY, render())) == CONTENT
+def test_a_cut_file_is_never_served(tmp_path):
+    for size in (0, 10, 5000, len(CONTENT), len(CONTENT) + 30):
+        files_of(tmp_path).open(KEY, render())
+        os.truncate(path_of(tmp_path), size)
+        assert files_of(tmp_path).size(KEY) is None, size
+        assert content_of(files_of(tmp_path).open(KEY, render())) == CONTENT, size
 
 
 def test_a_byte_that_is_flipped_later_is_found_when_the_file_is_opened_again(tmp_path):

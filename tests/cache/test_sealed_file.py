@@ -22,21 +22,26 @@ def sealed(path, *pieces, state=ALWAYS):
     return path.read_bytes()
 
 
+def one_file(tmp_path_factory):
+    """Return the file that all examples write again."""
+    return tmp_path_factory.getbasetemp() / "sealed-file"
+
+
 def is_whole(path):
     with path.open("rb") as file:
         seal = read_seal(file.fileno())
         return seal is not None and is_intact(file.fileno(), seal)
 
 
-@pytest.mark.parametrize("pieces", [(), (b"",), (b"abc",), (b"abc", memoryview(b"defg"), bytearray(b"h"))])
-def test_what_was_written_is_whole(pieces, tmp_path):
-    data = sealed(tmp_path / "file", *pieces, state=STATE)
-    content = b"".join(pieces)
-    assert data.startswith(content)
-    with (tmp_path / "file").open("rb") as file:
-        seal = read_seal(file.fileno())
-    assert (seal.size, seal.state) == (len(content), STATE)
-    assert is_whole(tmp_path / "file")
+def test_what_was_written_is_whole(tmp_path):
+    for pieces in ((), (b"",), (b"abc",), (b"abc", memoryview(b"defg"), bytearray(b"h"))):
+        data = sealed(tmp_path / "file", *pieces, state=STATE)
+        content = b"".join(pieces)
+        assert data.startswith(content)
+        with (tmp_path / "file").open("rb") as file:
+            seal = read_seal(file.fileno())
+        assert (seal.size, seal.state) == (len(content), STATE)
+        assert is_whole(tmp_path / "file"), pieces
 
 
 def test_a_state_is_kept_by_what_holds_in_it_only(tmp_path):
@@ -49,7 +54,7 @@ def test_a_state_is_kept_by_what_holds_in_it_only(tmp_path):
 
 @given(content=st.binary(max_size=300), data=st.data())
 def test_any_flipped_bit_is_found(content, data, tmp_path_factory):
-    path = tmp_path_factory.mktemp("sealed") / "file"
+    path = one_file(tmp_path_factory)
     whole = bytearray(sealed(path, content, state=STATE))
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(whole)
@@ -58,7 +63,7 @@ def test_any_flipped_bit_is_found(content, data, tmp_path_factory):
 
 @given(content=st.binary(max_size=300), data=st.data())
 def test_any_cut_or_added_byte_is_found(content, data, tmp_path_factory):
-    path = tmp_path_factory.mktemp("sealed") / "file"
+    path = one_file(tmp_path_factory)
     whole = sealed(path, content)
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
     assert not is_whole(path)

@@ -2,12 +2,18 @@
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from ledgerfs.storage import single_flight
 from ledgerfs.storage.single_flight import SingleFlight
 from tests.support.children import fork
+
+HANGING = 300
+"""Seconds after which something hangs."""
+
+FOLLOWERS = 8
 
 
 class Work:
@@ -22,27 +28,35 @@ class Work:
     def __call__(self):
         self.calls += 1
         self.begun.set()
-        self.may_end.wait(30)
+        assert self.may_end.wait(HANGING)
         outcome = next(self.outcomes)
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
 
-def run_with_followers(work, followers=8):
-    """Run ``work`` by one thread and by others that come while it is under way; return their futures."""
-    flights = SingleFlight()
-    waiting = threading.Barrier(followers + 1)
+@pytest.fixture
+def waiting(monkeypatch):
+    """A semaphore that is released for each thread that waits for the result of another one."""
+    released = threading.Semaphore(0)
 
-    def follow():
-        waiting.wait(30)
-        return flights.run("key", work)
+    class Watched(Future):
+        def result(self, timeout=None):
+            released.release()
+            return super().result(timeout)
 
-    with ThreadPoolExecutor(followers + 1) as pool:
+    monkeypatch.setattr(single_flight, "Future", Watched)
+    return released
+
+
+def run_with_followers(flights, work, waiting):
+    """Run ``work`` by one thread while others wait for its result; return their futures."""
+    with ThreadPoolExecutor(FOLLOWERS + 1) as pool:
         leader = pool.submit(flights.run, "key", work)
-        assert work.begun.wait(30)
-        others = [pool.submit(follow) for _ in range(followers)]
-        waiting.wait(30)
+        assert work.begun.wait(HANGING)
+        others = [pool.submit(flights.run, "key", work) for _ in range(FOLLOWERS)]
+        for _ in others:
+            assert waiting.acquire(timeout=HANGING), "it does not wait for the first"
         work.may_end.set()
         return leader, others
 
@@ -52,30 +66,24 @@ def test_calls_one_after_the_other_work_each():
     assert [flights.run("key", lambda: 1), flights.run("key", lambda: 2)] == [1, 2]
 
 
-def test_those_who_wait_get_the_result_of_the_first():
-    flights = SingleFlight()
-    outer = Work(["done"])
-    with ThreadPoolExecutor(9) as pool:
-        futures = [pool.submit(flights.run, "key", outer) for _ in range(9)]
-        assert outer.begun.wait(30)
-        outer.may_end.set()
-        assert {future.result() for future in futures if not future.exception()} == {"done"}
-    # A thread that came after the end worked itself, for which nothing was left.
-    assert outer.calls == 1 + sum(future.exception() is not None for future in futures)
+def test_those_who_wait_get_the_result_of_the_first(waiting):
+    work = Work(["done"])
+    leader, others = run_with_followers(SingleFlight(), work, waiting)
+    assert {future.result() for future in (leader, *others)} == {"done"}
+    assert work.calls == 1
 
 
-def test_an_error_is_raised_in_all_of_them_and_not_remembered():
-    flights = SingleFlight()
-    work = Work([OSError("broken")] * 9)
-    with ThreadPoolExecutor(9) as pool:
-        futures = [pool.submit(flights.run, "key", work) for _ in range(9)]
-        work.may_end.set()
-        assert all(isinstance(future.exception(), OSError) for future in futures)
+def test_an_error_is_raised_in_all_of_them_and_not_remembered(waiting):
+    flights, error = SingleFlight(), OSError("broken")
+    work = Work([error])
+    leader, others = run_with_followers(flights, work, waiting)
+    assert all(future.exception() is error for future in (leader, *others))
+    assert work.calls == 1
     assert flights.run("key", lambda: "well") == "well"
 
 
-def test_an_interrupt_of_one_thread_is_none_of_the_others():
-    leader, others = run_with_followers(Work([KeyboardInterrupt(), *range(8)]))
+def test_an_interrupt_of_one_thread_is_none_of_the_others(waiting):
+    leader, others = run_with_followers(SingleFlight(), Work([KeyboardInterrupt(), *range(8)]), waiting)
     assert isinstance(leader.exception(), KeyboardInterrupt)
     assert {type(other.result()) for other in others} == {int}
 
@@ -91,7 +99,7 @@ def test_a_forked_child_does_not_wait_for_its_parent():
     work = Work([1])
     thread = threading.Thread(target=flights.run, args=("key", work))
     thread.start()
-    assert work.begun.wait(30)
+    assert work.begun.wait(HANGING)
     child = fork()
     if child == 0:
         os._exit(flights.run("key", lambda: 42))

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fsspec
 import pytest
@@ -14,13 +14,15 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.support.children import fork
-from tests.support.s3 import S3Server
+
+if TYPE_CHECKING:  # the processes of their own, which import this module, have no use for a server
+    from tests.support.s3 import S3Server
 
 BLOCKS = "entries/public/golden/blocks/42.entries"
 
 
 @pytest.fixture(params=["file", "s3"])
-def options(request: pytest.FixtureRequest, golden: Path, s3: S3Server, s3_golden: str) -> dict[str, Any]:
+def options(request: pytest.FixtureRequest, golden: Path, s3: "S3Server", s3_golden: str) -> dict[str, Any]:
     if request.param == "file":
         return {"fo": f"{golden}/bucket", "target_protocol": "file"}
     return {"fo": "golden", "target_protocol": "s3", "target_options": s3.options}
@@ -40,7 +42,7 @@ def in_fork(work: Callable[[], bool]) -> bool:
     done: list[int] = []
     waiter = threading.Thread(target=lambda: done.append(os.waitpid(child, 0)[1]))
     waiter.start()
-    waiter.join(60)
+    waiter.join(300)
     if not done:
         os.kill(child, 9)
         waiter.join()

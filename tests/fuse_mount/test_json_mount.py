@@ -24,8 +24,8 @@ def test_all_files_have_one_type_before_and_after(tmp_path: Path) -> None:
         events = folder / "parquet/public/default/events"
         assert fields(events) == {"1.parquet": ["a", "b"], "2.parquet": ["a", "b"]}
         put_in_folder(tmp_path / "b", ledger(3, {"c": 3}))
-        wait_until(lambda: len(list(events.iterdir())) == 3)
-        wait_until(lambda: fields(events) == {f"{number}.parquet": ["a", "b", "c"] for number in (1, 2, 3)})
+        wait_until(lambda: len(list(events.iterdir())) == 3, 300)
+        wait_until(lambda: fields(events) == {f"{number}.parquet": ["a", "b", "c"] for number in (1, 2, 3)}, 300)
         lines = (folder / "jsonl/public/default/events/3.jsonl").read_text()
         assert json.loads(lines)["value"] == {"c": 3}
     finally:

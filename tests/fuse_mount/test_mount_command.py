@@ -29,7 +29,7 @@ from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
 
 pytestmark = pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK), reason="no /dev/fuse")
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 TOPIC = "entries/public/default/orders"
 HELPER = [sys.executable, "-c", "from ledgerfs.cli.mount_helper import main; main()"]
 

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from ledgerfs.errors import CorruptObjectError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.matrix import TOPIC, make_ledger
-from tests.support.mounts import Mount, mounted, number_of
+from tests.support.mounts import PATIENCE, PATIENT, Mount, mounted, number_of
 from tests.support.s3 import Fault, FaultProxy, S3Server
 from tests.support.waiting import wait_until
 
@@ -63,12 +64,11 @@ def faulty(s3: S3Server) -> Iterator[FaultProxy]:
 
 @pytest.fixture(scope="module")
 def mount(bucket: str, faulty: FaultProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mount]:
-    # The clients are made now, and ask again what hangs for a quarter of it, whenever what fails is given up.
-    env = {"LEDGERFS_STORE_TIMEOUT": "8"}
     folder = tmp_path_factory.mktemp("mount-faults")
-    with mounted(folder, f"s3://{bucket}", faulty.options, env=env, parts=True) as one:
-        with one.impatient(8):
-            pass
+    # Once it has come by what is gone, the next look is at the bucket.
+    constants = {"ledgerfs.fuse_mount.operations._OUTDATED_SECONDS": -1}
+    options = {**faulty.options, **PATIENT}
+    with mounted(folder, f"s3://{bucket}", options, is_faulty=True, parts=True, constants=constants) as one:
         yield one
 
 
@@ -117,10 +117,10 @@ def test_each_fault_is_an_error_of_the_tool(mount: Mount, proxy: FaultProxy, mad
                 mount.run("set -o pipefail; " + command.format(f=path_of(number), n=number), None)
 
     with ThreadPoolExecutor(8) as pool:
-        # What is only slow is waited for.
-        list(pool.map(read, [case for case in IDS if case[0] == "slow"]))
-        with mount.impatient(4):
-            list(pool.map(read, [case for case in IDS if case[0] != "slow"]))
+        list(pool.map(read, [case for case in IDS if case[0] != "hang"]))
+        # Only what hangs is given up by a clock.
+        with mount.impatient(0.3):
+            list(pool.map(read, [case for case in IDS if case[0] == "hang"]))
     proxy.faults = []
     for number in IDS.values():
         assert mount.run(f"cat {path_of(number)}").stdout == made[number].records
@@ -150,8 +150,6 @@ def test_a_ledger_that_is_deleted_is_told_and_not_shown_any_more(
         s3.client.delete_object(Bucket=bucket, Key=key)
     assert number_of(mount.run(f"cat {path_of(DELETED)}", 1)) == errno.ENOENT
     assert len(errors_of(mount, DELETED)) == 1
-    # Somebody came by it, so the next look is at the bucket.
-    time.sleep(1.1)
     mount.run(f"cat {path_of(DELETED)}", 1)
     assert f"{DELETED}.entries" not in mount.output(f"ls entries/{TOPIC}")
     for key, data in made[DELETED].objects.items():
@@ -179,7 +177,6 @@ def test_a_ledger_that_is_replaced_is_told_and_then_the_new_one(
             number = 0
         assert number == errno.ESTALE
         assert old.startswith(read)
-        time.sleep(1.1)
         assert mount.run(f"cat {path_of(REPLACED)}").stdout == new.records
         with pytest.raises(OSError) as refused:
             os.pread(file, 4096, 0)
@@ -191,17 +188,16 @@ def test_a_ledger_that_is_replaced_is_told_and_then_the_new_one(
 
 
 def test_a_mount_answers_while_a_read_hangs(mount: Mount, proxy: FaultProxy, made: dict[int, Offload]) -> None:
-    proxy.faults = [Fault("hang", matches=is_of(HANGING))]
+    is_let_go = threading.Event()
+    proxy.faults = [Fault("403", matches=is_of(HANGING), action=is_let_go.wait)]
     reading = [subprocess_of(mount, HANGING) for _ in range(3)]
     try:
-        began = time.monotonic()
+        wait_until(lambda: proxy.faults[0].met > 0, PATIENCE)
         mount.run(f"ls -l entries/{TOPIC}; stat {path_of(IDS['slow', 0])}; cat {path_of(IDS['slow', 0])}; stat -f .")
-        assert time.monotonic() - began < 60
-        assert [one.poll() for one in reading] == [None] * 3, "they would be read for much longer"
+        assert [one.poll() for one in reading] == [None] * 3, "they wait for the store"
     finally:
-        # What hung until now is asked again soon.
-        proxy.faults = [Fault("403", matches=is_of(HANGING))]
-        assert {one.wait(120) for one in reading} == {1}
+        is_let_go.set()
+        assert {one.wait(PATIENCE) for one in reading} == {1}
 
 
 def subprocess_of(mount: Mount, number: int) -> "subprocess.Popen[bytes]":
@@ -229,14 +225,14 @@ def test_what_is_offloaded_appears_and_what_is_removed_goes(changing: tuple[Moun
     with (topic / "2.entries").open("rb", buffering=0) as file:
         assert os.pread(file.fileno(), 100, 0) == make_ledger(2).records[:100]
         put_in_folder(folder, make_ledger(3))
-        wait_until((topic / "3.entries").exists)
+        wait_until((topic / "3.entries").exists, PATIENCE)
         assert (topic / "3.entries").read_bytes() == make_ledger(3).records
         put_in_folder(folder, offload([b"x"], 4, uuid=4, name="other/tenant/persistent/topic"))
-        wait_until((mount.path / "info/other/tenant/topic/4.json").exists)
+        wait_until((mount.path / "info/other/tenant/topic/4.json").exists, PATIENCE)
         for key in make_ledger(2).objects:
             if key.endswith("-index"):
                 (folder / key).unlink()
-        wait_until(lambda: not (topic / "2.entries").exists())
+        wait_until(lambda: not (topic / "2.entries").exists(), PATIENCE)
         assert sorted(path.name for path in topic.iterdir()) == ["1.entries", "3.entries"]
         # Whoever has it open reads on: its size is what it was.
         time.sleep(0.5)
@@ -247,7 +243,7 @@ def test_what_is_offloaded_appears_and_what_is_removed_goes(changing: tuple[Moun
 def test_a_bucket_that_cannot_be_listed_is_shown_as_it_was(changing: tuple[Mount, Path]) -> None:
     mount, folder = changing
     folder.rename(folder.parent / "elsewhere")
-    wait_until(lambda: bool(mount.output("ls") and any("could not be listed" in line for line in mount.log)))
+    wait_until(lambda: bool(mount.output("ls") and any("could not be listed" in line for line in mount.log)), PATIENCE)
     assert mount.output(f"ls entries/{TOPIC}").split() == ["1.entries", "2.entries"]
     assert number_of(mount.run(f"cat {path_of(1)}", 1)) == errno.ENOENT
     (folder.parent / "elsewhere").rename(folder)

@@ -191,7 +191,6 @@ def test_inodes_stay_and_are_no_others() -> None:
 
 def test_threads_that_crowd_it_leave_nothing_open(mounted: MountedBucket, folder: Path) -> None:
     wanted = {number: make_ledger(number).records for number in (1, 2)}
-    stop = time.monotonic() + 4
     files = [
         f"/{view}/{TOPIC}/{number}.{suffix}"
         for view, suffix in (("entries", "entries"), ("info", "json"), ("jsonl", "jsonl"))
@@ -200,12 +199,10 @@ def test_threads_that_crowd_it_leave_nothing_open(mounted: MountedBucket, folder
     sizes = {file: mounted.attributes(file).size for file in files}
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
 
-    def read(number: int) -> int:
+    def read(number: int) -> None:
         source = random.Random(number)
-        handles = []
-        done = 0
-        while time.monotonic() < stop:
-            done += 1
+        handles: list[int] = []
+        for _ in range(300):
             kind = source.randrange(7)
             file = source.choice(files)
             if kind == 0 and len(handles) < 20:
@@ -227,11 +224,9 @@ def test_threads_that_crowd_it_leave_nothing_open(mounted: MountedBucket, folder
                     mounted.open("/entries/nothing")
         for handle in handles:
             mounted.release(handle)
-        return done
 
-    def write(number: int) -> int:
-        done = 0
-        while time.monotonic() < stop:
+    def write(number: int) -> None:
+        for _ in range(10):
             path = f"/entries/{TOPIC}/{100 + number}.entries"
             mounted.make_directory(f"/entries/t{number}")
             handle = mounted.create(path, threading.get_native_id())
@@ -242,14 +237,13 @@ def test_threads_that_crowd_it_leave_nothing_open(mounted: MountedBucket, folder
             assert content(mounted, path) == RECORDS
             mounted.remove(path)
             mounted.remove_directory(f"/entries/t{number}")
-            done += 1
-        return done
 
     threads = threading.active_count()
     with ThreadPoolExecutor(12) as pool:
         reads = [pool.submit(read, number) for number in range(10)]
         writes = [pool.submit(write, number) for number in range(2)]
-        assert all(one.result() > 3 for one in [*reads, *writes])
+        for one in [*reads, *writes]:
+            one.result()
     assert mounted.open_handles == 0
     assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 8
     assert threading.active_count() <= threads + 8
@@ -267,22 +261,28 @@ class SlowFolder(RemoteFolder):
 
     def list_pages(self, prefix: str = "") -> Any:
         self.listings += 1
-        assert self.may_list.wait(120)
+        assert self.may_list.wait(600)
         return super().list_pages(prefix)
+
+
+def make_old(mounted: MountedBucket) -> None:
+    """Have the listing be too old, as it is after the time of `MountOptions.refresh_seconds`."""
+    with mounted._refreshing:  # one that has just been made notes its time first
+        mounted._listed -= 2 * mounted.options.refresh_seconds
 
 
 def test_nobody_waits_for_a_listing(folder: Path) -> None:
     store = SlowFolder(folder)
-    mounted = MountedBucket(Bucket(store), MountOptions(is_writable=True, refresh_seconds=0.05))
+    mounted = MountedBucket(Bucket(store), MountOptions(is_writable=True, refresh_seconds=3600))
     assert content(mounted, f"/entries/{TOPIC}/1.entries")
     assert mounted.totals()[0] == 2
     handle = mounted.open(f"/entries/{TOPIC}/2.entries")
     put_in_folder(folder, make_ledger(3))
     store.may_list.clear()
     listings = store.listings
-    time.sleep(0.1)
+    make_old(mounted)
     mounted.attributes("/")
-    wait_until(lambda: store.listings > listings)
+    wait_until(lambda: store.listings > listings, 300)
     try:
         with ThreadPoolExecutor(1) as pool:
 
@@ -295,32 +295,32 @@ def test_nobody_waits_for_a_listing(folder: Path) -> None:
                 assert mounted.totals()[0] == 2
                 mounted.release(handle)
 
-            pool.submit(use).result(timeout=60)
+            pool.submit(use).result(timeout=300)
         assert store.listings == listings + 1
     finally:
         store.may_list.set()
-    wait_until(lambda: len(list(mounted.entries(f"/entries/{TOPIC}"))) == 3)
+    wait_until(lambda: len(list(mounted.entries(f"/entries/{TOPIC}"))) == 3, 300)
 
 
 def test_a_listing_that_fails_changes_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = SlowFolder(folder)
-    mounted = MountedBucket(Bucket(store), MountOptions(refresh_seconds=0.05))
+    mounted = MountedBucket(Bucket(store), MountOptions(refresh_seconds=3600))
     for error in (StoreError("no luck", key="bucket"), ValueError("a defect")):
 
         def fail(error: Exception = error) -> Any:
             raise error
 
         store.list_pages = fail  # type: ignore[method-assign]
-        time.sleep(0.1)
+        make_old(mounted)
         caplog.clear()
         mounted.attributes("/")
-        wait_until(lambda: "could not be listed" in caplog.text)
+        wait_until(lambda: "could not be listed" in caplog.text, 300)
         assert [name for name, _ in mounted.entries(f"/entries/{TOPIC}")] == ["1.entries", "2.entries"]
         assert content(mounted, f"/entries/{TOPIC}/1.entries") == make_ledger(1).records
     del store.list_pages
     put_in_folder(folder, make_ledger(3))
-    time.sleep(0.1)
-    wait_until(lambda: len(list(mounted.entries(f"/entries/{TOPIC}"))) == 3)
+    make_old(mounted)
+    wait_until(lambda: len(list(mounted.entries(f"/entries/{TOPIC}"))) == 3, 300)
 
 
 def write_all(mounted: MountedBucket, data: bytes, path: str = FILE) -> int:
@@ -579,7 +579,7 @@ def test_what_proc_tells_of_a_process(tmp_path: Path) -> None:
             os.set_inheritable(file.fileno(), is_inherited)
             children.append(fork())
             if children[-1] == 0:
-                time.sleep(30)
+                signal.pause()
                 os._exit(0)
         file.close()
         # The first would close it as soon as it became another program; it counts once it has written.

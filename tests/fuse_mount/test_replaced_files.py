@@ -12,9 +12,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -27,71 +29,127 @@ from tests.support.mounts import Mount, mounted
 
 ENTRIES = 2500
 READ = 300_000
+HANGING = 300
+"""Seconds after which something hangs."""
+
 TRANSACTION = {"transaction_most": 1, "transaction_least": 1}
 KINDS = ("late marker", "same size", "shorter", "longer")
+SOON = 0.1
+"""Seconds for which the kernel may keep what it was told of a file, where it soon asks again."""
 
 
-def made(text: str, entries: int = ENTRIES) -> Offload:
-    """Return a ledger whose first message is of a transaction, of some 3 MB."""
+@cache
+def frames(text: str, entries: int = ENTRIES) -> list[bytes]:
+    """Return the entries of a ledger, of some 3 MB; the first message is of a transaction."""
     first = frame(metadata(sequence_id=0, **TRANSACTION), b"000000" * 200)
-    return offload(
-        [first, *(frame(metadata(sequence_id=i), f"{text}{i:05}".encode() * 200) for i in range(1, entries))], 3, uuid=3
-    )
+    return [first, *(frame(metadata(sequence_id=i), f"{text}{i:05}".encode() * 200) for i in range(1, entries))]
 
 
-MARKER = offload([frame(metadata(sequence_id=0, marker_type=21, **TRANSACTION), b"")], 5, uuid=5)
+@dataclass(frozen=True)
+class Bucket:
+    """A mounted bucket, in which each test has a topic of its own."""
+
+    mount: Mount
+    folder: Path
+    scratch: Path
+    numbers: "count[int]"
 
 
 @dataclass(frozen=True)
 class Changing:
     """A mounted file with two versions."""
 
-    mount: Mount
-    file: Path
+    bucket: Bucket
+    kind: str
+    number: int
     old: bytes
-    folder: Path
-    after: Offload
-    scratch: Path
 
-    def change(self) -> bytes:
-        """Replace the file in the bucket, and have the bucket listed; returns the new bytes."""
-        put_in_folder(self.folder, self.after)
+    @property
+    def mount(self) -> Mount:
+        return self.bucket.mount
+
+    @property
+    def scratch(self) -> Path:
+        """A folder for files of the test."""
+        return self.bucket.scratch
+
+    @property
+    def topic(self) -> str:
+        return f"orders-{self.number}"
+
+    @property
+    def path(self) -> str:
+        view = "jsonl" if self.kind == "late marker" else "entries"
+        return f"{view}/public/default/{self.topic}/{self.number}.{view}"
+
+    @property
+    def file(self) -> Path:
+        return self.mount.path / self.path
+
+    def made(self, text: str, entries: int = ENTRIES) -> Offload:
+        """Return a version of the ledger."""
+        name = f"public/default/persistent/{self.topic}"
+        return offload(frames(text, entries), self.number, uuid=self.number, name=name)
+
+    def put(self, ledger: Offload) -> bytes:
+        """Put a ledger into the bucket, and have it listed; returns the bytes that the file has now."""
+        put_in_folder(self.bucket.folder, ledger)
         self.mount.ask("refresh")
         return content(self)
 
+    def change(self) -> bytes:
+        """Replace the file in the bucket, and have the bucket listed; returns the new bytes."""
+        if self.kind == "late marker":
+            marker = frame(metadata(sequence_id=0, marker_type=21, **TRANSACTION), b"")
+            number = next(self.bucket.numbers)
+            return self.put(offload([marker], number, uuid=number, name=f"public/default/persistent/{self.topic}"))
+        entries = {"shorter": ENTRIES // 10, "longer": ENTRIES * 2}.get(self.kind, ENTRIES)
+        return self.put(self.made("b", entries))
 
-def content(one: Changing | tuple[Path, Path, str]) -> bytes:
+
+def content(one: Changing) -> bytes:
     """Return a file's bytes without a mount."""
-    folder, scratch, path = (
-        (one.folder, one.scratch, "/".join(one.file.parts[-5:])) if isinstance(one, Changing) else one
-    )
-    number = len(list(scratch.iterdir())) if scratch.exists() else 0
+    cache_dir = one.scratch / f"cache-{next(one.bucket.numbers)}"
     fs = LedgerFileSystem(
-        fo=str(folder), target_protocol="file", cache_dir=str(scratch / str(number)), skip_instance_cache=True
+        fo=str(one.bucket.folder), target_protocol="file", cache_dir=str(cache_dir), skip_instance_cache=True
     )
-    return bytes(fs.cat_file(path))
+    return bytes(fs.cat_file(one.path))
 
 
 @contextmanager
-def changing_file(kind: str, tmp_path: Path, refresh_seconds: float) -> Iterator[Changing]:
-    """Mount a bucket with a file that can change in one of the ``KINDS``."""
-    folder = tmp_path / "bucket"
-    folder.mkdir()
-    put_in_folder(folder, made("a"))
-    entries = {"shorter": ENTRIES // 10, "longer": ENTRIES * 2}.get(kind, ENTRIES)
-    is_late = kind == "late marker"
-    path = "jsonl/public/default/orders/3.jsonl" if is_late else "entries/public/default/orders/3.entries"
-    scratch = tmp_path / "scratch"
-    old = content((folder, scratch, path))
-    with mounted(tmp_path, str(folder), refresh_seconds=refresh_seconds) as mount:
-        after = MARKER if is_late else made("b", entries)
-        yield Changing(mount, mount.path / path, old, folder, after, scratch)
-        mount.wait_until_all_is_closed()
+def mounted_bucket(folder: Path, fuse: dict[str, float]) -> Iterator[Bucket]:
+    for name in ("bucket", "scratch"):
+        (folder / name).mkdir()
+    with mounted(folder, str(folder / "bucket"), refresh_seconds=3600, fuse=fuse) as mount:
+        yield Bucket(mount, folder / "bucket", folder / "scratch", count(1))
+
+
+@contextmanager
+def changing_file(bucket: Bucket, kind: str) -> Iterator[Changing]:
+    """Put a ledger whose file can change in one of the ``KINDS`` into a bucket."""
+    unread = Changing(bucket, kind, next(bucket.numbers), b"")
+    one = replace(unread, old=unread.put(unread.made("a")))
+    yield one
+    one.mount.wait_until_all_is_closed()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    """A bucket of which the kernel keeps for an hour what it was told."""
+    with mounted_bucket(tmp_path_factory.mktemp("kept"), {}) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    """A bucket of which the kernel soon asks again."""
+    with mounted_bucket(tmp_path_factory.mktemp("asked"), {"attr_timeout": SOON}) as made:
+        yield made
 
 
 @pytest.fixture(params=KINDS)
-def changing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Changing]:
-    with changing_file(request.param, tmp_path, 3600) as one:
+def changing(request: pytest.FixtureRequest, kept: Bucket) -> Iterator[Changing]:
+    with changing_file(kept, request.param) as one:
         yield one
 
 
@@ -193,23 +251,23 @@ def test_two_versions_are_never_mixed(changing: Changing) -> None:
 
 
 @pytest.mark.parametrize("kind", ["shorter", "longer"])
-@pytest.mark.parametrize("command", ["stat", "ls -l", "test -s"])
-def test_a_size_that_is_told_ends_no_other_version(kind: str, command: str, tmp_path: Path) -> None:
+def test_a_size_that_is_told_ends_no_other_version(asked: Bucket, kind: str) -> None:
     """Also if nobody opens the new one."""
-    with changing_file(kind, tmp_path, 1) as changing:
-        file, begun = begin(changing)
-        new = changing.change()
-        # The kernel keeps what it was told before.
-        time.sleep(1.1)
-        changing.mount.run(f"{command} {changing.file if command != 'ls -l' else changing.file.parent}")
-        with pytest.raises(OSError) as refused:
-            os.pread(file, 4096, len(changing.old) - 10)
-        assert refused.value.errno == errno.ESTALE
-        require_old(changing, file, begun)
-        assert changing.file.stat().st_size == len(new)
-        os.close(file)
-        changing.mount.wait_until_all_is_closed()
-        assert read_anew(changing) == new
+    for command in ("stat", "ls -l", "test -s"):
+        with changing_file(asked, kind) as changing:
+            file, begun = begin(changing)
+            new = changing.change()
+            # Longer than the kernel keeps what it was told before.
+            time.sleep(2 * SOON)
+            changing.mount.run(f"{command} {changing.file if command != 'ls -l' else changing.file.parent}")
+            with pytest.raises(OSError) as refused:
+                os.pread(file, 4096, len(changing.old) - 10)
+            assert refused.value.errno == errno.ESTALE, command
+            require_old(changing, file, begun)
+            assert changing.file.stat().st_size == len(new), command
+            os.close(file)
+            changing.mount.wait_until_all_is_closed()
+            assert read_anew(changing) == new, command
 
 
 MAP = (
@@ -233,16 +291,18 @@ def mapping(changing: Changing, flags: str, size: int) -> "subprocess.Popen[byte
     )
 
 
-@pytest.mark.parametrize("reader", [read_anew, copied])
-def test_an_old_mapping_ends_with_a_signal(changing: Changing, reader: Callable[[Changing], bytes]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_old_mapping_ends_with_a_signal(kept: Bucket, kind: str) -> None:
     """Not with other bytes, which it would be given from the page cache, nobody asking us."""
-    old = mapping(changing, "MAP_SHARED", READ)
-    assert old.stdout is not None
-    assert old.stdout.readline() == b"begun\n"
-    new = changing.change()
-    assert reader(changing) == new
-    given, _ = old.communicate(b"\n", timeout=60)
-    assert (old.returncode, given) == (-signal.SIGBUS, b"")
+    for reader in (read_anew, copied):
+        with changing_file(kept, kind) as changing:
+            old = mapping(changing, "MAP_SHARED", READ)
+            assert old.stdout is not None
+            assert old.stdout.readline() == b"begun\n"
+            new = changing.change()
+            assert reader(changing) == new
+            given, _ = old.communicate(b"\n", timeout=HANGING)
+            assert (old.returncode, given) == (-signal.SIGBUS, b""), reader
 
 
 def test_the_new_version_is_not_mapped_while_the_old_one_is_open(changing: Changing) -> None:
@@ -250,10 +310,10 @@ def test_the_new_version_is_not_mapped_while_the_old_one_is_open(changing: Chang
     file, begun = begin(changing)
     new = changing.change()
     private = mapping(changing, "MAP_PRIVATE", READ)
-    assert private.communicate(b"\n", timeout=60)[0] == b""
+    assert private.communicate(b"\n", timeout=HANGING)[0] == b""
     assert private.returncode == -signal.SIGBUS
     refused = mapping(changing, "MAP_SHARED", READ)
-    assert os.strerror(errno.ENODEV).encode() in refused.communicate(b"\n", timeout=60)[1]
+    assert os.strerror(errno.ENODEV).encode() in refused.communicate(b"\n", timeout=HANGING)[1]
     with changing.file.open("rb") as source, (changing.scratch / "sent").open("wb") as target:
         with pytest.raises(OSError) as unsent:
             os.sendfile(target.fileno(), source.fileno(), 0, 1 << 20)
@@ -262,7 +322,7 @@ def test_the_new_version_is_not_mapped_while_the_old_one_is_open(changing: Chang
     os.close(file)
     changing.mount.wait_until_all_is_closed()
     for flags in ("MAP_PRIVATE", "MAP_SHARED"):
-        assert mapping(changing, flags, READ).communicate(b"\n", timeout=60)[0] == b"begun\n" + new
+        assert mapping(changing, flags, READ).communicate(b"\n", timeout=HANGING)[0] == b"begun\n" + new
 
 
 def test_a_third_version_replaces_both(changing: Changing) -> None:
@@ -270,9 +330,7 @@ def test_a_third_version_replaces_both(changing: Changing) -> None:
     second_bytes = changing.change()
     second = os.open(changing.file, os.O_RDONLY)
     second_begun = os.read(second, READ)
-    put_in_folder(changing.folder, made("c"))
-    changing.mount.ask("refresh")
-    third_bytes = content(changing)
+    third_bytes = changing.put(changing.made("c"))
     assert read_anew(changing) == third_bytes
     require_old(changing, first, begun)
     rest, number = rest_of(second)

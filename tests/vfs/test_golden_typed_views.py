@@ -1,6 +1,7 @@
 """Views of every typed golden topic through fsspec: each file is the scan's table of its ledger."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
@@ -23,9 +24,13 @@ def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucke
 
 
 @pytest.fixture(scope="module")
-def opened(typed: Bucket, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def opened(typed: Bucket, cache: str) -> dict[str, Any]:
     """The tree with the values of each choice."""
-    cache = str(tmp_path_factory.mktemp("cache"))
     options = {values: {"values": values, "on_undecodable": "null"} for values in ("typed", "auto")}
     return {
         values: fsspec.filesystem(
@@ -36,7 +41,7 @@ def opened(typed: Bucket, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 @pytest.mark.parametrize("name", TOPICS)
-def test_files_are_the_table_of_the_scan(typed: Bucket, opened: dict[str, Any], name: str) -> None:
+def test_files_are_the_table_of_the_scan(typed: Bucket, opened: dict[str, Any], cache: str, name: str) -> None:
     values = "auto" if name in WITHOUT_SCHEMA else "typed"
     fs, folder = opened[values], TOP + quote_plus(name)
     said = typed.topic(TOP + name).scan(values=values, on_undecodable="null").to_table()
@@ -54,3 +59,5 @@ def test_files_are_the_table_of_the_scan(typed: Bucket, opened: dict[str, Any], 
     assert [(one["ledger_id"], one["entry_id"]) for one in lines] == list(
         zip(said["ledger_id"].to_pylist(), said["entry_id"].to_pylist(), strict=True)
     )
+    # Each file that is rendered looks at all others.
+    shutil.rmtree(f"{cache}/rendered")

@@ -1,6 +1,7 @@
 """Files of the tree with typed values: through pandas and a mount, and never those that other schemas made."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,17 @@ TYPED = {"values": "typed", "on_undecodable": "null"}
 EVOLVED = "public/typed/avro-evolved"
 
 
+@pytest.fixture(scope="module")
+def unchanged(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    """A bucket with the schemas of all topics, for tests that change nothing in it."""
+    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
+
+
 @pytest.fixture
-def typed(golden_typed: Path, tmp_path: Path) -> Bucket:
-    return bucket_with_schemas(golden_typed, tmp_path / "bucket")
+def typed(unchanged: Bucket, tmp_path: Path) -> Bucket:
+    """A bucket of the test's own."""
+    shutil.copytree(unchanged.store.url.removeprefix("file://"), tmp_path / "bucket")
+    return open_bucket(f"file://{tmp_path}/bucket")
 
 
 def opened(typed: Bucket, tmp_path: Path, **scan_options: Any) -> Bucket:
@@ -41,25 +50,25 @@ def lines(bucket: Bucket, topic: str = EVOLVED) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["avro-evolved", "avro-random-0", "prim-double", "prim-instant", "kv-inline-evolved"])
-def test_pandas_reads_columns(typed: Bucket, tmp_path: Path, name: str) -> None:
-    names = {info.name.rpartition("/")[2] for info in typed.topics()}
-    assert name in names, names
+def test_pandas_reads_columns(unchanged: Bucket, tmp_path: Path) -> None:
+    names = {info.name.rpartition("/")[2] for info in unchanged.topics()}
     options = {"cache_dir": str(tmp_path / "cache"), "scan_options": TYPED}
-    url = f"ledger://parquet/public/typed/{name}::{typed.store.url}"
-    found = pd.read_parquet(url, storage_options={"ledger": options}, dtype_backend="pyarrow")
-    scan = typed.topic(f"public/typed/{name}").scan(**TYPED)
-    fs = fsspec.filesystem("ledger", fo=typed.store.url, **options)
-    with fs.open(fs.find(f"parquet/public/typed/{name}")[0]) as file:
-        assert pq.read_schema(file).field("value").type == scan.schema.field("value").type
-    # The folder's files come in the order of their names.
-    said = scan.to_table().sort_by(
-        [("ledger_id", "ascending"), ("entry_id", "ascending"), ("batch_index", "ascending")]
-    )
-    table = pa.Table.from_pandas(found.sort_values(["ledger_id", "entry_id", "batch_index"]), preserve_index=False)
-    assert table.num_rows == said.num_rows > 0
-    left, right = (one["value"].combine_chunks() for one in (table, said))
-    assert (left.type, plain(left)) == (right.type, plain(right))
+    fs = fsspec.filesystem("ledger", fo=unchanged.store.url, **options)
+    for name in ("avro-evolved", "avro-random-0", "prim-double", "prim-instant", "kv-inline-evolved"):
+        assert name in names, names
+        url = f"ledger://parquet/public/typed/{name}::{unchanged.store.url}"
+        found = pd.read_parquet(url, storage_options={"ledger": options}, dtype_backend="pyarrow")
+        scan = unchanged.topic(f"public/typed/{name}").scan(**TYPED)
+        with fs.open(fs.find(f"parquet/public/typed/{name}")[0]) as file:
+            assert pq.read_schema(file).field("value").type == scan.schema.field("value").type, name
+        # The folder's files come in the order of their names.
+        said = scan.to_table().sort_by(
+            [("ledger_id", "ascending"), ("entry_id", "ascending"), ("batch_index", "ascending")]
+        )
+        table = pa.Table.from_pandas(found.sort_values(["ledger_id", "entry_id", "batch_index"]), preserve_index=False)
+        assert table.num_rows == said.num_rows > 0, name
+        left, right = (one["value"].combine_chunks() for one in (table, said))
+        assert (left.type, plain(left)) == (right.type, plain(right)), name
 
 
 def test_a_newly_saved_schema_makes_other_files(typed: Bucket, tmp_path: Path) -> None:
@@ -98,28 +107,29 @@ def test_a_table_is_made_with_the_schemas_of_its_key(typed: Bucket, tmp_path: Pa
 
 
 def test_schemas_are_read_once_for_the_topic_of_a_catalog(
-    typed: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unchanged: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     real = SavedSchemas.versions
     monkeypatch.setattr(SavedSchemas, "versions", lambda self, topic: asked.append(topic) or real(self, topic))
-    bucket = opened(typed, tmp_path, **TYPED)
+    bucket = opened(unchanged, tmp_path, **TYPED)
     tree = tree_of(bucket)
     for _ in range(3):
         assert list(tree.children(f"parquet/{EVOLVED}"))
     lines(bucket)
     assert asked == [f"persistent://{EVOLVED}"]
     asked.clear()
-    lines(opened(typed, tmp_path))
+    lines(opened(unchanged, tmp_path))
     list(tree_of(bucket).children(f"entries/{EVOLVED}"))
     assert asked == []
 
 
-def test_topics_without_a_schema(typed: Bucket, tmp_path: Path) -> None:
+def test_topics_without_a_schema(unchanged: Bucket, tmp_path: Path) -> None:
     bytes_only = "public/typed/prim-bytes"
     with pytest.raises(UnknownSchemaError, match="ledgerfs schemas save"):
-        lines(opened(typed, tmp_path, **TYPED), bytes_only)
-    assert lines(opened(typed, tmp_path, values="auto"), bytes_only) == lines(opened(typed, tmp_path), bytes_only)
+        lines(opened(unchanged, tmp_path, **TYPED), bytes_only)
+    auto = lines(opened(unchanged, tmp_path, values="auto"), bytes_only)
+    assert auto == lines(opened(unchanged, tmp_path), bytes_only)
 
 
 def test_a_damaged_schema_is_told_when_a_file_is_opened_and_folders_are_listed(typed: Bucket, tmp_path: Path) -> None:
@@ -131,7 +141,7 @@ def test_a_damaged_schema_is_told_when_a_file_is_opened_and_folders_are_listed(t
         lines(bucket)
 
 
-def test_files_do_not_leave_messages_out(typed: Bucket, tmp_path: Path) -> None:
+def test_files_do_not_leave_messages_out(unchanged: Bucket, tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="on_undecodable='skip'"):
-        opened(typed, tmp_path, values="typed", on_undecodable="skip")
-    assert isinstance(lines(opened(typed, tmp_path, values="typed")), list)
+        opened(unchanged, tmp_path, values="typed", on_undecodable="skip")
+    assert isinstance(lines(opened(unchanged, tmp_path, values="typed")), list)
