@@ -24,6 +24,7 @@ from ledgerfs.export.folder import RECORD_NAME
 from ledgerfs.export.folder_lock import LOCK_NAME, locked
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.tables.table_files import TABLE_KINDS
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.json_lines import slow_lines
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
@@ -31,6 +32,8 @@ from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 NAME = "persistent://public/default/orders"
 COMMIT = 21
 BROKEN = frame(metadata(), b"value")[:-1] + b"?"
+HANG_S = 300
+"""Whatever takes longer never ends."""
 
 
 def message(i: int, **fields: object) -> bytes:
@@ -69,8 +72,9 @@ def record(folder: Path) -> dict[str, Any]:
 # What is written.
 
 
-@pytest.mark.parametrize("name", ["plain", "chunked", "txn", "batched-lz4"])
-def test_the_files_together_are_the_scan(bucket: Bucket, tmp_path: Path, name: str) -> None:
+@for_each("name", ["plain", "chunked", "txn", "batched-lz4"])
+def test_the_files_together_are_the_scan(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     topic = bucket.topic(f"public/golden/{name}")
     whole = topic.scan().to_table()
     for kind in TABLE_KINDS:
@@ -244,8 +248,9 @@ def test_files_that_no_export_made_are_not_touched(tmp_path: Path) -> None:
     assert (out / ".hidden.part").exists()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 99}', '{"version": 1, "contents": {}}'])
-def test_a_record_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+@for_each("text", ["", "[]", "{}", '{"version": 99}', '{"version": 1, "contents": {}}'])
+def test_a_record_that_is_none_is_told(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     topic = put(tmp_path / "bucket", 1, message(1))
     (tmp_path / RECORD_NAME).write_text(text)
     with pytest.raises(InvalidOptionError, match=r"\.ledgerfs-export\.json: .*take another folder"):
@@ -292,11 +297,16 @@ def failing_after(rows: int, error: BaseException) -> Callable[..., int]:
     return fail
 
 
-@pytest.mark.parametrize("kind", TABLE_KINDS)
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
+@for_each("kind", TABLE_KINDS)
+@for_each("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_nothing_half_written_is_left(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, error: BaseException
+    bucket: Bucket,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    error: BaseException,
 ) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     topic = bucket.topic("public/golden/plain")
     with monkeypatch.context() as patch:
         patch.setattr(export_module, "write_table", failing_after(5, error))
@@ -332,7 +342,7 @@ def hold(folder: Path, url: str, ready: Any, ended: Any) -> None:
 
     def wait(*_: object) -> None:
         ready.set()
-        ended.wait(60)
+        ended.wait(HANG_S)
 
     export_topic(open_bucket(url).topic("public/golden/plain"), folder, "csv", progress=wait)
 
@@ -343,7 +353,7 @@ def test_two_exports_never_write_to_one_folder(tmp_path: Path, bucket: Bucket, g
     process = context.Process(target=hold, args=(tmp_path, golden_url, ready, ended))
     process.start()
     try:
-        assert ready.wait(60)
+        assert ready.wait(HANG_S)
         topic = bucket.topic("public/golden/plain")
         with pytest.raises(ExportFolderError, match=f"{tmp_path}: an export or an import is at this folder"):
             export_topic(topic, tmp_path, "csv")
@@ -353,7 +363,7 @@ def test_two_exports_never_write_to_one_folder(tmp_path: Path, bucket: Bucket, g
                 import_rows(f"memory://{uuid4()}", source, "public/golden/again")
     finally:
         ended.set()
-        process.join(60)
+        process.join(HANG_S)
     assert process.exitcode == 0
     assert export_topic(topic, tmp_path, "csv").kept == 3
 
@@ -467,9 +477,10 @@ def test_a_ledger_that_comes_between_the_parts_of_a_message_changes_where_it_is(
     assert [ledger.ref.ledger_id for ledger in topic.ledgers] == [2, 5, 8]
 
 
-@pytest.mark.parametrize("late", [[], [4], [1, 9], [4, 9]])
-def test_an_export_in_steps_is_one_at_once(tmp_path: Path, late: list[int]) -> None:
+@for_each("late", [[], [4], [1, 9], [4, 9]])
+def test_an_export_in_steps_is_one_at_once(tmp_path_factory: pytest.TempPathFactory, late: list[int]) -> None:
     """Whatever ledgers come, and in what order: chunked messages and transactions that go across them."""
+    tmp_path = tmp_path_factory.mktemp("case")
     ids = {"transaction_most": 1, "transaction_least": 2}
     ledgers = {
         1: [message(1), chunk(0, 4)],

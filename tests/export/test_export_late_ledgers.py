@@ -148,7 +148,7 @@ def of_clusters(seed: int, count: int) -> list[Made]:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=16)
 @given(data=st.data())
 def test_what_is_gone_on_with_after_each_ledger_that_comes_is_what_is_made_anew(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

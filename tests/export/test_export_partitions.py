@@ -12,8 +12,8 @@ from ledgerfs.errors import InvalidOptionError, MissingLedgerError
 from ledgerfs.export.export import ExportReport, export_topic
 from ledgerfs.export.folder import RECORD_NAME
 from ledgerfs.messages.decode.chunks import Incomplete
-from tests.support.commands import output, run
 from tests.support.entries import frame, metadata
+from tests.support.invoked import output, run
 from tests.support.ledgers import CREATED_MS, NAME, offload, put_in_folder
 
 TOPIC = "persistent://public/default/orders"

@@ -11,7 +11,8 @@ from ledgerfs.errors import ExportFolderError
 from ledgerfs.export.export import export_topic
 from ledgerfs.export.folder import RECORD_NAME, ExportFolder
 from ledgerfs.export.folder_lock import LOCK_NAME
-from tests.support.commands import run
+from tests.support.each import for_each
+from tests.support.invoked import run
 
 PLAIN = "public/golden/plain"
 
@@ -38,10 +39,11 @@ def first_part(topic: Topic) -> str:
     return f".{topic.ledgers[0].ref.ledger_id}.parquet.part"
 
 
-@pytest.mark.parametrize("name", ["lock", "record", "record's part", "part", "dangling lock"])
-def test_a_planted_link_is_an_error_that_names_it(
-    name: str, topic: Topic, out: Path, victim: Path, golden: Path
-) -> None:
+@for_each("name", ["lock", "record", "record's part", "part", "dangling lock"])
+def test_a_planted_link_is_an_error_that_names_it(name: str, topic: Topic, tmp_path: Path, golden: Path) -> None:
+    out, victim = tmp_path / name / "out", tmp_path / name / "victim"
+    out.mkdir(parents=True)
+    victim.write_bytes(b"{}")
     names = {
         "lock": LOCK_NAME,
         "record": RECORD_NAME,
@@ -84,8 +86,10 @@ def test_a_hard_link_in_the_place_of_a_part_is_not_emptied(topic: Topic, out: Pa
     assert victim.read_bytes() == b"{}"
 
 
-@pytest.mark.parametrize("name", ["lock", "part"])
-def test_pipes_do_not_hang_an_export(name: str, topic: Topic, out: Path, golden: Path) -> None:
+@for_each("name", ["lock", "part"])
+def test_pipes_do_not_hang_an_export(name: str, topic: Topic, tmp_path: Path, golden: Path) -> None:
+    out = tmp_path / name
+    out.mkdir()
     pipe = out / (LOCK_NAME if name == "lock" else first_part(topic))
     os.mkfifo(pipe)
     said = run("export", f"file://{golden}/bucket", PLAIN, str(out), code=2).stderr.decode()

@@ -11,7 +11,8 @@ import pytest
 
 from ledgerfs import Bucket
 from ledgerfs.export.export import export_topic
-from tests.support.commands import run
+from tests.support.each import for_each
+from tests.support.invoked import run
 from tests.support.typed_golden import TOPICS, WITHOUT_SCHEMA, assert_same_rows, bucket_with_schemas
 from tests.support.typed_json import slow_json
 
@@ -26,11 +27,19 @@ def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucke
     return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
 
 
-@pytest.mark.parametrize(
-    ("name", "version"),
-    [*((name, "latest") for name in (*TOPICS, "avro-partitioned")), *((name, "each") for name in OF_VERSIONS)],
-)
-def test_parquet_is_the_table_of_the_scan(typed: Bucket, tmp_path: Path, name: str, version: str) -> None:
+CASES = [*((name, "latest") for name in (*TOPICS, "avro-partitioned")), *((name, "each") for name in OF_VERSIONS)]
+KINDS = ("avro-random", "avro", "json", "kv-inline", "kv-separated", "prim", "proto", "py", "")
+"""How names of topics begin, by the kind of their schemas; a topic is of the first one."""
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind or "others")
+def test_parquet_is_the_table_of_the_scan(typed: Bucket, tmp_path_factory: pytest.TempPathFactory, kind: str) -> None:
+    cases = [case for case in CASES if next(one for one in KINDS if case[0].startswith(one)) == kind]
+    for_each(("name", "version"), cases)(require_table)(typed=typed, tmp_path_factory=tmp_path_factory)
+
+
+def require_table(typed: Bucket, tmp_path_factory: pytest.TempPathFactory, name: str, version: str) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     topic, values = typed.topic(TOP + name), "auto" if name in WITHOUT_SCHEMA else "typed"
     options = {"values": values, "schema_version": version, "on_undecodable": "null"}
     scan = topic.scan(**options)

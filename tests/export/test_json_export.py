@@ -10,7 +10,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.export import export_topic
-from tests.support.commands import run
+from tests.support.invoked import run
 from tests.support.json_topics import NAME, ledger, put
 from tests.support.ledgers import put_in_folder
 

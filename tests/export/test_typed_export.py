@@ -14,8 +14,8 @@ from ledgerfs.export.export import export_topic
 from ledgerfs.export.folder import RECORD_NAME
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
-from tests.support.commands import run
 from tests.support.entries import frame, metadata
+from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.typed_golden import bucket_with_schemas
 

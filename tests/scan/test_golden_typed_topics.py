@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.schemas.saving import save_schemas
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import golden_answers, serving
+from tests.support.each import for_each
 from tests.support.typed_answers import CONTRADICTIONS, assert_outermost, assert_said, same_protobuf
 from tests.support.typed_golden import (
     TOPICS,
@@ -39,6 +41,8 @@ from tests.support.typed_golden import (
 TOP = "public/typed/"
 DELETED = ("avro-deleted", "avro-deleted-force", "avro-deleted-last", "avro-deleted-last-force")
 WITH_SCHEMA = tuple(name for name in TOPICS if name not in WITHOUT_SCHEMA)
+KINDS = ("avro-random", "avro", "json", "kv-inline", "kv-separated", "prim", "protonative", "proto", "py", "")
+"""How names of topics begin, by the kind of their schemas; a topic is of the first one."""
 IDS = ("ledger_id", "entry_id", "batch_index")
 Counts = dict[tuple[int | None, str], int]
 
@@ -100,6 +104,7 @@ def save(golden_typed: Path, bucket: Bucket, when: str, names: tuple[str, ...]) 
     assert [one.error for one in done] == [None] * len(asked)
 
 
+@cache
 def said(golden_typed: Path, name: str) -> Topic:
     """Return a topic and what Pulsar says of its messages: right where its client alone is wrong, and knows it."""
     found = topic(golden_typed, TOP + name)
@@ -167,9 +172,17 @@ def test_each_message_as_its_own_schema_has_it(typed: Bucket, golden_typed: Path
     assert counts(scan, NOT_DECODED.get(name, {})) == NOT_DECODED.get(name, {})
 
 
-@pytest.mark.parametrize("name", WITH_SCHEMA)
-def test_each_message_as_the_newest_schema_has_it(typed: Bucket, golden_typed: Path, name: str) -> None:
-    """Where Pulsar told that; those that have the newest schema themselves, and documents, are as they are by their own."""
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind or "others")
+def test_each_message_as_the_newest_schema_has_it(typed: Bucket, golden_typed: Path, kind: str) -> None:
+    names = [name for name in WITH_SCHEMA if next(one for one in KINDS if name.startswith(one)) == kind]
+    for_each("name", names)(require_newest)(typed=typed, golden_typed=golden_typed)
+
+
+def require_newest(typed: Bucket, golden_typed: Path, name: str) -> None:
+    """Require of the messages of a topic that the newest schema gives the values that Pulsar reported.
+
+    Where it reported none, messages of the newest schema, and documents, have the values of their own schema.
+    """
     found = said(golden_typed, name)
     scan, values = scanned(typed, name, found)
     newest = typed.schemas_of(TOP + name).latest
@@ -193,7 +206,7 @@ def test_each_message_as_the_newest_schema_has_it(typed: Bucket, golden_typed: P
     assert pc.sum(are_lost).as_py() == sum(expected.values())
 
 
-@pytest.mark.parametrize("name", ["py-avro", "kv-inline-evolved", "kv-separated-evolved"])
+@for_each("name", ["py-avro", "kv-inline-evolved", "kv-separated-evolved"])
 def test_old_versions_of_which_pulsar_told_nothing_are_as_fastavro_resolves_them(
     typed: Bucket, golden_typed: Path, name: str
 ) -> None:
@@ -234,7 +247,7 @@ def with_texts(value: Any) -> Any:
     return repr(value) if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("name", sorted(NOT_DECODED | NOT_RESOLVED))
+@for_each("name", sorted(NOT_DECODED | NOT_RESOLVED))
 def test_the_first_that_cannot_be_decoded_is_an_error(typed: Bucket, name: str) -> None:
     """Those without a version are none."""
     for options in ({"schema_version": "each"}, {}):
@@ -256,7 +269,7 @@ def test_the_first_that_cannot_be_decoded_is_an_error(typed: Bucket, name: str) 
         assert skips.undecodable == nulls.undecodable
 
 
-@pytest.mark.parametrize("name", WITHOUT_SCHEMA)
+@for_each("name", WITHOUT_SCHEMA)
 def test_without_a_schema_values_are_the_bytes_that_pulsar_gives(typed: Bucket, golden_typed: Path, name: str) -> None:
     found = topic(golden_typed, TOP + name)
     why = "the cluster deleted all schemas" if name == "avro-deleted-last" else "`ledgerfs schemas save` keeps them"

@@ -23,6 +23,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.scan.json_documents import InferredType
 from ledgerfs.scan.scan import Scan
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.json_topics import NAME, entry, ledger, put, told
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
@@ -61,7 +62,7 @@ DOCUMENTS = st.dictionaries(st.text("abcé", max_size=2), ANYTHING, max_size=4)
 
 
 @given(st.lists(st.lists(DOCUMENTS | st.none(), min_size=1, max_size=5), min_size=1, max_size=3), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_row_is_what_json_loads_gives(
     tmp_path_factory: pytest.TempPathFactory, ledgers: list[list[Any]], flatten: bool
 ) -> None:
@@ -106,8 +107,11 @@ def test_columns_are_of_what_is_read(tmp_path: Path) -> None:
     assert values_of(topic, start_time=CREATED_MS + 201, clock_slack_ms=0) == [None]
 
 
-@pytest.mark.parametrize("flatten", [False, True])
-def test_names_with_a_nul_stay_different_where_rows_go_to_other_libraries(tmp_path: Path, flatten: bool) -> None:
+@for_each("flatten", [False, True])
+def test_names_with_a_nul_stay_different_where_rows_go_to_other_libraries(
+    tmp_path_factory: pytest.TempPathFactory, flatten: bool
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     topic = topic_of(tmp_path, [{"price": 5}, {"price": 7, "price\0": 1}])
     table = pa.table(topic.scan(["value"], values="json", flatten=flatten))
     rows = table.to_pylist() if flatten else table["value"].to_pylist()
@@ -203,7 +207,7 @@ def test_what_is_no_json_is_an_error_null_or_left_out(tmp_path: Path) -> None:
     assert topic.json_type(2).names == ["a"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     [
         pa.struct([("total", pa.int32()), ("who", pa.string())]),
@@ -219,7 +223,8 @@ def test_what_is_no_json_is_an_error_null_or_left_out(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_type_that_is_given_leaves_out_other_fields(tmp_path: Path, schema: Any) -> None:
+def test_a_type_that_is_given_leaves_out_other_fields(tmp_path_factory: pytest.TempPathFactory, schema: Any) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     topic = topic_of(tmp_path, *ORDERS)
     scan = topic.scan(["value"], values="json", schema_version=schema, on_undecodable="null")
     assert scan.schema.field("value").type == pa.struct([("total", pa.int32()), ("who", pa.string())])
@@ -232,14 +237,16 @@ def test_a_type_that_is_given_leaves_out_other_fields(tmp_path: Path, schema: An
     assert [(one.count, one.first) for one in scan.undecodable] == [(1, "1:1")]
 
 
-@pytest.mark.parametrize("version", [0, 1, True, "each", "newest", SchemaInfo("INT64"), None, b"{}"])
-def test_versions_say_nothing(tmp_path: Path, version: Any) -> None:
+@for_each("version", [0, 1, True, "each", "newest", SchemaInfo("INT64"), None, b"{}"])
+def test_versions_say_nothing(tmp_path_factory: pytest.TempPathFactory, version: Any) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     with pytest.raises(InvalidOptionError, match="versions of messages do not matter"):
         topic_of(tmp_path, *ORDERS).scan(values="json", schema_version=version)
 
 
-@pytest.mark.parametrize("rows", ["x", -1, True, 1.0])
-def test_rows_that_are_no_number(tmp_path: Path, rows: Any) -> None:
+@for_each("rows", ["x", -1, True, 1.0])
+def test_rows_that_are_no_number(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     with pytest.raises(
         InvalidOptionError, match=r"rows=.*: expected a number of values|expected a number of values.*rows="
     ):
@@ -304,7 +311,7 @@ def golden(golden_typed: Path) -> Bucket:
     return open_bucket(f"file://{golden_typed}/bucket")
 
 
-@pytest.mark.parametrize("name", ["json-odd", "json-pojo", "json-random-0", "json-random-1", "json-string", "py-json"])
+@for_each("name", ["json-odd", "json-pojo", "json-random-0", "json-random-1", "json-string", "py-json"])
 def test_golden_documents(golden: Bucket, golden_typed: Path, name: str) -> None:
     with gzip.open(golden_typed / "expected-typed" / f"public%2Ftyped%2F{name}.jsonl.gz") as lines:
         nodes = [json.loads(line)["value"] for line in lines]

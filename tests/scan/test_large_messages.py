@@ -1,9 +1,12 @@
 """Messages that are larger than what a broker stores, or than what a reader was told to take: read, or refused with the reason."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +22,16 @@ from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.scan.topic_entries import Reach
 from ledgerfs.vfs.tree import tree_of
-from tests.support.commands import run
+from tests.support.each import for_each
 from tests.support.entries import LZ4, SNAPPY, ZLIB, ZSTD, compress, frame, framed, metadata
+from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 
 TOPIC = "persistent://public/default/orders"
 CODECS = (LZ4, ZLIB, ZSTD, SNAPPY)
 MIB = 1 << 20
+HANG_S = 300
+"""Whatever takes longer never ends."""
 
 
 def url_of(folder: Path, *ledgers: list[bytes]) -> str:
@@ -102,26 +108,29 @@ def test_zstd_of_any_frames_is_read(tmp_path):
     assert topic.scan(["value"]).to_table()["value"].to_pylist() == [plain] * 4
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "arrow", "parquet"])
-def test_views_and_exports_have_such_messages(tmp_path, kind):
+def test_views_and_exports_have_such_messages(tmp_path):
     url = url_of(tmp_path / "bucket", [small(0), packed(ZSTD, bytes(12 * MIB)), small(1)])
     bucket = open_bucket(url, cache_dir=str(tmp_path / "cache"))
-    content = tree_of(bucket).open(f"{kind}/public/default/orders/1.{kind}")
-    assert content.size > 0
-    if kind == "parquet":
-        table = pyarrow.parquet.read_table(pyarrow.BufferReader(content.read(0, content.size)), columns=["value"])
-        assert table["value"].to_pylist() == [b"value 0", bytes(12 * MIB), b"value 1"]
-    run("export", url, TOPIC, str(tmp_path / "out"), "--format", kind)
+    for kind in ("jsonl", "arrow", "parquet"):
+        content = tree_of(bucket).open(f"{kind}/public/default/orders/1.{kind}")
+        assert content.size > 0, kind
+        if kind == "parquet":
+            table = pyarrow.parquet.read_table(pyarrow.BufferReader(content.read(0, content.size)), columns=["value"])
+            assert table["value"].to_pylist() == [b"value 0", bytes(12 * MIB), b"value 1"]
+        run("export", url, TOPIC, str(tmp_path / kind), "--format", kind)
 
 
 # Claims that are lies.
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("by", [-1, 1, 30 * MIB])
-def test_a_large_claim_that_is_not_borne_out_is_damage(tmp_path, codec, by):
-    plain = text(12 * MIB)
-    topic = topic_of(tmp_path, [small(0), packed(codec, plain, size=len(plain) + by), small(1)])
+def test_a_large_claim_that_is_not_borne_out_is_damage(tmp_path_factory, codec):
+    for_each("by", [-1, 1, 30 * MIB])(require_damage)(tmp_path_factory=tmp_path_factory, codec=codec)
+
+
+def require_damage(tmp_path_factory, codec, by):
+    plain = text(6 * MIB)
+    topic = topic_of(tmp_path_factory.mktemp("case"), [small(0), packed(codec, plain, size=len(plain) + by), small(1)])
     with pytest.raises(CorruptMessageError, match=r"entry 1:1"):
         topic.scan(["value"]).to_table()
     scan = topic.scan(["entry_id", "value"], on_corrupt="skip")
@@ -130,17 +139,21 @@ def test_a_large_claim_that_is_not_borne_out_is_damage(tmp_path, codec, by):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("end", [0, 1, 100, -100, -9])
-def test_a_large_message_that_is_cut_is_damage(tmp_path, codec, end):
+def test_a_large_message_that_is_cut_is_damage(tmp_path, codec):
     plain = os.urandom(6 * MIB)
-    stored = compress(codec, plain)[:end]
-    with pytest.raises(CorruptMessageError, match="entry 1:0"):
-        topic_of(tmp_path, [packed(codec, plain, stored)]).scan(["value"]).to_table()
+    stored = compress(codec, plain)
+    for end in (0, 1, 100, -100, -9):
+        topic = topic_of(tmp_path / str(end), [packed(codec, plain, stored[:end])])
+        with pytest.raises(CorruptMessageError, match="entry 1:0"):
+            pytest.fail(f"{topic.scan(['value']).to_table().num_rows} rows of a message that is cut at {end}")
 
 
 MEASURED = """
+import json
+import os
 import resource
 import sys
+import traceback
 from ledgerfs import open_bucket
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.vfs.tree import tree_of
@@ -148,25 +161,69 @@ from ledgerfs.vfs.tree import tree_of
 def peak():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) << 10
 
-topic = open_bucket(sys.argv[1]).topic("persistent://public/default/orders")
-resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-topic.scan(["value"], end_time="2010-01-02").to_table()
-before, limit = peak(), int(sys.argv[2])
-try:
-    rows = [len(value) for batch in topic.scan(["value"]) for value in batch["value"].to_pylist()]
-    print("rows", rows, end=" ")
-except LedgerfsError as error:
-    print(type(error).__name__, error, end=" ")
-print("within" if peak() - before < limit else f"took {(peak() - before) >> 20} MiB")
+def measure(url, limit):
+    topic = open_bucket(url).topic("persistent://public/default/orders")
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    topic.scan(["value"], end_time="2010-01-02").to_table()
+    before = peak()
+    try:
+        rows = [len(value) for batch in topic.scan(["value"]) for value in batch["value"].to_pylist()]
+        print("rows", rows, end=" ")
+    except LedgerfsError as error:
+        print(type(error).__name__, error, end=" ")
+    print("within" if peak() - before < limit else f"took {(peak() - before) >> 20} MiB")
+
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            measure(*json.loads(line))
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+    print("ended with", os.waitpid(child, 0)[1], flush=True)
 """
 
 
-def measured(url: str, limit: int) -> str:
-    """Scan in a process of its own; return what became of it, and whether it took less than ``limit`` bytes more than to begin with."""
-    command = [sys.executable, "-c", MEASURED, url, str(limit)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.strip()
+class Measurer:
+    """A process without a past that scans in forked children: the memory of each is that of its scan."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def __call__(self, url: str, limit: int) -> str:
+        """Scan; return what became of it, and whether it took less than ``limit`` bytes more than to begin with."""
+        assert self._process.stdin is not None
+        hang = threading.Timer(HANG_S, self._process.kill)
+        hang.start()
+        try:
+            print(json.dumps([url, limit]), file=self._process.stdin, flush=True)
+            *said, end = self._lines()
+        finally:
+            hang.cancel()
+        assert end == "ended with 0", (said, end)
+        return "\n".join(said)
+
+    def _lines(self) -> Iterator[str]:
+        """Yield what the child prints, up to how it ended."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            yield line.strip()
+            if line.startswith("ended with"):
+                return
+
+
+@pytest.fixture(scope="module")
+def measured() -> Iterator[Measurer]:
+    command = [sys.executable, "-c", MEASURED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Measurer(process)
+        assert process.stdin is not None
+        process.stdin.close()
 
 
 def zeros_of_zstd(size: int) -> bytes:
@@ -177,7 +234,7 @@ def zeros_of_zstd(size: int) -> bytes:
     )
 
 
-def test_a_bomb_takes_no_memory_whether_it_bears_out_its_claim_or_not(tmp_path):
+def test_a_bomb_takes_no_memory_whether_it_bears_out_its_claim_or_not(tmp_path, measured):
     """3 GiB, and less than a column holds but more than the ceiling: refused by their claims. 1 GiB that is none: damage."""
     three = zeros_of_zstd(3 << 30)
     assert len(three) < MIB
@@ -201,18 +258,18 @@ def test_a_bomb_takes_no_memory_whether_it_bears_out_its_claim_or_not(tmp_path):
         assert told.endswith(" within")
 
 
-@pytest.mark.parametrize("codec", [LZ4, ZLIB, SNAPPY])
-def test_lies_of_other_codecs_take_no_memory(tmp_path, codec):
+@for_each("codec", [LZ4, ZLIB, SNAPPY])
+def test_lies_of_other_codecs_take_no_memory(tmp_path, codec, measured):
     """Each claims as much as a payload of that length could hold."""
     plain = os.urandom(MIB) + bytes(MIB)
     most = {LZ4: 200 * MIB, ZLIB: 900 * MIB, SNAPPY: 22 * MIB}[codec]
-    url = url_of(tmp_path, [small(0), packed(codec, plain, size=most)])
+    url = url_of(tmp_path / str(codec), [small(0), packed(codec, plain, size=most)])
     told = measured(url, 128 * MIB)
     assert "CorruptMessageError entry 1:1" in told
     assert told.endswith(" within")
 
 
-def test_large_messages_of_one_window_come_one_by_one(tmp_path):
+def test_large_messages_of_one_window_come_one_by_one(tmp_path, measured):
     """Twenty of 60 MiB each: 1.2 GiB, in a process that is given less than a fifth of that."""
     size = 60 * MIB
     url = url_of(tmp_path, [packed(ZSTD, b"", zeros_of_zstd(size), size=size)] * 20)
@@ -242,7 +299,7 @@ def test_what_is_above_the_ceiling_is_no_damage_and_names_the_option(tmp_path):
     assert f"max_message_bytes={len(plain)}" in skipped.reason
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "5 MiB", None])
+@for_each("wrong", [0, -1, 1.5, True, "5 MiB", None])
 def test_a_ceiling_that_is_none_is_told(tmp_path, wrong):
     with pytest.raises(InvalidOptionError, match="max_message_bytes"):
         topic_of(tmp_path, [small()]).scan(max_message_bytes=wrong)
@@ -343,7 +400,7 @@ def test_a_part_of_a_topic_refuses_what_began_before_it(tmp_path):
         topic.message("2:0", max_message_bytes=2999)
 
 
-def test_many_joined_messages_of_one_window_come_in_pieces(tmp_path):
+def test_many_joined_messages_of_one_window_come_in_pieces(tmp_path, measured):
     """Their last parts are contiguous; only their waiting parts are in memory, and the one message that is joined."""
     size = 40 * MIB
     messages = [parts_of(bytes([i]) * size + b"end", 4 * MIB, b"%d" % i) for i in range(8)]

@@ -16,6 +16,7 @@ from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Reach
 from ledgerfs.upkeep.repair import plan_repair
 from tests.support.cluster_ends import cluster_end
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
 
@@ -88,7 +89,7 @@ def states(scan: Scan) -> list[str]:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=45, suppress_health_check=list(HealthCheck))
 @given(made=LEDGERS, seed=st.integers(0, 99))
 def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
     ledgers = Ledgers(made)
@@ -105,7 +106,7 @@ def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
     assert [state for number in sorted(parts) for state in parts[number]] == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("ledgers", "expected"),
     [
         # Of one cluster: each has its own end, and one that never ended has the next one's, since nothing tells them apart.
@@ -122,7 +123,8 @@ def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
         ([("next", [None]), ("cluster", [None]), ("block", [COMMIT])], ["open", "committed"]),
     ],
 )
-def test_transactions_with_one_id(ledgers, expected, tmp_path):
+def test_transactions_with_one_id(ledgers, expected, tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("case")
     made = Ledgers([(begins, [(0, kind) for kind in some]) for begins, some in ledgers])
     topic = made.topic(tmp_path)
     scan = topic.scan(["txn_state"], transactions="all")
@@ -134,8 +136,9 @@ def test_transactions_with_one_id(ledgers, expected, tmp_path):
         assert readable == ([] if made.rows[-1][1] == 0 else [one for one in expected if one == "committed"])
 
 
-@pytest.mark.parametrize("lost", ["data", "index"])
-def test_what_tells_clusters_apart_is_missed_where_it_is_lost(lost, tmp_path):
+@for_each("lost", ["data", "index"])
+def test_what_tells_clusters_apart_is_missed_where_it_is_lost(lost, tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("case")
     made = Ledgers([("next", [(0, None)]), ("cluster", [(0, COMMIT)])])
     topic = made.topic(tmp_path)
     assert states(topic.scan(["txn_state"], transactions="all")) == ["open"]

@@ -19,6 +19,7 @@ from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.scan import message_by_id
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Place, Reach
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 
@@ -124,7 +125,7 @@ class Disorder:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=70)
+@settings(deadline=None, max_examples=45)
 @given(data=st.data())
 def test_parts_are_the_whole_whatever_the_order(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     made = Disorder(data.draw(st.integers(0, 2**32)))
@@ -219,9 +220,12 @@ def test_a_message_that_is_no_chunk_has_no_first_part(tmp_path: Path) -> None:
             topic.message(wrong)
 
 
-@pytest.mark.parametrize("name", ["include_markers", "check_checksums"])
-@pytest.mark.parametrize("value", ["false", "", None, 1])
-def test_what_is_true_or_false_is_neither_text_nor_nothing(tmp_path: Path, name: str, value: object) -> None:
+@for_each("name", ["include_markers", "check_checksums"])
+@for_each("value", ["false", "", None, 1])
+def test_what_is_true_or_false_is_neither_text_nor_nothing(
+    tmp_path_factory: pytest.TempPathFactory, name: str, value: object
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     topic = topic_with(tmp_path, [message(0)])
     with pytest.raises(InvalidOptionError, match=name):
         topic.scan(**{name: value})

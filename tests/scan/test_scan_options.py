@@ -40,6 +40,7 @@ from ledgerfs.scan.options import (
 from ledgerfs.scan.scan import make_scan
 from ledgerfs.scan.topic_entries import Reach
 from ledgerfs.scan.typed_values import typed_values
+from tests.support.each import for_each
 from tests.support.entries import ZSTD, batched, compress, frame, framed, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
 
@@ -88,8 +89,9 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("reason", DAMAGE)
-def test_damage_is_left_out_with_its_reason_and_the_rest_is_there(tmp_path, reason):
+@for_each("reason", DAMAGE)
+def test_damage_is_left_out_with_its_reason_and_the_rest_is_there(tmp_path_factory, reason):
+    tmp_path = tmp_path_factory.mktemp("case")
     topic = topic_with(tmp_path, [message(0), message(1), DAMAGE[reason], message(3)], [message(0)])
     scan = topic.scan(on_corrupt="skip")
     assert ids_of(scan.to_table()) == [(1, 0), (1, 1), (1, 3), (2, 0)]
@@ -136,8 +138,9 @@ def blocks(tmp_path: Path) -> tuple[Offload, list[int]]:
     return made, [0, 4, 8]
 
 
-@pytest.mark.parametrize("entry", range(10))
-def test_a_damaged_record_leaves_out_the_rest_of_its_block(tmp_path, entry):
+@for_each("entry", range(10))
+def test_a_damaged_record_leaves_out_the_rest_of_its_block(tmp_path_factory, entry):
+    tmp_path = tmp_path_factory.mktemp("case")
     made, firsts = blocks(tmp_path)
     at = made.data.index(b"\0" * 7 + bytes([entry]) + b"\x0e\x01") - 4  # after a length of 4 bytes
     topic = topic_of(tmp_path, damaged(made, at, b"\xff\xff\xff\xff"))
@@ -217,8 +220,9 @@ def test_chunks_that_never_become_whole_are_told(tmp_path):
     assert scan.skipped == []
 
 
-@pytest.mark.parametrize("ledgers", [2, 3, 4])
-def test_a_chunked_message_over_several_ledgers_is_in_the_part_of_its_last(tmp_path, ledgers):
+@for_each("ledgers", [2, 3, 4])
+def test_a_chunked_message_over_several_ledgers_is_in_the_part_of_its_last(tmp_path_factory, ledgers):
+    tmp_path = tmp_path_factory.mktemp("case")
     topic = topic_with(tmp_path, *([chunk(i, ledgers)] for i in range(ledgers)))
     whole = topic.scan().to_table()
     assert ids_of(whole) == [(ledgers, 0)]
@@ -593,7 +597,7 @@ def test_a_window_that_decompresses_to_more_than_an_array_can_hold_comes_in_piec
     meta = metadata(compression=ZSTD, uncompressed_size=len(plain), messages_in_batch=5)
     made = offload([frame(meta, compress(ZSTD, plain))] * 450)
     command = [sys.executable, "-c", COMPRESSIBLE, put_in_folder(tmp_path, made)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "2250\n2250\n"), done.stderr[-1000:]
 
 
@@ -602,7 +606,7 @@ def test_a_window_that_claims_more_messages_than_memory_holds_is_damage_or_comes
     meta = metadata(compression=ZSTD, uncompressed_size=5 << 20, messages_in_batch=800_000)
     made = offload([frame(meta, b"no zstd")] * 750)
     command = [sys.executable, "-c", MANY_CLAIMED, put_in_folder(tmp_path, made)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-1000:]
 
 
@@ -624,8 +628,9 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("values", ["typed", "json", "auto"])
-def test_markers_have_no_values_of_a_schema(values: str, tmp_path: Path) -> None:
+@for_each("values", ["typed", "json", "auto"])
+def test_markers_have_no_values_of_a_schema(values: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     marker = message(1, marker_type=COMMIT)
     topic = topic_with(tmp_path, [message(0), marker])
     given: dict[str, Any] = {"include_markers": True, "values": values}

@@ -13,6 +13,7 @@ from ledgerfs.errors import UndecodableValueError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.schemas.by_hand import key_value_by_hand
 from ledgerfs.schemas.saved_schemas import SavedSchemas
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
 
@@ -37,11 +38,12 @@ def topic_of(folder: Path, entries: list[bytes], *saved: SchemaVersion) -> Topic
     return topic
 
 
-@pytest.mark.parametrize(("old", "new"), [(AVRO, JSON), (JSON, AVRO)])
-@pytest.mark.parametrize("are_pairs", [False, True])
+@for_each(("old", "new"), [(AVRO, JSON), (JSON, AVRO)])
+@for_each("are_pairs", [False, True])
 def test_avro_and_json_of_one_record_are_not_read_as_each_other(
-    tmp_path: Path, old: SchemaInfo, new: SchemaInfo, are_pairs: bool
+    tmp_path_factory: pytest.TempPathFactory, old: SchemaInfo, new: SchemaInfo, are_pairs: bool
 ) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     kinds = [old.type, new.type]
     schemas = [key_value_by_hand(INT32, one, is_separated=False) if are_pairs else one for one in (old, new)]
     payloads = [PAYLOADS[kind] for kind in kinds]
@@ -83,8 +85,12 @@ def test_the_first_of_two_schemas_that_had_a_number_is_that_of_the_rows(tmp_path
         topic.scan(["value"], values="typed").to_table()
 
 
-@pytest.mark.parametrize("are_pairs", [False, True])
-def test_a_field_of_json_that_has_another_meaning_in_the_wanted_version(tmp_path: Path, are_pairs: bool) -> None:
+@for_each("are_pairs", [False, True])
+def test_a_field_of_json_that_has_another_meaning_in_the_wanted_version(
+    tmp_path_factory: pytest.TempPathFactory, are_pairs: bool
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
+
     def schema(logical: str) -> SchemaInfo:
         at = {"name": "at", "type": {"type": "long", "logicalType": logical}}
         one = SchemaInfo("JSON", json.dumps({**ORDER, "fields": [*ORDER["fields"], at]}).encode())

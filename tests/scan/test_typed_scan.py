@@ -11,6 +11,7 @@ import pytest
 from ledgerfs import Bucket
 from ledgerfs.errors import InvalidOptionError, UndecodableValueError, UnknownSchemaError
 from ledgerfs.scan.value_reading import Undecodable
+from tests.support.each import for_each
 from tests.support.typed_golden import assert_equal, bucket_with_schemas
 
 EVOLVED = "avro-evolved"
@@ -119,7 +120,7 @@ def test_partitions_have_the_schemas_of_the_whole(typed: Bucket) -> None:
     assert "street" in table.schema.names or len(table.schema.names) > 18
 
 
-@pytest.mark.parametrize("name", ["kv-separated-avro-avro", "kv-separated-bytes-string"])
+@for_each("name", ["kv-separated-avro-avro", "kv-separated-bytes-string"])
 def test_pairs_have_the_keys_of_messages_where_these_are_not_asked_for(
     typed: Bucket, golden_typed: Path, name: str
 ) -> None:

@@ -11,9 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DecimalType, StringType, StructField, StructType
 
 from ledgerfs import open_bucket
+from ledgerfs.errors import LedgerfsError
 from ledgerfs.spark import register
+from ledgerfs.spark.source.data_sink import open_sink
+from tests.support.each import for_each
 from tests.support.s3 import CREDENTIALS, S3Server
 from tests.support.writes import Place, folder_place, s3_place
 
@@ -196,7 +200,19 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@for_each("what", REFUSED)
+def test_what_makes_no_sense_is_refused_by_the_process_that_plans(place: Place, what: str) -> None:
+    options, told = REFUSED[what]
+    # Spark makes names lower case.
+    given = {name.replace("__", ".").lower(): value for name, value in options.items() if name != "mode"}
+    with pytest.raises(LedgerfsError) as raised:
+        open_sink({"topic": TOPIC, "path": place.url, **given}, VALUES, overwrite="mode" in options)
+    assert told in str(raised.value)
+    assert "not-to-be-shown" not in str(raised.value)
+    assert place.objects() == set()
+
+
+@pytest.mark.parametrize("what", ["a misspelt option", "a credential within", "overwriting"])
 def test_what_makes_no_sense_is_refused_before_a_task_runs(spark: SparkSession, place: Place, what: str) -> None:
     options, told = REFUSED[what]
     with pytest.raises(AnalysisException) as raised:
@@ -206,22 +222,34 @@ def test_what_makes_no_sense_is_refused_before_a_task_runs(spark: SparkSession, 
     assert place.objects() == set()
 
 
+VALUE = StructField("value", StringType())
+VALUES = StructType([VALUE])
 COLUMNS = {
-    "another": ("value, 'x' as colour", "colour: no such column; accepted are value, key"),
-    "no value": ("value as key", "value: there is no such column"),
-    "another type": ("value, 1.5 as event_time", "event_time: a column of decimal128"),
-    "a list": ("array(value) as value", "value: a column of list"),
+    "another": (
+        StructType([VALUE, StructField("colour", StringType())]),
+        "colour: no such column; accepted are value, key",
+    ),
+    "no value": (StructType([StructField("key", StringType())]), "value: there is no such column"),
+    "another type": (
+        StructType([VALUE, StructField("event_time", DecimalType(2, 1))]),
+        "event_time: a column of decimal128",
+    ),
+    "a list": (StructType([StructField("value", ArrayType(StringType()))]), "value: a column of list"),
 }
 
 
-@pytest.mark.parametrize("what", COLUMNS)
-def test_columns_that_no_message_has_are_refused_before_a_task_runs(
-    spark: SparkSession, place: Place, what: str
-) -> None:
-    expression, told = COLUMNS[what]
-    with pytest.raises(AnalysisException, match="PYTHON_DATA_SOURCE_ERROR") as raised:
-        write(unreadable(spark).selectExpr(*expression.split(", ")), place)
+@for_each("what", COLUMNS)
+def test_columns_that_no_message_has_are_refused_by_the_process_that_plans(place: Place, what: str) -> None:
+    columns, told = COLUMNS[what]
+    with pytest.raises(LedgerfsError) as raised:
+        open_sink({"topic": TOPIC, "path": place.url}, columns, overwrite=False)
     assert told in str(raised.value)
+
+
+def test_columns_that_no_message_has_are_refused_before_a_task_runs(spark: SparkSession, place: Place) -> None:
+    with pytest.raises(AnalysisException, match="PYTHON_DATA_SOURCE_ERROR") as raised:
+        write(unreadable(spark).selectExpr("value", "1.5 as event_time"), place)
+    assert COLUMNS["another type"][1] in str(raised.value)
 
 
 def test_a_first_ledger_that_is_there_is_refused_before_a_task_runs(spark: SparkSession, place: Place) -> None:

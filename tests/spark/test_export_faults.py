@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from ledgerfs import open_bucket
 from ledgerfs.errors import (
     BucketNotFoundError,
     CorruptMessageError,
@@ -34,6 +36,7 @@ from ledgerfs.spark.pipelines import export as export_module
 from ledgerfs.spark.pipelines.export import export
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.tasks import distribute
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.programs import Programs
@@ -43,6 +46,8 @@ from tests.support.waiting import wait_until
 STEPS = ("_remove_success", "_move", "_remove", "_write_state", "_write_success", "_clear")
 IDS = {"transaction_most": 1, "transaction_least": 2}
 COMMIT = 21
+HANG_S = 300
+"""Whatever takes longer never ends."""
 BROKEN = frame(metadata(), b"value")[:-1] + b"?"
 OPTIONS: dict[str, Any] = {"partition_by": ["date"], "incremental": True, "partition_bytes": 1}
 
@@ -65,11 +70,15 @@ def grown(folder: Path) -> str:
     return put(folder, 3, message(4, marker_type=COMMIT, **IDS), message(5))
 
 
+def made_bucket(folder: Path) -> Path:
+    put(folder / "bucket", 1, message(1))
+    put(folder / "bucket", 2, message(2, **IDS), message(3))
+    return folder / "bucket"
+
+
 @pytest.fixture
 def bucket(tmp_path: Path) -> Path:
-    put(tmp_path / "bucket", 1, message(1))
-    put(tmp_path / "bucket", 2, message(2, **IDS), message(3))
-    return tmp_path / "bucket"
+    return made_bucket(tmp_path)
 
 
 def values(folder: Path) -> list[bytes]:
@@ -116,30 +125,63 @@ def halfway(step: Callable[..., None]) -> Callable[..., None]:
     return killed
 
 
-@pytest.mark.parametrize(
-    ("name", "when"), [*((name, when) for name in STEPS for when in (before, after)), ("_move", halfway)]
-)
-def test_whoever_comes_next_finishes_a_commit(
-    spark: SparkSession, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, when: Any
-) -> None:
-    out = tmp_path / "lake"
-    url = f"file://{bucket}"
-    export(spark, url, str(out), **OPTIONS)
-    assert values(out) == [b"value 1", b"value 3"]
-    grown(bucket)
-    with monkeypatch.context() as patch:
+CHANGED = [b"value 1", b"value 2", b"value 3", b"value 5"]
+KILLS = [*((name, when) for name in STEPS for when in (before, after)), ("_move", halfway)]
+
+
+def is_killed_at(spark: SparkSession, url: str, out: Path, name: str, when: Any, distribute: Any = distribute) -> None:
+    """Export, and see to it that this is killed at a step of its commit, which leaves nothing half that looks whole."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export_module, "distribute", distribute)
         patch.setattr(lake_commit, name, when(getattr(lake_commit, name)))
         with pytest.raises(Killed):
             export(spark, url, str(out), **OPTIONS)
-    is_told_whole = (out / "_SUCCESS").exists()
-    if is_told_whole and (name, when) != ("_remove_success", before):
-        assert values(out) == [b"value 1", b"value 2", b"value 3", b"value 5"]
-    # It needs nothing but the intent: not the bucket, and not Spark.
-    with monkeypatch.context() as patch:
+    if (out / "_SUCCESS").exists() and (name, when) != ("_remove_success", before):
+        assert values(out) == CHANGED
+
+
+def finish(spark: SparkSession, url: str, out: Path) -> None:
+    """Have the next export finish a commit: it needs nothing but the intent, not the bucket, and not Spark."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export_module, "distribute", before(export))
         export(spark, url, str(out), **OPTIONS)
-    assert values(out) == [b"value 1", b"value 2", b"value 3", b"value 5"]
+    assert values(out) == CHANGED
     assert is_whole(out)
+
+
+@pytest.fixture(scope="module")
+def intended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A bucket that has grown, and a lake whose export of that was killed with its intent written, and nothing of it done."""
+    folder = tmp_path_factory.mktemp("intended")
+    out, url = folder / "lake", f"file://{made_bucket(folder)}"
+    export(spark, url, str(out), **OPTIONS)
+    assert values(out) == [b"value 1", b"value 3"]
+    grown(folder / "bucket")
+    is_killed_at(spark, url, out, "_remove_success", before)
+    assert values(out) == [b"value 1", b"value 3"]
+    return url, out
+
+
+@for_each(("name", "when"), KILLS)
+def test_whoever_comes_next_finishes_a_commit(
+    spark: SparkSession, intended: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory, name: str, when: Any
+) -> None:
+    """Wherever the one before was killed that carried out the intent: one that found it, for which Spark has nothing to do."""
+    url, left = intended
+    out = Path(shutil.copytree(left, tmp_path_factory.mktemp("case") / "lake"))
+    is_killed_at(spark, url, out, name, when, distribute=None)
+    finish(spark, url, out)
+
+
+@pytest.mark.parametrize(("name", "when"), [("_move", halfway), ("_write_state", after)])
+def test_whoever_comes_next_finishes_the_commit_of_the_export_that_began_it(
+    spark: SparkSession, bucket: Path, tmp_path: Path, name: str, when: Any
+) -> None:
+    out, url = tmp_path / "lake", f"file://{bucket}"
+    export(spark, url, str(out), **OPTIONS)
+    grown(bucket)
+    is_killed_at(spark, url, out, name, when)
+    finish(spark, url, out)
 
 
 @pytest.mark.parametrize("written", [0, 1])
@@ -206,18 +248,29 @@ def test_a_file_that_somebody_removed_meanwhile_is_told(
 # Killed while tasks write.
 
 
+KILLED = """
+import runpy, signal, sys
+from ledgerfs.spark.pipelines import export
+
+# However late it is killed, it commits nothing.
+export.commit = lambda *_: signal.pause()
+runpy.run_module("ledgerfs.cli.spark.export", run_name="__main__", alter_sys=True)
+"""
+
+
 def test_a_process_that_is_killed_leaves_nothing_that_looks_whole(
     spark: SparkSession, golden_url: str, tmp_path: Path
 ) -> None:
-    out, whole = tmp_path / "lake", tmp_path / "whole"
-    options = {"partition_by": ["topic"], "on_encrypted": "null", "partition_bytes": 1 << 14}
+    out = tmp_path / "lake"
+    options = {"partition_by": ["topic"], "on_encrypted": "null", "partition_bytes": 1 << 17}
     process = subprocess.Popen(
-        [sys.executable, "-m", "ledgerfs.cli.spark.export", golden_url, "--to", str(out), "--partition-by", "topic",
-         "--on-encrypted", "null", "--partition-bytes", "16KiB", "--master", "local[1]", "--conf", "spark.ui.enabled=false"],
+        [sys.executable, "-c", KILLED, golden_url, "--to", str(out), "--partition-by", "topic",
+         "--on-encrypted", "null", "--partition-bytes", "128KiB", "--master", "local[1]", "--conf", "spark.ui.enabled=false"],
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        wait_until(lambda: any((out / FOLDER).rglob("*.parquet")) or process.poll() is not None, 300)
+        wait_until(lambda: any((out / FOLDER).rglob("*.parquet")) or process.poll() is not None, HANG_S)
+        assert process.poll() is None
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -225,8 +278,9 @@ def test_a_process_that_is_killed_leaves_nothing_that_looks_whole(
     assert data_files(out) == set()
     assert not (out / "_SUCCESS").exists()
     export(spark, golden_url, str(out), incremental=True, **options)
-    export(spark, golden_url, str(whole), **options)
-    assert values(out) == values(whole)
+    golden = open_bucket(golden_url)
+    scans = [golden.topic(topic.name).scan(["value"], on_encrypted="null").to_table() for topic in golden.topics()]
+    assert values(out) == sorted(pa.concat_tables(scans)["value"].to_pylist(), key=repr)
     assert len(values(out)) == 12_989
     assert is_whole(out)
 
@@ -235,7 +289,7 @@ def test_a_task_that_is_killed_and_runs_again_changes_nothing(
     spark: SparkSession, golden_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, whole = tmp_path / "lake", tmp_path / "whole"
-    options: dict[str, Any] = {"topics_pattern": ".*/golden/(plain|chunked|txn)", "partition_bytes": 1 << 14}
+    options: dict[str, Any] = {"topics_pattern": ".*/golden/(plain|chunked|txn)", "partition_bytes": 1 << 16}
 
     def dying(session: SparkSession, parts: Any, work: Any, schema: Any) -> Any:
         def dies_once(part: Any) -> Iterator[pa.RecordBatch]:
@@ -295,9 +349,11 @@ def test_a_target_that_refuses_is_named(spark: SparkSession, s3: S3Server, bucke
         export(spark, f"file://{bucket}", str(tmp_path / "file" / "lake"), **OPTIONS)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 99}', '{"version": 1, "contents": {}, "topics": []}'])
-def test_a_state_that_is_none_is_told(spark: SparkSession, bucket: Path, tmp_path: Path, text: str) -> None:
-    out = tmp_path / "lake"
+@for_each("text", ["", "[]", "{}", '{"version": 99}', '{"version": 1, "contents": {}, "topics": []}'])
+def test_a_state_that_is_none_is_told(
+    spark: SparkSession, bucket: Path, tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    out = tmp_path_factory.mktemp("case") / "lake"
     (out / FOLDER).mkdir(parents=True)
     (out / FOLDER / "state.json").write_text(text)
     with pytest.raises(InvalidOptionError, match=r"_ledgerfs/state\.json: .*(take another folder|cannot read)"):
@@ -329,14 +385,14 @@ def test_of_many_exporters_one_has_the_lock(s3: S3Server, s3_bucket: str, tmp_pa
             with LakeLock(Lake.of(target), f"job {number}") as lock:
                 lock.require()
                 held.append(number)
-                release.wait(60)
+                release.wait(2 * HANG_S)
         except ExportFolderError:
             refused.append(number)
 
     threads = [threading.Thread(target=take, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(held) + len(refused) == 6)
+    wait_until(lambda: len(held) + len(refused) == 6, HANG_S)
     release.set()
     for thread in threads:
         thread.join()
@@ -367,9 +423,11 @@ def test_who_takes_a_lock_over_never_removes_that_of_who_was_faster(
     assert lake.files(FOLDER) == {}
 
 
-@pytest.mark.parametrize("is_alive", [False, True])
-def test_who_was_killed_while_it_took_a_lock_over_is_in_nobodys_way(tmp_path: Path, is_alive: bool) -> None:
-    lake = Lake.of(Storage(str(tmp_path / "lake")))
+@for_each("is_alive", [False, True])
+def test_who_was_killed_while_it_took_a_lock_over_is_in_nobodys_way(
+    tmp_path_factory: pytest.TempPathFactory, is_alive: bool
+) -> None:
+    lake = Lake.of(Storage(str(tmp_path_factory.mktemp("case") / "lake")))
     lake.create(FOLDER, "lock", b"what a killed one left")
     here = Holder.here("taker")
     lake.create(FOLDER, "lock-taking-over", lake_lock._encoded(here if is_alive else replace(here, started="12")))
@@ -382,7 +440,7 @@ def test_who_was_killed_while_it_took_a_lock_over_is_in_nobodys_way(tmp_path: Pa
     assert lake.files(FOLDER) == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("holder_of", "is_gone"),
     [
         (lambda here: replace(here, process=2**22 + 1, started="12"), True),
@@ -393,9 +451,11 @@ def test_who_was_killed_while_it_took_a_lock_over_is_in_nobodys_way(tmp_path: Pa
         (lambda here: here, False),
     ],
 )
-def test_a_lock_ends_with_its_holder(tmp_path: Path, holder_of: Callable[[Holder], Holder], is_gone: bool) -> None:
+def test_a_lock_ends_with_its_holder(
+    tmp_path_factory: pytest.TempPathFactory, holder_of: Callable[[Holder], Holder], is_gone: bool
+) -> None:
     holder = holder_of(Holder.here("job"))
-    lake = Lake.of(Storage(str(tmp_path / "lake")))
+    lake = Lake.of(Storage(str(tmp_path_factory.mktemp("case") / "lake")))
     lake.create(FOLDER, "lock", lake_lock._encoded(holder))
     assert holder.is_gone == is_gone
     if not is_gone:
@@ -446,4 +506,4 @@ def test_a_lock_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     lake = Lake.of(Storage(str(tmp_path / "lake")))
     with LakeLock(lake, "job"):
         first = lake.read(f"{FOLDER}/lock")
-        wait_until(lambda: lake.read(f"{FOLDER}/lock") not in (None, first))
+        wait_until(lambda: lake.read(f"{FOLDER}/lock") not in (None, first), HANG_S)

@@ -163,7 +163,7 @@ def test_an_export_tells_of_a_topic_that_is_gone_and_keeps_what_is_listed_no_mor
     other = "public/default/other"
     gone, last = cluster.write_ledger(other, messages(5)), cluster.write_ledger(ORDERS, messages(5))
     (flying,) = cluster.append(last, messages(1, "flying"), only_on=1)
-    where = Storage(cluster.url, {"timeout_s": 5.0})
+    where = Storage(cluster.url, {"timeout_s": 120.0})
 
     def exported(**asked: str) -> LakeExport:
         request = ExportRequest(**asked)  # type: ignore[arg-type]

@@ -142,7 +142,7 @@ def killing(folder: Path) -> Callable[[], None]:
         return any(name.startswith(f"{folder}/.") and name.endswith(".part") for name in opened)
 
     def fail() -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         found: list[Path] = []
         while not found:
             assert time.monotonic() < end, "nobody writes"

@@ -5,6 +5,7 @@ import json
 import logging
 import pickle
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,13 @@ from ledgerfs.errors import InvalidOptionError, InvalidSchemaError, UndecodableV
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.spark import read_messages, stats
+from ledgerfs.spark.source.data_source import LedgerfsDataSource
 from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
 from ledgerfs.spark.source.planning import plan_values
 from ledgerfs.spark.source.read_options import read_options
 from ledgerfs.spark.source.spark_types import SparkColumns, Unheld
+from tests.spark.planned import by_tasks
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 from tests.support.typed_answers import assert_said
@@ -69,19 +73,75 @@ def spoil(url: str) -> None:
             (place / "nothing-of-ours.txt").write_text("?")
 
 
-@pytest.mark.parametrize("name", [*TOPICS, "avro-partitioned"])
-def test_golden_values_are_those_of_a_scan(spark: SparkSession, url: str, golden_typed: Path, name: str) -> None:
-    """Of all topics, with some tasks each; those without a schema have their bytes."""
-    topic, values = f"public/typed/{name}", "auto" if name in WITHOUT_SCHEMA else "typed"
-    rows = typed(spark, url, topic=topic, values=values, onUndecodable="null", partitionBytes="8KiB")
-    expected = as_spark_has_it(open_bucket(url).topic(topic).scan(values=values, on_undecodable="null"))
-    found = rows.toArrow()
+IN_SPARK = (
+    "avro-array", "avro-evolved", "avro-logical", "avro-mixed-bytes", "avro-partitioned", "avro-random-0",
+    "avro-random-3", "avro-times", "avro-unions", "json-odd", "json-random-0", "kv-inline-random",
+    "kv-inline-string-protonative", "kv-separated-json-int64", "kv-separated-random", "prim-bytes", "prim-int16",
+    "prim-int8", "prim-local-date-time", "prim-string-utf16", "proto", "protonative-random-1", "type-changed",
+)  # fmt: skip
+"""Topics whose rows pass through Spark: with all types that any topic has in Spark, nested and not."""
+
+
+@pytest.mark.parametrize("name", IN_SPARK)
+def test_golden_values_are_those_of_a_scan(spark: SparkSession, url: str, name: str) -> None:
+    """With some tasks each; those without a schema have their bytes."""
+    rows = typed(spark, url, partitionBytes="8KiB", **options_of(name))
+    assert_same_rows(rows.toArrow(), expected_of(url, name))
+
+
+KINDS = ("avro-random", "avro", "json", "kv-inline", "kv-separated", "prim", "proto", "")
+"""How names of topics begin, by the kind of their schemas; a topic is of the first one."""
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind or "others")
+def test_golden_values_of_all_tasks_are_those_of_a_scan(url: str, golden_typed: Path, kind: str) -> None:
+    """Of all topics, without Spark: with what it would pickle for its tasks, and with types that it has in other topics."""
+    names = [name for name in TOPICS if next(one for one in KINDS if name.startswith(one)) == kind]
+    for_each("name", names)(require_rows)(url=url, golden_typed=golden_typed)
+
+
+def require_rows(url: str, golden_typed: Path, name: str) -> None:
+    schema, found = by_tasks(url, partitionBytes="8KiB", **options_of(name))
     assert found["value"].null_count < found.num_rows
-    assert_same_rows(found, expected)
+    assert_same_rows(found, expected_of(url, name))
+    assert kinds_in(schema) <= kinds_in_spark(url)
+    topic = f"public/typed/{name}"
     newest = open_bucket(url).schemas_of(topic.partition("-partition-")[0]).latest
-    if values == "typed" and name in TOPICS and name not in OTHERWISE:
+    if name not in WITHOUT_SCHEMA and name not in OTHERWISE:
         assert newest is not None
         assert_as_pulsar_said(in_order(found)["value"].combine_chunks(), golden_topic(golden_typed, topic), newest)
+
+
+def options_of(name: str) -> dict[str, str]:
+    values = "auto" if name in WITHOUT_SCHEMA else "typed"
+    return {"topic": f"public/typed/{name}", "values": values, "onUndecodable": "null"}
+
+
+def expected_of(url: str, name: str) -> pa.Table:
+    options = options_of(name)
+    scan = open_bucket(url).topic(options["topic"]).scan(values=options["values"], on_undecodable="null")
+    return as_spark_has_it(scan)
+
+
+@cache
+def kinds_in_spark(url: str) -> frozenset[str]:
+    """Return what types the values of the topics have that pass through Spark."""
+    sources = [LedgerfsDataSource({"path": url, **options_of(name)}) for name in IN_SPARK]
+    return frozenset().union(*(kinds_in(source.schema()) for source in sources))
+
+
+def kinds_in(kind: T.DataType) -> frozenset[str]:
+    """Return the names of a type and of all types in it."""
+    match kind:
+        case T.StructType():
+            inner = [field.dataType for field in kind.fields]
+        case T.ArrayType():
+            inner = [kind.elementType]
+        case T.MapType():
+            inner = [kind.keyType, kind.valueType]
+        case _:
+            inner = []
+    return frozenset([kind.typeName()]).union(*map(kinds_in, inner))
 
 
 def assert_as_pulsar_said(values: pa.Array, said: Topic, newest: SchemaVersion) -> None:
@@ -173,8 +233,6 @@ def test_tasks_and_plans_after_the_load_do_not_ask_for_schemas(
 
 def test_what_a_task_gets_is_small(url: str) -> None:
     """Each part has the schemas of its own topics; the reader, which all tasks get, has none."""
-    from ledgerfs.spark.source.data_source import LedgerfsDataSource
-
     source = LedgerfsDataSource(
         {
             "path": url,
@@ -257,8 +315,6 @@ def test_values_that_cannot_be_decoded_are_named_and_counted(spark: SparkSession
 
 
 def test_tasks_log_what_they_could_not_decode(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    from ledgerfs.spark.source.data_source import LedgerfsDataSource
-
     source = LedgerfsDataSource({"path": url, "values": "typed", "topic": CHANGED, "onUndecodable": "null"})
     reader = source.reader(source.schema())
     with caplog.at_level(logging.WARNING, "ledgerfs.spark"):
@@ -270,8 +326,6 @@ def test_tasks_log_what_they_could_not_decode(url: str, caplog: pytest.LogCaptur
 
 def test_times_that_spark_cannot_hold_are_named_or_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Of two messages one is valid until the end of time, as it is often said: 2**63 - 1 ms."""
-    from ledgerfs.spark.source.data_source import LedgerfsDataSource
-
     numbered = {"schema_version": bytes(8)}
     payloads = [b"\xfe" + b"\xff" * 8 + b"\x01", b"\x02"]
     entries = [frame(metadata(sequence_id=one, **numbered), payload) for one, payload in enumerate(payloads)]

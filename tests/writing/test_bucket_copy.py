@@ -22,6 +22,7 @@ from ledgerfs.vfs.tree import tree_of
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.own_ids import new_own_id
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
 from tests.support.s3 import S3Server
@@ -70,11 +71,14 @@ def places_of(folder: Path) -> dict[str, tuple[int, int]]:
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
 
 
+def made_folder(folder: Path) -> Path:
+    (folder / "target").mkdir()
+    return folder / "target"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "target"
-    made.mkdir()
-    return made
+    return made_folder(tmp_path)
 
 
 @pytest.fixture
@@ -214,7 +218,7 @@ def test_larger_blocks_have_the_same_entries(block_size: int, golden_bucket: Buc
     assert not verify(target).is_damaged
 
 
-@pytest.mark.parametrize("block_size", [0, 1, 140, 2**31])
+@for_each("block_size", [0, 1, 140, 2**31])
 def test_a_block_size_that_the_target_refuses_is_one_error(
     block_size: int, golden_bucket: Bucket, target: Bucket
 ) -> None:
@@ -360,12 +364,15 @@ def test_another_ledger_of_the_same_id(tmp_path: Path, target: Bucket, folder: P
     assert len(list(target.refresh().copies_of(NAME, 5))) == 1
 
 
-@pytest.mark.parametrize("policy", list(IfExists))
-@pytest.mark.parametrize("uuid", [1, 2], ids=["same-uuid", "other-uuid"])
+@for_each("policy", list(IfExists))
+@for_each("uuid", [1, 2])
 def test_a_ledger_of_the_same_size_and_another_creation_is_another_one(
-    uuid: int, policy: IfExists, tmp_path: Path, target: Bucket, folder: Path
+    uuid: int, policy: IfExists, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """As two clusters have them, whose messages are of one size."""
+    tmp_path = tmp_path_factory.mktemp("case")
+    folder = made_folder(tmp_path)
+    target = open_bucket(str(folder))
     put_in_folder(folder, offload([b"theirs"], 5, uuid=1, created_ms=CREATED_MS + 1))
     before = objects_in(folder)
     source = source_of(tmp_path, offload([b"ours  "], 5, uuid=uuid))
@@ -375,11 +382,14 @@ def test_a_ledger_of_the_same_size_and_another_creation_is_another_one(
     assert objects_in(folder) == before
 
 
-@pytest.mark.parametrize("known", [(CREATED_MS, None), (None, CREATED_MS), (None, None)])
+@for_each("known", [(CREATED_MS, None), (None, CREATED_MS), (None, None)])
 def test_of_an_unknown_creation_nothing_is_told(
-    known: tuple[int | None, int | None], tmp_path: Path, target: Bucket, folder: Path
+    known: tuple[int | None, int | None], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """An index that repair made from the data object has none."""
+    tmp_path = tmp_path_factory.mktemp("case")
+    folder = made_folder(tmp_path)
+    target = open_bucket(str(folder))
     put_in_folder(folder, offload([b"entry"], 5, uuid=1, created_ms=known[0]))
     source = source_of(tmp_path, offload([b"entry"], 5, uuid=2, created_ms=known[1]))
     assert outcomes(copy(source, target)) == {5: CopyOutcome.SKIPPED}
@@ -404,7 +414,7 @@ def test_two_clusters_that_copy_at_once_are_not_both_told_that_they_have(
     assert objects_in(folder) == theirs.objects
 
 
-each_way = pytest.mark.parametrize(
+each_way = for_each(
     "options",
     [
         {},
@@ -412,12 +422,15 @@ each_way = pytest.mark.parametrize(
         {"transform": partial(recompress, "zstd")},
         {"first_ledger_id": 100, "transform": unbatch},
     ],
-    ids=["as-it-is", "new-uuid", "recompressed", "unbatched"],
 )
 
 
 @each_way
-def test_copies_keep_the_creation_of_the_ledger(options: dict[str, Any], tmp_path: Path, target: Bucket) -> None:
+def test_copies_keep_the_creation_of_the_ledger(
+    options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
+    target = open_bucket(str(made_folder(tmp_path)))
     entries = [frame(metadata(sequence_id=n), b"message") for n in range(3)]
     source = source_of(tmp_path, offload(entries, 5, uuid=1))
     assert [one.outcome for one in copy(source, target, **options)] == [CopyOutcome.COPIED]
@@ -425,11 +438,14 @@ def test_copies_keep_the_creation_of_the_ledger(options: dict[str, Any], tmp_pat
 
 
 @each_way
-@pytest.mark.parametrize("is_lost", [False, True], ids=["both-there", "one-without-data"])
+@for_each("is_lost", [False, True])
 def test_of_copies_that_contradict_each_other_none_is_copied(
-    is_lost: bool, options: dict[str, Any], tmp_path: Path, target: Bucket, folder: Path
+    is_lost: bool, options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Every read of them fails; the copy of one of them would be read without a word."""
+    tmp_path = tmp_path_factory.mktemp("case")
+    folder = made_folder(tmp_path)
+    target = open_bucket(str(folder))
     made = [offload([frame(metadata(sequence_id=n), b"x") for n in range(count)], 5, uuid=count) for count in (2, 3)]
     source = source_of(tmp_path, *made, offload([frame(metadata(), b"x")], 6, uuid=9))
     if is_lost:
@@ -444,9 +460,12 @@ def test_of_copies_that_contradict_each_other_none_is_copied(
 
 @each_way
 def test_entries_that_are_not_what_the_metadata_says_are_not_copied(
-    options: dict[str, Any], tmp_path: Path, target: Bucket, folder: Path
+    options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The copy has metadata of its own, by which it would be whole."""
+    tmp_path = tmp_path_factory.mktemp("case")
+    folder = made_folder(tmp_path)
+    target = open_bucket(str(folder))
     entries = [frame(metadata(sequence_id=n), b"message" * size) for n, size in enumerate((21, 21, 1))]
     made = offload(entries, 5, uuid=1, block_size=400)
     index = parse_index(made.index)
@@ -459,10 +478,13 @@ def test_entries_that_are_not_what_the_metadata_says_are_not_copied(
     assert objects_in(folder) == {}
 
 
-@pytest.mark.parametrize("policy", list(IfExists))
+@for_each("policy", list(IfExists))
 def test_an_id_that_another_topic_has_is_another_ledger(
-    policy: IfExists, tmp_path: Path, target: Bucket, folder: Path
+    policy: IfExists, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
+    folder = made_folder(tmp_path)
+    target = open_bucket(str(folder))
     put_in_folder(folder, offload([b"theirs"], 5, uuid=1, name="a/b/persistent/theirs"))
     source = source_of(tmp_path, offload([b"ours"], 5, uuid=2), offload([b"free"], 6, uuid=3))
     assert outcomes(copy(source, target, if_exists=policy)) == {5: CopyOutcome.COPIED, 6: CopyOutcome.COPIED}
@@ -536,11 +558,14 @@ def flip(folder: Path, key: str, offset: int) -> None:
     (folder / key).write_bytes(data)
 
 
-@pytest.mark.parametrize("offset", [130, 139, 190, 400, 5_000_000, 6_000_000, -1])
 @pytest.mark.parametrize("transform", [None, partial(recompress, "lz4")], ids=["as-it-is", "recompressed"])
+@for_each("offset", [130, 139, 190, 400, 5_000_000, 6_000_000, -1])
 def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(
-    transform: Callable[[], Any] | None, offset: int, golden: Path, tmp_path: Path, target: Bucket, folder: Path
+    transform: Callable[[], Any] | None, offset: int, golden: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
+    folder = made_folder(tmp_path)
+    target = open_bucket(str(folder))
     source = tmp_path / "source"
     source.mkdir()
     keys = [
@@ -580,8 +605,10 @@ def test_a_damaged_copy_beside_a_whole_one_is_left_out(tmp_path: Path, target: B
     assert objects_in(folder) == whole.objects
 
 
-@pytest.mark.parametrize("name", [None, "odd", "a/b/non-persistent/c"])
-def test_ledgers_of_no_topic_are_copied_as_they_are(name: str | None, tmp_path: Path, target: Bucket) -> None:
+@for_each("name", [None, "odd", "a/b/non-persistent/c"])
+def test_ledgers_of_no_topic_are_copied_as_they_are(name: str | None, tmp_path_factory: pytest.TempPathFactory) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
+    target = open_bucket(str(made_folder(tmp_path)))
     made = offload([b"x"], 5, uuid=1, name=name), offload([b"x"], 6, uuid=2)
     found = copy(source_of(tmp_path, *made), target)
     assert outcomes(found) == {5: CopyOutcome.COPIED, 6: CopyOutcome.COPIED}

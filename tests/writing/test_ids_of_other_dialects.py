@@ -20,7 +20,8 @@ from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.claims import Claim
 from ledgerfs.writing.ledger_rows import MessageRows, write_rows
 from ledgerfs.writing.write import Wanted
-from tests.support.commands import run
+from tests.support.each import for_each
+from tests.support.invoked import run
 from tests.support.ledgers import NAME, offload, put_in_folder
 from tests.support.mapfile_buckets import LONG_AGO, MadeMapFile, mapfile, messages, put_mapfiles
 from tests.support.mapfiles import MapFileWriter, RecordCompression
@@ -36,11 +37,15 @@ def there() -> MadeMapFile:
     return mapfile(messages(7, 20), 7)
 
 
+def made_bucket(folder: Path) -> Path:
+    """Make a bucket with ledger 7 as a MapFile, and nothing else."""
+    put_mapfiles(folder / "bucket", mapfile(messages(7, 20), 7))
+    return folder / "bucket"
+
+
 @pytest.fixture
-def folder(tmp_path: Path, there: MadeMapFile) -> Path:
-    """A bucket with ledger 7 as a MapFile, and nothing else."""
-    put_mapfiles(tmp_path / "bucket", there)
-    return tmp_path / "bucket"
+def folder(tmp_path: Path) -> Path:
+    return made_bucket(tmp_path)
 
 
 def blob_bucket(folder: Path) -> Bucket:
@@ -86,13 +91,12 @@ def by_unbatched_copy(folder: Path, topic: str) -> None:
         raise failed.error from error
 
 
-@pytest.mark.parametrize(
-    "write", [by_import, by_import_of_a_copy, by_put, by_put_of_a_copy, by_mount, by_unbatched_copy]
-)
-@pytest.mark.parametrize("topic", [TOPIC, OTHER])
+@for_each("write", [by_import, by_import_of_a_copy, by_put, by_put_of_a_copy, by_mount, by_unbatched_copy])
+@for_each("topic", [TOPIC, OTHER])
 def test_an_id_that_another_dialect_has_is_refused(
-    write: Callable[[Path, str], None], topic: str, folder: Path
+    write: Callable[[Path, str], None], topic: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    folder = made_bucket(tmp_path_factory.mktemp("case"))
     before = keys(folder)
     with pytest.raises(LedgerExistsError, match="7"):
         write(folder, topic)
@@ -204,8 +208,11 @@ def mapfile_copy(folder: Path) -> None:
     copy_ledgers(put_in_folder(source, offload(messages(3, 5), 3)), open_bucket(f"file://{folder}", dialect="mapfile"))
 
 
-@pytest.mark.parametrize("write", [mapfile_import, mapfile_put, mapfile_copy])
-def test_nothing_is_written_where_it_would_not_be_seen(write: Callable[[Path], None], folder: Path) -> None:
+@for_each("write", [mapfile_import, mapfile_put, mapfile_copy])
+def test_nothing_is_written_where_it_would_not_be_seen(
+    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = made_bucket(tmp_path_factory.mktemp("case"))
     before = keys(folder)
     with pytest.raises(UnsupportedWriteError, match="dialect=mapfile"):
         write(folder)

@@ -18,8 +18,9 @@ from ledgerfs.export.folder import RECORD_NAME
 from ledgerfs.export.folder_lock import LOCK_NAME
 from ledgerfs.tables.row_files import FoundFiles, find_rows
 from ledgerfs.writing import imports
-from tests.support.commands import run
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
+from tests.support.invoked import run
 from tests.support.ledgers import offload, put_in_folder
 
 NAME = "persistent://public/default/orders"
@@ -48,11 +49,15 @@ def put(folder: Path, ledger_id: int, *entries: bytes) -> Topic:
     return open_bucket(put_in_folder(folder, offload(entries, ledger_id, uuid=ledger_id))).topic(NAME)
 
 
+def made_topic(folder: Path) -> Topic:
+    for i in (1, 2):
+        put(folder / "bucket", i, message(i))
+    return put(folder / "bucket", 3, message(3), message(4))
+
+
 @pytest.fixture
 def topic(tmp_path: Path) -> Topic:
-    for i in (1, 2):
-        put(tmp_path / "bucket", i, message(i))
-    return put(tmp_path / "bucket", 3, message(3), message(4))
+    return made_topic(tmp_path)
 
 
 @pytest.fixture
@@ -98,10 +103,10 @@ def while_exporting(out: Path, done: Callable[[], None]) -> Callable[..., None]:
     return told
 
 
-@pytest.mark.parametrize("how", NAMES_OF_ALL)
-def test_what_an_export_writes_to_is_not_imported(
-    topic: Topic, out: Path, target: Target, tmp_path: Path, how: str
-) -> None:
+@for_each("how", NAMES_OF_ALL)
+def test_what_an_export_writes_to_is_not_imported(tmp_path_factory: pytest.TempPathFactory, how: str) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
+    topic, out, target = made_topic(tmp_path), tmp_path / "exports" / "out", Target(tmp_path / "target")
     told = []
 
     def meet() -> None:
@@ -124,10 +129,10 @@ def test_what_an_export_writes_to_is_not_imported(
     assert target.take(NAMES_OF_ALL[how].format(out=out, links=tmp_path / "links")) == 4
 
 
-@pytest.mark.parametrize("how", NAMES_OF_ALL)
-def test_no_export_begins_while_its_folder_is_imported(
-    topic: Topic, out: Path, target: Target, tmp_path: Path, how: str
-) -> None:
+@for_each("how", NAMES_OF_ALL)
+def test_no_export_begins_while_its_folder_is_imported(tmp_path_factory: pytest.TempPathFactory, how: str) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
+    topic, out, target = made_topic(tmp_path), tmp_path / "exports" / "out", Target(tmp_path / "target")
     export_topic(topic, out, "jsonl")
     source = named(how, out, tmp_path / "links")
     met = []
@@ -162,11 +167,13 @@ def test_an_export_that_ends_between_the_listing_and_the_lock_is_read_whole(
     assert [len(one.paths) for one in found] == [3, 4]
 
 
-@pytest.mark.parametrize("how", NAMES_OF_ALL)
+@for_each("how", NAMES_OF_ALL)
 def test_what_a_failed_export_left_is_not_imported_until_one_ends_well(
-    topic: Topic, out: Path, target: Target, tmp_path: Path, how: str
+    tmp_path_factory: pytest.TempPathFactory, how: str
 ) -> None:
-    bucket = tmp_path / "bucket"
+    tmp_path = tmp_path_factory.mktemp("case")
+    bucket, out, target = tmp_path / "bucket", tmp_path / "exports" / "out", Target(tmp_path / "target")
+    made_topic(tmp_path)
     broken = put(bucket, 2, message(2), BROKEN)
     with pytest.raises(CorruptMessageError):
         export_topic(broken, out, "jsonl")
@@ -190,7 +197,7 @@ def killed(folder: Path, url: str) -> None:
 def test_what_a_killed_export_left_is_not_imported(topic: Topic, out: Path, target: Target) -> None:
     process = multiprocessing.get_context("spawn").Process(target=killed, args=(out, topic.bucket.store.url))
     process.start()
-    process.join(60)
+    process.join(300)
     assert process.exitcode == -signal.SIGKILL
     assert [path.name for path in out.glob("*.jsonl")] == ["1.jsonl"]
     said = run("import", str(out), f"file://{target.folder}", "public/default/again", code=2).stderr.decode()

@@ -1,7 +1,9 @@
 """The same messages under two ids: a plain copy of a ledger, and what `offload --unbatch` made of it, meet in one bucket."""
 
+import os
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.upkeep.verification.verify import verify
 from ledgerfs.writing.copy_ledgers import CopyReport
 from tests.support.commands import LEDGERFS
+from tests.support.each import for_each
 from tests.support.entries import batched
+from tests.support.forked import can_be_forked, run_forked
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
 from tests.support.mapfile_buckets import mapfile, put_mapfiles
 
@@ -38,16 +42,24 @@ def made(ledger_id: int, **options: Any) -> Offload:
     return offload(entries(ledger_id), ledger_id, uuid=options.pop("uuid", ledger_id), **options)
 
 
+def made_source(folder: Path) -> str:
+    (folder / "source").mkdir()
+    return put_in_folder(folder / "source", made(5), made(6))
+
+
+def made_target(folder: Path) -> str:
+    (folder / "target").mkdir()
+    return f"file://{folder / 'target'}"
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> str:
-    (tmp_path / "source").mkdir()
-    return put_in_folder(tmp_path / "source", made(5), made(6))
+    return made_source(tmp_path)
 
 
 @pytest.fixture
 def target(tmp_path: Path) -> str:
-    (tmp_path / "target").mkdir()
-    return f"file://{tmp_path / 'target'}"
+    return made_target(tmp_path)
 
 
 def copied(source: str | Bucket, target: str | Bucket, **options: Any) -> CopyReport:
@@ -88,10 +100,12 @@ FIRST_OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second"), FIRST_OTHERS, ids=str)
+@for_each(("first", "second"), FIRST_OTHERS)
 def test_the_later_copy_is_refused_where_its_messages_are_under_another_id(
-    first: dict[str, Any], second: dict[str, Any], source: str, target: str
+    first: dict[str, Any], second: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    folder = tmp_path_factory.mktemp("case")
+    source, target = made_source(folder), made_target(folder)
     assert outcome(copied(source, target, **first)) == (2, 0, 0)
     before = ids(target)
     report = copied(source, target, **second)
@@ -101,11 +115,13 @@ def test_the_later_copy_is_refused_where_its_messages_are_under_another_id(
     assert count(target) == 2 * MESSAGES
 
 
-@pytest.mark.parametrize("first", [None, 1000])
-@pytest.mark.parametrize("again", [None, 1000])
+@for_each("first", [None, 1000])
+@for_each("again", [None, 1000])
 def test_what_was_unbatched_before_is_there_already(
-    first: int | None, again: int | None, source: str, target: str
+    first: int | None, again: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    folder = tmp_path_factory.mktemp("case")
+    source, target = made_source(folder), made_target(folder)
     copied(source, target, unbatch=True, ledger_id=first)
     before = ids(target)
     report = copied(source, target, unbatch=True, ledger_id=again)
@@ -177,12 +193,9 @@ def test_who_lists_last_takes_back(
 
 @pytest.mark.parametrize("options", [[[], ["--unbatch"]], [["--unbatch"], ["--unbatch"]]], ids=["beside", "twice"])
 def test_two_processes_at_once_leave_no_message_twice(options: list[list[str]], source: str, target: str) -> None:
-    processes = [
-        subprocess.Popen([LEDGERFS, "offload", source, target, *own], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for own in options
-    ]
-    for process in processes:
-        process.communicate(timeout=120)
+    can_be_forked(dict(os.environ))
+    with ThreadPoolExecutor(2) as pool:
+        processes = list(pool.map(lambda own: offloading(source, target, *own), options))
     found = count(target) if ids(target) else 0
     assert found <= 2 * MESSAGES
     if all(process.returncode == 0 for process in processes):
@@ -193,6 +206,14 @@ def test_two_processes_at_once_leave_no_message_twice(options: list[list[str]], 
         assert report.is_complete
         assert count(target) == 2 * MESSAGES
     assert not verify(open_bucket(target)).is_damaged
+
+
+def offloading(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run ``ledgerfs offload`` in a process of its own, whatever comes of it."""
+    environment = dict(os.environ)
+    if can_be_forked(environment):
+        return run_forked(LEDGERFS, ("offload", *arguments), environment, timeout=300)
+    return subprocess.run([LEDGERFS, "offload", *arguments], capture_output=True, timeout=300, check=False)
 
 
 def test_a_file_that_is_put_beside_is_found_at_the_end(source: str, target: str) -> None:
@@ -239,7 +260,7 @@ def test_a_bucket_that_has_them_twice_is_copied_as_it_is_and_told(source: str, t
     assert all("the source has the same messages twice" in str(one.error) for one in anew.failed)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "other",
     [
         made(5, created_ms=CREATED_MS + 1),
@@ -247,9 +268,10 @@ def test_a_bucket_that_has_them_twice_is_copied_as_it_is_and_told(source: str, t
         offload(entries(5)[:1], 5),
         offload([*entries(5), *entries(4)], 4),
     ],
-    ids=["another creation", "another topic", "fewer entries", "more entries"],
 )
-def test_another_ledger_of_that_id_is_no_double(other: Offload, source: str, target: str, tmp_path: Path) -> None:
+def test_another_ledger_of_that_id_is_no_double(other: Offload, tmp_path_factory: pytest.TempPathFactory) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
+    source, target = made_source(tmp_path), made_target(tmp_path)
     copied(source, target, unbatch=True)
     (tmp_path / "other").mkdir()
     further = put_in_folder(tmp_path / "other", other)
@@ -257,8 +279,10 @@ def test_another_ledger_of_that_id_is_no_double(other: Offload, source: str, tar
     assert not verify(open_bucket(target)).is_damaged
 
 
-@pytest.mark.parametrize("is_longer", [False, True])
-def test_without_a_creation_the_length_tells(is_longer: bool, target: str, tmp_path: Path) -> None:
+@for_each("is_longer", [False, True])
+def test_without_a_creation_the_length_tells(is_longer: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
+    target = made_target(tmp_path)
     (tmp_path / "source").mkdir()
     (tmp_path / "other").mkdir()
     mine = put_in_folder(tmp_path / "source", made(5, created_ms=None))

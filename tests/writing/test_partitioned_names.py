@@ -1,6 +1,7 @@
 """The name of a partitioned topic is taken by no ledger: it would mean only that ledger afterwards, and no partition any more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +13,9 @@ from ledgerfs.errors import InvalidNameError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
-from tests.support.commands import run
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
+from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder, record
 
 TOPIC = "persistent://public/default/orders"
@@ -30,12 +32,16 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def made_tier(folder: Path) -> Path:
+    """Make a bucket with five partitions of 7 messages each."""
+    (folder / "tier").mkdir()
+    put_in_folder(folder / "tier", *[ledger(number, number) for number in range(5)])
+    return folder / "tier"
+
+
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    """A bucket with five partitions of 7 messages each."""
-    (tmp_path / "tier").mkdir()
-    put_in_folder(tmp_path / "tier", *[ledger(number, number) for number in range(5)])
-    return tmp_path / "tier"
+    return made_tier(tmp_path)
 
 
 def by_import(tier: Path) -> None:
@@ -66,10 +72,11 @@ def by_repair(tier: Path) -> None:
 WAYS = [by_import, by_import_under_an_id, by_put, by_put_unless_there, by_repair]
 
 
-@pytest.mark.parametrize("write", WAYS)
+@for_each("write", WAYS)
 def test_nothing_is_written_under_the_name_and_the_partitions_are_named(
-    write: Callable[[Path], None], tier: Path
+    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    tier = made_tier(tmp_path_factory.mktemp("case"))
     before = names(tier)
     with pytest.raises(
         InvalidNameError, match=r"orders: a partitioned topic.*/orders-partition-0, .*-2 and 2 more;"
@@ -80,29 +87,33 @@ def test_nothing_is_written_under_the_name_and_the_partitions_are_named(
     assert open_bucket(str(tier)).topic(TOPIC).count() == 35
 
 
-@pytest.mark.parametrize("write", WAYS)
-def test_a_name_that_means_ledgers_of_its_own_already_gets_more(write: Callable[[Path], None], tier: Path) -> None:
+@for_each("write", WAYS)
+def test_a_name_that_means_ledgers_of_its_own_already_gets_more(
+    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tier = made_tier(tmp_path_factory.mktemp("case"))
     put_in_folder(tier, ledger(60))
     write(tier)
     assert open_bucket(str(tier)).topic(TOPIC).count() >= 7
 
 
-@pytest.fixture
-def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bucket that gets its first partition after a writer has listed it, and before he lists it again."""
-    (tmp_path / "late").mkdir()
-    put_in_folder(tmp_path / "late", offload([frame(metadata(), b"b")], 3, name=f"{NAME}s"))
+@contextmanager
+def late_partition(folder: Path) -> Iterator[Path]:
+    """Lend a bucket that gets its first partition after a writer has listed it, and before the writer lists it again."""
+    (folder / "late").mkdir()
+    put_in_folder(folder / "late", offload([frame(metadata(), b"b")], 3, name=f"{NAME}s"))
     listed, list_to_write = [0], Bucket.list_to_write
 
     def listing(bucket: Bucket, progress: Progress | None = None) -> Catalog:
         if "late" in bucket.store.url:
             listed[0] += 1
             if listed[0] == 2:
-                put_in_folder(tmp_path / "late", ledger(9, 0))
+                put_in_folder(folder / "late", ledger(9, 0))
         return list_to_write(bucket, progress)
 
-    monkeypatch.setattr(Bucket, "list_to_write", listing)
-    return tmp_path / "late"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Bucket, "list_to_write", listing)
+        yield folder / "late"
 
 
 def by_opening(folder: Path) -> None:
@@ -128,21 +139,23 @@ def by_copy(folder: Path) -> None:
     raise report.failed[0].error
 
 
-@pytest.mark.parametrize("write", [by_import, by_import_under_an_id, by_opening, by_transaction, by_copy])
+@for_each("write", [by_import, by_import_under_an_id, by_opening, by_transaction, by_copy])
 def test_who_writes_under_the_name_while_a_partition_comes_takes_it_back(
-    write: Callable[[Path], None], late: Path
+    write: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    with pytest.raises(InvalidNameError, match="a partitioned topic, of which the bucket has"):
-        write(late)
-    assert open_bucket(str(late)).topic(TOPIC).count() == 7
-    assert len(names(late)) == 4
+    with late_partition(tmp_path_factory.mktemp("case")) as late:
+        with pytest.raises(InvalidNameError, match="a partitioned topic, of which the bucket has"):
+            write(late)
+        assert open_bucket(str(late)).topic(TOPIC).count() == 7
+        assert len(names(late)) == 4
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-@pytest.mark.parametrize("is_transaction", [True, False])
+@for_each("order", [(0, 1), (1, 0)])
+@for_each("is_transaction", [True, False])
 def test_a_partition_and_the_name_are_not_both_new(
-    order: tuple[int, int], is_transaction: bool, tmp_path: Path
+    order: tuple[int, int], is_transaction: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    tmp_path = tmp_path_factory.mktemp("case")
     data = b"".join(record(number, frame(metadata(publish_time_ms=CREATED_MS), b"a")) for number in range(3))
     files = [(f"{ENTRIES}/orders/70.entries", data), (f"{ENTRIES}/orders-partition-0/71.entries", data)]
     fs = LedgerFileSystem(tmp_path.as_uri(), "file")
@@ -171,8 +184,9 @@ def test_a_repair_under_the_name_is_not_carried_out_once_there_are_partitions(tm
     assert open_bucket(str(tmp_path)).topic(TOPIC).count() == 7
 
 
-@pytest.mark.parametrize("topic", ["orders-partition-0", "orders-partition-9", "order", "orders-partition"])
-def test_partitions_and_other_topics_are_written(topic: str, tier: Path) -> None:
+@for_each("topic", ["orders-partition-0", "orders-partition-9", "order", "orders-partition"])
+def test_partitions_and_other_topics_are_written(topic: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    tier = made_tier(tmp_path_factory.mktemp("case"))
     import_rows(str(tier), ROWS, topic)
     assert open_bucket(str(tier)).topic(TOPIC).count() == (36 if topic[-1].isdigit() else 35)
 

@@ -10,8 +10,8 @@ from ledgerfs.errors import IncompleteCopyError, LedgerExistsError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
-from tests.support.commands import run
 from tests.support.entries import frame, metadata
+from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
 
 TOPIC = "persistent://public/default/orders"

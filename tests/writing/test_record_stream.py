@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.writing.record_stream import RecordStream, check_records
+from tests.support.each import for_each
 from tests.support.ledgers import record
 
 NAME = "entries/public/default/orders/1.entries"
@@ -87,7 +88,7 @@ WHOLE = records([b"a" * 10, b"", b"b" * 20])
 """Records at bytes 0, 22, 34; 66 bytes."""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "offset", "says"),
     [
         (b"", 0, "not one entry"),
@@ -143,7 +144,7 @@ def test_where_it_goes_wrong_does_not_depend_on_cuts(data: st.DataObject) -> Non
     assert refused(pieces, largest=20).offset == len(whole)
 
 
-@pytest.mark.parametrize("cuts", [[], [3], [12], [50], [4, 12, 13]])
+@for_each("cuts", [[], [3], [12], [50], [4, 12, 13]])
 def test_a_length_that_lies_takes_no_memory(cuts: list[int]) -> None:
     data = struct.pack(">iq", 2**31 - 1, 0) + b"x" * 88
     refused([data])  # so that nothing is imported or compiled below

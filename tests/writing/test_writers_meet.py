@@ -5,12 +5,15 @@ Whatever happens, a row is lost only to somebody who is told so.
 
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -27,8 +30,10 @@ from ledgerfs.storage.s3.writes import S3Writes
 from ledgerfs.vfs.tree import tree_of
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.imports import import_rows
-from tests.support.commands import LEDGERFS, output, run
+from tests.support.commands import output, run
+from tests.support.each import for_each
 from tests.support.entries import frame, metadata
+from tests.support.forked import can_be_forked
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.s3 import S3Server, environment_of
 from tests.support.s3_log import requests_of
@@ -43,18 +48,36 @@ OURS, THEIRS = ([frame(metadata(sequence_id=n), text) for n in range(9)] for tex
 OUR_RECORDS, THEIR_RECORDS = offload(OURS).records, offload(THEIRS).records
 
 
+@dataclass(frozen=True)
+class NewPlace:
+    """Makes empty buckets: folders, or on S3."""
+
+    folder: Path
+    s3: S3Server | None
+
+    def __call__(self) -> Place:
+        name = f"test-{uuid4()}"
+        if self.s3 is None:
+            return folder_place(self.folder / name)
+        self.s3.make_bucket(name, {})
+        return s3_place(self.s3, name)
+
+
 @pytest.fixture(params=["file", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "file":
-        return folder_place(tmp_path / "bucket")
-    return s3_place(request.getfixturevalue("s3"), request.getfixturevalue("s3_bucket"))
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> NewPlace:
+    return NewPlace(tmp_path, request.getfixturevalue("s3") if request.param == "s3" else None)
+
+
+@pytest.fixture
+def place(new_place: NewPlace) -> Place:
+    return new_place()
 
 
 class Views:
-    """The bucket as several processes see it, each with a cache of its own."""
+    """The bucket as several processes see it, each with a cache of its own; ``options`` are those of each file system."""
 
-    def __init__(self, place: Place, folder: Path) -> None:
-        self._place, self._folder, self._count = place, folder, 0
+    def __init__(self, place: Place, folder: Path, **options: Any) -> None:
+        self._place, self._folder, self._count, self._options = place, folder, 0, options
 
     def _cache(self) -> str:
         self._count += 1
@@ -66,7 +89,11 @@ class Views:
     def fs(self, **options: Any) -> LedgerFileSystem:
         protocol, _, root = self._place.url.partition("://")
         return LedgerFileSystem(
-            fo=root, target_protocol=protocol, target_options=self._place.options, cache_dir=self._cache(), **options
+            fo=root,
+            target_protocol=protocol,
+            target_options=self._place.options,
+            cache_dir=self._cache(),
+            **(self._options | options),
         )
 
 
@@ -145,12 +172,11 @@ def environment(place: Place, cache: Path) -> dict[str, str]:
 def test_imports_of_several_processes_at_once_all_stay(place: Place, tmp_path: Path) -> None:
     files = rows_file(tmp_path, 3)
     env = environment(place, tmp_path / "cache")
-    started = [
-        subprocess.Popen([LEDGERFS, "import", str(path), place.url, TOPIC, "--json"], env=env, stdout=subprocess.PIPE)
-        for path in files
-    ]
-    told = [json.loads(process.communicate(timeout=300)[0]) for process in started]
-    assert [process.returncode for process in started] == [0] * 3
+    # What commands are forked from is started here, not in three threads.
+    can_be_forked(env)
+    with ThreadPoolExecutor(3) as pool:
+        texts = pool.map(lambda path: output("import", str(path), place.url, TOPIC, "--json", env=env), files)
+        told = [json.loads(text) for text in texts]
     assert len({one["ledger_id"] for one in told}) == 3
     assert sorted(values(place)) == sorted(f"{number}-{row}".encode() for number in range(3) for row in range(10))
     assert len(place.ledgers()) == 3
@@ -253,41 +279,56 @@ def by_mount(views: Views) -> None:
 WAYS = [by_import, by_pipe, by_put, by_open, by_transaction, by_mount]
 
 
-@pytest.mark.parametrize("topic", ["orders", "other"])
-@pytest.mark.parametrize("way", WAYS, ids=lambda one: one.__name__)
 def test_who_publishes_later_gives_way(
-    way: Callable[[Views], None], topic: str, place: Place, views: Views, before_index: list[Callable[[], object]]
+    new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory, before_index: list[Callable[[], object]]
 ) -> None:
     """A rival that comes between the look at the bucket and the index is never hidden, of whatever topic it is."""
-    theirs = offload(THEIRS, 7, uuid=9, name=f"public/default/persistent/{topic}")
-    before_index.append(lambda: put_objects(place, theirs))
-    with pytest.raises(
-        LedgerExistsError, match=f"somebody else has written ledger 7 meanwhile, of .*{topic}"
-    ) as caught:
-        way(views)
-    assert theirs.uuid in str(caught.value)
-    assert place.objects() == set(theirs.objects)
-    assert place.uploads() == []
-    assert place.ledgers() == [THEIR_RECORDS]
+    topics = ("orders", "other")
+    # Of which topic a ledger is does not depend on the store: on S3, which takes its time, each way meets one of them.
+    pairs = product(WAYS, topics) if new_place.s3 is None else zip(WAYS, topics * 3, strict=True)
+
+    @for_each(("way", "topic"), pairs)
+    def gives_way(way: Callable[[Views], None], topic: str) -> None:
+        place = new_place()
+        theirs = offload(THEIRS, 7, uuid=9, name=f"public/default/persistent/{topic}")
+        before_index.append(lambda: put_objects(place, theirs))
+        with pytest.raises(
+            LedgerExistsError, match=f"somebody else has written ledger 7 meanwhile, of .*{topic}"
+        ) as caught:
+            way(Views(place, tmp_path_factory.mktemp("case")))
+        assert not before_index
+        assert theirs.uuid in str(caught.value)
+        assert place.objects() == set(theirs.objects)
+        assert place.uploads() == []
+        assert place.ledgers() == [THEIR_RECORDS]
+
+    gives_way()
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda one: one.__name__)
+@for_each("way", WAYS)
 def test_who_is_first_stays_when_a_second_one_comes(
-    way: Callable[[Views], None], place: Place, views: Views, before_index: list[Callable[[], object]]
+    way: Callable[[Views], None],
+    new_place: NewPlace,
+    tmp_path_factory: pytest.TempPathFactory,
+    before_index: list[Callable[[], object]],
 ) -> None:
     """Ours is published and confirmed while theirs is about to be: theirs gives way."""
+    place = new_place()
+    views = Views(place, tmp_path_factory.mktemp("case"))
     before_index.append(lambda: way(views))
     with pytest.raises(LedgerExistsError, match="meanwhile"):
         views.fs().pipe_file(PATH, THEIR_RECORDS)
+    assert not before_index
     assert len(place.objects()) == 2
     assert shown(place) == [(TOPIC, 7, 0)]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda one: one.__name__)
+@for_each("way", WAYS)
 def test_what_is_removed_before_it_is_confirmed_is_no_success(
-    way: Callable[[Views], None], place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
+    way: Callable[[Views], None], new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    listed = Bucket.list_to_write
+    place, listed = new_place(), Bucket.list_to_write
+    views = Views(place, tmp_path_factory.mktemp("case"))
     theirs = views.bucket()
 
     def list_to_write(self: Bucket, *arguments: Any) -> Any:
@@ -295,33 +336,34 @@ def test_what_is_removed_before_it_is_confirmed_is_no_success(
             theirs.raw_store.writes.delete(key)
         return listed(self, *arguments)
 
-    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
-    with pytest.raises(StaleObjectError, match="removed or replaced"):
-        way(views)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Bucket, "list_to_write", list_to_write)
+        with pytest.raises(StaleObjectError, match="removed or replaced"):
+            way(views)
     assert place.objects() == set()
 
 
-@pytest.mark.parametrize("rival", [THEIRS, OURS], ids=["other-entries", "the-same"])
-@pytest.mark.parametrize("way", [by_pipe, by_put, by_open, by_transaction], ids=lambda one: one.__name__)
+@for_each("rival", [THEIRS, OURS])
+@for_each("way", [by_pipe, by_put, by_open, by_transaction])
 def test_a_further_copy_hides_nothing_that_comes_meanwhile(
     way: Callable[[Views], None],
     rival: list[bytes],
-    place: Place,
-    views: Views,
+    new_place: NewPlace,
+    tmp_path_factory: pytest.TempPathFactory,
     before_index: list[Callable[[], object]],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    place = new_place()
     theirs = offload(rival, 7, uuid=9, name="public/default/persistent/orders")
     before_index.append(lambda: put_objects(place, theirs))
-    opened = views.fs
-    monkeypatch.setattr(views, "fs", lambda: opened(write_options={"if_exists": "new-copy"}))
+    views = Views(place, tmp_path_factory.mktemp("case"), write_options={"if_exists": "new-copy"})
     if rival is OURS:
         way(views)
         assert place.ledgers() == [OUR_RECORDS] * 2
-        return
-    with pytest.raises(LedgerExistsError, match="somebody else has written ledger 7 meanwhile"):
-        way(views)
-    assert place.objects() == set(theirs.objects)
+    else:
+        with pytest.raises(LedgerExistsError, match="somebody else has written ledger 7 meanwhile"):
+            way(views)
+        assert place.objects() == set(theirs.objects)
+    assert not before_index
 
 
 def test_rows_that_are_imported_are_no_further_copy(
@@ -379,18 +421,20 @@ def test_an_id_that_another_process_freed_is_free(place: Place, views: Views) ->
     assert place.ledgers() == [OUR_RECORDS]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("there", "says"),
     [
         (offload(THEIRS, 7, uuid=9), "9 entries of .* bytes, which is not the same"),
         (offload(OURS[:-1], 7, uuid=9), "8 entries of .* bytes, which is not the same"),
         (offload(OURS, 7, uuid=9, name=OTHER), "of persistent://public/default/other"),
     ],
-    ids=["other bytes", "fewer entries", "another topic"],
 )
-def test_skip_takes_no_other_ledger_for_the_same(there: Offload, says: str, place: Place, views: Views) -> None:
+def test_skip_takes_no_other_ledger_for_the_same(
+    there: Offload, says: str, new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = new_place()
     put_objects(place, there)
-    fs = views.fs(write_options={"if_exists": "skip"})
+    fs = Views(place, tmp_path_factory.mktemp("case")).fs(write_options={"if_exists": "skip"})
     with pytest.raises(LedgerExistsError, match=says):
         fs.pipe_file(PATH, OUR_RECORDS)
     assert place.ledgers() == [there.records]
@@ -505,30 +549,33 @@ def test_what_another_process_wrote_is_found_to_be_removed(place: Place, views: 
     assert place.objects() == set()
 
 
-@pytest.mark.parametrize("what", ["path", "directory", "mount"])
+@for_each("what", ["path", "directory", "mount"])
 def test_what_comes_while_others_are_removed_is_told(
-    what: str, place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
+    what: str, new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    place = new_place()
+    views = Views(place, tmp_path_factory.mktemp("case"))
     put_objects(place, offload(OURS, 7, uuid=1))
     fs, mounted = views.fs(), MountedBucket(views.bucket(), MountOptions(is_writable=True))
     new = offload(THEIRS, 8 if what == "directory" else 7, uuid=2)
-    for cls in (LocalWrites, S3Writes):
-
-        def delete(self: Any, key: str, delete: Any = cls.delete) -> None:
-            if not set(new.objects) & place.objects():
-                put_objects(place, new)
-            delete(self, key)
-
-        monkeypatch.setattr(cls, "delete", delete)
     removals: dict[str, Callable[[], None]] = {
         "path": lambda: fs.rm(PATH),
         "directory": lambda: fs.rm(FOLDER, recursive=True),
         "mount": lambda: mounted.remove(f"/{PATH}"),
     }
-    with pytest.raises(
-        LedgerExistsError, match=f"{new.ledger_id}.entries is still there: a ledger that somebody wrote"
-    ):
-        removals[what]()
+    with pytest.MonkeyPatch.context() as patch:
+        for cls in (LocalWrites, S3Writes):
+
+            def delete(self: Any, key: str, delete: Any = cls.delete) -> None:
+                if not set(new.objects) & place.objects():
+                    put_objects(place, new)
+                delete(self, key)
+
+            patch.setattr(cls, "delete", delete)
+        with pytest.raises(
+            LedgerExistsError, match=f"{new.ledger_id}.entries is still there: a ledger that somebody wrote"
+        ):
+            removals[what]()
     assert place.ledgers() == [THEIR_RECORDS]
     if what == "mount":
         assert mounted.attributes(f"/{PATH}").size == len(THEIR_RECORDS)
