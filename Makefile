@@ -49,7 +49,7 @@ classes: $(READY)
 # `make smoke` is the part that CI runs, in at most six minutes; `make interop` is all of it.
 # The time limit only ends a test that hangs, with its stacks.
 .PHONY: interop smoke
-INTEROP := -m pytest interop -x -ra -n 2 --dist loadfile --timeout 900 --timeout-method thread -o faulthandler_timeout=840
+INTEROP := -m pytest interop -x -ra -n 2 --dist loadfile --timeout 3600 --timeout-method thread -o faulthandler_timeout=3500
 interop: $(READY)-interop
 	$(BIN)/python -m interop.machine
 	$(BIN)/python $(INTEROP)

@@ -28,7 +28,7 @@ class Admin:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             if error.code in accept:
@@ -36,7 +36,7 @@ class Admin:
             raise AdminError(f"{method} {path}: {error.code} {error.read()[:500]!r}") from None
         return json.loads(text) if text else None
 
-    def wait_until_ready(self, seconds: float = 60) -> None:
+    def wait_until_ready(self, seconds: float = 600) -> None:
         """Wait for a broker whose port is open already, but whose service is not."""
         end = time.monotonic() + seconds
         while True:

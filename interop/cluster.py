@@ -140,12 +140,12 @@ class Cluster:
         ]
         if not machine.class_archive().exists():
             command.insert(1, f"-XX:ArchiveClassesAtExit={self._new_archive}")
-        self.processes.start("broker", command, CREDENTIALS, self._web, seconds=120)
+        self.processes.start("broker", command, CREDENTIALS, self._web, seconds=600)
         self.admin.wait_until_ready()
 
     def restart_broker(self, s3: S3Server) -> None:
         """Exchange the broker for one with empty caches, whose bucket is that of ``s3``."""
-        self.processes.stop("broker", seconds=120)
+        self.processes.stop("broker", seconds=600)
         if self._new_archive.exists():
             machine.keep_class_archive(self._new_archive)
         self.start_broker(s3)
@@ -175,7 +175,7 @@ class Cluster:
             client.stop()
             client.close()
 
-    def wait_until_deleted_from_bookkeeper(self, ledgers: set[int], seconds: float = 60) -> None:
+    def wait_until_deleted_from_bookkeeper(self, ledgers: set[int], seconds: float = 600) -> None:
         """Wait until the bucket has the only copy of ``ledgers``."""
         end = time.monotonic() + seconds
         while left := ledgers & self.bookkeeper_ledgers():
@@ -213,7 +213,7 @@ class Cluster:
             heap="256m",
         )
         with self.processes.log("initialize").open("ab") as log:
-            subprocess.run([*LEASH, *command], check=True, stdout=log, stderr=log, timeout=120)
+            subprocess.run([*LEASH, *command], check=True, stdout=log, stderr=log, timeout=600)
 
     def _launch_bookie(self, number: int) -> None:
         name = f"bookie{number}"

@@ -12,7 +12,7 @@ from interop.cluster import Cluster, java_command
 from interop.keys import KeyPair
 from interop.processes import LEASH
 
-_PATIENCE_S = 240.0
+_PATIENCE_S = 1800.0
 
 Lines = dict[str, list[dict[str, Any]]]
 

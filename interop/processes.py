@@ -30,7 +30,7 @@ class Processes:
     _running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def start(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], port: int, seconds: float = 90
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], port: int, seconds: float = 600
     ) -> None:
         """Start a server and wait until it listens on ``port``."""
         self.launch(name, command, environment)
@@ -52,7 +52,7 @@ class Processes:
                 start_new_session=True,
             )
 
-    def stop(self, name: str, seconds: float = 30) -> None:
+    def stop(self, name: str, seconds: float = 120) -> None:
         """Ask a server to end; insist after ``seconds``."""
         process = self._running.pop(name, None)
         if process is None:
@@ -105,7 +105,7 @@ class Processes:
         """Return where a server's output goes."""
         return self.folder / f"{name}.log"
 
-    def wait_for(self, name: str, port: int, seconds: float = 90) -> None:
+    def wait_for(self, name: str, port: int, seconds: float = 600) -> None:
         """Wait until a server listens on ``port``; raises `ServerFailedError` if it ends, or does not."""
         end = time.monotonic() + seconds
         while not _listens(port):

@@ -17,7 +17,7 @@ from interop.s3_server import BUCKET, CREDENTIALS, S3Server
 from interop.waiting import wait_until
 
 LEDGERFS = (str(Path(sys.executable).with_name("ledgerfs")),)
-_PATIENCE_S = 400
+_PATIENCE_S = 1800
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def into(cluster: Cluster) -> tuple[str, ...]:
 def wait_until_unlocked(cluster: Cluster) -> None:
     """Wait until the session of a run that was killed is over."""
     client = KazooClient(cluster.zookeeper)
-    client.start(timeout=60)
+    client.start(timeout=300)
     try:
         wait_until(lambda: client.exists("/ledgerfs/lifecycle/lock") is None, "nobody has the lock")
     finally:

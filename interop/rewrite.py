@@ -29,6 +29,6 @@ def verify(s3: S3Server) -> None:
 def _ledgerfs(*arguments: str) -> None:
     command = [*LEASH, str(_LEDGERFS), *arguments]
     done = subprocess.run(
-        command, env=os.environ | CREDENTIALS, capture_output=True, text=True, timeout=240, check=False
+        command, env=os.environ | CREDENTIALS, capture_output=True, text=True, timeout=1800, check=False
     )
     assert done.returncode == 0, f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"

@@ -30,7 +30,7 @@ class S3Server:
         (self.folder / BUCKET).mkdir(parents=True, exist_ok=True)
         keys = ["--access", ACCESS_KEY, "--secret", SECRET_KEY]
         command = [str(machine.gateway()), *keys, "--port", f"127.0.0.1:{self.port}", "posix", str(self.folder)]
-        self.processes.start(self.name, command, {}, self.port, seconds=20)
+        self.processes.start(self.name, command, {}, self.port, seconds=300)
         return self
 
     def stop(self) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(is_so: Callable[[], object], what: str, seconds: float = 60) -> None:
+def wait_until(is_so: Callable[[], object], what: str, seconds: float = 300) -> None:
     """Wait until something is so; raises `TimeoutError`, which names it."""
     end = time.monotonic() + seconds
     while not is_so():

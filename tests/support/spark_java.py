@@ -57,7 +57,7 @@ def _make(archive: Path, url: str, folder: Path) -> None:
     # Java makes the archive when Python has ended. It has the pipe as well, whose end is waited for.
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, url, str(folder / "lake")],
-        env={**os.environ, **options}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=500, check=False,
+        env={**os.environ, **options}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=3600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout.decode()
     assert new.exists(), done.stdout.decode()
