@@ -30,7 +30,7 @@ check: $(READY) compiled
 
 .PHONY: quick
 quick: $(READY)
-	$(BIN)/python -m pytest -q -m "$(QUICK)" $(CHANGED)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "$(QUICK)" $(CHANGED)
 
 test: $(READY)
 	$(MAKE) --no-print-directory -j 2 lint compiled classes
