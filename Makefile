@@ -19,18 +19,14 @@ demo: $(READY)
 # The inner loop, two minutes: lint, types, and the quick tests of what changed (scripts/changed_tests.py). Quick tests need no Spark, mount,
 # process, failing store, or more than a second. `make check ROOM=scan` takes one folder instead, `make check SINCE=main` all since a revision.
 QUICK := not (spark or mount or process or fault or long)
-ifdef ROOM
-CHANGED = tests/$(ROOM)
-else
-CHANGED = tests/test_layers.py $(shell $(BIN)/python scripts/changed_tests.py $(SINCE))
-endif
+CHANGED := $(if $(ROOM),echo tests/$(ROOM),$(BIN)/python scripts/changed_tests.py $(SINCE))
 
 check: $(READY) compiled
 	$(MAKE) --no-print-directory -j 2 lint quick
 
 .PHONY: quick
 quick: $(READY)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "$(QUICK)" $(CHANGED)
+	changed="$$($(CHANGED))" && $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "$(QUICK)" tests/test_layers.py $$changed
 
 test: $(READY)
 	$(MAKE) --no-print-directory -j 2 lint compiled classes

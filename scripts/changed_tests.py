@@ -1,7 +1,8 @@
 """Print the tests that belong to what changed since a commit: ``python scripts/changed_tests.py [REVISION]``.
 
 A module of ``ledgerfs/scan/`` belongs to ``tests/scan/``, a test file to itself, a module of ``tests/support/`` to the test files that
-import it. Without a revision: what is not committed yet, or the last commit if everything is.
+import it. Changes that concern all tests (``tests/conftest.py``, ``ledgerfs/errors.py``) are left to ``make test``. Without a revision:
+what is not committed yet, or the last commit if everything is.
 """
 
 import subprocess
@@ -30,7 +31,8 @@ def tests_of(path: str) -> set[str]:
         return {path}
     if parts[1] == "support":
         module = path.removesuffix(".py").replace("/", ".")
-        return set(_git("grep", "--untracked", "-lwF", module, "--", "tests/**/test_*.py", missing_ok=True))
+        users = _git("grep", "--untracked", "-lwF", module, "--", "tests/*.py", missing_ok=True)
+        return {test for user in users if not user.startswith("tests/support/") for test in tests_of(user)}
     return {str(Path(path).parent)} - {"tests"}
 
 
