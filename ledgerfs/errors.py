@@ -16,6 +16,7 @@ __all__ = [
     "AdminApiError",
     "AdminApiUnreachableError",
     "AmbiguousLedgerError",
+    "ArchivedObjectError",
     "AuthenticationError",
     "BrokerOffloadError",
     "BrokerRefusalError",
@@ -34,6 +35,7 @@ __all__ = [
     "DecryptionError",
     "EncryptedMessageError",
     "EntryRangeError",
+    "ExpiredCredentialsError",
     "ExportFolderError",
     "IncompleteCopyError",
     "InvalidNameError",
@@ -75,6 +77,7 @@ __all__ = [
     "UndecodableValueError",
     "UnknownSchemaError",
     "UnplacedLedgersWarning",
+    "UnreadableObjectsWarning",
     "UnsupportedFormatError",
     "UnsupportedWriteError",
     "UnusableUrlError",
@@ -164,6 +167,10 @@ class OffloadRemarkWarning(UserWarning):
 
 class UnplacedLedgersWarning(UserWarning):
     """A bucket holds ledgers whose topic is unknown: any topic may lack some of them."""
+
+
+class UnreadableObjectsWarning(UserWarning):
+    """Objects that the store refuses were left out, as ``on_unreadable="skip"`` asks for: topics and ledgers may be missing."""
 
 
 class OutdatedFilesWarning(UserWarning):
@@ -256,6 +263,14 @@ class AccessDeniedError(LedgerfsError, PermissionError):
     """The store refused: credentials are missing, wrong, or not allowed to do this."""
 
     code = errno.EACCES
+
+
+class ArchivedObjectError(AccessDeniedError):
+    """The object is in an archive (Glacier, Deep Archive, Azure's archive tier): it must be restored before it can be read."""
+
+
+class ExpiredCredentialsError(AccessDeniedError):
+    """The session token has expired, and the credentials that the machine has now are refused, too."""
 
 
 class AuthenticationError(AccessDeniedError):

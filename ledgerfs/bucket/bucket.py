@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledgerfs.bucket.catalog_file import max_age_of
-from ledgerfs.bucket.current_catalog import CatalogFiles, CurrentCatalog
+from ledgerfs.bucket.current_catalog import CatalogFiles, CurrentCatalog, OnUnreadable
 from ledgerfs.bucket.reader_pool import ReaderPool
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.bucket.wanted_topics import named_topic
@@ -51,7 +51,7 @@ class Bucket:
     ----------
     store
         The store of its objects.
-    cache_dir, scan_options, catalog_max_age, dialect
+    cache_dir, scan_options, catalog_max_age, dialect, on_unreadable
         As in `open_bucket`.
     identity
         Names the bucket among all others, for the catalog and learned offsets on disk; None to keep nothing there.
@@ -79,18 +79,23 @@ class Bucket:
         catalog_max_age: float | None = None,
         identity: str | None = None,
         dialect: str = AUTO,
+        on_unreadable: OnUnreadable = "raise",
     ) -> None:
         require_of_files(scan_options or {})
+        if on_unreadable not in {"raise", "skip"}:
+            raise InvalidOptionError("one of raise, skip", key=f"on_unreadable={on_unreadable!r}")
         self._raw_store = store
         self.store = BucketStore(store, identity, self.expire, _disk_ranges(cache_dir), cache_dir=cache_dir)
-        self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, dialect)
+        self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, dialect, on_unreadable)
         self._dialects = open_dialects(self.store, dialect)
         files, offsets = None, None
         if identity is not None:
             folder = cache_folder("catalogs", cache_dir)
             # What is learned of a ledger is true whatever others the bucket is read with; a catalog is not.
             files, offsets = CatalogFiles.of(folder, identity, self._dialects), shared_offset_file(folder, identity)
-        self._catalog = CurrentCatalog(self.store, dialect, self._dialects, max_age_of(catalog_max_age), files)
+        self._catalog = CurrentCatalog(
+            self.store, dialect, self._dialects, max_age_of(catalog_max_age), files, on_unreadable=on_unreadable
+        )
         self._readers = ReaderPool(self._open_ledger, offsets)
         self._lock = ForkLock()
         self._attached: dict[object, Any] = {}
@@ -136,6 +141,12 @@ class Bucket:
         """What the bucket is read in, as `open_bucket` was told."""
         dialect: str = self._options[4]
         return dialect
+
+    @property
+    def on_unreadable(self) -> OnUnreadable:
+        """What becomes of objects that the store refuses, as `open_bucket` was told."""
+        on_unreadable: OnUnreadable = self._options[5]
+        return on_unreadable
 
     @property
     def catalog(self) -> Catalog:

@@ -1,20 +1,24 @@
 """The catalog of an opened bucket: listed on first use, kept in memory and on disk, listed again when it is out of date."""
 
 import time
+import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from ledgerfs.bucket.catalog_file import CatalogFile
 from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.dialects.opening import open_dialects
-from ledgerfs.errors import UnsupportedWriteError
+from ledgerfs.errors import UnreadableObjectsWarning, UnsupportedWriteError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Dialect, Progress
 from ledgerfs.ledgers.dialects_known import AUTO, dialect_rows, in_one_place
 from ledgerfs.ledgers.listing import list_bucket
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.object_store import is_of_a_cluster
+
+OnUnreadable = Literal["raise", "skip"]
 
 
 class CatalogFiles(NamedTuple):
@@ -43,6 +47,8 @@ class CurrentCatalog:
         How old a catalog may be, in seconds, that another process has listed.
     files
         Where catalogs are kept on disk; None to keep nothing there.
+    on_unreadable
+        ``skip`` leaves out what the store refuses, with a warning; ``raise`` raises its error.
 
     """
 
@@ -56,6 +62,7 @@ class CurrentCatalog:
         "_listing",
         "_lock",
         "_max_age",
+        "_on_unreadable",
         "_store",
         "_whole",
     )
@@ -67,11 +74,14 @@ class CurrentCatalog:
         dialects: Sequence[Dialect],
         max_age: float,
         files: CatalogFiles | None,
+        *,
+        on_unreadable: OnUnreadable = "raise",
     ) -> None:
         self._store = store
         self._dialect = dialect
         self._dialects = dialects
         self._max_age = max_age
+        self._on_unreadable = on_unreadable
         self._files = files
         self._lock = ForkLock()
         self._listing = ForkLock()
@@ -108,7 +118,7 @@ class CurrentCatalog:
             return self._list(progress)
 
     def survey(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket as `refresh` does, but return the catalog even if folders could not be listed."""
+        """List the bucket as `refresh` does, but return the catalog even if the store refused folders or objects."""
         with self._listing:
             return self._survey(progress)
 
@@ -126,9 +136,10 @@ class CurrentCatalog:
         return self.list_all(progress)
 
     def list_all(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again, in every dialect, whichever it is read in; raises as `load`."""
+        """List the bucket again, in every dialect, whichever it is read in; raises as `load`, also for what reading may skip."""
         if self._dialect == AUTO:
-            return self.refresh(progress)
+            with self._listing:
+                return self._list(progress, skips=False)
         with self._listing:
             listed_ms = _now_ms()
             # What it is read in is listed again when it is next used.
@@ -136,7 +147,7 @@ class CurrentCatalog:
             if self._whole is None and self._files is not None:
                 self._whole = self._files.whole.load()
             catalog = list_bucket(self._store, open_dialects(self._store), self._whole, progress)
-            catalog.require_listed()
+            catalog.require_readable()
             self._whole = catalog
             if self._files is not None:
                 self._files.whole.save(catalog, listed_ms)
@@ -146,13 +157,25 @@ class CurrentCatalog:
         """Return the catalog if it is young enough."""
         with self._lock:
             if self._catalog is None and not (self._expired or listed) and self._max_age > 0:
-                self._catalog = self._kept(self._max_age)
+                kept = self._kept(self._max_age)
+                self._catalog = None if kept is None else replace(kept, skips_refused=self._on_unreadable == "skip")
             is_good = self._catalog is not None and not self._expired and (self._is_listed or not listed)
             return self._catalog if is_good else None
 
-    def _list(self, progress: Progress | None) -> Catalog:
+    def _list(self, progress: Progress | None, *, skips: bool = True) -> Catalog:
         catalog = self._survey(progress)
-        catalog.require_listed()
+        refused = catalog.refused()
+        if not (skips and self._on_unreadable == "skip"):
+            catalog.require_readable()
+            return catalog
+        if refused:
+            first = refused[0]
+            more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+            reason = f"{self._store.url}: left out, since the store refuses them: {first.key}: {first.reason}{more}"
+            warnings.warn(reason, UnreadableObjectsWarning, stacklevel=2)
+        catalog = replace(catalog, skips_refused=True)
+        with self._lock:
+            self._catalog, self._is_listed, self._expired = catalog, True, False
         return catalog
 
     def _survey(self, progress: Progress | None) -> Catalog:
@@ -166,7 +189,7 @@ class CurrentCatalog:
         except BaseException:
             self._expired = True
             raise
-        if catalog.unlisted:
+        if catalog.refused():
             self._expired = True
             return catalog
         with self._lock:

@@ -7,6 +7,7 @@ from typing import Any
 from cachetools import LRUCache
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.current_catalog import OnUnreadable
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.storage.fork_lock import ForkLock
@@ -30,6 +31,7 @@ def open_bucket(
     catalog_max_age: float | None = None,
     cache_bytes: int | None = None,
     dialect: str = AUTO,
+    on_unreadable: OnUnreadable = "raise",
 ) -> Bucket:
     """Open a bucket by any URL that fsspec knows: ``s3://tier``, ``gs://…``, ``abfs://…``, ``file:///…``, a local path.
 
@@ -53,6 +55,9 @@ def open_bucket(
     dialect
         How ledgers lie there: ``pulsar_blob`` (objects of the S3, Google Cloud Storage and Azure offloaders), ``mapfile`` (folders of the
         filesystem offloader), or ``auto`` for all of them, which may be in one bucket.
+    on_unreadable
+        What the store refuses (denied, archived, credentials that expired) is an error, since topics or rows would be missing. ``skip``
+        reads the rest, with `UnreadableObjectsWarning` for objects and folders, and with ``skipped`` of the scan for entries.
 
     Raises
     ------
@@ -65,7 +70,9 @@ def open_bucket(
     if cache_bytes is not None:
         process_cache.resize(cache_bytes)
     fs, root = filesystem_of(os.fspath(url), storage_options or {})
-    return Bucket(open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root), dialect)
+    return Bucket(
+        open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root), dialect, on_unreadable
+    )
 
 
 def bucket_at(bucket: BucketOrUrl) -> Bucket:
@@ -81,6 +88,7 @@ def shared_bucket(
     catalog_max_age: float | None = None,
     *,
     dialect: str = AUTO,
+    on_unreadable: OnUnreadable = "raise",
 ) -> Bucket:
     """Return the bucket over a folder of an fsspec filesystem, in one process the same one for the same arguments.
 
@@ -93,13 +101,20 @@ def shared_bucket(
         sorted((scan_options or {}).items()),
         catalog_max_age,
         dialect,
+        on_unreadable,
     )
     arguments = (handle.cls, repr(handle.args), repr(options), root)
     with _shared_lock:
         bucket = _shared.get(arguments)
         if bucket is None:
             bucket = Bucket(
-                open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root), dialect
+                open_store(fs, root),
+                cache_dir,
+                scan_options,
+                catalog_max_age,
+                identity_of(fs, root),
+                dialect,
+                on_unreadable,
             )
             _shared[arguments] = bucket
         return bucket

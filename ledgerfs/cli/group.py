@@ -36,6 +36,7 @@ from ledgerfs.errors import (
     StoreError,
     UndecodableValueError,
     UnplacedLedgersWarning,
+    UnreadableObjectsWarning,
     UnsupportedFormatError,
 )
 
@@ -47,7 +48,7 @@ EXIT_USAGE = 2
 EXIT_STORAGE = 3
 EXIT_BROKEN_PIPE = 141
 
-_SHOWN = (NamedSchemasWarning, UnplacedLedgersWarning)
+_SHOWN = (NamedSchemasWarning, UnplacedLedgersWarning, UnreadableObjectsWarning)
 _DAMAGE = (
     CorruptObjectError,
     MissingLedgerError,
@@ -172,24 +173,26 @@ def _invoke() -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Characters that the terminal's encoding lacks are escaped, not fatal.
         sys.stdout.reconfigure(errors="backslashreplace")
+    shown: set[type[Warning]] = set()
+    code = 0
     try:
-        with _warnings_as_lines(), cli.make_context("ledgerfs", sys.argv[1:]) as context:
+        with _warnings_as_lines(shown), cli.make_context("ledgerfs", sys.argv[1:]) as context:
             cli.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as done:
         sys.stdout.flush()
-        return done.exit_code
+        code = done.exit_code
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
     except click.Abort as error:
         raise KeyboardInterrupt from error
-    return 0
+    return code or (EXIT_DAMAGE if UnreadableObjectsWarning in shown else 0)
 
 
 @contextlib.contextmanager
-def _warnings_as_lines() -> Iterator[None]:
-    """Print a bucket's warnings as lines on standard error, each once for a command, even if it reads several topics."""
+def _warnings_as_lines(shown: set[type[Warning]]) -> Iterator[None]:
+    """Print a bucket's warnings as lines on standard error, each once for a command; add their classes to ``shown``."""
     told: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:  # noqa: ANN401  (as Python has it)
@@ -197,6 +200,7 @@ def _warnings_as_lines() -> Iterator[None]:
             shown_before(message, category, *rest, **named)
         elif str(message) not in told:
             told.add(str(message))
+            shown.add(category)
             say(str(message))
 
     with warnings.catch_warnings():

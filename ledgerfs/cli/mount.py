@@ -42,6 +42,10 @@ _OPTION_HELP = (
 @click.option(
     "--dialect", type=click.Choice([AUTO, *NAMES]), default=AUTO, show_default=True, help="How ledgers lie in BUCKET."
 )
+@click.option(
+    "--on-unreadable", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
+    help="What the store refuses to list or read is an error, or left out.",
+)  # fmt: skip
 @click.option("--block-size", type=Size(), help="Of ledgers that are written, such as 64MiB.")
 @click.option("--foreground", is_flag=True, help="Serve here, until Ctrl-C or SIGTERM, and log to standard error.")
 @click.option("--log-file", type=LocalPath(), help="[default: mounts/<folder>.log in the cache folder]")
@@ -95,6 +99,7 @@ def _request(url: str, folder: Path, options: SortedOptions, flags: dict[str, An
         trace=flags["trace"],
         stats=flags["stats"],
         dialect=flags["dialect"],
+        on_unreadable=flags["on_unreadable"],
         scan_options=_scan_options(options),
     )
 

@@ -11,6 +11,7 @@ from ledgerfs.ledgers.dialects_known import AUTO, NAMES
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.bucket.current_catalog import OnUnreadable
 
 CODECS = ("none", "lz4", "zlib", "zstd", "snappy")
 """Names of compressions, here so that a command can offer them without the libraries."""
@@ -48,23 +49,33 @@ def optional_bucket_argument(command: Command) -> Command:
 
 def opened_here(context: click.Context, url: str) -> "Bucket":
     """Return the bucket or cluster of a URL that the command got as another argument, opened with the options -o and --dialect."""
-    bucket = _opened(url, storage_options_of(context), dialect_of(context))
+    on_unreadable = context.meta.get("ledgerfs.on_unreadable", "raise")
+    bucket = _opened(url, storage_options_of(context), dialect_of(context), on_unreadable)
     say_stats_at_end(context, bucket)
     return bucket
 
 
 def dialect_option(command: Command) -> Command:
-    """Add the option --dialect, whose value `dialect_of` returns."""
+    """Add the options --dialect, whose value `dialect_of` returns, and --on-unreadable."""
     option = click.option(
         "--dialect", type=click.Choice([AUTO, *NAMES]), default=AUTO, is_eager=True, expose_value=False, callback=_dialect,
         help="How ledgers lie in BUCKET; all dialects are read if not given.", show_default=True,
     )  # fmt: skip
-    return option(command)
+    refused = click.option(
+        "--on-unreadable", type=click.Choice(["raise", "skip"]), default="raise", is_eager=True, expose_value=False,
+        callback=_on_unreadable, show_default=True,
+        help="What the store refuses (denied, archived) is an error; skip reads the rest, exit code 1.",
+    )  # fmt: skip
+    return option(refused(command))
 
 
 def dialect_of(context: click.Context) -> str:
     """Return the value of --dialect."""
     return str(context.meta.get("ledgerfs.dialect", AUTO))
+
+
+def _on_unreadable(context: click.Context, _: click.Parameter, value: str) -> None:
+    context.meta["ledgerfs.on_unreadable"] = value
 
 
 def _dialect(context: click.Context, _: click.Parameter, value: str) -> None:
@@ -176,8 +187,10 @@ def _metadata(context: click.Context, _: click.Parameter, value: str | None) -> 
     context.meta["ledgerfs.metadata"] = value
 
 
-def _opened(url: str, storage_options: dict[str, Any] | None, dialect: str = AUTO) -> "Bucket":
+def _opened(
+    url: str, storage_options: dict[str, Any] | None, dialect: str = AUTO, on_unreadable: "OnUnreadable" = "raise"
+) -> "Bucket":
     # This imports numpy and fsspec, which help, completion and wrong usage do not need.
     from ledgerfs.bucket.opening import open_bucket
 
-    return open_bucket(url, storage_options, dialect=dialect)
+    return open_bucket(url, storage_options, dialect=dialect, on_unreadable=on_unreadable)

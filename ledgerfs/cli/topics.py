@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.group import EXIT_STORAGE
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import disks_argument, json_option
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
@@ -87,12 +88,26 @@ def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json:
     for topic in found:
         if topic.missing:
             say(f"{topic.name}: {topic.missing:,} ledgers are missing")
+    are_refused = _say_refused(bucket, found)
     _say_lacking(bucket, schemas, damaged)
     bucket.warn_of_unplaced([None, *bucket.catalog.known_names], bucket.catalog)
     notice(bucket)
     # Nobody knows how long a topic of a cluster is that is not listed whole.
     if damaged or is_damaged or (halves is not None and any(topic.missing for topic in found)):
         click.get_current_context().exit(1)
+    if are_refused:
+        click.get_current_context().exit(1 if bucket.on_unreadable == "skip" else EXIT_STORAGE)
+
+
+def _say_refused(bucket: "Bucket", found: "list[TopicInfo]") -> bool:
+    """Say which ledgers the store refuses to show; return whether there are any."""
+    incomplete = (topic.managed_ledger for topic in found if topic.missing)
+    missing = (one for name in incomplete for one in bucket.catalog.missing_of(name))
+    refused = [one for one in missing if one.refusal is not None]
+    if refused:
+        first = refused[0]
+        say(f"{len(refused):,} of these ledgers cannot be read, the first at {first.key}: {first.why}")
+    return bool(refused)
 
 
 def _say_lacking(bucket: "Bucket", schemas: "dict[str, _Schemas]", damaged: "dict[str, LedgerfsError]") -> None:

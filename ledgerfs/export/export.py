@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ledgerfs.bucket.topic import Topic
-from ledgerfs.errors import InvalidOptionError
+from ledgerfs.errors import AccessDeniedError, InvalidOptionError, StoreError, StoreUnreachableError
 from ledgerfs.export.folder import Ahead, Exported, ExportFolder, Unseen, further_name
 from ledgerfs.export.folder_lock import locked
 from ledgerfs.export.identity import told_bucket, told_fields
@@ -25,7 +25,7 @@ from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.ledger_times import LedgerTimes
-from ledgerfs.ledgers.missing_ledgers import THERE_OR_UNCLEAR, MissingLedger
+from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.ledgers.row_dependencies import TopicState
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
@@ -66,7 +66,8 @@ class ExportReport:
     rows, size
         Messages and bytes in the files made now.
     skipped, incomplete
-        Damaged entries left out now with ``on_corrupt="skip"``, and chunked messages of which chunks are missing.
+        Damaged entries left out now with ``on_corrupt="skip"``, ledgers without a file since the store refused them with
+        ``on_unreadable="skip"``, and chunked messages of which chunks are missing.
     skipped_before
         Damaged entries left out of the kept files.
     undecodable
@@ -205,7 +206,7 @@ def export_listed(
     scan.require_all()
     if isinstance(scan, PartitionedScan):
         whole, ledgers = (
-            scan.whole,
+            replace(scan.whole, skips_refused=any(part.skips_refused for part in scan.partitions)),
             [one for part in scan.partitions for one in _ledgers_of(part, _ending_of(part.topic))],
         )
     else:
@@ -219,7 +220,14 @@ def export_listed(
             ExportReport(topic.name, missing=scan.missing, unseen=unseen), folder, kind, progress or (lambda *_: None)
         )
         for ledger in export.unfinished(ledgers):
-            export.make(ledger)
+            try:
+                export.make(ledger)
+            except (AccessDeniedError, StoreError) as error:
+                if not whole.skips_refused or isinstance(error, StoreUnreachableError):
+                    raise
+                export.report.skipped.append(
+                    Skipped(ledger.ref.ledger_id, ledger.first, ledger.ref.last_entry, str(error))
+                )
     return export.report
 
 
@@ -253,7 +261,9 @@ class _Ledger:
 
 def _ledgers_of(scan: Scan, ending: str = "") -> list[_Ledger]:
     refs = [ledger.ref for ledger in scan.ledgers]
-    known, topic = replace(scan, limits=LedgerTimes.of_refs(refs)), TopicState(refs)
+    # A file without the refused part of its ledger would count as whole in the next run: such a ledger gets no file.
+    known = replace(scan, limits=LedgerTimes.of_refs(refs), skips_refused=False)
+    topic = TopicState(refs)
     return [_Ledger(f"{ref.ledger_id}{ending}", ref, place, known, topic) for place, ref in enumerate(refs)]
 
 
@@ -264,7 +274,7 @@ def _ending_of(partition: str) -> str:
 
 def _unclear(missing: Iterable[MissingLedger], *, is_of_partitions: bool) -> set[tuple[int, str]]:
     """Return id and ending of the ledgers that nobody can say to be gone."""
-    found = (one for one in missing if one.kind in THERE_OR_UNCLEAR)
+    found = (one for one in missing if one.is_unclear)
     return {(one.ledger_id, _ending_of(one.topic) if is_of_partitions else "") for one in found}
 
 

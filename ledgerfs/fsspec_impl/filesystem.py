@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.bucket.current_catalog import OnUnreadable
     from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
     from ledgerfs.fsspec_impl.tree_writes import TreeWrites
     from ledgerfs.writing.admission import Admission
@@ -82,6 +83,8 @@ class LedgerFileSystem(AbstractFileSystem):
         How many bytes of remote objects this process may hold in memory, all filesystems together (`open_bucket`).
     dialect
         How ledgers lie there (`open_bucket`).
+    on_unreadable
+        ``skip`` lists the rest of a bucket of which the store refuses objects or folders (`open_bucket`).
     write_options
         Options of everything that is written: ``{"block_size": bytes}`` (64 MiB), ``{"if_exists": "fail" | "skip" | "new-copy"}``. A single
         ``open``, ``put``, ``cp`` or ``pipe`` takes them, too, and ``transform`` (`ledgerfs.messages.transforms.entry_transform`).
@@ -106,6 +109,7 @@ class LedgerFileSystem(AbstractFileSystem):
         cache_bytes: int | None = None,
         write_options: dict[str, Any] | None = None,
         dialect: str = AUTO,
+        on_unreadable: "OnUnreadable" = "raise",
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
         super().__init__(**options)
@@ -118,7 +122,9 @@ class LedgerFileSystem(AbstractFileSystem):
             root = fs._strip_protocol(fo)  # noqa: SLF001
         if cache_bytes is not None:
             process_cache.resize(cache_bytes)
-        self.bucket: Bucket = shared_bucket(fs, root, cache_dir, scan_options, catalog_max_age, dialect=dialect)
+        self.bucket: Bucket = shared_bucket(
+            fs, root, cache_dir, scan_options, catalog_max_age, dialect=dialect, on_unreadable=on_unreadable
+        )
         self._write_options = dict(write_options or {})
 
     @classmethod

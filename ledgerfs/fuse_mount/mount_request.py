@@ -3,11 +3,14 @@
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.url_filesystem import require_url
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.current_catalog import OnUnreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class MountRequest:
         As in `open_bucket`.
     environment_file
         File with further variables, such as credentials; read by the process that serves.
-    dialect
+    dialect, on_unreadable
         As in `open_bucket`.
     log_file
         None for the one in the cache folder (`log_path`).
@@ -45,6 +48,7 @@ class MountRequest:
     trace: bool = False
     stats: bool = False
     dialect: str = AUTO
+    on_unreadable: "OnUnreadable" = "raise"
     scan_options: dict[str, Any] = field(default_factory=dict)
 
     @property

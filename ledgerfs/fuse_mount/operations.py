@@ -302,7 +302,12 @@ class MountedBucket:
     def tree(self) -> Tree:
         """Return the tree that is shown; if it is too old, the bucket is listed again in the background."""
         if time.monotonic() - self._listed > self.options.refresh_seconds and self._refreshing.acquire(blocking=False):
-            threading.Thread(target=self._refresh, name="ledgerfs-refresh", daemon=True).start()
+            try:
+                threading.Thread(target=self._refresh, name="ledgerfs-refresh", daemon=True).start()
+            except RuntimeError as error:  # the system has no thread left
+                self._listed = time.monotonic()
+                self._refreshing.release()
+                logger.warning("the bucket could not be listed again, the known listing is shown: %s", error)
         return self._tree
 
     def refresh(self) -> None:

@@ -11,7 +11,9 @@ from ledgerfs.errors import MountpointError
 from ledgerfs.scan.options import OF_VALUES, SCAN_OPTIONS
 
 MOUNT_FLAGS = frozenset({"write", "trace", "stats"})
-MOUNT_VALUES = frozenset({"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file", "dialect"})
+MOUNT_VALUES = frozenset(
+    {"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file", "dialect", "on_unreadable"}
+)
 """Options of ``ledgerfs mount``, as they are written in ``/etc/fstab``."""
 
 SCAN_FLAGS = frozenset({"flatten"})

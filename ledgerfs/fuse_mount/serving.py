@@ -58,6 +58,7 @@ def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None
         cache_dir=request.cache_dir,
         scan_options=request.scan_options,
         dialect=request.dialect,
+        on_unreadable=request.on_unreadable,
     )
     bucket.load_catalog(listed=True)
     options = MountOptions(request.is_writable, request.refresh_seconds, request.block_size)

@@ -5,17 +5,16 @@ A catalog never changes: a refresh makes a new one. A `LedgerRef` is made from a
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.errors import AccessDeniedError, AmbiguousLedgerError, NotFoundError
-from ledgerfs.ledgers.catalog_rows import Table, ranked, ref_of_row
+from ledgerfs.errors import AccessDeniedError, AmbiguousLedgerError, LedgerfsError, NotFoundError
+from ledgerfs.ledgers.catalog_rows import Table, ranked, ref_of_row, uuid_halves
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.ledgers.missing_ledgers import (
     GAP,
-    THERE_OR_UNCLEAR,
     UNKNOWN,
     GapKind,
     MissingLedger,
@@ -24,6 +23,7 @@ from ledgerfs.ledgers.missing_ledgers import (
 )
 from ledgerfs.ledgers.remains import OtherKeys, Remains
 from ledgerfs.ledgers.topic_infos import TopicInfo, topic_infos
+from ledgerfs.storage.failures import READ_THE_REST, is_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,9 @@ class Catalog:
     gaps
         Rows of `GAP`, sorted by name and ledger id: the ledgers that readers of topics will miss.
     unlisted
-        Folders in which ledgers may be, and that could not be listed.
+        The errors of folders that may contain ledgers and could not be listed.
+    skips_refused
+        Whether readers leave out what the store refuses (``on_unreadable="skip"``).
 
     """
 
@@ -62,6 +64,7 @@ class Catalog:
     _by_id: npt.NDArray[np.int64] = field(repr=False)
     gaps: Table = field(default_factory=lambda: np.empty(0, GAP))
     unlisted: tuple[AccessDeniedError, ...] = ()
+    skips_refused: bool = False
 
     def __repr__(self) -> str:
         found = {"topics": len(self.managed_ledgers), "lost ledgers": self.lost.size}
@@ -120,15 +123,30 @@ class Catalog:
             gaps=np.empty(0, GAP) if gaps is None else gaps,
         )
 
-    def require_listed(self) -> None:
-        """Raise `AccessDeniedError` where folders could not be listed: any topic may lack ledgers, and whole topics may be missing."""
-        if self.unlisted:
-            more = f", and so are {len(self.unlisted) - 1:,} more folders" if len(self.unlisted) > 1 else ""
-            raise AccessDeniedError(
-                f"a folder in which ledgers may be is closed to us{more}: {self.unlisted[0].reason}; `ledgerfs verify` names all. "
-                "Where only objects at the top are wanted, name their dialect (--dialect)",
-                key=self.unlisted[0].key,
+    def refused(self) -> list[LedgerfsError]:
+        """Return the errors of folders and objects that the store refused, and that may belong to any topic."""
+        unplaced = self._gaps_of(UNKNOWN)
+        ids = zip(*(unplaced[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
+        refusals = self._refusals()
+        return [*self.unlisted, *(refusals[key] for key in ids if key in refusals)]
+
+    def require_readable(self) -> None:
+        """Raise the error of what the store refused if it may belong to any topic: topics and ledgers would be missing unseen."""
+        refused = self.refused()
+        if refused:
+            first = refused[0]
+            more = f" (and {len(refused) - 1:,} more objects or folders)" if len(refused) > 1 else ""
+            what = "cannot read an object of unknown topic"
+            if first in self.unlisted:
+                what = "cannot list a folder that may contain ledgers"
+            raise type(first)(
+                f"{what}{more}: {first.reason}; {READ_THE_REST}, `ledgerfs verify` names all", key=first.key
             )
+
+    def _refusals(self) -> dict[tuple[int, int, int], LedgerfsError]:
+        """Return {both halves of the uuid, and ledger id: why the store refused to show the ledger}."""
+        unreadable = (one for remains in self.remains.values() for one in remains.unreadable())
+        return {(*uuid_halves(one.uuid), one.ledger_id): one.error for one in unreadable if is_refusal(one.error)}
 
     @property
     def is_empty(self) -> bool:
@@ -190,8 +208,7 @@ class Catalog:
         if row == UNKNOWN and managed_ledger is not None:
             # An unknown name owns nothing, least of all the ledgers of unknown topic.
             return ()
-        gaps = self._gaps_of(row)
-        return tuple(missing_of_row(gap, managed_ledger, self.places[gap["place"]]) for gap in gaps)
+        return tuple(self._missing(self._gaps_of(row), managed_ledger))
 
     def unplaced(self) -> list[int]:
         """Return the ids of the ledgers whose topic is unknown, without those that are being written."""
@@ -221,7 +238,7 @@ class Catalog:
         """Whether a ledger that is not among the ledgers is there nevertheless, or nobody knows."""
         gaps = self._gaps_of(self.row_of(managed_ledger))
         is_meant = (gaps["ledger_id"] == ledger_id) | (gaps["ledger_id"] == UNKNOWN)
-        return bool((is_meant & np.isin(gaps["kind"], list(THERE_OR_UNCLEAR))).any())
+        return any(one.is_unclear for one in self._missing(gaps[is_meant], managed_ledger))
 
     def _without_entries(self) -> frozenset[int]:
         """Return the rows of names that are topics without an entry."""
@@ -299,8 +316,16 @@ class Catalog:
             name = int(self.gaps["name"][row])
             is_meant = name >= 0 and (managed_ledgers is None or self.names[name] in managed_ledgers)
             if is_meant and self.gaps["kind"][row] != GapKind.BEING_WRITTEN:
-                missing = missing_of_row(self.gaps[row], self.names[name], self.places[self.gaps["place"][row]])
+                (missing,) = self._missing(self.gaps[row : row + 1], self.names[name])
                 raise missing_error(missing.topic, [missing])
+
+    def _missing(self, gaps: Table, managed_ledger: str | None) -> Iterator[MissingLedger]:
+        refusals = self._refusals() if gaps.size else {}
+        for gap in gaps:
+            missing = missing_of_row(gap, managed_ledger, self.places[gap["place"]])
+            key = (int(gap["uuid_high"]), int(gap["uuid_low"]), int(gap["ledger_id"]))
+            refusal = refusals.get(key)
+            yield replace(missing, refusal=refusal, is_skipped=refusal is not None and self.skips_refused)
 
     def _why_not(self, ledger_id: int) -> str:
         if (self.lost["ledger_id"] == ledger_id).any():

@@ -12,10 +12,11 @@ from typing import Any, cast
 import numpy as np
 
 from ledgerfs.display import printable
-from ledgerfs.errors import MissingLedgerError
+from ledgerfs.errors import LedgerfsError, MissingLedgerError
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog_rows import uuid_from_halves
 from ledgerfs.ledgers.dialects_known import dialect_rows
+from ledgerfs.storage.failures import READ_THE_REST
 
 _MOST_NAMED = 3
 UNKNOWN = -1
@@ -114,6 +115,10 @@ class MissingLedger:
         Whether another copy of the ledger exists: with ``on_corrupt="skip"`` that one is read.
     created_ms, modified_ms
         Creation of the ledger, None if unknown; when the object was written; ms since 1970 UTC.
+    refusal
+        The store's refusal to show it; None for a ledger that is lost or damaged.
+    is_skipped
+        Whether it is left out because of the refusal (``on_unreadable="skip"``).
 
     """
 
@@ -128,11 +133,18 @@ class MissingLedger:
     is_beside: bool
     created_ms: int | None
     modified_ms: int
+    refusal: LedgerfsError | None = None
+    is_skipped: bool = False
 
     @property
     def why(self) -> str:
         """Why it is missing, in words."""
-        return _REASONS[self.kind]
+        return _REASONS[self.kind] if self.refusal is None else self.refusal.reason
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether nobody can say that it is gone: it is there, or unknown."""
+        return self.refusal is not None or self.kind in THERE_OR_UNCLEAR
 
     @property
     def known_id(self) -> int | None:
@@ -172,8 +184,21 @@ def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> Miss
     )
 
 
-def missing_error(topic: str, missing: Sequence[MissingLedger]) -> MissingLedgerError:
-    """Return the error of a read that cannot have all of a topic."""
+def require_present(topic: str, missing: Sequence[MissingLedger], on_corrupt: str) -> None:
+    """Raise `missing_error` for ledgers that the options do not leave out: refused ones, and the others unless ``on_corrupt`` is "skip"."""
+    needed = [one for one in missing if not one.is_skipped and (one.refusal is not None or on_corrupt != "skip")]
+    if needed:
+        raise missing_error(topic, needed)
+
+
+def missing_error(topic: str, missing: Sequence[MissingLedger]) -> LedgerfsError:
+    """Return the error of a read that cannot have all of a topic: the store's refusal if there is one, else `MissingLedgerError`."""
+    refused = [one for one in missing if one.refusal is not None]
+    if refused and refused[0].refusal is not None:
+        first, refusal = refused[0], refused[0].refusal
+        more = f" ({len(refused) - 1:,} more ledgers of the topic are refused)" if len(refused) > 1 else ""
+        reason = f"cannot read {first.name} of {printable(topic)}{more}: {refusal.reason}; {READ_THE_REST}"
+        return type(refusal)(reason, key=first.key)
     shown = "; ".join(f"{one.name}: {one.why} ({one.key})" for one in missing[:_MOST_NAMED])
     more = f"; and {len(missing) - _MOST_NAMED:,} more" if len(missing) > _MOST_NAMED else ""
     ledgers = "ledger of this topic" if len(missing) == 1 else "ledgers of this topic"

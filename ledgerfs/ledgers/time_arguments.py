@@ -1,6 +1,7 @@
 """Times as users give them and see them."""
 
-from datetime import UTC, date, datetime, time
+import re
+from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 
 from ledgerfs.errors import InvalidOptionError
@@ -8,6 +9,8 @@ from ledgerfs.errors import InvalidOptionError
 Moment = str | datetime | date | int | None
 """ISO 8601 text, a time, a day (its midnight, UTC), or ms since 1970 UTC; None for no limit."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FURTHER_DIGITS = re.compile(r"[.,]\d{6}(\d+)")
 _EARLIEST_MS, _LATEST_MS = 1_262_304_000_000, 7_258_118_400_000
 """2010, before the first Pulsar, and 2200."""
 
@@ -19,7 +22,9 @@ CLOCK_SLACK_MS = 10 * 60 * 1000
 
 
 def milliseconds_of(moment: Moment) -> int | None:
-    """Return ms since 1970 UTC; texts and times without a zone are UTC.
+    """Return ms since 1970 UTC, rounded up; texts and times without a zone are UTC.
+
+    Messages have whole ms. So a bound between two of them includes the later one as a start, and the earlier one as an end.
 
     Raises `InvalidOptionError` for anything else, and for impossible numbers, which most often are of another unit. 0 is accepted.
     """
@@ -27,7 +32,9 @@ def milliseconds_of(moment: Moment) -> int | None:
         return None
     if isinstance(moment, int) and not isinstance(moment, bool):
         return _plausible(moment)
+    rest = False
     if isinstance(moment, str):
+        rest = _is_finer(moment)
         moment = _parsed(moment)
     elif isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime.combine(moment, time(), UTC)
@@ -36,7 +43,15 @@ def milliseconds_of(moment: Moment) -> int | None:
             f"a {type(moment).__name__} is not a time; expected ISO 8601 text, a datetime, a date, or whole ms since 1970",
             key=repr(moment),
         )
-    return round((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    if moment != moment:  # noqa: PLR0124  (pandas has a time that is none)
+        raise InvalidOptionError("not a time; leave it out for no limit", key=repr(moment))
+    whole = datetime(
+        moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second, moment.microsecond,
+        moment.tzinfo or UTC, fold=moment.fold,
+    )  # fmt: skip
+    microseconds = (whole - _EPOCH) // timedelta(microseconds=1)
+    # pandas's times have nanoseconds, texts any number of digits.
+    return -(-(microseconds + (rest or getattr(moment, "nanosecond", 0) > 0)) // 1000)
 
 
 def time_of(milliseconds: int | None) -> datetime | None:
@@ -53,6 +68,12 @@ def iso_time(milliseconds: int | None) -> str | None:
     """Return a time as ISO 8601 with milliseconds, UTC; None for None, and for times outside Python's calendar."""
     time = time_of(milliseconds)
     return None if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _is_finer(text: str) -> bool:
+    """Whether a text has digits behind the microseconds, which Python drops, other than 0."""
+    further = _FURTHER_DIGITS.search(text)
+    return further is not None and further[1].strip("0") != ""
 
 
 def _plausible(number: int) -> int:

@@ -10,7 +10,7 @@ from itertools import chain
 import pyarrow as pa
 
 from ledgerfs.display import names_shown, printable
-from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
+from ledgerfs.ledgers.missing_ledgers import MissingLedger, require_present
 from ledgerfs.ledgers.reader import OnRead
 from ledgerfs.ledgers.row_dependencies import Basis
 from ledgerfs.messages.decode.chunks import Incomplete
@@ -129,10 +129,8 @@ class PartitionedScan:
     __arrow_c_stream__ = Scan.__arrow_c_stream__
 
     def require_all(self) -> None:
-        """Raise `MissingLedgerError` if any partition lacks ledgers, unless ``on_corrupt`` is "skip"."""
-        lacking = [one for scan in self.partitions if scan.options.on_corrupt != "skip" for one in scan.missing]
-        if lacking:
-            raise missing_error(self.topic, lacking)
+        """Raise as `require_present` if any partition lacks ledgers."""
+        require_present(self.topic, self.missing, self.whole.options.on_corrupt)
 
     def _begin(self) -> None:
         """Require all ledgers of all partitions, before the first row of any, and reset the results of an earlier iteration."""

@@ -14,7 +14,7 @@ from ledgerfs.display import html_table, names_shown, printable
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
-from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
+from ledgerfs.ledgers.missing_ledgers import MissingLedger, require_present
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.row_dependencies import Basis, Unsettled
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment, milliseconds_of
@@ -62,7 +62,7 @@ class Scan:
     on_read
         Called as entries are read, to show progress.
     skipped
-        After an iteration: entries left out because of ``on_corrupt="skip"``.
+        After an iteration: entries left out because of ``on_corrupt="skip"`` or ``on_unreadable="skip"``.
     incomplete
         After an iteration: chunked messages that lack parts. A message that waits for parts at the end of the entries is among them only
         if that is the end of the topic.
@@ -75,6 +75,8 @@ class Scan:
     missing
         Ledgers of the topic that cannot be read. Unless ``on_corrupt`` is "skip", an iteration raises `MissingLedgerError` for
         them before its first batch.
+    skips_refused
+        Whether ledgers that the store refuses are left out; they are added to ``skipped``.
     ends
         Ids of ledgers that end lost clusters (`ledgerfs.ledgers.id_blocks`), also of those that cannot be read, or are being written.
 
@@ -93,6 +95,7 @@ class Scan:
     skipped: list[Skipped] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     missing: Sequence[MissingLedger] = ()
+    skips_refused: bool = False
     ends: Sequence[int] = ()
     basis: Basis = field(default_factory=Basis.unknown)
     values: ShownValues | None = None
@@ -207,7 +210,12 @@ class Scan:
         self.skipped, self.incomplete, self.basis = decoder.skipped, decoder.chunks.incomplete, Basis.unknown()
         start, stop = reach = (pruned := self._pruned()).reach
         decoder.chunks.earlier = EarlierChunks(self.ledgers, start, decoder)
-        found = read_entries(self.ledgers, reach, self.skipped if is_damage_skipped else None)
+        found = read_entries(
+            self.ledgers,
+            reach,
+            self.skipped if is_damage_skipped else None,
+            self.skipped if self.skips_refused else None,
+        )
         for place, batch, entries, keep in walk_entries(decoder, self.ledgers, found):
             ledger_id = self.ledgers[place.number].ref.ledger_id
             rows = rows_in_transactions(entries, keep)
@@ -261,9 +269,8 @@ class Scan:
             number -= 1
 
     def require_all(self) -> None:
-        """Raise `MissingLedgerError` if the topic lacks ledgers, unless ``on_corrupt`` is "skip"."""
-        if self.missing and self.options.on_corrupt != "skip":
-            raise missing_error(self.topic, self.missing)
+        """Raise as `require_present` if the topic lacks ledgers."""
+        require_present(self.topic, self.missing, self.options.on_corrupt)
 
     def _pruned(self) -> Pruned:
         """Return the entries to read."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ledgerfs.errors import CorruptLedgerError
+from ledgerfs.errors import AccessDeniedError, CorruptLedgerError, StoreError, StoreUnreachableError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.reader import LedgerReader, OnDamage, Span
 from ledgerfs.messages.decode.entries import Skipped
@@ -35,14 +35,36 @@ class Reach(NamedTuple):
 
 
 def read_entries(
-    ledgers: Sequence[LedgerReader], reach: Reach, skipped: list[Skipped] | None = None
+    ledgers: Sequence[LedgerReader],
+    reach: Reach,
+    skipped: list[Skipped] | None = None,
+    refused: list[Skipped] | None = None,
 ) -> Iterator[tuple[Place, EntryBatch]]:
     """Yield the entries of ``reach`` a window at a time, each with the place of its first one.
 
     The next ledger is fetched while the end of one is read. Damaged records raise `CorruptLedgerError`, unless there is a list
-    ``skipped``: then they are added to that, and reading goes on with the next cut.
+    ``skipped``: then they are added to that, and reading goes on with the next split point. An object that the store refuses raises the
+    store's error, unless there is a list ``refused``: then the rest of its ledger is added to that, and the next ledger is read.
     """
     spans = [(number, span) for number, span in _spans(ledgers, reach, skipped) if span.first <= span.last]
+    while spans:
+        number, span = spans[0]
+        next_place = Place(number, span.first)
+        try:
+            for place, batch in _read_spans(spans):
+                next_place = Place(place.number, batch.last_entry + 1)
+                yield place, batch
+            return  # noqa: TRY300  (an error of the loop is what is caught)
+        except (AccessDeniedError, StoreError) as error:
+            if refused is None or isinstance(error, StoreUnreachableError):
+                raise
+            spans = [one for one in spans if Place(one[0], one[1].last) >= next_place]
+            number, span = spans.pop(0)
+            first = next_place.entry if number == next_place.number else span.first
+            refused.append(Skipped(span.ledger.ref.ledger_id, first, span.last, str(error)))
+
+
+def _read_spans(spans: Sequence[tuple[int, Span]]) -> Iterator[tuple[Place, EntryBatch]]:
     # Ledgers with equal streams are read together; comparing the streams of all spans costs nothing.
     for stream, group in groupby(spans, key=lambda one: one[1].ledger.stream):
         numbers, together = zip(*group, strict=True)

@@ -15,25 +15,40 @@ from ledgerfs.scan.scan import Scan
 
 
 class TopicLedgers(NamedTuple):
-    """Name of a topic or a partition, its ledgers, those that cannot be read, and the ids of such as end lost clusters, written or not."""
+    """A topic or a partition.
+
+    Attributes
+    ----------
+    topic
+        Its name.
+    ledgers, missing
+        Its ledgers, and those that cannot be read.
+    ends
+        Ids of ledgers that end lost clusters, written or not.
+    skips_refused
+        Whether what the store refuses is left out (``on_unreadable="skip"``).
+
+    """
 
     topic: str
     ledgers: Sequence[LedgerReader]
     missing: Sequence[MissingLedger] = ()
     ends: Sequence[int] = ()
+    skips_refused: bool = False
 
     @classmethod
     def of(cls, managed_ledger: str | None, ledgers: Sequence[LedgerReader], catalog: Catalog) -> Self:
         """Return a topic as a catalog has it; ``ledgers`` are those that it can read."""
         ends = ends_among(catalog.absent_of(managed_ledger))
-        return cls(topic_of(managed_ledger), ledgers, catalog.missing_of(managed_ledger), ends)
+        return cls(topic_of(managed_ledger), ledgers, catalog.missing_of(managed_ledger), ends, catalog.skips_refused)
 
     def scan_as(self, whole: Scan) -> Scan:
         """Return a scan of the topic with the options of ``whole``, a scan of no ledgers."""
         # Known outcomes are by places in their topic.
         return replace(
-            whole, topic=self.topic, ledgers=self.ledgers, missing=self.missing, ends=self.ends, known_outcomes={}
-        )
+            whole, topic=self.topic, ledgers=self.ledgers, missing=self.missing, ends=self.ends,
+            skips_refused=self.skips_refused, known_outcomes={},
+        )  # fmt: skip
 
 
 def value_bytes(whole: Scan, topics: Iterable[TopicLedgers]) -> Iterator[pa.RecordBatch]:

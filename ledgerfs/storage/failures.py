@@ -10,6 +10,8 @@ from typing import Any
 
 from ledgerfs.errors import (
     AccessDeniedError,
+    ArchivedObjectError,
+    ExpiredCredentialsError,
     LedgerfsError,
     ObjectNotFoundError,
     StaleObjectError,
@@ -48,7 +50,22 @@ UNREACHABLE = frozenset(
 BROKEN_BODY = frozenset(
     {"FlexibleChecksumError", "ClientPayloadError", "IncompleteReadError", "ResponseStreamingError", "IncompleteRead"}
 )
+_ARCHIVED = frozenset({"InvalidObjectState", "BlobArchived", "BlobBeingRehydrated"})
+EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired", "InvalidToken"})
+_UNKNOWN_KEY = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch"})
+_WITHOUT_BODY = frozenset({"400", "401", "403"})
+"""Codes of the answers to HEAD, which have no body to name the reason."""
+_CUSTOMER_KEY = "Server Side Encryption"
+"""In the text of S3's answer 400 to a request that lacks the customer's key."""
 BUSY = frozenset({errno.EREMOTEIO, errno.EBUSY, errno.EAGAIN})
+
+
+READ_THE_REST = 'on_unreadable="skip" (--on-unreadable skip) reads the rest'
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the store refused or failed, so that nothing is known of the object: it is neither absent nor damaged."""
+    return isinstance(error, AccessDeniedError | StoreError)
 
 
 def short_body(key: str, start: int, wanted: int, got: int) -> WrongBodyError:
@@ -70,6 +87,11 @@ def uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
     """Return the error for a write that may or may not have been done."""
     reason = f"it is not known whether this was written; `ledgerfs verify` tells when the store can be reached: {error.reason}"
     return UncertainWriteError(reason, key=key)
+
+
+def may_be_credentials(error: BaseException) -> bool:
+    """Whether a store may have refused a request because of its credentials, so that newer ones may be accepted."""
+    return code_of(error) in EXPIRED | _UNKNOWN_KEY | _WITHOUT_BODY
 
 
 def names_of(error: BaseException) -> frozenset[str]:
@@ -102,10 +124,42 @@ def translate(error: BaseException, key: str, offset: int | None = None) -> Ledg
         return UnusableUrlError(f"the storage does not take these options: {text}", key=key)
     if isinstance(error, FileNotFoundError):
         return ObjectNotFoundError("no such object", key=key, offset=offset)
+    refusal = _refusal(error, names, text.rstrip("."), key, offset)
+    return _store_failure(error, text, key, offset) if refusal is None else refusal
+
+
+def code_of(error: BaseException) -> str:
+    """Return the store's own code for the error (S3, Azure); empty without one."""
+    return str(answer_of(error).get("Error", {}).get("Code") or getattr(error, "error_code", None) or "")
+
+
+def _refusal(
+    error: BaseException, names: frozenset[str], text: str, key: str, offset: int | None
+) -> AccessDeniedError | None:
+    """Return the error for a request that the store refuses, with what to do; None for other failures."""
+    code = code_of(error)
+    if code in _ARCHIVED:
+        storage_class = answer_of(error).get("Error", {}).get("StorageClass")
+        where = f" (storage class {storage_class})" if storage_class else ""
+        reason = f"the object is archived{where}: restore it in the store, then repeat"
+        return ArchivedObjectError(reason, key=key, offset=offset)
+    if code in EXPIRED:
+        return ExpiredCredentialsError(
+            f"the session token has expired: renew the credentials ({text})", key=key, offset=offset
+        )
+    if code.startswith("KMS"):
+        reason = f"the object is encrypted with a KMS key that cannot be used: {text}; allow kms:Decrypt on that key"
+        return AccessDeniedError(reason, key=key, offset=offset)
+    if _CUSTOMER_KEY in text:
+        reason = f"the object is encrypted with a customer key (SSE-C), which the request lacks: {text}; see docs/operating/stores.md"
+        return AccessDeniedError(reason, key=key, offset=offset)
     if isinstance(error, PermissionError) or names & _NO_CREDENTIALS:
-        hint = "check the credentials (for S3: AWS_* environment, profile, options key and secret, or anon=true)"
-        return AccessDeniedError(f"access denied: {text.rstrip('.')}; {hint}", key=key, offset=offset)
-    return _store_failure(error, text, key, offset)
+        hint = (
+            "check the credentials (for S3: AWS_* environment, profile, options key and secret, or anon=true) and what they are allowed; "
+            "if the requester pays for this bucket, pass requester_pays=true"
+        )
+        return AccessDeniedError(f"access denied: {text}; {hint}", key=key, offset=offset)
+    return None
 
 
 def _store_failure(error: BaseException, text: str, key: str, offset: int | None) -> StoreError:

@@ -32,11 +32,7 @@ from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.dialects.pulsar_blob.remains import REPAIRED_KINDS, BadIndex, BlobRemains
 from ledgerfs.dialects.pulsar_blob.same_uploads import compared_with_copies
 from ledgerfs.dialects.pulsar_blob.unpaired_objects import told_bad_indexes, told_orphans, without_false_losses
-from ledgerfs.errors import (
-    AccessDeniedError,
-    NotFoundError,
-    StoreError,
-)
+from ledgerfs.errors import NotFoundError
 from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
@@ -48,6 +44,7 @@ from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.repairs import Repair
+from ledgerfs.storage.failures import is_refusal
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
@@ -55,6 +52,7 @@ if TYPE_CHECKING:
     from hashlib import blake2b
 
     from ledgerfs.dialects.pulsar_blob.checks.ledger_checks import PulsarLedgerCheck
+    from ledgerfs.ledgers.remains import Unreadable
 
 _CHUNK = 32768
 _HEAD_THREADS = 16
@@ -94,16 +92,18 @@ class PulsarBlob:
         known, known_rows = _known_rows(indexes, previous, names)
         unseen = indexes[~known]
         fetched, bad = self._read_indexes(unseen, names, progress)
-        if not known_rows.size and bad and len(bad) == unseen.size and all(_is_the_stores(one) for one in bad):
+        if not known_rows.size and bad and len(bad) == unseen.size and all(is_refusal(one.error) for one in bad):
             raise bad[0].error
         self._name_the_nameless(fetched, names)
         ledgers = np.concatenate([known_rows, fetched])
         _set_data_columns(ledgers, data)
-        ledgers = without_false_losses(self._store, ledgers, previous)
+        refused: list[Unreadable] = []
+        ledgers = without_false_losses(self._store, ledgers, previous, refused)
         set_states(ledgers)
         unpaired = data[match_rows(data, indexes) < 0]
-        orphans = told_orphans(self._store, unpaired, previous, names.row_of, progress)
-        return FoundLedgers(ledgers, BlobRemains(orphans, tuple(told_bad_indexes(self._store, bad, names.row_of))))
+        orphans = told_orphans(self._store, unpaired, previous, names.row_of, progress=progress, refused=refused)
+        bad_indexes = tuple(told_bad_indexes(self._store, bad, names.row_of))
+        return FoundLedgers(ledgers, BlobRemains(orphans, bad_indexes, tuple(refused)))
 
     def completed(self, catalog: Catalog) -> Catalog:
         """Compare data objects without a readable index with the complete ledgers of the same ids."""
@@ -183,11 +183,6 @@ class PulsarBlob:
         except NotFoundError:
             return None
         return _KEEPS_NO_METADATA if metadata is None else parse_user_metadata(metadata).managed_ledger
-
-
-def _is_the_stores(bad: BadIndex) -> bool:
-    """Whether the store is at fault, not the object."""
-    return isinstance(bad.error, AccessDeniedError | StoreError)
 
 
 class _NoMetadata:

@@ -59,21 +59,24 @@ class BlobRemains:
         Rows of `ORPHAN`: data objects without an index.
     bad_indexes
         Index objects that cannot be read.
+    refused
+        Data objects of which the store refused to answer whether they are there, or whose they are.
 
     """
 
     orphans: "Table" = field(default_factory=lambda: np.empty(0, ORPHAN))
     bad_indexes: tuple[BadIndex, ...] = ()
+    refused: tuple[Unreadable, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there are no remains."""
-        return not (self.orphans.size or self.bad_indexes)
+        return not (self.orphans.size or self.bad_indexes or self.refused)
 
     @property
     def is_lasting(self) -> bool:
-        """False with bad indexes: the next listing finds them again."""
-        return not self.bad_indexes
+        """False with bad indexes and refused objects: the next listing finds them again."""
+        return not (self.bad_indexes or self.refused)
 
     @property
     def topics(self) -> frozenset[int]:
@@ -97,7 +100,8 @@ class BlobRemains:
         return None
 
     def unreadable(self) -> Iterator[Unreadable]:
-        """Yield the indexes that cannot be read, except those that were deleted since the listing."""
+        """Yield the objects that cannot be read, except those that were deleted since the listing."""
+        yield from self.refused
         for bad in self.bad_indexes:
             if not isinstance(bad.error, ObjectNotFoundError):
                 yield Unreadable(bad.key.ledger_id, bad.key.uuid, bad.key.index_key, bad.error)

@@ -23,11 +23,13 @@ from ledgerfs.dialects.pulsar_blob.columns import (
 )
 from ledgerfs.dialects.pulsar_blob.remains import BadIndex, remains_of
 from ledgerfs.dialects.pulsar_blob.topics_in_user_metadata import Told, all_told, told_of
-from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table, uuid_halves
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN
+from ledgerfs.ledgers.remains import Unreadable
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.ordered_map import ordered_map
 
@@ -39,9 +41,14 @@ Versions = npt.NDArray[np.bytes_]
 _THREADS = 16
 
 
-def without_false_losses(store: ObjectStore, ledgers: Table, previous: Catalog | None) -> Table:
-    """Return the rows of `LEDGER` whose index is really there; ``stored`` is -1 only if the data object is really gone."""
-    old = np.empty(0, LEDGER) if previous is None else previous.lost[previous.lost["dialect"] == NUMBER]
+def without_false_losses(
+    store: ObjectStore, ledgers: Table, previous: Catalog | None, refused: list[Unreadable]
+) -> Table:
+    """Return the rows of `LEDGER` whose index is really there.
+
+    ``stored`` is -1 if the data object is gone, or if the store refuses to answer: those are appended to ``refused``.
+    """
+    old = np.empty(0, LEDGER) if previous is None else _known_losses(previous)
     lost = np.flatnonzero(ledgers["stored"] < 0)
     lost = lost[~_is_known(ledgers[lost], own_of(ledgers)["index_version"][lost], old, own_of(old)["index_version"])]
 
@@ -60,13 +67,39 @@ def without_false_losses(store: ObjectStore, ledgers: Table, previous: Catalog |
             own = own_of(ledgers)
             ledgers["stored"][row] = size
             own["data_modified_ms"][row], own["data_version"][row] = modified_ms, version
+        elif data.error is not None:
+            refused.append(_refused(key_of(ledgers[row]), data.error))
     return ledgers[~is_deleted]
 
 
+def _known_losses(previous: Catalog) -> Table:
+    """Return the lost ledgers of an earlier catalog, without those of which the store refused to answer."""
+    lost: Table = previous.lost[previous.lost["dialect"] == NUMBER]
+    refused = {(*uuid_halves(one.uuid), one.ledger_id) for one in remains_of(previous).refused}
+    if not refused:
+        return lost
+    keys = zip(*(lost[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
+    known: Table = lost[[key not in refused for key in keys]]
+    return known
+
+
+def _refused(key: LedgerKey, error: LedgerfsError) -> Unreadable:
+    return Unreadable(key.ledger_id, key.uuid, key.data_key, error)
+
+
 def told_orphans(
-    store: ObjectStore, listed: Table, previous: Catalog | None, row_of: RowOf, progress: Progress | None
+    store: ObjectStore,
+    listed: Table,
+    previous: Catalog | None,
+    row_of: RowOf,
+    *,
+    progress: Progress | None,
+    refused: list[Unreadable],
 ) -> Table:
-    """Return data objects without an index as rows of `ORPHAN`, without those that were deleted meanwhile."""
+    """Return data objects without an index as rows of `ORPHAN`, without those that were deleted meanwhile.
+
+    Those of which the store refuses to answer whose they are, are appended to ``refused``.
+    """
     orphans = np.zeros(listed.size, ORPHAN)
     for column in listed.dtype.names or ():
         orphans[column] = listed[column]
@@ -83,6 +116,8 @@ def told_orphans(
             orphans["name"][row] = row_of(told.managed_ledger)
         elif told.error is None:
             orphans["name"][row] = UNKNOWN
+        else:
+            refused.append(_refused(key_of(orphans[row]), told.error))
     return orphans[~is_gone]
 
 

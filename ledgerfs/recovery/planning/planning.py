@@ -83,7 +83,7 @@ def plan_each(
 
     Raises `AccessDeniedError` for a bucket with folders that cannot be listed.
     """
-    catalog.require_listed()
+    catalog.require_readable()
     wanted = wanted or Wanted()
     owners = {} if dump is None else _owners(dump)
     ends = ends_in(catalog)

@@ -16,6 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.current_catalog import OnUnreadable
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.dialects_known import AUTO
@@ -41,7 +42,7 @@ class Storage:
         The user's, of the URL's filesystem.
     settings
         Hadoop's, of a session (`ledgerfs.spark.register`); ``options`` take precedence.
-    cache_dir, catalog_max_age, dialect
+    cache_dir, catalog_max_age, dialect, on_unreadable
         As in `open_bucket`.
 
     """
@@ -52,6 +53,7 @@ class Storage:
     cache_dir: str | None = None
     catalog_max_age: float | None = None
     dialect: str = AUTO
+    on_unreadable: OnUnreadable = "raise"
 
     def __post_init__(self) -> None:
         """Make a relative path absolute."""
@@ -73,7 +75,7 @@ class Storage:
     def bucket(self) -> Bucket:
         """Return the bucket, in one process the same one for the same storage: its connections, caches and catalog serve all tasks."""
         told = json.dumps(
-            [self.url, self.filesystem_options, self.cache_dir, self.catalog_max_age, self.dialect],
+            [self.url, self.filesystem_options, self.cache_dir, self.catalog_max_age, self.dialect, self.on_unreadable],
             sort_keys=True,
             default=repr,
         )
@@ -92,6 +94,7 @@ class Storage:
             cache_dir=self.cache_dir,
             catalog_max_age=self.catalog_max_age,
             dialect=self.dialect,
+            on_unreadable=self.on_unreadable,
         )
 
     def _known_settings(self) -> dict[str, str]:

@@ -9,7 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    InputPartition,
+)
+
+from ledgerfs.errors import UnsupportedFormatError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +66,10 @@ class LedgerfsDataSource(DataSource):
         columns = WantedColumns.of(schema, options.scan, values)
         return MessageReader(replace(options, scan=values.options_of_tasks(options.scan)), columns, values)
 
+    def streamReader(self, schema: "StructType") -> "_NoStream":  # noqa: ARG002, N802  (Spark's)
+        """Return a reader that raises `UnsupportedFormatError`: there is no streaming source yet."""
+        return _NoStream()
+
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         """Return a writer of rows of this schema as messages."""
         from ledgerfs.spark.source.data_sink import open_sink
@@ -69,6 +81,15 @@ class LedgerfsDataSource(DataSource):
 
         options = read_options(self.options)
         return replace(options, storage=options.storage.with_settings(self.settings))
+
+
+class _NoStream(DataSourceStreamReader):
+    """Raises when the stream starts. Without a reader Spark would fail with an error of its own, which hides ours."""
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802  (Spark's)
+        raise UnsupportedFormatError(
+            "readStream is not supported yet: read batches with spark.read, and only what is new with the option startTime"
+        )
 
 
 class MessageReader(DataSourceReader):

@@ -113,6 +113,7 @@ def read_partition(
     for run in partition.runs:
         scan = scan_of_run(run, bucket, read, schemas, options)
         scan.known_outcomes = _outcomes_of(bucket, run)
+        scan.skips_refused = bucket.on_unreadable == "skip"
         for batch in spark_batches(scan, read):
             yield from cut_batch(batch)
         _log_left_out(scan)

@@ -11,7 +11,7 @@ from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_times import TimeRange
-from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
+from ledgerfs.ledgers.missing_ledgers import MissingLedger, require_present
 from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, milliseconds_of
 from ledgerfs.scan.options import require_choices, require_known, require_of_parts
 from ledgerfs.spark.source.query_values import (
@@ -94,8 +94,7 @@ def look_for_missing(
     bucket.warn_of_unplaced([None, *names], catalog)
     for name in names:
         lacking = catalog.missing_of(name)
-        if lacking and scan.get("on_corrupt", "raise") != "skip":
-            raise missing_error(topic_of(name), lacking)
+        require_present(topic_of(name), lacking, scan.get("on_corrupt", "raise"))
         missing += lacking
     for one in missing[:_MOST_NAMED]:
         _log.warning("%s: ledger %d is left out: %s (%s)", one.topic, one.ledger_id, one.why, one.key)

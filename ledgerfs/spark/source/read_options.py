@@ -117,12 +117,13 @@ def _storage(
     cachedir: str | None = None,
     catalogmaxage: str | None = None,
     dialect: str = AUTO,
+    onunreadable: Any = "raise",  # noqa: ANN401  (a text, which `open_bucket` checks)
 ) -> Storage:
     if not path.strip():
         reason = "which bucket? One goes into load(…) or save(…), such as s3://tier; several are read one by one"
         raise InvalidOptionError(reason, key="path")
     age = None if catalogmaxage is None else seconds(catalogmaxage, "catalogMaxAge")
-    return Storage(path, storage, settings, cachedir, age, dialect)
+    return Storage(path, storage, settings, cachedir, age, dialect, onunreadable)
 
 
 _READ: Mapping[str, Callable[[str, str], Any]] = {
@@ -150,11 +151,12 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
 }
 """The options of a reader, with a parser for each."""
 
-_OF_STORAGE = ("cachedir", "catalogmaxage", "dialect")
+_OF_STORAGE = ("cachedir", "catalogmaxage", "dialect", "onunreadable")
 _STORAGE_NAMES = (
     "cacheDir",
     "catalogMaxAge",
     "dialect",
+    "onUnreadable",
     *_STORAGE_OPTIONS,
     f"{_STORAGE_PREFIX}<option of the filesystem>",
     "fs.s3a.…",

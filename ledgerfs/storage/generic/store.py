@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+_WITHOUT_FOLDERS = (("gcsfs.core", "GCSFileSystem"), ("adlfs.spec", "AzureBlobFileSystem"))
 _METADATA_KEYS = ("metadata", "Metadata")
 
 
@@ -66,7 +67,8 @@ class FsspecStore:
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         """Yield the filesystem's own listing, without its cache; fsspec lists whole folders."""
         items = self._ask(Asked("LIST", self.url), lambda _: self._listed())
-        yield [stat for item in items if (stat := self._sized(item)).key.startswith(prefix)]
+        found = {stat.key: stat for stat in map(self._sized, items) if stat.key.startswith(prefix)}
+        yield list(found.values())
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """Yield the filesystem's own listing of everything below a folder, else of one folder after the other."""
@@ -162,8 +164,16 @@ class FsspecStore:
         try:
             items: list[dict[str, Any]] = fs.ls(self._root, detail=True)
         except (FileNotFoundError, NotADirectoryError) as error:
+            if self._is_empty_prefix():
+                return []
             raise BucketNotFoundError("no such bucket or folder", key=self.url) from error
         return items
+
+    def _is_empty_prefix(self) -> bool:
+        """Whether this is a prefix without objects in a bucket that exists: Google's and Azure's stores have no folders."""
+        bucket, slash, _ = self._root.partition("/")
+        is_flat = any(self._handle.is_kind(*kind) for kind in _WITHOUT_FOLDERS)
+        return bool(slash) and is_flat and bool(self._handle.fs.exists(bucket))
 
     def _listed_folder(self, key: str) -> list[dict[str, Any]]:
         path = self._path(key.rstrip("/"))

@@ -36,6 +36,11 @@ class S3Client:
                 fs._kwargs_helper = ParamKwargsHelper(self._lean.client)  # noqa: SLF001
             return self._lean
 
+    def forget(self) -> None:
+        """Drop the client, so that the next one is made with the credentials of then."""
+        with self._lock:
+            self._lean = None
+
 
 def is_known_to_botocore(options: dict[str, Any]) -> bool:
     """Whether botocore alone supports the options of s3fs."""

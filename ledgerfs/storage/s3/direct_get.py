@@ -55,7 +55,9 @@ class LeanGet:
         request = AWSRequest(method="GET", url=url, headers=headers, stream_output=True)
         credentials = self.client._request_signer._credentials  # noqa: SLF001  (there is no public way to them)
         if credentials is not None:
-            S3SigV4Auth(credentials, "s3", self._region).add_auth(request)
+            # Key and token of one moment: credentials that refresh themselves could do so between the two.
+            frozen = credentials.get_frozen_credentials()
+            S3SigV4Auth(frozen, "s3", self._region).add_auth(request)
         return self.client._endpoint.http_session.send(request.prepare())  # noqa: SLF001  (with its proxies and certificates)
 
     def _url(self, bucket: str, key: str) -> str:

@@ -19,11 +19,14 @@ from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import replaced, short_body, short_object, status_of, translate
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.idle_timeout import Silence, bounded
+from ledgerfs.storage.listed_pages import ListedPage, PagePosition, each_key_once
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.retries import Tries, retry, retry_async
 from ledgerfs.storage.s3.body import check_answer, read_body
 from ledgerfs.storage.s3.client import S3Client, is_known_to_botocore
+from ledgerfs.storage.s3.credentials_renewal import CredentialsRenewal
 from ledgerfs.storage.s3.direct_get import LeanGet
+from ledgerfs.storage.s3.listing_characters import accept_control_characters
 from ledgerfs.storage.s3.stored_checksums import StoredChecksum
 from ledgerfs.storage.s3.transfers import Transfer
 from ledgerfs.storage.s3.writes import S3Writes
@@ -41,17 +44,20 @@ Exchange = Callable[[Any, Sent, Silence], Awaitable[Result]]
 class S3Store:
     """A bucket, or a prefix in one, of any S3-speaking store."""
 
-    __slots__ = ("_bucket", "_client", "_handle", "_has_answered", "_prefix", "traffic")
+    __slots__ = ("_bucket", "_client", "_handle", "_has_answered", "_lacks_if_match", "_prefix", "_renewal", "traffic")
 
     cluster = None
     disks = None
 
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle
-        self._bucket, _, prefix = root.partition("/")
+        # s3fs knows where the name of an access point ends (arn:…:accesspoint/name/prefix).
+        self._bucket, prefix, _ = handle.fs.split_path(root)
         self._prefix = f"{prefix.rstrip('/')}/" if prefix else ""
         self._has_answered = False
+        self._lacks_if_match = False
         self._client = S3Client() if is_known_to_botocore(handle.options) else None
+        self._renewal = CredentialsRenewal(self._renew)
         self.traffic = Traffic()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -81,16 +87,15 @@ class S3Store:
             yield [ObjectStat(folder, 0, 0, "", error.reason)]
 
     def _pages(self, prefix: str, delimiter: str) -> Iterator[list[ObjectStat]]:
-        token: dict[str, str] = {}
-        while True:
+        def fetch(position: PagePosition) -> ListedPage:
             try:
-                page = self._wait_for(self._page(prefix, delimiter, token))
+                page = self._wait_for(self._page(prefix, delimiter, position))
             except ObjectNotFoundError as error:
                 raise BucketNotFoundError("no such bucket", key=self.url) from error
-            yield self._folders(page) + self._objects(page)
-            if not page.get("IsTruncated"):
-                return
-            token = {"ContinuationToken": page["NextContinuationToken"]}
+            is_last, token = not page.get("IsTruncated"), page.get("NextContinuationToken")
+            return ListedPage(self._folders(page) + self._objects(page), is_last, token)
+
+        return each_key_once(fetch, self.url)
 
     def head(self, key: str) -> ObjectHead:
         """One HEAD: size, ETag, time and user metadata."""
@@ -139,14 +144,11 @@ class S3Store:
         client = self._client
         if client is None:
             return self._wait_for(self._request_in_loop(asked, operation, arguments))
-        try:
-            fs = self._handle.fs
-            method = getattr(client.of(fs).client, operation)
-        except Exception as error:
-            raise translate(error, asked.key) from error
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         def attempt() -> dict[str, Any]:
+            fs = self._handle.fs
+            method = getattr(client.of(fs).client, operation)
             with Sent(asked, self.traffic, tries.number), self._noting_answers():
                 try:
                     answer: dict[str, Any] = method(**self._arguments(fs, method, **self._named(arguments)))
@@ -155,7 +157,7 @@ class S3Store:
                 return answer
 
         try:
-            return retry(attempt, tries, asked.tell_retry, is_wanted=is_wanted)
+            return self._renewal.tried(lambda: retry(attempt, tries, asked.tell_retry, is_wanted=is_wanted))
         except Exception as error:
             raise tries.given_up(error, translate(error, asked.key)) from error
 
@@ -188,29 +190,29 @@ class S3Store:
         if request.end <= request.start:
             return b""
         asked = Asked.to_read(request)
-        try:
-            fs = self._handle.fs
-            lean = client.of(fs)
-        except Exception as error:
-            raise translate(error, asked.key, asked.offset) from error
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
 
         def attempt() -> Buffer:
+            fs = self._handle.fs
+            lean = client.of(fs)
             with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
                 return transfer.receive(self._answer(fs, lean, request), sent, tries)
 
         try:
-            return retry(attempt, tries, asked.tell_retry, is_wanted=transfer.is_wanted)
+            return self._renewal.tried(lambda: retry(attempt, tries, asked.tell_retry, is_wanted=transfer.is_wanted))
         except Exception as error:
             raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
 
     def _answer(self, fs: Any, lean: LeanGet, request: ReadRequest) -> dict[str, Any]:  # noqa: ANN401
+        arguments = self._get_arguments(request)
         try:
-            return lean.get_object(self._arguments(fs, lean.get_object, **self._get_arguments(request)))
+            return lean.get_object(self._arguments(fs, lean.get_object, **arguments))
         except Exception as error:
             translated = _translated(error)
             if status_of(translated) == 416:
                 raise self._wait_for(self._out_of_range(request)) from error
+            if self._is_condition_refused(translated, arguments):
+                return self._answer(fs, lean, request)
             raise translated from error
 
     @contextmanager
@@ -246,10 +248,16 @@ class S3Store:
 
         return await self._ask(Asked("HEAD", key), exchange)
 
-    async def _page(self, prefix: str, delimiter: str, token: dict[str, str]) -> dict[str, Any]:
+    async def _page(self, prefix: str, delimiter: str, position: PagePosition) -> dict[str, Any]:
+        names = {"Prefix": self._prefix + prefix, **({"Delimiter": delimiter} if delimiter else {})}
+        if position.token is not None:
+            names["ContinuationToken"] = position.token
+        if position.start_after is not None:
+            names["StartAfter"] = self._prefix + position.start_after
+
         async def exchange(fs: Any, _: Sent, __: Silence) -> dict[str, Any]:  # noqa: ANN401
-            names = {"Prefix": self._prefix + prefix, **({"Delimiter": delimiter} if delimiter else {})}
-            page: dict[str, Any] = await self._call(fs, "list_objects_v2", **names, **token)
+            accept_control_characters(await fs.get_s3(self._bucket))
+            page: dict[str, Any] = await self._call(fs, "list_objects_v2", **names)
             return page
 
         return await self._ask(Asked("LIST", self.url), exchange)
@@ -262,11 +270,14 @@ class S3Store:
         sent: Sent,
         silence: Silence,
     ) -> bytes:
+        arguments = self._get_arguments(request)
         try:
-            answer = await self._call(fs, "get_object", **self._get_arguments(request))
+            answer = await self._call(fs, "get_object", **arguments)
         except OSError as error:
             if status_of(error) == 416:
                 raise await self._out_of_range(request) from error
+            if self._is_condition_refused(error, arguments):
+                return await self._get(fs, request, checksum, sent, silence)
             raise
         body = answer["Body"]
         try:
@@ -275,6 +286,12 @@ class S3Store:
                 return await read_body(body, request, sent, silence)
         finally:
             body.close()
+
+    def _is_condition_refused(self, error: Exception, arguments: dict[str, str]) -> bool:
+        """Whether the store does not support ``If-Match``; from then on only the ETags of its answers are compared with the version."""
+        is_refused = "IfMatch" in arguments and status_of(error) == 501
+        self._lacks_if_match |= is_refused
+        return is_refused
 
     async def _out_of_range(self, request: ReadRequest) -> LedgerfsError:
         """Return the error for a range beyond the end of the object, which may have been replaced."""
@@ -297,10 +314,24 @@ class S3Store:
         except Exception as error:
             raise translate(error, asked.key, asked.offset) from error
         tries = Tries(asked.size, is_first_contact=not self._has_answered)
-        try:
+
+        async def attempt() -> Result:
             return await retry_async(lambda: self._try(fs, asked, tries, exchange), tries, asked.tell_retry)
+
+        try:
+            return await self._renewal.tried_async(attempt)
         except Exception as error:
             raise tries.given_up(error, translate(error, asked.key, asked.offset)) from error
+
+    def _renew(self) -> None:
+        """Have the credentials resolved again: from the environment, files, a process, or a service."""
+
+        async def refresh() -> None:
+            await self._handle.fs.set_session(refresh=True)
+
+        self._wait_for(refresh())
+        if self._client is not None:
+            self._client.forget()
 
     async def _try(self, fs: Any, asked: Asked, tries: Tries, exchange: Exchange[Result]) -> Result:  # noqa: ANN401
         with Sent(asked, self.traffic, tries.number) as sent, self._noting_answers():
@@ -321,7 +352,7 @@ class S3Store:
         return added
 
     def _get_arguments(self, request: ReadRequest) -> dict[str, str]:
-        match = {"IfMatch": request.version} if request.version else {}
+        match = {"IfMatch": request.version} if request.version and not self._lacks_if_match else {}
         return {"Key": self._prefix + request.key, "Range": f"bytes={request.start}-{request.end - 1}", **match}
 
     def _folders(self, page: dict[str, Any]) -> list[ObjectStat]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ledgerfs.errors import BucketNotFoundError, LedgerfsError, ObjectExistsError, ObjectNotFoundError, StoreError
 from ledgerfs.storage.failures import answer_of, replaced, uncertain
+from ledgerfs.storage.listed_pages import stalled_listing
 from ledgerfs.storage.object_writes import UnfinishedUpload
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.s3.properties import read_properties
@@ -100,15 +101,25 @@ class S3Writes:
     def unfinished_uploads(self) -> Iterator[UnfinishedUpload]:
         """Yield the unfinished uploads that the store lists; raises `StoreError` if it cannot list them."""
         marker: dict[str, Any] = {}
+        seen: set[tuple[str, str]] = set()
         while True:
             page = self._store.request(Asked("LIST", "uploads"), "list_multipart_uploads", Prefix="", **marker)
-            for item in page.get("Uploads", []):
-                key = self._store.relative(item["Key"])
+            new = {(item["Key"], item["UploadId"]): item for item in page.get("Uploads", [])}
+            new = {upload: item for upload, item in new.items() if upload not in seen}
+            seen.update(new)
+            for (name, token), item in new.items():
+                key = self._store.relative(name)
                 if key is not None:
-                    yield UnfinishedUpload(key, item["UploadId"], int(item["Initiated"].timestamp() * 1000))
+                    yield UnfinishedUpload(key, token, int(item["Initiated"].timestamp() * 1000))
             if not page.get("IsTruncated"):
                 return
-            marker = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+            if not new:
+                raise stalled_listing("uploads", len(seen))
+            last_key, last_token = max(seen)
+            marker = {
+                "KeyMarker": page.get("NextKeyMarker", last_key),
+                "UploadIdMarker": page.get("NextUploadIdMarker", last_token),
+            }
 
     def end_unfinished(self, upload: UnfinishedUpload) -> None:
         """Abort the upload."""

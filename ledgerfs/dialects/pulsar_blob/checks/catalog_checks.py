@@ -64,6 +64,11 @@ def _unpaired(catalog: Catalog) -> Iterator[Finding]:
 
     Of a settled copy no other one is the same: a cluster's list may name this one.
     """
+    refused = {one.key: one for one in remains_of(catalog).refused}
+    for one in refused.values():
+        yield Finding(
+            Severity.UNCHECKED, "unreadable-object", one.error.reason, one.key, one.error.offset, one.ledger_id
+        )
     for orphan in remains_of(catalog).orphans:
         key, name, has_copy = key_of(orphan), int(orphan["name"]), bool(orphan["has_copy"])
         source = uuid_from_halves(int(orphan["near_high"]), int(orphan["near_low"]))
@@ -80,6 +85,8 @@ def _unpaired(catalog: Catalog) -> Iterator[Finding]:
         key, is_settled = key_of(lost), bool(lost["settled"])
         copies = complete[(complete["ledger_id"] == lost["ledger_id"]) & (complete["name"] == lost["name"])]
         has_copy = bool(stand_for(copies, lost).any())
+        if key.data_key in refused:
+            continue
         message = "index without its data object: deleted by half, or lost"
         severity = Severity.REMARK if has_copy and not is_settled else Severity.DAMAGE
         note = message + _copy_note(has_copy=has_copy, is_settled=is_settled)

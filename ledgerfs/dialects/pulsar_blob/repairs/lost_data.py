@@ -6,6 +6,7 @@ from ledgerfs.dialects.pulsar_blob.remains import INDEX_WITHOUT_DATA
 from ledgerfs.dialects.pulsar_blob.repairs.actions import DeleteObject
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.dialects.pulsar_blob.repairs.user_metadata import foreign_format
+from ledgerfs.errors import AccessDeniedError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -27,6 +28,11 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
             action,
         )
 
+    if (refusal := _refusal(survey, lost)) is not None:
+        yield found(
+            Severity.UNCHECKED, f"left alone: the store does not answer whether its data object is there: {refusal}"
+        )
+        return
     # For a settled copy nothing stands: a cluster's list may name it, whatever else there is of the ledger.
     copies = [] if lost.managed_ledger is None or lost.is_settled else survey.copies_of(lost.ledger_id)
     copies = [copy for copy in copies if copy.managed_ledger == lost.managed_ledger]
@@ -57,3 +63,14 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
         return
     advice = "copy the data object from a backup, or offload again while BookKeeper has the ledger"
     yield found(Severity.DAMAGE, f"{reason}; {advice}")
+
+
+def _refusal(survey: Survey, lost: LedgerRef) -> str | None:
+    """Return why the store does not answer whether the data object is there; None if it answers."""
+    try:
+        survey.store.head(lost.object("data").key)
+    except ObjectNotFoundError:
+        return None
+    except (AccessDeniedError, StoreError) as error:
+        return error.reason
+    return None
