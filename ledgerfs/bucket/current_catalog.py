@@ -20,6 +20,8 @@ from ledgerfs.storage.object_store import is_of_a_cluster
 
 OnUnreadable = Literal["raise", "skip"]
 
+_NOTHING_WRITTEN = "nothing is written before it can be read"
+
 
 class CatalogFiles(NamedTuple):
     """Where a bucket's catalogs are kept on disk: the one it is read with, and the one of all dialects, which writers look at."""
@@ -139,7 +141,9 @@ class CurrentCatalog:
         """List the bucket again, in every dialect, whichever it is read in; raises as `load`, also for what reading may skip."""
         if self._dialect == AUTO:
             with self._listing:
-                return self._list(progress, skips=False)
+                catalog = self._survey(progress)
+                catalog.require_readable(_NOTHING_WRITTEN)
+                return catalog
         with self._listing:
             listed_ms = _now_ms()
             # What it is read in is listed again when it is next used.
@@ -147,9 +151,9 @@ class CurrentCatalog:
             if self._whole is None and self._files is not None:
                 self._whole = self._files.whole.load()
             catalog = list_bucket(self._store, open_dialects(self._store), self._whole, progress)
-            catalog.require_readable()
+            catalog.require_readable(_NOTHING_WRITTEN)
             self._whole = catalog
-            if self._files is not None:
+            if self._files is not None and catalog.is_complete:
                 self._files.whole.save(catalog, listed_ms)
             return catalog
 
@@ -158,24 +162,21 @@ class CurrentCatalog:
         with self._lock:
             if self._catalog is None and not (self._expired or listed) and self._max_age > 0:
                 kept = self._kept(self._max_age)
-                self._catalog = None if kept is None else replace(kept, skips_refused=self._on_unreadable == "skip")
+                self._catalog = None if kept is None else self._as_read(kept)
             is_good = self._catalog is not None and not self._expired and (self._is_listed or not listed)
             return self._catalog if is_good else None
 
-    def _list(self, progress: Progress | None, *, skips: bool = True) -> Catalog:
+    def _list(self, progress: Progress | None) -> Catalog:
         catalog = self._survey(progress)
-        refused = catalog.refused()
-        if not (skips and self._on_unreadable == "skip"):
+        if not catalog.skips_refused:
             catalog.require_readable()
-            return catalog
-        if refused:
+        elif refused := catalog.refused():
             first = refused[0]
             more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
             reason = f"{self._store.url}: left out, since the store refuses them: {first.key}: {first.reason}{more}"
             warnings.warn(reason, UnreadableObjectsWarning, stacklevel=2)
-        catalog = replace(catalog, skips_refused=True)
-        with self._lock:
-            self._catalog, self._is_listed, self._expired = catalog, True, False
+            with self._lock:
+                self._catalog, self._is_listed, self._expired = catalog, True, False
         return catalog
 
     def _survey(self, progress: Progress | None) -> Catalog:
@@ -185,7 +186,7 @@ class CurrentCatalog:
             # Objects that are written while the bucket is listed may be missing in the listing.
             self._expired = False
         try:
-            catalog = list_bucket(self._store, self._dialects, previous, progress)
+            catalog = self._as_read(list_bucket(self._store, self._dialects, previous, progress))
         except BaseException:
             self._expired = True
             raise
@@ -195,9 +196,12 @@ class CurrentCatalog:
         with self._lock:
             self._catalog = catalog
             self._is_listed = True
-        if self._files is not None:
+        if self._files is not None and catalog.is_complete:
             self._files.current.save(catalog, listed_ms)
         return catalog
+
+    def _as_read(self, catalog: Catalog) -> Catalog:
+        return replace(catalog, skips_refused=self._on_unreadable == "skip")
 
     def _kept(self, max_age: float | None = None) -> Catalog | None:
         return None if self._files is None else self._files.current.load(max_age)

@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.group import EXIT_STORAGE
 from ledgerfs.cli.notices import announce_compiling, notice, say_left_out
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, progress, say, show, table
 from ledgerfs.cli.scan_options import scan_options
 from ledgerfs.display import printable
 from ledgerfs.errors import (
+    AccessDeniedError,
     CorruptObjectError,
     MissingLedgerError,
     ObjectNotFoundError,
     StaleObjectError,
+    StoreError,
+    StoreUnreachableError,
     UnsupportedFormatError,
 )
 
@@ -34,13 +38,14 @@ _DAMAGE = (CorruptObjectError, MissingLedgerError, ObjectNotFoundError, StaleObj
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The messages of one topic; None if damage ended the count. Chunked messages that lack chunks do not count."""
+    """The messages of one topic; None if damage or a refusal ended the count. Chunked messages that lack chunks do not count."""
 
     name: str
     entries: int
     bytes: int
     messages: int | None
     is_damaged: bool
+    is_refused: bool
     missing: "Sequence[MissingLedger]"
     incomplete: int
 
@@ -59,7 +64,8 @@ def count(
     Reads every entry, but decompresses and decrypts nothing, unless messages whose values cannot be decoded are to be left out
     (--values typed --on-undecodable skip). Entries and bytes are those of the whole topic, also with a range of time.
     A damaged topic gets a dash (with --on-corrupt skip the number of its other messages), standard error tells why, and the exit code is
-    1; the other topics are counted. A missing ledger is damage, too. A partitioned topic that is named is counted as one, otherwise each
+    1; the other topics are counted. A missing ledger is damage, too. So does a topic of which the store refuses objects (exit code 3; with
+    --on-unreadable skip the number of its other messages, and 1). A partitioned topic that is named is counted as one, otherwise each
     partition by itself.
 
     \b
@@ -83,6 +89,8 @@ def count(
         notice(bucket)
     if any(one.is_damaged for one in counts):
         context.exit(1)
+    if any(one.is_refused for one in counts):
+        context.exit(EXIT_STORAGE)
 
 
 def _all(bucket: "Bucket") -> "list[Topic]":
@@ -115,18 +123,25 @@ def _count_all(bucket: "Bucket", topics: "Sequence[Topic]", options: dict[str, A
     counts = []
     for topic, found in zip(topics, of_topics, strict=True):
         scan: Scan | PartitionedScan | None = None
+        messages: int | None = None
+        is_damaged = is_refused = False
         try:
             # The type of JSON is inferred here, which meets the same damage.
             scan = topic.scan((), **options)
             scan.on_read = add
-            messages: int | None = scan.count()
+            messages = scan.count()
             is_damaged = say_left_out(scan, scan.undecodable)
         except _DAMAGE as error:
             say(str(error) if isinstance(error, MissingLedgerError) else f"{topic.name}: {error}")
-            messages, is_damaged = None, True
+            is_damaged = True
+        except StoreUnreachableError:
+            raise
+        except (AccessDeniedError, StoreError) as error:
+            say(f"{topic.name}: {error}")
+            is_refused = True
         sums = sum(info.entries for info in found), sum(info.bytes for info in found)
         left_out = (topic.missing, 0) if scan is None else (scan.missing, len(scan.incomplete))
-        counts.append(Count(topic.name, *sums, messages, is_damaged, *left_out))
+        counts.append(Count(topic.name, *sums, messages, is_damaged, is_refused, *left_out))
     return counts
 
 
@@ -150,6 +165,7 @@ def _as_json(one: Count) -> dict[str, Any]:
         "entries": one.entries,
         "bytes": one.bytes,
         "damaged": one.is_damaged,
+        "refused": one.is_refused,
         "incomplete": one.incomplete,
         "missing": [lost.as_json() for lost in one.missing],
     }

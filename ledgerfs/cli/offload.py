@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.group import EXIT_STORAGE
 from ledgerfs.cli.options import CODECS, disks_argument, target_argument
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.parameter_types import Size
@@ -66,7 +67,8 @@ def offload(
     A broker that uses the copy can serve it: ledgers keep their names, and without --block-size they are the same byte for byte. Run it
     again after an interruption: ledgers of the same topic, id, last entry, length and creation are skipped, with --unbatch those that were
     made of the same one. Ledgers that are damaged, missing, contradictory or still being written, or different in TARGET, are named and not
-    copied (exit code 1), and so are those whose messages TARGET has under another id.
+    copied (exit code 1), and so are those whose messages TARGET has under another id. Those that the store refuses are named, too (exit
+    code 3, if nothing is damaged).
 
     \b
     Examples:
@@ -99,7 +101,7 @@ def offload(
     else:
         click.echo(_summary(report, is_checked=is_checked))
     if not report.is_complete:
-        context.exit(1)
+        context.exit(EXIT_STORAGE if report.is_refused and bucket.on_unreadable == "raise" else 1)
 
 
 def _tell(told: list[dict[str, Any]] | None, one: "CopiedLedger") -> None:

@@ -402,6 +402,8 @@ class MountedBucket:
         if node is None:
             return directory(path)
         shown = attributes_of(node)
+        if shown.size is None and node.missing is not None:
+            return replace(shown, size=UNREADABLE_BYTES)
         if shown.size is None:
             try:
                 shown = replace(shown, size=self.tree().open(path).size)

@@ -127,10 +127,15 @@ class Catalog:
         """Return the errors of folders and objects that the store refused, and that may belong to any topic."""
         unplaced = self._gaps_of(UNKNOWN)
         ids = zip(*(unplaced[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
-        refusals = self._refusals()
+        refusals = self.refusals()
         return [*self.unlisted, *(refusals[key] for key in ids if key in refusals)]
 
-    def require_readable(self) -> None:
+    @property
+    def is_complete(self) -> bool:
+        """Whether the store refused nothing, of whatever topic."""
+        return not (self.unlisted or self.refusals())
+
+    def require_readable(self, advice: str = READ_THE_REST) -> None:
         """Raise the error of what the store refused if it may belong to any topic: topics and ledgers would be missing unseen."""
         refused = self.refused()
         if refused:
@@ -139,14 +144,17 @@ class Catalog:
             what = "cannot read an object of unknown topic"
             if first in self.unlisted:
                 what = "cannot list a folder that may contain ledgers"
-            raise type(first)(
-                f"{what}{more}: {first.reason}; {READ_THE_REST}, `ledgerfs verify` names all", key=first.key
-            )
+            reason = f"{what}{more}: {first.reason}; {advice}, `ledgerfs verify` names all"
+            raise type(first)(reason, key=first.key, offset=first.offset)
 
-    def _refusals(self) -> dict[tuple[int, int, int], LedgerfsError]:
-        """Return {both halves of the uuid, and ledger id: why the store refused to show the ledger}."""
+    def refusals(self) -> dict[tuple[int, int, int], LedgerfsError]:
+        """Return {both halves of the uuid, and ledger id: why the store refused to show the ledger}.
+
+        Ledgers of clusters and disks have no uuid: bookies that do not answer are a reason of their own (`GapKind.END_UNKNOWN`).
+        """
         unreadable = (one for remains in self.remains.values() for one in remains.unreadable())
-        return {(*uuid_halves(one.uuid), one.ledger_id): one.error for one in unreadable if is_refusal(one.error)}
+        refused = (one for one in unreadable if one.uuid and is_refusal(one.error))
+        return {(*uuid_halves(one.uuid), one.ledger_id): one.error for one in refused}
 
     @property
     def is_empty(self) -> bool:
@@ -320,7 +328,7 @@ class Catalog:
                 raise missing_error(missing.topic, [missing])
 
     def _missing(self, gaps: Table, managed_ledger: str | None) -> Iterator[MissingLedger]:
-        refusals = self._refusals() if gaps.size else {}
+        refusals = self.refusals() if gaps.size else {}
         for gap in gaps:
             missing = missing_of_row(gap, managed_ledger, self.places[gap["place"]])
             key = (int(gap["uuid_high"]), int(gap["uuid_low"]), int(gap["ledger_id"]))
@@ -328,6 +336,9 @@ class Catalog:
             yield replace(missing, refusal=refusal, is_skipped=refusal is not None and self.skips_refused)
 
     def _why_not(self, ledger_id: int) -> str:
+        for (_, _, refused_id), error in self.refusals().items():
+            if refused_id == ledger_id:
+                raise error
         if (self.lost["ledger_id"] == ledger_id).any():
             return "its index is in the bucket, its data object is not"
         told = (one.why_not(ledger_id) for one in self.remains.values())

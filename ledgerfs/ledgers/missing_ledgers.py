@@ -198,7 +198,7 @@ def missing_error(topic: str, missing: Sequence[MissingLedger]) -> LedgerfsError
         first, refusal = refused[0], refused[0].refusal
         more = f" ({len(refused) - 1:,} more ledgers of the topic are refused)" if len(refused) > 1 else ""
         reason = f"cannot read {first.name} of {printable(topic)}{more}: {refusal.reason}; {READ_THE_REST}"
-        return type(refusal)(reason, key=first.key)
+        return type(refusal)(reason, key=refusal.key, offset=refusal.offset)
     shown = "; ".join(f"{one.name}: {one.why} ({one.key})" for one in missing[:_MOST_NAMED])
     more = f"; and {len(missing) - _MOST_NAMED:,} more" if len(missing) > _MOST_NAMED else ""
     ledgers = "ledger of this topic" if len(missing) == 1 else "ledgers of this topic"

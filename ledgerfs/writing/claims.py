@@ -243,7 +243,8 @@ def _contradiction(catalog: Catalog, claim: Claim, ref: LedgerRef) -> LedgerExis
         # Without a copy in mind, whatever was there before kept it out, and of two that come at once the first one stays.
         return None
     missing = (one for one in catalog.absent_of(claim.managed_ledger) if one.ledger_id == claim.ledger_id)
-    other = next((one for one in missing if one.kind in {GapKind.CONTRADICTED, GapKind.BEING_WRITTEN}), None)
+    unclear = {GapKind.CONTRADICTED, GapKind.BEING_WRITTEN}
+    other = next((one for one in missing if one.refusal is not None or one.kind in unclear), None)
     if other is None:
         return None
     reason = f"the topic has something else of ledger {claim.ledger_id}: {other.why} ({other.key}); import them under another id"

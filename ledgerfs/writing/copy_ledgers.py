@@ -15,6 +15,7 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger
+from ledgerfs.storage.failures import is_refusal
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.own_ids import new_own_id
@@ -54,6 +55,13 @@ class CopyReport:
     def is_complete(self) -> bool:
         """Whether the target has all ledgers that were to be copied."""
         return not (self.failed or self.missing)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether stores refused all that is not copied: then no damage is known."""
+        errors = (one.error for one in self.failed)
+        are_refused = all(error is not None and is_refusal(error) for error in errors)
+        return are_refused and all(one.severity is Severity.UNCHECKED for one in self.missing)
 
     def require_complete(self) -> None:
         """Raise `IncompleteCopyError` if it has not."""
@@ -207,7 +215,8 @@ def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str 
             known = missing.pop(finding.key or "", None)
             yield finding if known is None else replace(finding, topic=_known_topic(known) or finding.topic)
     for one in missing.values():
-        yield Finding(Severity.DAMAGE, "missing-ledger", one.why, one.key, None, one.known_id, _known_topic(one))
+        severity = Severity.DAMAGE if one.refusal is None else Severity.UNCHECKED
+        yield Finding(severity, "missing-ledger", one.why, one.key, None, one.known_id, _known_topic(one))
 
 
 def _known_topic(one: MissingLedger) -> str | None:

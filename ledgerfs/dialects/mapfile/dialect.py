@@ -19,14 +19,7 @@ from ledgerfs.dialects.mapfile.gaps import find_gaps, is_young
 from ledgerfs.dialects.mapfile.loading import Loaded, Unloaded, load_folders, may_grow
 from ledgerfs.dialects.mapfile.reader import MapFileReader
 from ledgerfs.dialects.mapfile.remains import MapFileRemains, PartialLedger, remains_of, require_top
-from ledgerfs.errors import (
-    AccessDeniedError,
-    CorruptLedgerError,
-    CorruptMetadataError,
-    CorruptObjectError,
-    LedgerfsError,
-    StoreError,
-)
+from ledgerfs.errors import CorruptLedgerError, CorruptMetadataError, CorruptObjectError
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_from_halves, uuid_halves
@@ -91,7 +84,6 @@ class MapFiles:
 
             for one in load_folders(self._store, unseen[low : low + _CHUNK], tell):
                 found.take(one)
-        found.require_the_stores_health()
         starts = found.name_starts()
         partial = tuple(found.partial(starts))
         return FoundLedgers(
@@ -224,12 +216,6 @@ class _Findings:
         else:
             self._unloaded.append((Unloaded(one.files, error, one.metadata), is_written))
 
-    def require_the_stores_health(self) -> None:
-        """Raise what the store said if it refused each of all folders."""
-        errors = [one.error for one, _ in self._unloaded]
-        if errors and not self._rows and all(map(_is_the_stores, errors)):
-            raise errors[0]
-
     def name_starts(self) -> NameStarts:
         """Return where names begin, by the ledgers whose metadata has them; of other folders that is only needed if there are any."""
         starts = NameStarts()
@@ -292,11 +278,6 @@ def _row(one: Loaded) -> tuple[Any, ...]:
         False,
         pack_own(data, one.files.index, one.index_state, is_named=metadata.managed_ledger is not None),
     )
-
-
-def _is_the_stores(error: LedgerfsError) -> bool:
-    """Whether not the object is at fault."""
-    return isinstance(error, AccessDeniedError | StoreError)
 
 
 def _unfinished(one: Loaded) -> CorruptLedgerError:

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from ledgerfs.dialects.mapfile.columns import NUMBER
 from ledgerfs.dialects.mapfile.folders import LedgerFolder
-from ledgerfs.errors import AccessDeniedError, LedgerfsError, NotFoundError, ObjectNotFoundError, StoreError
+from ledgerfs.errors import LedgerfsError, NotFoundError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
 from ledgerfs.ledgers.remains import Unreadable
+from ledgerfs.storage.failures import is_refusal
 
 if TYPE_CHECKING:
     from ledgerfs.ledgers.catalog import Catalog
@@ -62,7 +63,7 @@ class PartialLedger:
     @property
     def is_refused(self) -> bool:
         """Whether nobody knows what is there, since the store did not let us look."""
-        return isinstance(self.error, AccessDeniedError | StoreError)
+        return is_refusal(self.error)
 
     @property
     def managed_ledgers(self) -> tuple[str | None, ...]:

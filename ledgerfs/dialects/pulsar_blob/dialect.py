@@ -44,7 +44,6 @@ from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.repairs import Repair
-from ledgerfs.storage.failures import is_refusal
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
@@ -92,8 +91,6 @@ class PulsarBlob:
         known, known_rows = _known_rows(indexes, previous, names)
         unseen = indexes[~known]
         fetched, bad = self._read_indexes(unseen, names, progress)
-        if not known_rows.size and bad and len(bad) == unseen.size and all(is_refusal(one.error) for one in bad):
-            raise bad[0].error
         self._name_the_nameless(fetched, names)
         ledgers = np.concatenate([known_rows, fetched])
         _set_data_columns(ledgers, data)
@@ -219,6 +216,10 @@ class BlobListing:
         self._data.append(np.array(data_rows, LISTED))
         self._indexes.append(np.array(index_rows, LISTED))
         return rest
+
+    def levels_of_layout(self, folder: str) -> None:  # noqa: ARG002
+        """Return None: no folder is."""
+        return
 
     def may_be_behind(self, key: str) -> bool:  # noqa: ARG002
         """Return False: ledgers are in no folders, and links with their names are taken for them."""

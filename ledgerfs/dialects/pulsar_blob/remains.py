@@ -60,7 +60,7 @@ class BlobRemains:
     bad_indexes
         Index objects that cannot be read.
     refused
-        Data objects of which the store refused to answer whether they are there, or whose they are.
+        Data objects of which the store refused to answer whether they are there, whose they are, or whether they are copies.
 
     """
 
@@ -114,6 +114,11 @@ class BlobRemains:
     def counts(self) -> dict[str, int]:
         """Return how many there are of each kind."""
         return {"unreadable indexes": len(self.bad_indexes), "data objects without index": int(self.orphans.size)}
+
+
+def refused_data(key: LedgerKey, error: LedgerfsError) -> Unreadable:
+    """Return a data object that the store refused to show, and its error."""
+    return Unreadable(key.ledger_id, key.uuid, key.data_key, error)
 
 
 def remains_of(catalog: "Catalog") -> BlobRemains:

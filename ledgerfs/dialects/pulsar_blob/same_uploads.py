@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of, own_of
-from ledgerfs.dialects.pulsar_blob.remains import BadIndex, BlobRemains, remains_of
+from ledgerfs.dialects.pulsar_blob.remains import BadIndex, BlobRemains, refused_data, remains_of
 from ledgerfs.dialects.pulsar_blob.same_ids import SameIds
 from ledgerfs.dialects.pulsar_blob.topics_in_user_metadata import told_of
 from ledgerfs.errors import LedgerfsError, StoreUnreachableError
@@ -21,6 +21,7 @@ from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN
+from ledgerfs.storage.failures import is_refusal
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.ordered_map import ordered_map
@@ -32,15 +33,21 @@ _THREADS = 16
 
 
 def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
-    """Return the catalog with ``has_copy`` of its orphans and bad indexes set; raises only `StoreUnreachableError`."""
+    """Return the catalog with ``has_copy`` of its orphans and bad indexes set; raises only `StoreUnreachableError`.
+
+    What the store refuses to show for a comparison is among ``refused`` of the remains.
+    """
     copies, remains = _Copies(store, catalog, SameIds(catalog)), remains_of(catalog)
     orphans = remains.orphans.copy()
     for column in ("has_copy", "near_high", "near_low", "near_version"):
         orphans[column] = np.zeros(1, orphans.dtype[column])
     rows = np.flatnonzero(np.isin(orphans["ledger_id"], copies.same_ids.ids))
     looks = ordered_map(copies.of_orphan, remains.orphans[rows], _THREADS, "ledgerfs-same")
-    for row, (has_copy, near) in zip(rows.tolist(), looks, strict=True):
+    refused = list(remains.refused)
+    for row, (has_copy, near, error) in zip(rows.tolist(), looks, strict=True):
         orphans["has_copy"][row] = has_copy
+        if error is not None and is_refusal(error):
+            refused.append(refused_data(key_of(orphans[row]), error))
         if near is not None:
             for column, value in (
                 ("high", near["uuid_high"]),
@@ -50,7 +57,7 @@ def compared_with_copies(store: ObjectStore, catalog: Catalog) -> Catalog:
                 orphans[f"near_{column}"][row] = value
     by_bad = ordered_map(copies.of_bad_index, remains.bad_indexes, _THREADS, "ledgerfs-same")
     bad = tuple(replace(one, has_copy=has) for one, has in zip(remains.bad_indexes, by_bad, strict=True))
-    return replace(catalog, remains={**catalog.remains, NUMBER: BlobRemains(orphans, bad)})
+    return replace(catalog, remains={**catalog.remains, NUMBER: BlobRemains(orphans, bad, tuple(refused))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +68,26 @@ class _Copies:
     catalog: Catalog
     same_ids: SameIds
 
-    def of_orphan(self, orphan: np.void) -> tuple[bool, np.void | None]:
-        """Return whether a row of `ORPHAN` has a copy, and the last ledger that it was compared with."""
+    def of_orphan(self, orphan: np.void) -> tuple[bool, np.void | None, LedgerfsError | None]:
+        """Return whether a row of `ORPHAN` has a copy, the last ledger that it was compared with, and why there was no comparison."""
         near, key = None, key_of(orphan)
         source = self._source_of(key)
         if source is not None:
-            return True, source
+            return True, source, None
         for near in self._as_large(key.ledger_id, int(orphan["name"]), int(orphan["size"])):
-            if _was_compared(orphan, near):
-                is_same = bool(orphan["has_copy"])
-            else:
-                is_same = self._begins_alike(key.data_key, orphan["version"].decode(), near)
+            try:
+                if _was_compared(orphan, near):
+                    is_same = bool(orphan["has_copy"])
+                else:
+                    is_same = self._begins_alike(key.data_key, orphan["version"].decode(), near)
+            except StoreUnreachableError:
+                raise
+            except LedgerfsError as error:
+                # The next listing tries again, since no ledger is returned.
+                return False, None, error
             if is_same:
-                return True, near
-        return False, near
+                return True, near, None
+        return False, near, None
 
     def of_bad_index(self, bad: BadIndex) -> bool:
         """Return whether the data object of an unreadable index has a copy."""
@@ -85,7 +98,13 @@ class _Copies:
         if stat is None:
             return False
         near = self._as_large(ledger_id, self.catalog.row_of(bad.managed_ledger), stat.size)
-        return any(self._begins_alike(stat.key, stat.version, ledger) for ledger in near)
+        try:
+            return any(self._begins_alike(stat.key, stat.version, ledger) for ledger in near)
+        except StoreUnreachableError:
+            raise
+        except LedgerfsError:
+            # Without a comparison it is no copy; the next listing tries again.
+            return False
 
     def _of_id(self, ledger_id: int) -> list[np.void]:
         """Return the complete ledgers of an id that are no settled copies: these stand for none but others like them."""
@@ -105,15 +124,9 @@ class _Copies:
 
     def _begins_alike(self, key: str, version: str, ledger: np.void) -> bool:
         end = min(int(ledger["stored"]), COMPARED)
-        try:
-            mine = self.store.read(ReadRequest(key, 0, end, version, is_kept=False))
-            data_key, data_version = key_of(ledger).data_key, _version_of(ledger).decode()
-            return mine == self.store.read(ReadRequest(data_key, 0, end, data_version, is_kept=False))
-        except StoreUnreachableError:
-            raise
-        except LedgerfsError:
-            # Without a comparison it is no copy; the next listing tries again.
-            return False
+        mine = self.store.read(ReadRequest(key, 0, end, version, is_kept=False))
+        data_key, data_version = key_of(ledger).data_key, _version_of(ledger).decode()
+        return mine == self.store.read(ReadRequest(data_key, 0, end, data_version, is_kept=False))
 
 
 def _was_compared(orphan: np.void, ledger: np.void) -> bool:

@@ -21,10 +21,9 @@ from ledgerfs.dialects.pulsar_blob.columns import (
     match_rows,
     own_of,
 )
-from ledgerfs.dialects.pulsar_blob.remains import BadIndex, remains_of
+from ledgerfs.dialects.pulsar_blob.remains import BadIndex, refused_data, remains_of
 from ledgerfs.dialects.pulsar_blob.topics_in_user_metadata import Told, all_told, told_of
-from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
-from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, uuid_halves
 from ledgerfs.ledgers.dialect import Progress
@@ -68,7 +67,7 @@ def without_false_losses(
             ledgers["stored"][row] = size
             own["data_modified_ms"][row], own["data_version"][row] = modified_ms, version
         elif data.error is not None:
-            refused.append(_refused(key_of(ledgers[row]), data.error))
+            refused.append(refused_data(key_of(ledgers[row]), data.error))
     return ledgers[~is_deleted]
 
 
@@ -81,10 +80,6 @@ def _known_losses(previous: Catalog) -> Table:
     keys = zip(*(lost[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
     known: Table = lost[[key not in refused for key in keys]]
     return known
-
-
-def _refused(key: LedgerKey, error: LedgerfsError) -> Unreadable:
-    return Unreadable(key.ledger_id, key.uuid, key.data_key, error)
 
 
 def told_orphans(
@@ -117,7 +112,7 @@ def told_orphans(
         elif told.error is None:
             orphans["name"][row] = UNKNOWN
         else:
-            refused.append(_refused(key_of(orphans[row]), told.error))
+            refused.append(refused_data(key_of(orphans[row]), told.error))
     return orphans[~is_gone]
 
 

@@ -21,6 +21,7 @@ from ledgerfs.recovery.planning.topic_ledgers import (
     of_the_topic,
     only_ends,
     readable_ledgers,
+    refused_by_the_store,
     settled_alone,
     unsettled_without_end,
 )
@@ -163,7 +164,7 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
     else:
         assert dump is not None  # noqa: S101  (its list is)
         missing = missing_by_list(info, dump.ends, ledgers, gaps)
-    if refusal := unsettled_without_end(ledgers, info, own_ends):
+    if refusal := unsettled_without_end(ledgers, info, own_ends) or refused_by_the_store(each, gaps):
         return replace(plan, refusal=refusal)
     if left_out:
         remarks.append(

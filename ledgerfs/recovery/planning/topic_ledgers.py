@@ -1,13 +1,13 @@
 """Which copies of which ledgers of the bucket, or of disks, are a topic's, and are to be restored."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.id_blocks import ends_cluster
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.missing_ledgers import GapKind
+from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger
 
 
 def readable_ledgers(catalog: Catalog, name: str, info: ManagedLedgerInfo | None) -> Iterator[LedgerRef]:
@@ -82,6 +82,15 @@ def unsettled_without_end(
                 "then, or a backup of it, or restore without the dump (--no-dump) what the bucket had before"
             )
     return None
+
+
+def refused_by_the_store(found: Collection[int], gaps: Sequence[MissingLedger]) -> str | None:
+    """Return why a topic cannot be restored of which the store refuses ledgers: these are not lost. ``found`` has the ids of the others."""
+    refused = [one for one in gaps if one.refusal is not None and one.ledger_id not in found]
+    if not refused:
+        return None
+    more = f" ({len(refused) - 1:,} more ledgers are refused)" if len(refused) > 1 else ""
+    return f"the store refuses {refused[0].name}, {refused[0].key}{more}: {refused[0].why}; restore the topic when it can be read"
 
 
 def only_ends(catalog: Catalog, ends: Mapping[str, tuple[int, ...]]) -> set[str]:

@@ -15,6 +15,7 @@ from ledgerfs.formats.topic_names import schema_owner
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.named_versions import named_versions
+from ledgerfs.storage.failures import is_refusal
 from ledgerfs.storage.ordered_map import ordered_map
 
 _SHOWN = 5
@@ -46,7 +47,8 @@ class UnsavedSchemas:
         for topic, outcome in ordered_map(self._unsaved_of, sorted(self._named), _THREADS, "ledgerfs-schemas"):
             if isinstance(outcome, LedgerfsError):
                 message = f"it is not known which schemas there are: {outcome.reason}"
-                unknown.append(Finding(Severity.REMARK, "unreadable-schemas", message, outcome.key, topic=topic))
+                severity = Severity.UNCHECKED if is_refusal(outcome) else Severity.REMARK
+                unknown.append(Finding(severity, "unreadable-schemas", message, outcome.key, topic=topic))
             elif outcome:
                 unsaved[topic] = outcome
         remark = _lost if self._is_cluster else _unsaved

@@ -71,6 +71,8 @@ def _unpaired(catalog: Catalog) -> Iterator[Finding]:
         )
     for orphan in remains_of(catalog).orphans:
         key, name, has_copy = key_of(orphan), int(orphan["name"]), bool(orphan["has_copy"])
+        if key.data_key in refused:
+            continue
         source = uuid_from_halves(int(orphan["near_high"]), int(orphan["near_low"]))
         is_settled = has_copy and is_settled_copy_of(key.uuid, source)
         message = "data object without an index: the upload is unfinished or failed, or the index is lost"

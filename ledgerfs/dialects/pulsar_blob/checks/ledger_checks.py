@@ -31,7 +31,6 @@ from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import OnRead
-from ledgerfs.messages.decode.named_versions import named_versions
 from ledgerfs.storage.objects import ReadRequest
 
 _ENTRIES_LOST = frozenset({"missing-entries", "damaged-records"})
@@ -173,7 +172,7 @@ class PulsarLedgerCheck:
         self.length += int(batch.lengths.sum())
         if self.digest is not None:
             self.digest.update(batch.records())
-        self.schema_versions |= named_versions(batch)
+        self.schema_versions |= self._checksums.named_versions(batch)
         for row, kind, message in self._checksums.check(batch):
             self._damage(kind, message, stretch.position + int(batch.offsets[row]))
 
