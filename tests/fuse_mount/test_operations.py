@@ -87,7 +87,7 @@ def content(mounted: MountedBucket, path: str) -> bytes:
 
 NUMBERS = {
     "AccessDeniedError": errno.EACCES, "AdminApiError": errno.EPROTO, "AmbiguousLedgerError": errno.EINVAL,
-    "BrokerRefusalError": errno.EPROTO,
+    "BrokerRefusalError": errno.EPROTO, "ArchivedObjectError": errno.EACCES, "ExpiredCredentialsError": errno.EACCES,
     "AuthenticationError": errno.EACCES, "BucketNotFoundError": errno.ENOENT, "InvalidSchemaError": errno.EINVAL,
     "SchemaConflictError": errno.EEXIST,
     "ChangedMeanwhileError": errno.ESTALE, "LockHeldError": errno.EBUSY, "LockLostError": errno.ENOLCK,
@@ -97,6 +97,7 @@ NUMBERS = {
     "CacheWriteError": errno.ENOSPC, "DecryptionError": errno.EACCES, "EncryptedMessageError": errno.EACCES,
     "EntryRangeError": errno.EINVAL, "InvalidNameError": errno.EINVAL, "InvalidOptionError": errno.EINVAL,
     "InvalidRowsError": errno.EINVAL, "IsADirectoryPathError": errno.EISDIR, "LedgerExistsError": errno.EEXIST,
+    "KafkaEntryError": errno.ENOTSUP,
     "MessageTooLargeError": errno.EMSGSIZE, "MountFailedError": errno.EINVAL, "MountpointError": errno.EINVAL,
     "NameTooLongError": errno.ENAMETOOLONG, "NotADirectoryPathError": errno.ENOTDIR, "NotFoundError": errno.ENOENT,
     "ObjectExistsError": errno.EEXIST, "ObjectNotFoundError": errno.ENOENT, "ReadOnlyError": errno.EROFS,

@@ -24,6 +24,7 @@ from ledgerfs.errors import (
     CorruptIndexError,
     MissingLedgerError,
     NotFoundError,
+    UnreadableObjectsWarning,
 )
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.ledgers.catalog import Catalog
@@ -247,7 +248,7 @@ def test_etags_that_are_no_digests_cost_one_more_read(tmp_path: Path) -> None:
     assert len(asked) == 1
 
 
-def test_one_forbidden_index_is_a_finding_and_all_forbidden_are_an_error(
+def test_a_forbidden_index_is_an_error_unless_it_is_left_out(
     proxy: FaultProxy, s3: S3Server, s3_bucket: str, tmp_path: Path
 ) -> None:
     made = [offload([b"x"], i, uuid=i) for i in (1, 2)]
@@ -255,7 +256,10 @@ def test_one_forbidden_index_is_a_finding_and_all_forbidden_are_an_error(
         for key, data in one.objects.items():
             s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
     proxy.faults = [Fault("403", matches=lambda method, path, headers: made[0].uuid in path)]
-    catalog = open_bucket(f"s3://{s3_bucket}", proxy.options).catalog
+    with pytest.raises(AccessDeniedError, match=f"{made[0].uuid}-ledger-1-index"):
+        open_bucket(f"s3://{s3_bucket}", proxy.options).topics()
+    with pytest.warns(UnreadableObjectsWarning, match=f"{made[0].uuid}-ledger-1-index"):
+        catalog = open_bucket(f"s3://{s3_bucket}", proxy.options, on_unreadable="skip").catalog
     assert [ref.ledger_id for ref in catalog.refs()] == [2]
     assert [type(bad.error) for bad in remains_of(catalog).bad_indexes] == [AccessDeniedError]
     proxy.faults = [Fault("403", matches=lambda method, path, headers: "-index" in path)]

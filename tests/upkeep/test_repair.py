@@ -897,7 +897,7 @@ def test_memory_is_a_bucket_too() -> None:
 
 
 @pytest.mark.long
-def test_a_store_that_refuses_is_unchecked_and_one_that_goes_away_ends_it(
+def test_objects_that_may_not_be_looked_at_and_a_store_that_goes_away_end_it(
     s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = offload(entries(3))
@@ -908,8 +908,8 @@ def test_a_store_that_refuses_is_unchecked_and_one_that_goes_away_ends_it(
         options = {**proxy.options, "config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 1}}
         url = f"s3://{s3_bucket}"
         proxy.faults = [Fault("403", matches=lambda method, path, headers: method == "HEAD")]
-        plan = plan_repair(open_bucket(url, options), older_than_s=0)
-        assert [item.severity.value for item in plan.items] == ["unchecked"]
+        with pytest.raises(AccessDeniedError, match="nothing is written before it can be read"):
+            plan_repair(open_bucket(url, options), older_than_s=0)
         proxy.faults = [Fault("403", matches=lambda method, path, headers: "uploads" in path)]
         plan = plan_repair(open_bucket(url, options), older_than_s=0)
         assert [(item.kind, item.action_name) for item in plan.items] == [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.errors import AccessDeniedError
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.ledgers.findings import Finding
 from ledgerfs.schemas.saved_schemas import SavedSchemas
@@ -75,6 +76,17 @@ def test_the_exit_code_is_that_of_the_ledgers(folder: Path) -> None:
     assert remark.key is not None
     assert remark.key.endswith(file.name)
     assert "unreadable-schemas" in output("verify", str(folder))
+
+
+def test_schemas_that_may_not_be_read_are_unchecked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: SavedSchemas, topic: str) -> tuple[SchemaVersion, ...]:
+        raise AccessDeniedError("access denied", key=topic)
+
+    monkeypatch.setattr(SavedSchemas, "versions", refuse)
+    report = verify(open_bucket(str(folder)))
+    assert (report.is_damaged, report.is_complete) == (False, False)
+    assert [(one.severity.value, one.kind) for one in report.findings] == [("unchecked", "unreadable-schemas")]
+    run("verify", str(folder), code=3)
 
 
 def test_topics_says_so_if_it_is_asked(folder: Path) -> None:

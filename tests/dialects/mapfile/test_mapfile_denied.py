@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.errors import AccessDeniedError, MissingLedgerError
+from ledgerfs.errors import AccessDeniedError, MissingLedgerError, UnreadableObjectsWarning
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.ledgers.findings import Finding, Report
 from ledgerfs.upkeep.verification import verify
@@ -76,7 +76,8 @@ def test_a_folder_that_may_not_be_listed_is_never_passed_over(
         bucket = open_bucket(url)
         for _ in range(2):
             with pytest.raises(
-                AccessDeniedError, match=f"^{path}/: .*a folder in which ledgers may be is closed to us"
+                AccessDeniedError,
+                match=f"^{path}/: cannot list a folder that may contain ledgers: .*--on-unreadable skip",
             ):
                 bucket.topics()
         with pytest.raises(AccessDeniedError):
@@ -86,6 +87,8 @@ def test_a_folder_that_may_not_be_listed_is_never_passed_over(
         assert (report.is_damaged, report.is_complete) == (False, False), level
         assert found_in(report, "unlisted-folder").key == f"{path}/"
         assert report.ledgers == {"public": 1}.get(level, 2), level
+        with pytest.warns(UnreadableObjectsWarning, match=f"{path}/"):
+            assert open_bucket(url, on_unreadable="skip").topic(TOPIC).count() == 3, level
         # Whoever wants none of folders has what is beside them.
         assert open_bucket(url, dialect="pulsar_blob").catalog.ledgers.size == 1, level
         deny("")
@@ -97,9 +100,11 @@ def test_the_folder_of_one_ledger(made: tuple[MadeMapFile, ...], deny: Deny, tmp
     url = put_mapfiles(tmp_path, *made)
     deny(made[1].folder)
     bucket = open_bucket(url)
-    with pytest.raises(MissingLedgerError, match="ledger 2"):
-        bucket.topic(TOPIC).count()
-    assert bucket.topic(TOPIC).count(on_corrupt="skip") == 5
+    for on_corrupt in ("raise", "skip"):
+        with pytest.raises(AccessDeniedError, match=f"{made[1].folder}.*cannot read ledger 2 of {TOPIC}"):
+            bucket.topic(TOPIC).count(on_corrupt=on_corrupt)
+    scan = open_bucket(url, on_unreadable="skip").topic(TOPIC).scan()
+    assert (scan.count(), [one.ledger_id for one in scan.missing]) == (5, [2])
     assert bucket.topic(ELSEWHERE).count() == 5
     report = verify(bucket)
     assert (report.is_damaged, report.is_complete) == (False, False)
@@ -117,8 +122,9 @@ def test_files_that_may_not_be_read(name: str, made: tuple[MadeMapFile, ...], de
         assert (report.is_damaged, report.is_complete) == (False, False)
         assert found_in(report, kind).key == f"{made[1].folder}/{name}"
     if name == "data":
-        with pytest.raises(MissingLedgerError, match="ledger 2"):
+        with pytest.raises(AccessDeniedError, match="ledger 2"):
             bucket.topic(TOPIC).count()
+        assert open_bucket(url, on_unreadable="skip").topic(TOPIC).count() == 5
     else:
         assert bucket.topic(TOPIC).count() == 10
     # What was not read once is read again, though nothing about it has changed.
@@ -235,7 +241,11 @@ def test_a_folder_of_s3(
     run("count", url, TOPIC, "--dialect", "pulsar_blob", *options)
     # One object of it.
     proxy.faults = [Fault("403", matches=lambda _, path, __: f"{made[1].folder}/data" in unquote(path))]
-    run("count", url, TOPIC, *options, code=1)
+    done = run("count", url, "--json", *options, code=3)
+    assert f"{made[1].folder}/data".encode() in done.stderr
+    counts = {one["name"]: one["messages"] for one in json.loads(done.stdout)}
+    assert counts == {TOPIC: None, "persistent://public/other/payments": 5}
+    run("count", url, TOPIC, "--on-unreadable", "skip", *options, code=1)
     run("verify", url, *options, code=3)
 
 

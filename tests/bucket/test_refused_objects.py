@@ -1,0 +1,466 @@
+"""Objects that the store refuses to show are never taken for absent: commands end with an error, or leave out exactly these."""
+
+import errno
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfs import Bucket, open_bucket
+from ledgerfs.dialects.pulsar_blob import gaps
+from ledgerfs.errors import (
+    AccessDeniedError,
+    ArchivedObjectError,
+    LedgerfsError,
+    MissingLedgerError,
+    StoreError,
+    UnreadableObjectsWarning,
+)
+from ledgerfs.fuse_mount.operations import UNREADABLE_BYTES, MountedBucket, MountOptions
+from ledgerfs.ledgers.findings import Report
+from ledgerfs.recovery.planning.planning import plan_topics
+from ledgerfs.storage.objects import ObjectHead, ObjectStat
+from ledgerfs.upkeep.repair import plan_repair
+from ledgerfs.upkeep.verification import verify
+from ledgerfs.vfs.tree import tree_of
+from tests.support.invoked import Done, run
+from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, LossyBucket, key_of, ledger, lossy_s3
+from tests.support.s3 import Fault, FaultProxy, S3Server, environment_of
+from tests.support.stores import CountingStore
+
+MESSAGES = 20
+FIRST, SECOND, THIRD = (ledger(number, messages=MESSAGES) for number in (1, 2, 3))
+OTHERS = ledger(4, messages=MESSAGES, name=OTHER_NAME)
+INDEX, DATA = key_of(SECOND, "-index"), key_of(SECOND)
+
+
+@pytest.fixture
+def place(s3: S3Server, s3_bucket: str) -> LossyBucket:
+    made = lossy_s3(s3, s3_bucket)
+    for one in (FIRST, SECOND, THIRD):
+        made.put(one)
+    made.put(OTHERS, name=OTHER_NAME)
+    return made
+
+
+@pytest.fixture
+def old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written just now is old."""
+    monkeypatch.setattr(gaps, "UPLOAD_MS", -gaps.CLOCKS_MS)
+
+
+def refused(*keys: str, methods: tuple[str, ...] = ("GET", "HEAD"), kind: str = "403") -> list[Fault]:
+    """Return the fault of a store that refuses these objects."""
+    return [Fault(kind, matches=lambda method, path, _: method in methods and path.partition("?")[0].endswith(keys))]
+
+
+OF_UNKNOWN_TOPIC = refused(INDEX, DATA)
+OF_KNOWN_TOPIC = refused(INDEX, methods=("GET",))
+"""HEAD is allowed, so that user metadata names the topic."""
+OF_DATA = refused(DATA)
+
+
+@pytest.fixture
+def opened(place: LossyBucket, proxy: FaultProxy) -> Callable[..., Bucket]:
+    return lambda **options: open_bucket(place.url, proxy.options, **options)
+
+
+@pytest.fixture
+def command(place: LossyBucket, proxy: FaultProxy) -> Callable[..., Done]:
+    """Run a command, with the bucket for ``BUCKET``."""
+
+    def started(*arguments: str, code: int = 0) -> Done:
+        named = (place.url if one == "BUCKET" else one for one in arguments)
+        return run(*named, code=code, env=environment_of(proxy))
+
+    return started
+
+
+def ids_in(bucket: Bucket, topic: str = TOPIC, **options: Any) -> list[int]:
+    """Return the ids of the ledgers of which there are messages, each once."""
+    found = bucket.topic(topic).scan(columns=["ledger_id"], **options).to_table()
+    return sorted(set(found.column("ledger_id").to_pylist()))
+
+
+def counts(done: Done) -> dict[str, int | None]:
+    return {one["name"]: one["messages"] for one in json.loads(done.stdout)}
+
+
+def findings(report: Report) -> set[tuple[str, str, str | None]]:
+    known = {"unsaved-schemas", "no-user-metadata"}
+    return {(one.severity.value, one.kind, one.key) for one in report.findings if one.kind not in known}
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """No warning is to be given."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+READING = (
+    ("topics", "BUCKET"), ("count", "BUCKET"), ("count", "BUCKET", OTHER), ("head", "BUCKET", OTHER), ("ls", "BUCKET"),
+    ("info", "BUCKET", "1"), ("cat", "BUCKET", "entries/public/default/orders/1.entries"),
+    ("export", "BUCKET", OTHER, "OUT"), ("offload", "BUCKET", "OUT"),
+)  # fmt: skip
+
+
+def test_without_a_topic_it_is_an_error_of_every_command(
+    command: Callable[..., Done], opened: Callable[..., Bucket], proxy: FaultProxy, tmp_path: Path
+) -> None:
+    proxy.faults = OF_UNKNOWN_TOPIC
+    for arguments in READING:
+        done = command(*(str(tmp_path / "out") if one == "OUT" else one for one in arguments), code=3)
+        error = done.stderr.decode()
+        assert f"ledgerfs: {INDEX}" in error, arguments
+        assert "cannot read an object of unknown topic: access denied: " in error, arguments
+        assert "--on-unreadable skip" in error, arguments
+        assert not list(tmp_path.rglob("*ledger-*")), arguments
+    done = command("repair", "BUCKET", "--on-unreadable", "skip", code=3)
+    assert b"nothing is written before it can be read" in done.stderr
+    done = command("verify", "BUCKET", code=3)
+    assert f"unchecked  unreadable-index  {INDEX}".encode() in done.stdout
+    bucket = opened()
+    for read in (bucket.topics, lambda: bucket.topic(OTHER), lambda: tree_of(bucket), lambda: plan_repair(bucket)):
+        with pytest.raises(AccessDeniedError) as caught:
+            read()
+        assert caught.value.key == INDEX
+    proxy.faults = []
+    assert ids_in(bucket) == [1, 2, 3]
+
+
+def test_skip_reads_the_rest_and_says_so(
+    command: Callable[..., Done], opened: Callable[..., Bucket], proxy: FaultProxy, tmp_path: Path
+) -> None:
+    proxy.faults = OF_UNKNOWN_TOPIC
+    for arguments in READING:
+        out = tmp_path / arguments[0]
+        done = command(*(str(out) if one == "OUT" else one for one in arguments), "--on-unreadable", "skip", code=1)
+        assert f"left out, since the store refuses them: {INDEX}: access denied".encode() in done.stderr, arguments
+    assert counts(command("count", "BUCKET", "--json", "--on-unreadable", "skip", code=1)) == {
+        TOPIC: 2 * MESSAGES,
+        OTHER: MESSAGES,
+    }
+    assert {path.name for path in (tmp_path / "export").iterdir()} >= {"4.parquet"}
+    copied = open_bucket(str(tmp_path / "offload"))
+    assert (ids_in(copied), ids_in(copied, OTHER)) == ([1, 3], [4])
+    with pytest.warns(UnreadableObjectsWarning, match=INDEX):
+        assert ids_in(opened(on_unreadable="skip")) == [1, 3]
+
+
+def test_with_a_topic_only_reading_that_topic_fails(
+    command: Callable[..., Done], opened: Callable[..., Bucket], proxy: FaultProxy, tmp_path: Path
+) -> None:
+    proxy.faults = OF_KNOWN_TOPIC
+    done = command("count", "BUCKET", "--json", code=3)
+    assert counts(done) == {TOPIC: None, OTHER: MESSAGES}
+    assert [(one["damaged"], one["refused"]) for one in json.loads(done.stdout)] == [(False, True), (False, False)]
+    assert f"{INDEX} at byte 0: cannot read ledger 2 of {TOPIC}: access denied".encode() in done.stderr
+    # The rest may be damaged; this may not.
+    command("count", "BUCKET", TOPIC, "--on-corrupt", "skip", code=3)
+    command("export", "BUCKET", TOPIC, str(tmp_path / "out"), code=3)
+    done = command("topics", "BUCKET", code=3)
+    assert f"1 of these ledgers cannot be read, the first at {INDEX}".encode() in done.stderr
+    for arguments in (("count", "BUCKET", OTHER), ("head", "BUCKET", OTHER), ("ls", "BUCKET")):
+        command(*arguments)
+    command("export", "BUCKET", OTHER, str(tmp_path / "others"))
+    done = command("verify", "BUCKET", code=3)
+    assert f"unchecked  unreadable-index  {INDEX}".encode() in done.stdout
+    done = command("repair", "BUCKET", code=3)
+    assert b"left alone: it may be sound" in done.stdout
+    done = command("offload", "BUCKET", str(tmp_path / "copy"), code=3)
+    assert INDEX.encode() in done.stderr
+    copied = open_bucket(str(tmp_path / "copy"))
+    assert (ids_in(copied), ids_in(copied, OTHER)) == ([1, 3], [4])
+    bucket = opened()
+    reads: list[Callable[[], object]] = [
+        lambda: ids_in(bucket),
+        lambda: bucket.topic(TOPIC).message((2, 0)),
+        lambda: bucket.ledger(2),
+    ]
+    for read in reads:
+        with pytest.raises(AccessDeniedError, match="ledger 2") as caught:
+            read()
+        assert caught.value.key == INDEX
+    assert bucket.topic(TOPIC).message((1, 0)).value == b"1:0"
+    (plan,) = (one for one in plan_topics(bucket.catalog) if one.topic == TOPIC)
+    assert plan.refusal is not None
+    assert f"the store refuses ledger 2, {INDEX}: access denied" in plan.refusal
+
+
+def test_with_a_topic_skip_leaves_out_that_ledger(
+    command: Callable[..., Done], opened: Callable[..., Bucket], proxy: FaultProxy, quiet: None
+) -> None:
+    proxy.faults = OF_KNOWN_TOPIC
+    done = command("count", "BUCKET", "--json", "--on-unreadable", "skip", code=1)
+    assert counts(done) == {TOPIC: 2 * MESSAGES, OTHER: MESSAGES}
+    assert f"{TOPIC}: left out ledger 2: access denied".encode() in done.stderr
+    command("count", "BUCKET", OTHER, "--on-unreadable", "skip")
+    scan = opened(on_unreadable="skip").topic(TOPIC).scan()
+    assert (scan.count(), [one.ledger_id for one in scan.missing]) == (2 * MESSAGES, [2])
+
+
+def test_the_tree_has_the_file_of_a_refused_ledger(opened: Callable[..., Bucket], proxy: FaultProxy) -> None:
+    proxy.faults = OF_KNOWN_TOPIC
+    bucket = opened()
+    (lost,) = (one for one in tree_of(bucket).children("entries/public/default/orders") if one.missing is not None)
+    assert lost.path.startswith("entries/public/default/orders/2")
+    with pytest.raises(AccessDeniedError) as caught:
+        tree_of(bucket).open(lost.path)
+    assert (caught.value.key, caught.value.path) == (INDEX, lost.path)
+    mounted = MountedBucket(bucket, MountOptions(refresh_seconds=3600))
+    try:
+        # Whoever lists the folder sees all files.
+        assert mounted.attributes(f"/{lost.path}").size == UNREADABLE_BYTES
+        with pytest.raises(OSError, match="access denied") as opening:
+            mounted.open(f"/{lost.path}")
+        assert opening.value.errno == errno.EACCES
+    finally:
+        mounted.close()
+
+
+def test_refused_data_leaves_out_exactly_that_ledger(
+    command: Callable[..., Done], opened: Callable[..., Bucket], proxy: FaultProxy
+) -> None:
+    proxy.faults = OF_DATA
+    done = command("count", "BUCKET", "--json", code=3)
+    assert counts(done) == {TOPIC: None, OTHER: MESSAGES}
+    assert DATA.encode() in done.stderr
+    command("count", "BUCKET", TOPIC, "--on-corrupt", "skip", code=3)
+    command("head", "BUCKET", OTHER)
+    done = command("verify", "BUCKET", code=3)
+    assert f"unchecked  unreadable-object  {DATA}".encode() in done.stdout
+    with pytest.raises(AccessDeniedError):
+        ids_in(opened())
+    done = command("count", "BUCKET", TOPIC, "--json", "--on-unreadable", "skip", code=1)
+    assert counts(done) == {TOPIC: 2 * MESSAGES}
+    scan = opened(on_unreadable="skip").topic(TOPIC).scan(columns=["ledger_id"])
+    assert scan.to_table().column("ledger_id").to_pylist() == [1] * MESSAGES + [3] * MESSAGES
+    (one,) = scan.skipped
+    assert (one.ledger_id, one.first_entry, one.last_entry) == (2, 0, MESSAGES - 1)
+    assert DATA in one.reason
+
+
+def test_the_rest_of_a_ledger_is_left_out_from_where_the_store_refuses_it(
+    opened: Callable[..., Bucket], proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, size in (("PART_BYTES", 512), ("_FIRST_PARTS", (512,))):
+        monkeypatch.setattr(f"ledgerfs.cache.read_ahead.{name}", size)
+    proxy.faults = [
+        Fault("403", after=2, matches=lambda method, path, _: method == "GET" and path.partition("?")[0].endswith(DATA))
+    ]
+    scan = opened(on_unreadable="skip").topic(TOPIC).scan(columns=["ledger_id", "entry_id"])
+    rows = [(row["ledger_id"], row["entry_id"]) for row in scan.to_table().to_pylist()]
+    left_out = {(one.ledger_id, entry) for one in scan.skipped for entry in range(one.first_entry, one.last_entry + 1)}
+    assert len(left_out) > 0
+    assert {number for number, _ in left_out} == {2}
+    whole = [(number, entry) for number in (1, 2, 3) for entry in range(MESSAGES)]
+    assert rows == [one for one in whole if one not in left_out]
+
+
+def test_an_export_writes_the_file_once_the_store_allows_it(
+    command: Callable[..., Done], proxy: FaultProxy, tmp_path: Path
+) -> None:
+    for number, faults in enumerate((OF_KNOWN_TOPIC, OF_DATA)):
+        out = tmp_path / str(number)
+        arguments = ("export", "BUCKET", TOPIC, str(out), "--format", "jsonl")
+        proxy.faults = faults
+        command(*arguments, code=3)
+        command(*arguments, "--on-unreadable", "skip", code=1)
+        assert {path.name for path in out.glob("*.jsonl")} == {"1.jsonl", "3.jsonl"}
+        first = (out / "1.jsonl").stat()
+        proxy.faults = []
+        command(*arguments)
+        assert {path.name for path in out.glob("*.jsonl")} == {"1.jsonl", "2.jsonl", "3.jsonl"}
+        assert len((out / "2.jsonl").read_text().splitlines()) == MESSAGES
+        assert (out / "1.jsonl").stat() == first
+
+
+class _Hiding(CountingStore):
+    """Lists without some objects, as pages of a listing are of different moments, and refuses to answer for these."""
+
+    hidden: tuple[str, ...] = ()
+    is_refusing = True
+
+    def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
+        for page in self.store.list_pages(prefix):
+            yield [stat for stat in page if stat.key not in self.hidden]
+
+    def head(self, key: str) -> ObjectHead:
+        if key in self.hidden and self.is_refusing:
+            raise ArchivedObjectError("the object is archived", key=key)
+        found: ObjectHead = self.store.head(key)
+        return found
+
+
+def test_data_that_was_not_listed_is_not_lost_when_head_is_refused(
+    place: LossyBucket, tmp_path: Path, old: None
+) -> None:
+    store = _Hiding(place.open().raw_store)
+    store.hidden = (DATA,)
+
+    def opened(**options: Any) -> Bucket:
+        return Bucket(store, str(tmp_path), identity="s3://of-this-test", **options)  # type: ignore[arg-type]
+
+    bucket = opened()
+    with pytest.raises(ArchivedObjectError, match="cannot read ledger 2") as caught:
+        ids_in(bucket, on_corrupt="skip")
+    assert caught.value.key == DATA
+    assert ids_in(opened(on_unreadable="skip")) == [1, 3]
+    assert ids_in(bucket, OTHER) == [4]
+    assert findings(verify(bucket)) == {("unchecked", "unreadable-object", DATA)}
+    (item,) = (one for one in plan_repair(bucket, older_than_s=0).items if one.kind == "index-without-data")
+    assert (item.action_name, item.severity.value) == ("nothing", "unchecked")
+    # Neither in this process nor in another one it counts as known.
+    store.is_refusing = False
+    bucket.refresh()
+    assert ids_in(bucket) == ids_in(opened()) == [1, 2, 3]
+
+
+def test_data_of_unknown_topic_is_an_error_when_head_is_refused(place: LossyBucket) -> None:
+    orphan = ledger(7, messages=MESSAGES)
+    place.put_object(key_of(orphan), orphan.data)
+    store = _Hiding(place.open().raw_store)
+    bucket = Bucket(store)  # type: ignore[arg-type]
+    assert ids_in(bucket) == [1, 2, 3]
+
+    def refuse(key: str) -> ObjectHead:
+        raise AccessDeniedError("no", key=key)
+
+    store.head = refuse  # type: ignore[method-assign]
+    other = Bucket(store)  # type: ignore[arg-type]
+    with pytest.raises(AccessDeniedError, match=key_of(orphan)):
+        other.topics()
+    assert ("unchecked", "unreadable-object", key_of(orphan)) in findings(verify(other, quick=True))
+    with pytest.warns(UnreadableObjectsWarning, match=key_of(orphan)):
+        assert ids_in(Bucket(store, on_unreadable="skip")) == [1, 2, 3]  # type: ignore[arg-type]
+
+
+def test_a_copy_that_cannot_be_compared_is_not_lost(
+    place: LossyBucket, opened: Callable[..., Bucket], proxy: FaultProxy, old: None
+) -> None:
+    copy = ledger(1, uuid=9, messages=MESSAGES)
+    place.put_object(key_of(copy), copy.data)
+    proxy.faults = refused(key_of(copy), methods=("GET",))
+    bucket = opened()
+    with pytest.raises(AccessDeniedError, match="cannot read ledger 1") as caught:
+        ids_in(bucket)
+    assert caught.value.key == key_of(copy)
+    assert ids_in(opened(on_unreadable="skip")) == [1, 2, 3]
+    proxy.faults = []
+    bucket.refresh()
+    assert ids_in(bucket) == [1, 2, 3]
+
+
+def test_a_refused_copy_of_a_ledger_is_not_hidden_by_a_lost_one(
+    place: LossyBucket, opened: Callable[..., Bucket], proxy: FaultProxy
+) -> None:
+    lost = ledger(2, uuid=1, messages=MESSAGES)
+    place.put_object(key_of(lost, "-index"), lost.index)
+    proxy.faults = OF_KNOWN_TOPIC
+    with pytest.raises(AccessDeniedError, match=INDEX):
+        ids_in(opened(), on_corrupt="skip")
+
+
+@pytest.mark.parametrize("faults", [OF_UNKNOWN_TOPIC, OF_KNOWN_TOPIC])
+@pytest.mark.parametrize("on_unreadable", ["raise", "skip"])
+@pytest.mark.parametrize("dialect", ["auto", "mapfile"])
+def test_a_catalog_without_what_was_refused_is_never_cached(
+    dialect: str,
+    on_unreadable: str,
+    faults: list[Fault],
+    opened: Callable[..., Bucket],
+    proxy: FaultProxy,
+    tmp_path: Path,
+) -> None:
+    proxy.faults = faults
+    cached = {"cache_dir": str(tmp_path), "catalog_max_age": 3600}
+    bucket = opened(dialect=dialect, on_unreadable=on_unreadable, **cached)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for read in (bucket.topics, bucket.list_all):
+            try:
+                read()
+            except AccessDeniedError:
+                assert faults is OF_UNKNOWN_TOPIC
+    if dialect == "auto":
+        assert not [path for path in tmp_path.rglob("*") if path.is_file() and "catalog" in path.name]
+    proxy.faults = []
+    assert ids_in(opened(**cached)) == [1, 2, 3]
+
+
+def test_writing_never_skips(opened: Callable[..., Bucket], proxy: FaultProxy, place: LossyBucket) -> None:
+    proxy.faults = OF_UNKNOWN_TOPIC
+    bucket = opened(on_unreadable="skip")
+    for read in (bucket.list_to_write, bucket.list_all):
+        with pytest.raises(AccessDeniedError, match="nothing is written before it can be read") as caught:
+            read()
+        assert caught.value.key == INDEX
+    # What was listed to write does not change how the bucket is read.
+    proxy.faults = OF_KNOWN_TOPIC
+    bucket.list_to_write()
+    assert ids_in(bucket) == [1, 3]
+
+
+def test_a_damaged_index_is_damage_as_before(
+    command: Callable[..., Done], opened: Callable[..., Bucket], place: LossyBucket
+) -> None:
+    place.put_object(INDEX, b"damaged")
+    for on_unreadable in ("raise", "skip"):
+        with pytest.raises(MissingLedgerError, match="its index cannot be read"):
+            ids_in(opened(on_unreadable=on_unreadable))
+    assert ids_in(opened(), on_corrupt="skip") == [1, 3]
+    done = command("count", "BUCKET", "--json", code=1)
+    assert counts(done) == {TOPIC: None, OTHER: MESSAGES}
+
+
+def test_a_store_that_fails_for_good_has_refused(
+    opened: Callable[..., Bucket], proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "2")
+    proxy.faults = refused(INDEX, DATA, kind="500")
+    bucket = opened()
+    with pytest.raises(StoreError, match="cannot read an object of unknown topic"):
+        bucket.topics()
+    with pytest.warns(UnreadableObjectsWarning, match=INDEX):
+        assert ids_in(opened(on_unreadable="skip")) == [1, 3]
+
+
+def test_a_bucket_of_which_everything_is_refused(
+    command: Callable[..., Done], opened: Callable[..., Bucket], proxy: FaultProxy
+) -> None:
+    indexes = tuple(key_of(one, "-index") for one in (FIRST, SECOND, THIRD, OTHERS))
+    proxy.faults = refused(*indexes, methods=("GET",))
+    assert sorted(one.name for one in opened().topics()) == [TOPIC, OTHER]
+    command("count", "BUCKET", code=3)
+    command("count", "BUCKET", "--on-unreadable", "skip", code=1)
+    proxy.faults = refused("", methods=("GET",))
+    with pytest.raises(LedgerfsError, match="access denied"):
+        opened(on_unreadable="skip").topics()
+
+
+@pytest.mark.long
+def test_the_golden_bucket_without_one_index(
+    s3_golden: str, golden_url: str, proxy: FaultProxy, bucket: Bucket
+) -> None:
+    ref = bucket.catalog.find(26)
+    right = {one.name: one.entries for one in bucket.topics()}
+    index = ref.object("index").key
+    env = environment_of(proxy)
+    proxy.faults = refused(index, methods=("GET",))
+    done = run("topics", s3_golden, "--json", code=3, env=env)
+    found = {one["topic" if "topic" in one else "name"]: one for one in json.loads(done.stdout)}
+    assert set(found) == set(right)
+    assert found[ref.topic]["missing"] == 1
+    assert {name: one["entries"] for name, one in found.items() if name != ref.topic} == {
+        name: entries for name, entries in right.items() if name != ref.topic
+    }
+    proxy.faults = refused(index, ref.object("data").key)
+    done = run("topics", s3_golden, "--json", code=3, env=env)
+    assert done.stdout == b""
+    done = run("topics", s3_golden, "--json", "--on-unreadable", "skip", code=1, env=env)
+    assert sum(one["entries"] for one in json.loads(done.stdout)) == sum(right.values()) - ref.entries
