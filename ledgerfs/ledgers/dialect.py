@@ -48,6 +48,10 @@ class Listing(Protocol):
         """Take the objects of this dialect; return the rest."""
         ...
 
+    def levels_of_layout(self, folder: str) -> int | None:
+        """Return whether a folder is of this dialect, by its path: how many of those it is in are, too; None for any other folder."""
+        ...
+
     def may_be_behind(self, key: str) -> bool:
         """Whether ledgers of this dialect may be in the folder that a link leads to, by the link's place among what was taken."""
         ...

@@ -1,5 +1,6 @@
 """Listing a bucket: every dialect takes its own objects, and all of them become one catalog. Saved schemas are left out."""
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,11 +12,14 @@ from ledgerfs.formats.schemas.saved_schema import is_saved_schema, is_schemas_fo
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, agree, are_settled_otherwise
 from ledgerfs.ledgers.dialect import Dialect, Listing, Names, Progress
+from ledgerfs.ledgers.folder_search import FolderSearch
 from ledgerfs.ledgers.missing_ledgers import GAP, GapKind
 from ledgerfs.ledgers.remains import OtherKeys
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat
 
+_log = logging.getLogger("ledgerfs.store")
+_MOST_NAMES = 5
 FOREIGN = "foreign"
 """Kind of the keys that no dialect knows."""
 
@@ -34,6 +38,7 @@ def list_bucket(
     survey = _Survey(store, dialects, progress)
     for page in store.list_pages():
         survey.take(page)
+    survey.log_given_up()
     listings, others = survey.listings, survey.others
     names, places = Names(), Names()
     places.row_of("")
@@ -55,6 +60,7 @@ class _Survey:
     def __init__(self, store: ObjectStore, dialects: Sequence[Dialect], progress: Progress | None) -> None:
         self.listings: list[Listing] = [dialect.begin_listing() for dialect in dialects]
         self.others = OtherKeys()
+        self.given_up: list[str] = []
         self._denied: list[ObjectStat] = []
         self._links: list[ObjectStat] = []
         self._store = store
@@ -68,7 +74,8 @@ class _Survey:
         for stat in self._not_taken(page):
             if stat.refused:
                 self._links.append(stat)
-            if not (looks and stat.key.endswith("/") and self._take_folder(stat.key)):
+            is_searched = looks and stat.key.endswith("/") and not is_schemas_folder(stat.key)
+            if not (is_searched and self._take_folder(stat.key)):
                 self._add_other(stat.key)
 
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
@@ -76,11 +83,22 @@ class _Survey:
         links = (stat for stat in self._links if any(one.may_be_behind(stat.key) for one in self.listings))
         return tuple(AccessDeniedError(stat.refused, key=stat.key) for stat in (*self._denied, *links))
 
+    def log_given_up(self) -> None:
+        """Log which folders were not searched to their ends."""
+        if self.given_up:
+            names = ", ".join(self.given_up[:_MOST_NAMES]) + (", …" if len(self.given_up) > _MOST_NAMES else "")
+            _log.warning(
+                "%s: searched only a part of %d folders, since they seem to have no offloaded ledgers: %s. "
+                "If ledgers are below one of them, open the folder that has their tenants",
+                self._store.url, len(self.given_up), names,
+            )  # fmt: skip
+
     def _take_folder(self, folder: str) -> bool:
         """Take the objects in a folder and below it; return whether a dialect took any. If not, the folder is one key of no dialect."""
         is_ours, rest = False, OtherKeys()
         links: list[ObjectStat] = []
-        for page in self._store.list_folder(folder):
+        search = FolderSearch(self._store, self._levels_of_layout)
+        for page in search.pages(folder):
             left = self._not_taken(page)
             is_ours |= len(left) < len(page)
             for stat in left:
@@ -96,9 +114,14 @@ class _Survey:
         # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
         is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
         (self._denied if is_all else self._links).extend(links)
+        self.given_up += search.given_up
         if is_ours:
             self.others.join(rest)
         return is_ours
+
+    def _levels_of_layout(self, folder: str) -> int | None:
+        levels = (listing.levels_of_layout(folder) for listing in self.listings)
+        return next((one for one in levels if one is not None), None)
 
     def _not_taken(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
         rest = [stat for stat in page if not is_saved_schema(stat.key)]
@@ -122,7 +145,11 @@ def _gaps(catalog: Catalog, dialects: Sequence[Dialect], now_ms: int) -> Table:
     """Return rows of `GAP`, each ledger of a topic at most once."""
     rows = [row for dialect in dialects for row in dialect.gaps(catalog, now_ms)]
     gaps = np.concatenate([np.array(rows, GAP), _contradictions(catalog)])
-    gaps = gaps[np.lexsort((gaps["kind"], gaps["ledger_id"], gaps["name"]))]
+    # A refusal is the first reason of its ledger: with others the rest of a topic may be read.
+    refusals = catalog.refusals()
+    keys = zip(*(gaps[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
+    is_other = np.array([key not in refusals for key in keys], np.bool_)
+    gaps = gaps[np.lexsort((gaps["kind"], is_other, gaps["ledger_id"], gaps["name"]))]
     is_first = np.append(True, (np.diff(gaps["ledger_id"]) != 0) | (np.diff(gaps["name"]) != 0))[: gaps.size]
     first: Table = gaps[is_first]
     return first

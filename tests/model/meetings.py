@@ -65,6 +65,12 @@ class MeetingStore:
         self._witness.met()
         return iter(pages)
 
+    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
+        self._witness.met()
+        pages = list(self._store.list_level(folder))
+        self._witness.met()
+        return iter(pages)
+
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         self._witness.met()
         pages = list(self._store.list_folder(folder))

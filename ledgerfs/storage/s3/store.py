@@ -53,7 +53,8 @@ class S3Store:
         self._handle = handle
         # s3fs knows where the name of an access point ends (arn:…:accesspoint/name/prefix).
         self._bucket, prefix, _ = handle.fs.split_path(root)
-        self._prefix = f"{prefix.rstrip('/')}/" if prefix else ""
+        # s3fs restores the slash behind the name of an access point as a key.
+        self._prefix = f"{prefix.rstrip('/')}/" if prefix.rstrip("/") else ""
         self._has_answered = False
         self._lacks_if_match = False
         self._client = S3Client() if is_known_to_botocore(handle.options) else None
@@ -81,8 +82,15 @@ class S3Store:
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """Yield a page of the listing at a time, with the keys of all folders."""
+        return self._pages_of_folder(folder, "")
+
+    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
+        """Yield a page of the listing at a time."""
+        return self._pages_of_folder(folder, "/")
+
+    def _pages_of_folder(self, folder: str, delimiter: str) -> Iterator[list[ObjectStat]]:
         try:
-            yield from self._pages(folder, "")
+            yield from self._pages(folder, delimiter)
         except AccessDeniedError as error:
             yield [ObjectStat(folder, 0, 0, "", error.reason)]
 
