@@ -32,6 +32,7 @@ from ledgerfs.offload.cleaning import remove_objects
 from ledgerfs.offload.copied_ledger import CopiedLedger, Pace, copy_ledger
 from ledgerfs.offload.known_positions import KnownPositions, known_positions
 from ledgerfs.offload.list_bytes import FULL, MOST_BYTES, fits, stored
+from ledgerfs.offload.remarks import Remark
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation, SetNode
 
@@ -70,7 +71,7 @@ class Offloaded:
     done: list[int] = field(default_factory=list)
     size: int = 0
     not_done: list[NotOffloaded] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
 
     def tell(self, found: "NotOffloaded | int") -> None:
         """Take what became of a ledger that was not copied: why, or its id if it is offloaded."""
@@ -285,7 +286,7 @@ class OneStep:
             outcome.done += [one.attempt.ledger_id for one in some]
             outcome.size += sum(one.stored.node.length for one in some)
             replaced = (self._replaced(listed, one.attempt) for one in some)
-            outcome.remarks += [one for one in replaced if isinstance(one, str)]
+            outcome.remarks += [one for one in replaced if isinstance(one, Remark)]
             self._let_go(managed_ledger, outcome)
             return left[len(some) :]
         reason = f"the topic's list changed {_TRIES} times while it was to be set"
@@ -368,7 +369,7 @@ class OneStep:
         changes += [MakeNode(one.path, one.build()) for one in replaced if isinstance(one, Attempt)]
         return changes
 
-    def _replaced(self, listed: Listed, attempt: Attempt) -> Attempt | str | None:
+    def _replaced(self, listed: Listed, attempt: Attempt) -> Attempt | Remark | None:
         """Return the failed attempt whose context is replaced, to be noted for its objects to be cleaned; None if there is none.
 
         Where its objects are may not be known: then what somebody has to do is returned.
@@ -383,23 +384,22 @@ class OneStep:
             return Attempt(attempt.managed_ledger, attempt.ledger_id, before.uuid, url, self._noted_ms())
         key = Attempt(attempt.managed_ledger, attempt.ledger_id, before.uuid, "", 0).key.data_key
         endpoint = before.get("serviceEndpoint") or "none"
-        return f"a broker's failed attempt has left {key} in bucket {bucket} (endpoint {endpoint}), which is not told of: remove it there"
+        text = f"a broker's failed attempt has left {key} in bucket {bucket} (endpoint {endpoint}), which is not told of: remove it there"
+        return Remark("left-elsewhere", key, text)
 
     def _let_go(self, managed_ledger: str, outcome: Offloaded) -> None:
         """Have a broker that took the topic meanwhile let it go: it has the list as it was before."""
         if self._owners.owner_of(managed_ledger) is Owner.NONE:
             return
         if not self._owners.can_unload:
-            outcome.remarks.append(
-                f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
-            )
+            text = f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
+            outcome.remarks.append(Remark("taken", managed_ledger, text))
             return
         try:
             self._owners.unload(managed_ledger)
         except LedgerfsError as error:
-            outcome.remarks.append(
-                f"{managed_ledger} was taken by a broker meanwhile, and could not be unloaded: {error}"
-            )
+            text = f"{managed_ledger} was taken by a broker meanwhile, and could not be unloaded: {error}"
+            outcome.remarks.append(Remark("not-unloaded", managed_ledger, text))
 
     def give_up(self, attempt: Attempt, outcome: Offloaded | None = None, *, is_certain: bool = True) -> None:
         """Remove what an attempt left that no commit was sent of. What cannot be removed now is noted, and cleaned later.
@@ -412,7 +412,8 @@ class OneStep:
                 self._lock.commit([DropNode(attempt.path, 0)])
         except LedgerfsError as error:
             if outcome is not None:
-                outcome.remarks.append(f"{attempt.key.data_key} is cleaned later: {error}")
+                text = f"{attempt.key.data_key} is cleaned later: {error}"
+                outcome.remarks.append(Remark("cleaned-later", attempt.ledger_id, text))
         finally:
             self._in_flight.pop(attempt.uuid, None)
 

@@ -24,6 +24,7 @@ from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.offload.attempts import NotedAttempt
 from ledgerfs.offload.candidates import listed_or_none
+from ledgerfs.offload.remarks import Remark
 
 if TYPE_CHECKING:
     from ledgerfs.clusters.answers import BookieReads
@@ -147,7 +148,8 @@ class CarryingOut:
         except LedgerfsError as error:
             if self._means.lock.is_lost:
                 raise
-            done.remarks.append(f"{action.kind.value} {action.managed_ledger or ''}: {error}")
+            what, topic = action.kind.value, action.managed_ledger or ""
+            done.remarks.append(Remark(f"{what} {type(error).__name__}", topic, f"{what} {topic}: {error}"))
         return done
 
     def _do(self, action: Action, seen: Seen, done: Done) -> None:
@@ -155,6 +157,7 @@ class CarryingOut:
             case ActionKind.MARK:
                 mark(self._means.lock, action.lines)
                 done.ledger_ids += action.ledger_ids
+                done.size += action.size
             case ActionKind.DELETE:
                 noted = [seen.lines[one.path] for one in action.lines if one.path in seen.lines]
                 for (name, _), some in groupby(noted, lambda one: (one.line.managed_ledger, one.line.kind)):
@@ -262,14 +265,15 @@ class CarryingOut:
     def _trim(self, action: Action, broker: "BrokerApi", name: str, done: Done) -> None:
         report = trim_and_compare(broker, name, self._listed_now)
         done.ledger_ids += [*report.gone, *report.only_offloaded]
-        done.size += action.size if done.ledger_ids else 0
+        done.size += report.size
         left = [one for one in action.ledger_ids if one in report.kept]
         done.postponed.update(dict.fromkeys(left, "its broker was asked to trim, and left it"))
         if left:
-            done.remarks.append(
+            text = (
                 f"the broker of {name} left {len(left)} of {len(action.ledger_ids)} ledgers that are due: "
                 "its own retention, lag and subscriptions decide"
             )
+            done.remarks.append(Remark("not-trimmed", name, text))
 
     def _offload(self, action: Action, broker: "BrokerApi", name: str, done: Done) -> None:
         """Have a broker offload up to the ledger behind the last that is due."""
@@ -286,7 +290,7 @@ class CarryingOut:
                 raise
             report = offload_and_compare(broker, name, Position(now, 0), self._listed_now)
         done.ledger_ids += report.offloaded
-        done.size = action.size if report.offloaded else 0
+        done.size += report.size
         self._compare_buckets(action, report.offloaded, done)
 
     def _behind(self, action: Action, name: str) -> int | None:
@@ -306,10 +310,11 @@ class CarryingOut:
             one.get("bucket") for one in contexts if one is not None and self._means.url_of(one) != rule.bucket.url
         }
         if elsewhere:
-            done.remarks.append(
+            text = (
                 f"the broker of {action.managed_ledger} has offloaded to {', '.join(map(str, elsewhere))}, by its own settings; "
                 f"the policy file wants bucket {rule.bucket.name}"
             )
+            done.remarks.append(Remark("other-bucket", action.managed_ledger, text))
 
     def _listed_now(self, managed_ledger: str) -> ManagedLedgerInfo:
         """Return a list, with what a broker has changed before this was asked, whichever server it did that with."""

@@ -12,6 +12,7 @@ from ledgerfs.offload.attempts import Attempt, NotedAttempt
 from ledgerfs.offload.candidates import listed_or_none
 from ledgerfs.offload.cleaning import clean, remove_objects
 from ledgerfs.offload.list_bytes import stored
+from ledgerfs.offload.remarks import Remark
 from ledgerfs.storage.zookeeper.changes import MakeNode, Operation, SetNode
 from ledgerfs.writing.deletion import require_mounted
 
@@ -35,12 +36,13 @@ class Cleaner:
         self._means = means
         self._in_flight = in_flight
 
-    def attempts(self, noted: Iterable[NotedAttempt], now_ms: int, noted_ms: int) -> tuple[list[int], list[str]]:
+    def attempts(self, noted: Iterable[NotedAttempt], now_ms: int, noted_ms: int) -> tuple[list[int], list[Remark]]:
         """Clean up after attempts as they were noted; return the ledgers whose notes are gone by it, and what went wrong.
 
         Raises `LockLostError`, and the errors of ZooKeeper.
         """
-        gone, troubles = [], []
+        gone: list[int] = []
+        troubles: list[Remark] = []
         for note in noted:
             if self._means.turn.is_stopping:
                 break
@@ -58,7 +60,7 @@ class Cleaner:
             except LedgerfsError as error:
                 if self._means.lock.is_lost:
                     raise
-                troubles.append(f"attempt {one.key.data_key}: {error}")
+                troubles.append(Remark("attempt-stays", one.key.data_key, f"attempt {one.key.data_key}: {error}"))
         return gone, troubles
 
     def _remove(self, bucket: "Bucket", attempt: Attempt) -> None:

@@ -40,6 +40,7 @@ from ledgerfs.offload.attempts import Attempt
 from ledgerfs.offload.candidates import Listed, listed_or_none
 from ledgerfs.offload.cleaning import is_named
 from ledgerfs.offload.list_bytes import MOST_BYTES, stored
+from ledgerfs.offload.remarks import Remark
 from ledgerfs.storage.zookeeper.changes import DropNode, Operation, RequireNode
 from ledgerfs.writing.deletion import has_index, remove_for_good, require_anything
 from ledgerfs.writing.sources import require_whole
@@ -152,13 +153,15 @@ class Deletions:
             raise
         except (CorruptObjectError, NotFoundError, UnsupportedFormatError) as error:
             done.postponed[info.ledger_id] = f"its objects are not whole, BookKeeper's copy stays: {error}"
-            done.remarks.append(f"ledger {info.ledger_id}: its objects are not whole: {error}")
+            text = f"ledger {info.ledger_id}: its objects are not whole: {error}"
+            done.remarks.append(Remark("not-whole", info.ledger_id, text))
             return False
         except LedgerfsError as error:
             if self._means.lock.is_lost:
                 raise
             done.postponed[info.ledger_id] = f"its objects and its bookies cannot be compared: {error}"
-            done.remarks.append(f"ledger {info.ledger_id}: its objects and its bookies cannot be compared: {error}")
+            text = f"ledger {info.ledger_id}: its objects and its bookies cannot be compared: {error}"
+            done.remarks.append(Remark("not-compared", info.ledger_id, text))
             return False
         return True
 
@@ -280,7 +283,8 @@ class Deletions:
             if self._means.lock.is_lost:
                 raise
             done.postponed[noted.line.ledger_id] = str(error)
-            done.remarks.append(f"ledger {noted.line.ledger_id}: its deletion began, and could not go on: {error}")
+            text = f"ledger {noted.line.ledger_id}: its deletion began, and could not go on: {error}"
+            done.remarks.append(Remark("deletion-stands", noted.line.ledger_id, text))
 
     def _finish(self, noted: NotedLine, done: Done) -> None:
         line = noted.line
@@ -305,9 +309,11 @@ class Deletions:
             # Its objects may have gone since, while nobody went on with it.
             if not self._is_whole(line.managed_ledger or "", info, done):
                 return
+        has_objects = False
         if line.kind is TrashKind.TRIMMED and line.uuid is not None and line.bucket is not None:
             self._remove_objects(line.bucket, line.uuid, line.ledger_id)
-        self._delete_from_bookkeeper(noted, done)
+            has_objects = True
+        self._delete_from_bookkeeper(noted, done, freed=line.size if has_objects else 0)
 
     def _why_list_lost(self, line: TrashLine, listed: Listed | None) -> str | None:
         """Return why a list that does not name a ledger, of which a copy is to go, may have lost it; None if BookKeeper has none."""
@@ -401,7 +407,8 @@ class Deletions:
             if self._means.lock.is_lost:
                 raise
             done.postponed[line.ledger_id] = str(error)
-            done.remarks.append(f"offload {line.uuid} of ledger {line.ledger_id} could not be deleted: {error}")
+            text = f"offload {line.uuid} of ledger {line.ledger_id} could not be deleted: {error}"
+            done.remarks.append(Remark("objects-stay", line.uuid, text))
             return
         closing, _ = noted.as_changed(TrashState.DELETED)
         self._means.lock.commit([closing])
@@ -412,8 +419,13 @@ class Deletions:
         with self._means.away.reaching(bucket):
             remove_for_good(self._means.bucket_at(bucket), LedgerKey(uuid, ledger_id, is_index=False))
 
-    def _delete_from_bookkeeper(self, noted: NotedLine, done: Done, others: Sequence[Operation] = ()) -> None:
-        """Delete a ledger's node, which is as when it was marked, and close its line, together, with what else is to hold."""
+    def _delete_from_bookkeeper(
+        self, noted: NotedLine, done: Done, others: Sequence[Operation] = (), *, freed: int = 0
+    ) -> None:
+        """Delete a ledger's node, which is as when it was marked, and close its line, together, with what else is to hold.
+
+        ``freed`` bytes were freed if there is no node, either.
+        """
         line = noted.line
         closing, _ = noted.as_changed(TrashState.DELETED)
         changes: list[Operation] = [closing, *others]
@@ -421,7 +433,8 @@ class Deletions:
         is_unlisted = line.state is TrashState.UNLISTED
         if found is not None and is_unlisted and (why := why_another(line, found)) is not None:
             # That of the line is gone, and this one is not to be waited for.
-            done.remarks.append(f"ledger {line.ledger_id} stays, and its trash line is closed: {why}")
+            text = f"ledger {line.ledger_id} stays, and its trash line is closed: {why}"
+            done.remarks.append(Remark("ledger-stays", line.ledger_id, text))
             found = None
         if found is not None:
             if (why := why_kept(line, found)) is not None:
@@ -434,7 +447,7 @@ class Deletions:
             done.postponed[line.ledger_id] = str(error)
             return
         done.ledger_ids.append(line.ledger_id)
-        done.size += line.size
+        done.size += freed if found is None else line.size
 
 
 def _oldest_first(lines: Sequence[NotedLine]) -> list[NotedLine]:

@@ -12,6 +12,7 @@ from ledgerfs.lifecycle.journal.noted_line import NotedLine
 from ledgerfs.lifecycle.journal.trash_line import TrashLine, TrashState
 from ledgerfs.offload.candidates import Listed, listed_or_none
 from ledgerfs.offload.owners import TopicOwners
+from ledgerfs.offload.remarks import Remark
 from ledgerfs.storage.zookeeper.changes import ClusterLock, Operation, SetNode
 
 
@@ -95,13 +96,15 @@ class FreeLists:
                 self._unloaded.add(managed_ledger)
                 self._silent.answered(managed_ledger)
             else:
-                done.remarks.append(
+                text = (
                     f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
                 )
+                done.remarks.append(Remark("taken", managed_ledger, text))
         except LedgerfsError as error:
             if isinstance(error, AdminApiUnreachableError | UncertainRequestError):
                 self._silent.note(managed_ledger or "")
-            done.remarks.append(f"{managed_ledger} may have been taken by a broker, and could not be unloaded: {error}")
+            text = f"{managed_ledger} may have been taken by a broker, and could not be unloaded: {error}"
+            done.remarks.append(Remark("not-unloaded", managed_ledger, text))
         return True
 
     def is_let_go(self, line: TrashLine, now_ms: int, done: Done) -> bool:

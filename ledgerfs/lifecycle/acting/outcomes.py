@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from ledgerfs.offload.remarks import Remark
+
 
 @dataclass(slots=True)
 class Done:
@@ -12,7 +14,7 @@ class Done:
     ledger_ids
         Those that it was done to.
     size
-        Bytes that were freed, or will be once bookies collect their garbage.
+        Bytes of those that were freed, or will be once bookies collect their garbage; of others that were marked or offloaded.
     postponed
         {ledger: why nothing was done to it now}.
     later
@@ -26,4 +28,4 @@ class Done:
     size: int = 0
     postponed: dict[int, str] = field(default_factory=dict)
     later: list[int] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)

@@ -5,7 +5,7 @@ complete says nothing of the objects, which may lack entries: who deletes BookKe
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from ledgerfs.errors import BrokerOffloadError, ObjectNotFoundError
@@ -40,12 +40,15 @@ class OffloadReport:
         Those that are complete now, and were not before.
     gone
         Those that are not listed any more: they were trimmed meanwhile.
+    size
+        Bytes of the offloaded ones.
 
     """
 
     managed_ledger: str
     offloaded: tuple[int, ...]
     gone: tuple[int, ...] = ()
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class TrimReport:
         Those that are not listed any more, and those whose copy in BookKeeper is deleted now.
     kept
         Those that are listed now, and that BookKeeper has.
+    size
+        Bytes of those that are gone, or only offloaded now.
 
     """
 
@@ -65,6 +70,7 @@ class TrimReport:
     gone: tuple[int, ...]
     only_offloaded: tuple[int, ...]
     kept: tuple[int, ...]
+    size: int = 0
 
 
 def list_reader(nodes: NodeReader) -> ListReader:
@@ -93,7 +99,8 @@ def offload_and_compare(
     Where there is none, the broker is not asked. Raises `BrokerOffloadError`, which names ledgers, if it did less, and as
     `BrokerApi.offload`.
     """
-    wanted = _left(listed(managed_ledger), up_to)
+    before = listed(managed_ledger)
+    wanted = _left(before, up_to)
     if not wanted:
         return OffloadReport(managed_ledger, ())
 
@@ -111,11 +118,9 @@ def offload_and_compare(
             key=topic_of(managed_ledger),
         )
     found = {one.ledger_id for one in listed(managed_ledger).ledgers}
-    return OffloadReport(
-        managed_ledger,
-        tuple(one for one in wanted if one in found),
-        tuple(one for one in wanted if one not in found),
-    )
+    offloaded = tuple(one for one in wanted if one in found)
+    gone = tuple(one for one in wanted if one not in found)
+    return OffloadReport(managed_ledger, offloaded, gone, _size_of(before.ledgers, offloaded))
 
 
 def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader) -> TrimReport:
@@ -133,7 +138,12 @@ def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader)
         if one.ledger_id in after and _is_only_offloaded(after[one.ledger_id]) and not _is_only_offloaded(one)
     ]
     kept = tuple(ledger_id for ledger_id, one in after.items() if not _is_only_offloaded(one))
-    return TrimReport(managed_ledger, gone, tuple(only_offloaded), kept)
+    size = _size_of(before, [*gone, *only_offloaded])
+    return TrimReport(managed_ledger, gone, tuple(only_offloaded), kept, size)
+
+
+def _size_of(ledgers: Iterable[LedgerInfo], ids: Collection[int]) -> int:
+    return sum(one.size for one in ledgers if one.ledger_id in ids)
 
 
 def _left(info: ManagedLedgerInfo, up_to: Position) -> tuple[int, ...]:

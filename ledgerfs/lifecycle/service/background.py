@@ -17,6 +17,7 @@ from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.offload.candidates import NotOffloaded
 from ledgerfs.offload.copied_ledger import CopiedLedger
 from ledgerfs.offload.one_step import BETWEEN_SETS_S, Offloaded, OneStep
+from ledgerfs.offload.remarks import Remark
 
 WORKERS = 3
 """Ledgers that are copied at once: two of any size, and one that is not large."""
@@ -150,9 +151,8 @@ class BackgroundOffloads:
         for name, copies in left:
             self._has_given_up = True
             ids = ", ".join(str(one.attempt.ledger_id) for one in copies)
-            self._events.trouble(
-                f"offload {name}: given up, ledgers {ids} were copied and not completed; the next run cleans up"
-            )
+            text = f"offload {name}: given up, ledgers {ids} were copied and not completed; the next run cleans up"
+            self._events.trouble(Remark("offload given up", name, text))
 
     @property
     def has_given_up(self) -> bool:
@@ -194,7 +194,8 @@ class BackgroundOffloads:
             self._keep(place, topic, copies)
             if isinstance(error, LockLostError | StoppedError | StoreUnreachableError):
                 raise
-            self._events.trouble(f"offload {name}: copied ledgers are not completed yet: {error}")
+            text = f"offload {name}: copied ledgers are not completed yet: {error}"
+            self._events.trouble(Remark(f"offload not completed {type(error).__name__}", name, text))
         finally:
             self._last_set_s[name] = time.monotonic()
             self._tell(name, outcome)
@@ -255,7 +256,8 @@ class BackgroundOffloads:
             self._failed_s[name, found.ledger_id] = time.monotonic()
         # What is so for all ledgers of a topic is one trouble.
         which = name if isinstance(found.error, ListFullError) else f"{name}, ledger {found.ledger_id}"
-        self._events.trouble(f"offload {which}: {found.reason}")
+        code = f"offload {type(found.error).__name__}" if found.error is not None else "offload refused"
+        self._events.trouble(Remark(code, which, f"offload {which}: {found.reason}"))
 
     # With the lock.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.lifecycle.planning.actions import ActionKind
+from ledgerfs.offload.remarks import Remark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -116,10 +117,12 @@ class BrokerWork:
                 return
             done = self._carry_out(action)
         except LedgerfsError as error:
-            self._events.trouble(f"{what} {name} by its broker: {error}")
+            code = f"broker {what} {type(error).__name__}"
+            self._events.trouble(Remark(code, name, f"{what} {name} by its broker: {error}"))
         except Exception as error:
             # Nobody looks at what a thread of a pool raises: it would be left out without a word.
-            self._events.trouble(f"{what} {name} by its broker: {error!r}")
+            code = f"broker {what} {type(error).__name__}"
+            self._events.trouble(Remark(code, name, f"{what} {name} by its broker: {error!r}"))
             raise
         else:
             self._events.did(_DONE[kind], name, done.ledger_ids, done.size)
@@ -128,7 +131,8 @@ class BrokerWork:
                     ledgers, size = self._offloaded
                     self._offloaded = ledgers + len(done.ledger_ids), size + done.size
             for ledger_id, why in done.postponed.items():
-                self._events.trouble(f"{what} {name} by its broker, ledger {ledger_id}: {why}")
+                text = f"{what} {name} by its broker, ledger {ledger_id}: {why}"
+                self._events.trouble(Remark(f"broker {what} postponed", f"{name}, ledger {ledger_id}", text))
             for remark in done.remarks:
                 self._events.trouble(remark)
         finally:

@@ -7,8 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
 
+from cachetools import LRUCache
+
+from ledgerfs.offload.remarks import Remark
+
 _log = logging.getLogger("ledgerfs.lifecycle")
 _MOST_TROUBLES = 50
+_MOST_LOGGED = 10_000
+"""Troubles that are not logged again; more than are kept, since a pass may meet more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +29,13 @@ class Trouble:
 class Events:
     """Counts what is done, and keeps the latest troubles. For all threads."""
 
-    __slots__ = ("_counts", "_forgotten", "_lock", "_troubles")
+    __slots__ = ("_counts", "_forgotten", "_lock", "_logged", "_troubles")
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._counts: Counter[str] = Counter()
-        self._troubles: dict[str, Trouble] = {}
+        self._troubles: dict[tuple[str, str], Trouble] = {}
+        self._logged: LRUCache[tuple[str, str], bool] = LRUCache(_MOST_LOGGED)
         self._forgotten = 0
 
     @property
@@ -46,16 +53,19 @@ class Events:
             self._counts[f"{what}_bytes"] += size
         _log.info("%s: %s: ledgers %s (%s bytes)", what, topic or "-", ", ".join(map(str, ids)), f"{size:,}")
 
-    def trouble(self, text: str) -> None:
-        """Note something that went wrong; what is as it was in the pass before is counted, and not logged again."""
+    def trouble(self, remark: Remark) -> None:
+        """Note something that went wrong; one of the same code and subject as before is counted, and not logged again."""
+        about, text = remark.about, str(remark)
         with self._lock:
-            before = self._troubles.pop(text, None)
+            before = self._troubles.pop(about, None)
             times = 1 if before is None else before.times + 1
-            self._troubles[text] = Trouble(time.time_ns() // 1_000_000, text, times)
+            self._troubles[about] = Trouble(time.time_ns() // 1_000_000, text, times)
             while len(self._troubles) > _MOST_TROUBLES:
                 del self._troubles[next(iter(self._troubles))]
                 self._forgotten += 1
-        if before is None:
+            is_logged = self._logged.get(about, False)
+            self._logged[about] = True
+        if not is_logged:
             _log.warning("%s", text)
 
     def counts(self) -> dict[str, int]:

@@ -36,6 +36,7 @@ from ledgerfs.messages.transforms.unbatch_all import unbatch_all
 from ledgerfs.offload.offload_driver import driver_properties, user_metadata
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.opening import SERVICE, holder_text
+from ledgerfs.offload.remarks import Remark
 from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
@@ -185,10 +186,11 @@ def service_of(
         clock = ClusterClock(lock, took_ms)
         if abs(clock.ahead_ms) > _MUCH_MS:
             where = "ahead of" if clock.ahead_ms > 0 else "behind"
-            events.trouble(
+            text = (
                 f"this machine's clock is {abs(clock.ahead_ms) / 1000:.0f} s {where} ZooKeeper's: the earlier one decides, "
                 "the later one is noted"
             )
+            events.trouble(Remark("clock", "", text))
         stopping = Stopping()
         rates = Rates(file.service, stopping)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=stopping.is_set)

@@ -21,6 +21,7 @@ from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusa
 from ledgerfs.lifecycle.planning.planning import plan_of
 from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.lifecycle.service.status import Status, read_status, write_status
+from ledgerfs.offload.remarks import Remark
 
 if TYPE_CHECKING:
     from ledgerfs.clusters.surveying import Progress
@@ -158,7 +159,8 @@ class Service:
             if self._parts.lock.is_lost:
                 raise
             if not has_stopped:
-                self._parts.events.trouble(f"this pass ended early: {error}")
+                code = f"pass {type(error).__name__}"
+                self._parts.events.trouble(Remark(code, error.key or "", f"this pass ended early: {error}"))
                 self._write_failure()
             if once and not has_stopped:
                 raise
@@ -272,7 +274,9 @@ class Service:
         except LedgerfsError as error:
             if self._parts.lock.is_lost:
                 raise
-            self._parts.events.trouble(f"copied ledgers are completed later: {error}")
+            self._parts.events.trouble(
+                Remark(f"complete {type(error).__name__}", "", f"copied ledgers are completed later: {error}")
+            )
 
     def _complete_or_give_up(self) -> None:
         """Complete all that is copied, in a bounded number of tries: what cannot be completed must not keep the service from its end."""
@@ -289,20 +293,27 @@ class Service:
 
     def _tell_unread(self, looked: "Looked", plan: Plan) -> None:
         """Tell what could not be read: work that may be due there is not done."""
-        unread = [f"{one.subject}: {one.why}" for one in plan.refused if one.refusal is Refusal.UNREADABLE]
-        unread += [f"owners not known: {one}" for one in looked.survey.owners.not_told]
+        unread = [
+            Remark("unreadable", one.subject, f"{one.subject}: {one.why}")
+            for one in plan.refused
+            if one.refusal is Refusal.UNREADABLE
+        ]
+        unread += [Remark("unknown-owner", one, f"owners not known: {one}") for one in looked.survey.owners.not_told]
         # A node of which much is refused is told once.
         told = list(dict.fromkeys(unread))
-        for text in told[:_MOST_UNREAD]:
-            self._parts.events.trouble(text)
+        for one in told[:_MOST_UNREAD]:
+            self._parts.events.trouble(one)
         if len(told) > _MOST_UNREAD:
-            self._parts.events.trouble(f"{len(told) - _MOST_UNREAD:,} more could not be read")
+            text = f"{len(told) - _MOST_UNREAD:,} more could not be read"
+            self._parts.events.trouble(Remark("more-unreadable", "", text))
 
     def _tell(self, action: Action, done: "Done") -> None:
         events = self._parts.events
-        events.did(_DONE[action.kind], action.managed_ledger, done.ledger_ids, done.size or action.size)
+        events.did(_DONE[action.kind], action.managed_ledger, done.ledger_ids, done.size)
         for ledger_id, why in done.postponed.items():
-            events.trouble(f"{action.kind.value} {action.managed_ledger or ''}, ledger {ledger_id}: not now: {why}")
+            which = f"{action.managed_ledger or ''}, ledger {ledger_id}"
+            text = f"{action.kind.value} {which}: not now: {why}"
+            events.trouble(Remark(f"{action.kind.value} postponed", which, text))
         for remark in done.remarks:
             events.trouble(remark)
 
@@ -406,7 +417,7 @@ class Service:
         except LedgerfsError as error:
             if self._parts.lock.is_lost:
                 raise
-            self._parts.events.trouble(f"{failure}: {error}")
+            self._parts.events.trouble(Remark(f"{failure}: {type(error).__name__}", "", f"{failure}: {error}"))
 
 
 def _states(lines: Iterable[TrashLine]) -> dict[str, int]:

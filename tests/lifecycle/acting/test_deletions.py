@@ -745,6 +745,8 @@ def test_ledgers_that_have_the_ids_of_deletions_that_began_stay(
     done = Done()
     trash.deletions.finish(trash.journal(), done)
     assert (done.postponed, sorted(done.ledger_ids)) == ({}, list(made.values()))
+    # Nothing of them was freed.
+    assert done.size == 0
     for another, ledger_id in made.items():
         assert trash.in_bookkeeper(ledger_id), another
         assert any(f"ledger {ledger_id} stays" in one for one in done.remarks), another

@@ -55,7 +55,8 @@ def test_all_closed_ledgers_are_offloaded_and_progress_is_told(
         broker.load(TOPIC)
     told: list[tuple[int, int]] = []
     report = offload_and_compare(api(broker), NAME, END, listed, on_progress=lambda *one: told.append(one))
-    assert report == OffloadReport(NAME, (150, 151, 152))
+    size = sum(one.size for one in live.list_of(TOPIC).ledgers if one.ledger_id <= 152)
+    assert report == OffloadReport(NAME, (150, 151, 152), size=size)
     assert offloaded(live) == [150, 151, 152]
     assert told[-1] == (3, 3)
     position = {"ledgerId": 153, "entryId": 0, "partitionIndex": -1}
@@ -97,6 +98,8 @@ def test_ledgers_that_are_trimmed_meanwhile_are_no_error(
     broker.before_ledger = lambda ledger_id: live.trim(TOPIC, 150) if ledger_id == 152 else None
     report = offload_and_compare(api(broker), NAME, END, listed)
     assert (report.offloaded, report.gone) == ((151, 152), (150,))
+    # What was trimmed is not counted.
+    assert report.size == sum(one.size for one in live.list_of(TOPIC).ledgers if one.ledger_id <= 152)
 
 
 def test_one_that_runs_is_waited_for_and_then_the_rest_is_asked_for(
