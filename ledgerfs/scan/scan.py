@@ -221,11 +221,11 @@ class Scan:
             rows = rows_in_transactions(entries, keep)
             end: int | None = None
             if rows.size and (self.transactions != "all" or are_outcomes_told):
-                outcomes.look_ahead(place, entries, rows)
+                outcomes.look_ahead(place, batch, entries, rows)
                 if self.transactions != "all":
-                    keep[rows] = outcomes.are_visible(place, entries, rows)
+                    keep[rows] = outcomes.are_visible(place, batch, entries, rows)
                 if self.transactions == "readable":
-                    end = outcomes.first_open(place, entries, rows)
+                    end = outcomes.first_open(place, batch, entries, rows)
                     if end is not None:
                         keep[end:] = False
             for portion in decoder.portions(entries, keep):

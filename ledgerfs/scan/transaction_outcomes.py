@@ -7,8 +7,9 @@ its last messages, which follow soon after it. Without either, the transaction i
 never on where reading began.
 """
 
+import logging
 from bisect import bisect_right
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Container, Iterable, Iterator, MutableMapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,9 +26,21 @@ if TYPE_CHECKING:
     from ledgerfs.messages.decode.entries import Skipped
 
 
+_log = logging.getLogger("ledgerfs.scan")
+
 OPEN = "open"
 """The state of a transaction without an outcome up to the topic's end."""
 
+MOST_OUTCOMES = 100_000
+"""Transactions whose outcomes are remembered while entries are read ahead; beyond that, only those of requested messages are.
+
+An open transaction has all entries read up to the topic's end. Messages whose outcomes were left out have entries read ahead again, from
+their own place.
+"""
+
+_FAR_BYTES = 256 << 20
+"""Bytes of entries that are read ahead for one message before that is logged."""
+_FILTER_BYTES = 8 << 20
 _MOST_LEDGERS = 64
 _LEDGERS_BEFORE = 2
 
@@ -69,7 +82,7 @@ class TransactionOutcomes:
     ledgers
         All ledgers of the topic.
     known
-        The known outcomes; new ones are added.
+        The known outcomes; new ones are added, about `MOST_OUTCOMES` at most.
     ends
         Ids of ledgers that end clusters, and cannot be read.
 
@@ -99,57 +112,53 @@ class TransactionOutcomes:
         self._ahead: Iterator[tuple[Place, EntryBatch]] | None = None
         self._since = _END
         self._stop = 0
+        self._left_out: _MayHave | None = None
+        self._warned = False
+        self._added = 0
+        # Of the messages that were looked for last.
+        self._found: dict[tuple[Transaction, Position], TransactionOutcome] = {}
         self._without_end: dict[tuple[Transaction, Position], str] = {}
         self._markers: LRUCache[int, dict[Transaction, list[tuple[int, str]]]] = LRUCache(_LEDGERS_BEFORE)
 
-    def look_ahead(self, place: Place, entries: Int64Table, rows: EntryRows) -> None:
+    def look_ahead(self, place: Place, batch: "EntryBatch", entries: Int64Table, rows: EntryRows) -> None:
         """Find the outcomes of the messages ``rows``; reads on from where the last call ended, at first from ``place``."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
-        positions = (Position(ledger_id, place.entry + row) for row in rows.tolist())
+        positions = (Position(ledger_id, entry_id) for entry_id in batch.ids_of(rows).tolist())
         wanted = list(zip(transactions_at(entries, rows), positions, strict=True))
-        unknown = {(one, position) for one, position in wanted if self._find(one, position) is None}
-        if unknown and (self._ahead is None or place.number >= self._stop):
-            self._since = Position(ledger_id, place.entry)
-            self._stop = self._cluster_of(place.number)[1]
-            self._ahead = self._entries_from(place, self._stop)
-        while unknown:
-            assert self._ahead is not None  # noqa: S101  (set for the first unknown one)
-            found = next(self._ahead, None)
-            if found is None:
-                end = self._end_of(self._stop)
-                for transaction, _ in unknown:
-                    self._add(transaction, TransactionOutcome(self._since_last(transaction, end), end, OPEN))
-                break
-            told = self._take(*found)
-            unknown = {
-                (one, position) for one, position in unknown if one not in told or self._find(one, position) is None
-            }
+        unknown = self._unknown_of(wanted)
+        if unknown and self._has_to_begin(place, unknown):
+            self._begin(place)
+            unknown = self._unknown_of(wanted)
+        if unknown:
+            self._read_ahead(unknown)
+        self._found = {one: outcome for one in wanted if (outcome := self._find(*one)) is not None}
         self._without_end = {
             (one, position): self._outcome_before(one, place.number, position)
-            for one, position in wanted
-            if (outcome := self._find(one, position)) is not None and outcome.state == OPEN
+            for (one, position), outcome in self._found.items()
+            if outcome.state == OPEN
         }
 
     def state_of(self, transaction: Transaction, ledger_id: int, entry_id: int) -> str:
         """Return ``committed``, ``aborted`` or `OPEN` for a message that `look_ahead` looked for."""
         position = Position(ledger_id, entry_id)
-        outcome = self._find(transaction, position)
+        outcome = self._found.get((transaction, position))
         if outcome is None or outcome.state == OPEN:
             self.any_open = True
             return self._without_end.get((transaction, position), OPEN)
         self._note_source(ledger_id, outcome.at.ledger_id)
         return outcome.state
 
-    def are_visible(self, place: Place, entries: Int64Table, rows: EntryRows) -> list[bool]:
+    def are_visible(self, place: Place, batch: "EntryBatch", entries: Int64Table, rows: EntryRows) -> list[bool]:
         """Return for each row of a transaction whether that is committed, or the row is a marker."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
-        found = zip(rows.tolist(), markers_at(entries, rows), transactions_at(entries, rows), strict=True)
+        ids = batch.ids_of(rows).tolist()
+        found = zip(ids, markers_at(entries, rows), transactions_at(entries, rows), strict=True)
         return [
-            is_marker or self.state_of(transaction, ledger_id, place.entry + row) == "committed"
-            for row, is_marker, transaction in found
+            is_marker or self.state_of(transaction, ledger_id, entry_id) == "committed"
+            for entry_id, is_marker, transaction in found
         ]
 
-    def first_open(self, place: Place, entries: Int64Table, rows: EntryRows) -> int | None:
+    def first_open(self, place: Place, batch: "EntryBatch", entries: Int64Table, rows: EntryRows) -> int | None:
         """Return the first of the rows that is a message of a transaction which may still end; None without one.
 
         What a lost cluster left open is over: readers of the cluster that came after it go on.
@@ -162,7 +171,7 @@ class TransactionOutcomes:
             (
                 row
                 for row, is_marker, transaction in found
-                if not is_marker and self.state_of(transaction, ledger_id, place.entry + row) == OPEN
+                if not is_marker and self.state_of(transaction, ledger_id, batch.id_of(row)) == OPEN
             ),
             None,
         )
@@ -172,18 +181,71 @@ class TransactionOutcomes:
         if abs(of_message - of_marker) > 1:
             self.across = _spanned(*(self.across or (of_message, of_marker)), of_message, of_marker)
 
+    def _unknown_of(self, wanted: Iterable[tuple[Transaction, Position]]) -> set[tuple[Transaction, Position]]:
+        return {one for one in wanted if self._find(*one) is None}
+
+    def _has_to_begin(self, place: Place, unknown: Iterable[tuple[Transaction, Position]]) -> bool:
+        """Whether reading ahead begins at ``place``: for the first time, in another cluster, or since an outcome may have been left out."""
+        if self._ahead is None or place.number >= self._stop or self._added >= 2 * MOST_OUTCOMES:
+            return True
+        return self._left_out is not None and any(one in self._left_out for one, _ in unknown)
+
+    def _begin(self, place: Place) -> None:
+        self._since = Position(self._ledgers[place.number].ref.ledger_id, place.entry)
+        self._stop = self._cluster_of(place.number)[1]
+        self._ahead = self._entries_from(place, self._stop)
+        self._left_out = None
+        if self._added >= MOST_OUTCOMES:
+            # Other scans may go by the known ones. What is open to the end is kept, since finding it again reads all.
+            kept = {
+                one: tuple(each for each in found if each.state == OPEN) for one, found in list(self._known.items())
+            }
+            still_open = {one: found for one, found in kept.items() if found}
+            self._known = still_open if len(still_open) < MOST_OUTCOMES else {}
+        self._added = 0
+
+    def _read_ahead(self, unknown: set[tuple[Transaction, Position]]) -> None:
+        """Read entries until the outcomes of some messages are known, at most to the end of what their cluster wrote."""
+        assert self._ahead is not None  # noqa: S101  (`_begin` sets it)
+        read = 0
+        while unknown:
+            found = next(self._ahead, None)
+            if found is None:
+                end = self._end_of(self._stop)
+                for transaction, _ in unknown:
+                    self._add(transaction, TransactionOutcome(self._since_last(transaction, end), end, OPEN))
+                return
+            told = self._take(*found, {one for one, _ in unknown})
+            unknown = {one for one in unknown if one[0] not in told or self._find(*one) is None}
+            read += int(found[1].lengths.sum())
+            if unknown and read >= _FAR_BYTES and not self._warned:
+                self._warn(min(unknown, key=lambda one: one[1]), read)
+
+    def _warn(self, unknown: tuple[Transaction, Position], read: int) -> None:
+        (most, least), at = unknown
+        self._warned = True
+        _log.warning(
+            "%s: transaction (%d,%d) of entry %d in ledger %d has no outcome in the %d MiB behind it: "
+            "the scan reads ahead, to the topic's end if the transaction is open",
+            self._ledgers[0].ref.managed_ledger, most, least, at.entry_id, at.ledger_id, read >> 20,
+        )  # fmt: skip
+
     def _find(self, transaction: Transaction, position: Position) -> TransactionOutcome | None:
         for one in self._known.get(transaction, ()):
             if one.since <= position <= one.at:
                 return one
         return None
 
-    def _take(self, place: Place, batch: "EntryBatch") -> set[Transaction]:
-        """Remember the markers among some entries ahead; return their transactions."""
+    def _take(self, place: Place, batch: "EntryBatch", wanted: Container[Transaction]) -> set[Transaction]:
+        """Remember the markers of wanted transactions among some entries, and others while there is room; return their transactions."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         told = set()
         for row, transaction, state in outcomes_in(walk_metadata(batch)):
             at = Position(ledger_id, batch.id_of(row))
+            if transaction not in wanted and self._added >= MOST_OUTCOMES:
+                self._left_out = self._left_out or _MayHave()
+                self._left_out.add(transaction)
+                continue
             self._add(transaction, TransactionOutcome(self._since_last(transaction, at), at, state))
             told.add(transaction)
         return told
@@ -197,6 +259,7 @@ class TransactionOutcomes:
         """Remember an outcome, unless another scan has added it."""
         known = self._known.get(transaction, ())
         same = next((one for one in known if one[1:] == outcome[1:]), None)
+        self._added += same is None
         if same is None:
             self._known[transaction] = (*known, outcome)
         elif outcome.since < same.since:
@@ -251,6 +314,26 @@ class TransactionOutcomes:
             stop = Place(min(start.number + ledgers, end), 0)
             yield from read_entries(self._ledgers, Reach(start, stop), self._skipped)
             ledgers, start = min(2 * ledgers, _MOST_LEDGERS), stop
+
+
+class _MayHave:
+    """A set of transactions in little memory, which may also have some that were not added (a Bloom filter)."""
+
+    __slots__ = ("_bits",)
+
+    def __init__(self) -> None:
+        self._bits = bytearray(_FILTER_BYTES)
+
+    def add(self, transaction: Transaction) -> None:
+        for bit in self._bits_of(transaction):
+            self._bits[bit >> 3] |= 1 << (bit & 7)
+
+    def __contains__(self, transaction: Transaction) -> bool:
+        return all(self._bits[bit >> 3] >> (bit & 7) & 1 for bit in self._bits_of(transaction))
+
+    def _bits_of(self, transaction: Transaction) -> tuple[int, int]:
+        bits = 8 * _FILTER_BYTES
+        return hash(transaction) % bits, hash((transaction, 1)) % bits
 
 
 def _spanned(*ids: int) -> tuple[int, int]:

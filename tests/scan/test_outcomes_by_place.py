@@ -5,6 +5,8 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,8 +14,14 @@ from hypothesis import strategies as st
 from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import MissingLedgerError, UnplacedLedgersWarning
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.decode.entry_fields import rows_in_transactions
+from ledgerfs.messages.decode.metadata_walk import walk_metadata
+from ledgerfs.scan import scan as scan_module
+from ledgerfs.scan import transaction_outcomes
 from ledgerfs.scan.scan import Scan
-from ledgerfs.scan.topic_entries import Reach
+from ledgerfs.scan.topic_entries import Place, Reach, read_entries
+from ledgerfs.scan.transaction_outcomes import TransactionOutcomes
 from ledgerfs.upkeep.repair import plan_repair
 from tests.support.cluster_ends import cluster_end
 from tests.support.each import for_each
@@ -98,6 +106,12 @@ def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
     expected = ledgers.modelled()
     assert states(scan) == expected
     assert topic.count() == expected.count("committed")
+    # However few outcomes are remembered.
+    for most in (0, 1, 2):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(transaction_outcomes, "MOST_OUTCOMES", most)
+            assert states(replace(scan, known_outcomes={})) == expected
+            assert topic.count() == expected.count("committed")
     # Whichever parts are read first, and know outcomes that others can use.
     parts: dict[int, list[str]] = {}
     fresh, pieces = replace(scan, known_outcomes={}), len(made) + ledgers.rows[-1][1]
@@ -134,6 +148,109 @@ def test_transactions_with_one_id(ledgers, expected, tmp_path_factory):
         # A lost cluster's transactions are over, and readers of the next one go on.
         readable = topic.scan(["txn_state"], transactions="readable").to_table()["txn_state"].to_pylist()
         assert readable == ([] if made.rows[-1][1] == 0 else [one for one in expected if one == "committed"])
+
+
+def test_a_batch_with_a_gap(tmp_path):
+    """Bookies that are read past damage leave gaps in batches: outcomes go by the ids of entries."""
+    entries = [(0, None), (1, None), (1, None), (0, COMMIT), (0, None), (0, ABORT)]
+    scan = Ledgers([("next", entries)]).topic(tmp_path).scan()
+    ((place, batch),) = read_entries(scan.ledgers, Reach.of(range(1)))
+    left = np.array([0, 3, 4, 5])
+    gapped = EntryBatch(0, batch.buffer, batch.offsets[left], batch.lengths[left], left)
+    walked = walk_metadata(gapped)
+    rows = rows_in_transactions(walked, np.ones(left.size, bool))
+    outcomes = TransactionOutcomes(scan.ledgers, {}, is_damage_skipped=True)
+    outcomes.look_ahead(place, gapped, walked, rows)
+    assert outcomes.are_visible(place, gapped, walked, rows) == [True, True, False, True]
+    assert outcomes.first_open(place, gapped, walked, rows) is None
+
+
+MANY = st.lists(
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, None, None, COMMIT, ABORT])), min_size=1, max_size=12),
+    min_size=1,
+    max_size=5,
+)
+
+
+@pytest.mark.long
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(made=MANY, most=st.integers(0, 3), seed=st.integers(0, 99))
+def test_few_remembered_outcomes_change_nothing(made, most, seed, tmp_path_factory):
+    """Neither rows nor what they depend on; also for parts that share what they know, and batches of few entries."""
+    topic = Ledgers([("next", some) for some in made]).topic(tmp_path_factory.mktemp("tier"))
+    columns = ["ledger_id", "entry_id", "txn_id", "txn_state"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scan_module, "read_entries", entry_by_entry)
+        for transactions in ("all", "committed", "readable"):
+            scan = topic.scan(columns, transactions=transactions)
+            patched.setattr(transaction_outcomes, "MOST_OUTCOMES", 1000)
+            whole, basis = scan.to_table(), scan.basis
+            patched.setattr(transaction_outcomes, "MOST_OUTCOMES", most)
+            again = replace(scan, known_outcomes={})
+            assert (again.to_table(), again.basis) == (whole, basis)
+        scan = topic.scan(columns)
+        fresh, numbers = replace(scan, known_outcomes={}), random.Random(seed).sample(range(len(made)), len(made))
+        parts = {one: replace(fresh, part=Reach.of(range(one, one + 1))).to_table() for one in numbers}
+        assert pa.concat_tables(parts[one] for one in range(len(made))) == scan.to_table()
+
+
+def entry_by_entry(*arguments):
+    for place, batch in read_entries(*arguments):
+        for entry_id, _ in batch:
+            yield Place(place.number, entry_id), batch.slice(entry_id, entry_id)
+
+
+def test_what_is_remembered_is_bounded(tmp_path, monkeypatch):
+    """Behind an open transaction there are many others, and all entries are read ahead."""
+    monkeypatch.setattr(scan_module, "read_entries", entry_by_entry)
+    monkeypatch.setattr(transaction_outcomes, "MOST_OUTCOMES", 20)
+    others = [(one, kind) for one in range(1, 300) for kind in (None, COMMIT)]
+    opens = [(one, None) for one in range(1000, 1010)]
+    ledgers = Ledgers([("next", [(0, None), *others[:300]]), ("next", [*opens, *others[300:]])])
+    scan = ledgers.topic(tmp_path).scan(["txn_state"], transactions="all")
+    kept: list[int] = []
+    found = TransactionOutcomes._find
+
+    def counted(self, *one):
+        kept.append(len(self._known))
+        return found(self, *one)
+
+    monkeypatch.setattr(TransactionOutcomes, "_find", counted)
+    assert states(scan) == ledgers.modelled()
+    assert max(kept) <= 3 * 20
+    assert len(scan.known_outcomes) <= 2 * 20
+
+
+def test_open_transactions_do_not_read_the_topic_again_and_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(scan_module, "read_entries", entry_by_entry)
+    monkeypatch.setattr(transaction_outcomes, "MOST_OUTCOMES", 50)
+    others = [(one, kind) for one in range(500, 700) for kind in (None, COMMIT)]
+    ledgers = Ledgers([("next", [(one, None) for one in range(40)]), ("next", others)])
+    scan = ledgers.topic(tmp_path).scan(["txn_state"], transactions="all")
+    read: list[int] = []
+    take = TransactionOutcomes._take
+    monkeypatch.setattr(
+        TransactionOutcomes,
+        "_take",
+        lambda self, place, *rest: (read.append(place.number), take(self, place, *rest))[1],
+    )
+    assert states(scan) == ledgers.modelled()
+    # Once for all open ones; then as others are met that were left out.
+    assert len(read) <= 2 + 10
+
+
+def test_a_far_outcome_is_logged(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(transaction_outcomes, "_FAR_BYTES", 1)
+    topic = Ledgers([("next", [(7, None), (8, None)]), ("next", [(8, COMMIT)])]).topic(tmp_path)
+    assert topic.count() == 1
+    (record,) = (one for one in caplog.records if one.name == "ledgerfs.scan")
+    assert record.getMessage().startswith(
+        "public/default/persistent/orders: transaction (0,7) of entry 0 in ledger 1 has no outcome in the 0 MiB behind it"
+    )
+    caplog.clear()
+    monkeypatch.setattr(transaction_outcomes, "_FAR_BYTES", 1 << 20)
+    assert replace(topic.scan(), known_outcomes={}).count() == 1
+    assert not caplog.records
 
 
 @for_each("lost", ["data", "index"])
