@@ -43,6 +43,7 @@ __all__ = [
     "InvalidRowsError",
     "InvalidSchemaError",
     "IsADirectoryPathError",
+    "KafkaEntryError",
     "LedgerExistsError",
     "LedgerfsError",
     "LineError",
@@ -237,6 +238,17 @@ class UnsupportedFormatError(LedgerfsError):
     """A format that is known by name but not read, such as PIP-76 streaming objects (V2)."""
 
     code = errno.ENOTSUP
+
+
+class KafkaEntryError(UnsupportedFormatError):
+    """An entry that Kafka on Pulsar (KoP) wrote in Kafka's format (``entry.format=kafka``); it is sound, and named as ``ledger:entry``."""
+
+    @classmethod
+    def of(cls, ledger_id: int, entry_id: int, reason: str) -> "KafkaEntryError":
+        """Return the error for one entry."""
+        return cls(
+            f'{reason}; on_corrupt="skip" (--on-corrupt skip) reads the rest', key=f"entry {ledger_id}:{entry_id}"
+        )
 
 
 class StaleObjectError(LedgerfsError):

@@ -158,7 +158,7 @@ class Topic:
         transactions
             ``committed``; ``readable``, which ends where Pulsar's reader would stop, in each partition; ``all``, with their state.
         on_corrupt
-            ``skip`` leaves out damage, too large messages and missing ledgers, and reports them.
+            ``skip`` leaves out damage, too large messages, entries in Kafka's format and missing ledgers, and reports them.
         private_keys, on_encrypted
             Keys for decryption; for messages without a key ``null`` leaves out the value, ``skip`` the message.
         include_markers
@@ -359,7 +359,7 @@ class Topic:
             Several partitions have this ledger (two clusters may share a bucket), and the id names no partition.
         MissingLedgerError
             The ledger is one of those that are `missing`.
-        CorruptLedgerError, CorruptMessageError, EncryptedMessageError
+        CorruptLedgerError, CorruptMessageError, EncryptedMessageError, KafkaEntryError
             The entry cannot be read.
 
         """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ledgerfs.ledgers.missing_ledgers import MissingLedger
     from ledgerfs.messages.decode.chunks import Incomplete
     from ledgerfs.messages.decode.entries import Skipped
-    from ledgerfs.scan.value_reading import Undecodable
+    from ledgerfs.messages.decode.undecodable import Undecodable
 
 _MOST_LINES = 10
 
@@ -90,7 +90,7 @@ class HasValuesBefore(Protocol):
 def say_left_out(scan: LeavesOut, undecodable: "Sequence[Undecodable]" = ()) -> bool:
     """Say on standard error what a scan left out, a line for each of the first places; return whether there was damage.
 
-    That are also values that could not be decoded, whether they are null or their messages left out.
+    That are also values and times that could not be decoded, whether they are null or their messages left out.
     """
     for lost in scan.missing[:_MOST_LINES]:
         say(f"{scan.topic}: left out {lost.name}: {lost.why} ({lost.key})")
@@ -110,8 +110,9 @@ def say_left_out(scan: LeavesOut, undecodable: "Sequence[Undecodable]" = ()) -> 
             f"{first.ledger_id}:{first.entry_id}"
         )
     for value in undecodable[:_MOST_LINES]:
+        raw = "" if value.raw is None else f" ({value.raw})"
         say(
-            f"{scan.topic}: {value.count:,} values are not decoded, the first is of message {value.first}: {value.reason}"
+            f"{scan.topic}: {value.count:,} values are not decoded, the first is of message {value.first}{raw}: {value.reason}"
         )
     if len(undecodable) > _MOST_LINES:
         count = sum(value.count for value in undecodable[_MOST_LINES:])

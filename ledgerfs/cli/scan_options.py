@@ -102,7 +102,7 @@ _OPTIONS = (
     click.option(
         "--on-corrupt",
         type=click.Choice(("raise", "skip")),
-        help="What to do about damaged entries and too large messages: end (default), or leave them out and say so.",
+        help="What to do about entries that are damaged, too large, or Kafka's: end (default), or leave them out and say so.",
     ),
     click.option(
         "--on-encrypted",

@@ -1,4 +1,4 @@
-"""Findings about the checksums of a ledger's entries, the same for every dialect."""
+"""Findings about the checksums and the format of a ledger's entries, the same for every dialect."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,7 @@ import numpy as np
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
+from ledgerfs.messages.decode.named_versions import versions_and_kafka
 
 _NAMED = 20
 
@@ -14,10 +15,16 @@ _NAMED = 20
 class ChecksumFindings:
     """Checks the entries of one ledger, batch by batch; only the first 20 wrong ones are named."""
 
-    __slots__ = ("_unchecked", "_wrong")
+    __slots__ = ("_kafka", "_unchecked", "_wrong")
 
     def __init__(self) -> None:
-        self._wrong = self._unchecked = 0
+        self._wrong = self._unchecked = self._kafka = 0
+
+    def named_versions(self, batch: EntryBatch) -> set[int]:
+        """Return the versions of schemas that the messages of a batch name; the same walk counts the entries in Kafka's format."""
+        versions, kafka = versions_and_kafka(batch)
+        self._kafka += kafka
+        return versions
 
     def check(self, batch: EntryBatch) -> Iterator[tuple[int, str, str]]:
         """Yield a wrong entry's row in the batch, the kind of the finding, and its message."""
@@ -42,3 +49,9 @@ class ChecksumFindings:
         if 0 < self._unchecked < entries:
             message = f"{self._unchecked} of {entries} entries have no checksum, the others have one"
             yield Severity.REMARK, "no-checksum", message
+        if self._kafka:
+            message = (
+                f"{self._kafka} of {entries} entries are in Kafka's format (entry.format=kafka, of Kafka on Pulsar): ledgerfs copies them, "
+                "and does not read their messages"
+            )
+            yield Severity.REMARK, "kafka-entries", message

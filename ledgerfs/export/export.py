@@ -31,6 +31,7 @@ from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
+from ledgerfs.messages.decode.undecodable import Undecodable, add_undecodable, counts_of
 from ledgerfs.scan.options import (
     OnCorrupt,
     OnEncrypted,
@@ -43,7 +44,6 @@ from ledgerfs.scan.options import (
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Place, Reach
-from ledgerfs.scan.value_reading import Undecodable, add_undecodable, counts_of
 from ledgerfs.storage.object_store import is_of_a_cluster
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 

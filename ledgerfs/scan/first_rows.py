@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from ledgerfs.messages.decode.undecodable import Undecodable
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.shown_values import ShownValues
-from ledgerfs.scan.value_reading import Undecodable, ValueReading
+from ledgerfs.scan.value_reading import ValueReading
 
 
 @dataclass(slots=True)
@@ -25,25 +26,27 @@ class FirstRows:
         How values are shown.
     rows
         How many rows the table has at most.
-    undecodable
-        After an iteration: which values could not be decoded.
-
     """
 
     scan: Scan | PartitionedScan
     wanted: tuple[str, ...]
     shown: ShownValues
     rows: int
-    undecodable: list[Undecodable] = field(default_factory=list)
+    _of_values: list[Undecodable] = field(default_factory=list)
 
     @property
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
         return self.shown.schema_for(self.wanted)
 
+    @property
+    def undecodable(self) -> list[Undecodable]:
+        """After an iteration: which values and times could not be decoded."""
+        return [*self._of_values, *self.scan.undecodable]
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        self.undecodable = []
-        reading, left = ValueReading(self.shown, self.wanted, self.undecodable), self.rows
+        self._of_values = []
+        reading, left = ValueReading(self.shown, self.wanted, self._of_values), self.rows
         batches = iter(self.scan)
         while left > 0 and (batch := next(batches, None)) is not None:
             at = 0

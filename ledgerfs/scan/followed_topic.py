@@ -89,7 +89,9 @@ class FollowedTopic:
         before = [one for one in look.ledgers if one.ref.ledger_id <= start.ledger_id]
         is_damage_skipped = scan.options.on_corrupt == "skip"
         self._outcomes = FollowedOutcomes(start, before[-2:], is_damage_skipped=is_damage_skipped)
-        self._decoder = TopicDecoder(scan.topic, scan.options, scan.decrypt, self._outcomes.state_of)
+        self._decoder = TopicDecoder(
+            scan.topic, scan.options, scan.decrypt, self._outcomes.state_of, undecodable=scan.undecodable
+        )
         self._decoder.chunks.earlier = _ChunksBefore(look.ledgers, start, self._decoder, patience_s)
         self._active: Iterator[pa.RecordBatch] | None = None
         self._failing_since: float | None = None

@@ -10,9 +10,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
+from ledgerfs.messages.decode.undecodable import Undecodable
 from ledgerfs.scan.shown_values import ShownValues
 from ledgerfs.scan.typed_values import TypedValues
-from ledgerfs.scan.value_reading import Undecodable, ValueReading
+from ledgerfs.scan.value_reading import ValueReading
 
 _NAMED = "schema_version"
 

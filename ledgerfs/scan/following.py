@@ -23,8 +23,8 @@ from ledgerfs.scan.shown_values import IDENTITY
 
 if TYPE_CHECKING:
     from ledgerfs.ledgers.missing_ledgers import MissingLedger
+    from ledgerfs.messages.decode.undecodable import Undecodable
     from ledgerfs.scan.scan import Scan
-    from ledgerfs.scan.value_reading import Undecodable
 
 POLL_S = 0.25
 """The time between two looks at a topic, s."""
@@ -90,7 +90,7 @@ class Following:
     Attributes
     ----------
     undecodable
-        Values that could not be decoded so far, by version and reason.
+        Values and times that could not be decoded so far, by version and reason.
     on_wait
         Called whenever nothing has come, before the next look.
 
@@ -121,7 +121,7 @@ class Following:
         if start.message is not None or not columns:
             columns = (*columns, *(name for name in IDENTITY if name not in columns))
         options = replace(whole.options, columns=columns, start_ms=start.start_ms)
-        scan = replace(whole, values=None, options=options)
+        scan = replace(whole, values=None, options=options, undecodable=self.undecodable)
         self._topics: list[FollowedTopic] = []
         self._parts: deque[_Part] = deque()
         for one in parts:

@@ -15,11 +15,11 @@ from ledgerfs.ledgers.reader import OnRead
 from ledgerfs.ledgers.row_dependencies import Basis
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
+from ledgerfs.messages.decode.undecodable import Undecodable, add_undecodable
 from ledgerfs.scan.merged_batches import merged_by_publish_time
 from ledgerfs.scan.options import Order
 from ledgerfs.scan.scan import Scan, schema_table
 from ledgerfs.scan.value_bytes import TopicLedgers
-from ledgerfs.scan.value_reading import Undecodable, add_undecodable
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class PartitionedScan:
 
     @property
     def undecodable(self) -> list[Undecodable]:
-        """After an iteration: values that could not be decoded, by version and reason, of all partitions."""
+        """After an iteration: values and times that could not be decoded, by version and reason, of all partitions."""
         found: list[Undecodable] = []
         for one in (one for scan in self.partitions for one in scan.undecodable):
             add_undecodable(found, one)

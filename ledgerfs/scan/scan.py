@@ -23,6 +23,7 @@ from ledgerfs.messages.decode.entries import DecodeOptions, Skipped, TopicDecode
 from ledgerfs.messages.decode.entry_fields import rows_in_transactions
 from ledgerfs.messages.decode.payloads import Decrypt
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
+from ledgerfs.messages.decode.undecodable import Undecodable
 from ledgerfs.scan.earlier_chunks import EarlierChunks
 from ledgerfs.scan.json_documents import json_values
 from ledgerfs.scan.options import OF_VALUES, require_choices, require_known, require_of_parts
@@ -32,7 +33,7 @@ from ledgerfs.scan.time_pruning import Pruned, TimePruning
 from ledgerfs.scan.topic_entries import Reach, read_entries
 from ledgerfs.scan.transaction_outcomes import Known, TransactionOutcomes
 from ledgerfs.scan.typed_values import typed_values
-from ledgerfs.scan.value_reading import Undecodable, ValueReading
+from ledgerfs.scan.value_reading import ValueReading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,7 @@ class Scan:
     values
         How values become columns; None for bytes.
     undecodable
-        After an iteration: values that could not be decoded, by version and reason.
+        After an iteration: values and times that could not be decoded, by version and reason.
     missing
         Ledgers of the topic that cannot be read. Unless ``on_corrupt`` is "skip", an iteration raises `MissingLedgerError` for
         them before its first batch.
@@ -143,6 +144,7 @@ class Scan:
         return TimeRange(self.options.start_ms, self.options.end_ms, self.clock_slack_ms)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        self.undecodable = []
         if self.values is not None and self.values.are_needed(self.message_columns):
             return self._read_typed(self.values)
         if self.schema.names:
@@ -152,11 +154,10 @@ class Scan:
 
     def _read_typed(self, values: ShownValues) -> Iterator[pa.RecordBatch]:
         """Read what values are decoded from, and yield batches of the wanted columns."""
-        self.undecodable = []
         wanted = self.message_columns
         reading = ValueReading(values, wanted, self.undecodable)
         untyped = replace(self, values=None, options=replace(self.options, columns=values.columns_for(wanted)))
-        for batch in untyped:
+        for batch in untyped._read(untyped.options):  # noqa: SLF001  (both add to one list)
             # Whoever stops early asks what was left out before, too.
             self.skipped, self.incomplete = untyped.skipped, untyped.incomplete
             yield reading(batch)
@@ -206,7 +207,7 @@ class Scan:
         outcomes = TransactionOutcomes(
             self.ledgers, self.known_outcomes, self.ends, is_damage_skipped=is_damage_skipped
         )
-        decoder = TopicDecoder(self.topic, options, self.decrypt, outcomes.state_of)
+        decoder = TopicDecoder(self.topic, options, self.decrypt, outcomes.state_of, undecodable=self.undecodable)
         self.skipped, self.incomplete, self.basis = decoder.skipped, decoder.chunks.incomplete, Basis.unknown()
         start, stop = reach = (pruned := self._pruned()).reach
         decoder.chunks.earlier = EarlierChunks(self.ledgers, start, decoder)

@@ -3,42 +3,16 @@
 What cannot be decoded is null, left out or an error, and counted by version and reason.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from ledgerfs.errors import UndecodableValueError
 from ledgerfs.formats.array_types import Mask
+from ledgerfs.messages.decode.undecodable import Undecodable, add_undecodable, message_id
 from ledgerfs.scan.shown_values import IDENTITY, Decoding, Failure, ShownValues
-
-
-@dataclass(frozen=True, slots=True)
-class Undecodable:
-    """Values of one version that could not be decoded for one reason.
-
-    Attributes
-    ----------
-    version
-        The number that the messages name; None for none.
-    reason
-        Why, in words that follow the name of a message.
-    count
-        How many there were.
-    first
-        The id of the first in the order of the rows, ``ledger:entry`` or ``ledger:entry:index``; of several partitions, in the first of
-        these that has one.
-    is_error
-        False for values that no schema is named for: they are null, and no error.
-
-    """
-
-    version: int | None
-    reason: str
-    count: int
-    first: str
-    is_error: bool = True
 
 
 @dataclass(slots=True)
@@ -100,23 +74,4 @@ class ValueReading:
 
 
 def _message_id(batch: pa.RecordBatch, row: int) -> str:
-    ledger, entry, index = (batch[name][row].as_py() for name in IDENTITY)
-    return f"{ledger}:{entry}" if index is None else f"{ledger}:{entry}:{index}"
-
-
-def counts_of(undecodable: Iterable[Undecodable]) -> tuple[int, int]:
-    """Return how many errors there are, and how many values that no schema is named for."""
-    errors = unnamed = 0
-    for one in undecodable:
-        errors += one.count * one.is_error
-        unnamed += one.count * (not one.is_error)
-    return errors, unnamed
-
-
-def add_undecodable(undecodable: list[Undecodable], new: Undecodable) -> None:
-    """Add to those of its version and reason."""
-    for place, one in enumerate(undecodable):
-        if (one.version, one.reason, one.is_error) == (new.version, new.reason, new.is_error):
-            undecodable[place] = replace(one, count=one.count + new.count)
-            return
-    undecodable.append(new)
+    return message_id(*(batch[name][row].as_py() for name in IDENTITY))

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from ledgerfs.bucket.partitions import Partition
 from ledgerfs.errors import InvalidOptionError, LedgerfsError, UndecodableValueError, UnknownSchemaError
 from ledgerfs.export.export import export_topic
-from ledgerfs.scan.value_reading import Undecodable
+from ledgerfs.messages.decode.undecodable import Undecodable
 from ledgerfs.spark.source.message_rows import read_partition
 from ledgerfs.spark.source.planning import plan_parts, plan_values
 from ledgerfs.spark.source.read_options import read_options

@@ -10,7 +10,7 @@ import pytest
 
 from ledgerfs import Bucket
 from ledgerfs.errors import InvalidOptionError, UndecodableValueError, UnknownSchemaError
-from ledgerfs.scan.value_reading import Undecodable
+from ledgerfs.messages.decode.undecodable import Undecodable
 from tests.support.each import for_each
 from tests.support.typed_golden import assert_equal, bucket_with_schemas
 

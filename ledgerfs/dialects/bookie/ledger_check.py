@@ -15,7 +15,6 @@ from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import OnRead
-from ledgerfs.messages.decode.named_versions import named_versions
 
 _NAMED = 20
 """Copies of one ledger that are named; of further ones the number is told."""
@@ -59,7 +58,7 @@ class DiskCheck:
         self._length += size
         if self.digest is not None:
             self.digest.update(batch.records())
-        self.schema_versions |= named_versions(batch)
+        self.schema_versions |= self._checksums.named_versions(batch)
         for _, kind, message in self._checksums.check(batch):
             self._find(Severity.DAMAGE, kind, message)
 

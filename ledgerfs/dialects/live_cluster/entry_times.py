@@ -11,7 +11,7 @@ from ledgerfs.dialects.live_cluster.refusals import refusal_error
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.decode.metadata_walk import Meta, Status, walk_metadata
+from ledgerfs.messages.decode.metadata_walk import Meta, have_sound_metadata, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.storage.traffic import Traffic
 
@@ -46,4 +46,4 @@ def _time_of(payload: memoryview) -> int | None:
     table = walk_metadata(batch)
     if table[Meta.BROKER_TIME, 0] != ABSENT:
         return int(table[Meta.BROKER_TIME, 0])
-    return int(table[Meta.PUBLISH_TIME, 0]) if table[Meta.STATUS, 0] == Status.VALID else None
+    return int(table[Meta.PUBLISH_TIME, 0]) if have_sound_metadata(table)[0] else None

@@ -17,7 +17,6 @@ from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import OnRead
-from ledgerfs.messages.decode.named_versions import named_versions
 
 
 @dataclass(slots=True)
@@ -66,7 +65,7 @@ class LiveCheck:
         self.on_bytes(size)
         if self.digest is not None:
             self.digest.update(batch.records())
-        self.schema_versions |= named_versions(batch)
+        self.schema_versions |= self._checksums.named_versions(batch)
         for _, kind, message in self._checksums.check(batch):
             self._find(Severity.DAMAGE, kind, message)
 

@@ -214,9 +214,11 @@ def _counts(entries: Int64Table, room: Int64, is_batch: npt.NDArray[np.bool_]) -
     """Return how many messages each entry has; sets the status of batches that are too short for theirs."""
     claimed, kept = entries[Meta.BATCH_SIZE], entries[Meta.KEPT_OF_BATCH]
     batch_size = np.where(kept == ABSENT, claimed, kept)
-    # A negative claim is wrong for compacted batches, too: the kernel takes such an entry for one message.
-    entries[Meta.STATUS][is_batch & ((claimed < 0) | (batch_size > room))] = Status.BROKEN_BATCH
     is_valid = entries[Meta.STATUS] == Status.VALID
+    # A negative claim is wrong for compacted batches, too: the kernel takes such an entry for one message.
+    is_broken = is_valid & is_batch & ((claimed < 0) | (batch_size > room))
+    entries[Meta.STATUS][is_broken] = Status.BROKEN_BATCH
+    is_valid &= ~is_broken
     return np.where(is_valid, np.where(is_batch, batch_size, 1), 0)
 
 

@@ -14,6 +14,7 @@ from ledgerfs.messages.decode.batch_split import MessageField, Messages
 from ledgerfs.messages.decode.constant_columns import ConstantColumns
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, transactions_of
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
+from ledgerfs.messages.decode.undecodable import Undecodable, add_undecodable, message_id
 from ledgerfs.messages.kernels.gather import (
     are_equal,
     gather_bytes,
@@ -35,7 +36,10 @@ _PROPERTY_OF_MESSAGE, _PROPERTY_OF_BATCHED = 4, 1
 
 @dataclass(frozen=True, slots=True)
 class MessageColumns:
-    """Builds Arrow arrays of the messages, one column at a time. A column that no message sets costs nothing."""
+    """Builds Arrow arrays of the messages, one column at a time. A column that no message sets costs nothing.
+
+    Times that no column holds are null, and added to ``undecodable``.
+    """
 
     topic: str
     ledger_id: int
@@ -44,6 +48,7 @@ class MessageColumns:
     ids: Int64
     messages: Messages
     constants: ConstantColumns
+    undecodable: list[Undecodable]
     state_of: StateOf | None = None
 
     def build(self, name: str) -> pa.Array:
@@ -71,11 +76,11 @@ class MessageColumns:
         return masked(index.astype(np.int32), valid, pa.int32())
 
     def _publish_time(self) -> pa.Array:
-        return gather_times(self._of_messages(self.entries[Meta.PUBLISH_TIME]))
+        return self._times("publish_time", self._of_messages(self.entries[Meta.PUBLISH_TIME]))
 
     def _event_time(self) -> pa.Array:
         times = self.messages[MessageField.EVENT_TIME]
-        return gather_times(times, zero_is_null=True) if times.any() else self._constant("event_time")
+        return self._times("event_time", times, absent=0) if times.any() else self._constant("event_time")
 
     def _key(self) -> pa.Array:
         return self._keys("key", self.messages[MessageField.KEY_IS_BASE64] == 0)
@@ -145,7 +150,7 @@ class MessageColumns:
         times = self.entries[Meta.BROKER_TIME]
         if (times == ABSENT).all():
             return self._constant("broker_time")
-        return gather_times(self._of_messages(times))
+        return self._times("broker_time", self._of_messages(times))
 
     def _txn_id(self) -> pa.Array:
         return self._of_transactions("txn_id", lambda transaction, *_: f"({transaction[0]},{transaction[1]})")
@@ -163,14 +168,26 @@ class MessageColumns:
 
     def _deliver_at_time(self) -> pa.Array:
         times = self.entries[Meta.DELIVER_AT]
-        return (
-            gather_times(self._of_messages(times), zero_is_null=True)
-            if times.any()
-            else self._constant("deliver_at_time")
-        )
+        if not times.any():
+            return self._constant("deliver_at_time")
+        return self._times("deliver_at_time", self._of_messages(times), absent=0)
 
     def _replicated_from(self) -> pa.Array:
         return self._repeating("replicated_from", Meta.REPLICATED_FROM_AT)
+
+    def _times(self, name: str, milliseconds: Int64, absent: int = ABSENT) -> pa.Array:
+        """Return a column of times."""
+        times, overflown = gather_times(milliseconds, absent)
+        if overflown:
+            first = int(np.flatnonzero((milliseconds != absent) & np.asarray(times.is_null()))[0])
+            index = int(self.messages[MessageField.BATCH_INDEX][first])
+            entry_id = int(self.ids[self.messages[MessageField.ENTRY][first]])
+            message = message_id(self.ledger_id, entry_id, None if index < 0 else index)
+            reason = f"its {name} is beyond 64 bits of µs, and null: Pulsar's times are ms"
+            add_undecodable(
+                self.undecodable, Undecodable(None, reason, overflown, message, raw=int(milliseconds[first]))
+            )
+        return times
 
     def _of_messages(self, of_entries: Int64) -> Int64:
         """Return a column of the entries as one of the messages."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from ledgerfs.errors import CorruptMessageError
-from ledgerfs.formats.array_types import Mask
+from ledgerfs.errors import CorruptMessageError, KafkaEntryError
+from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.decompression import LARGEST
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
@@ -20,9 +20,10 @@ from ledgerfs.messages.decode.chunks import ChunkJoiner
 from ledgerfs.messages.decode.columns import MessageColumns, StateOf
 from ledgerfs.messages.decode.constant_columns import ConstantColumns
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
-from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, walk_metadata
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, have_sound_metadata, walk_metadata
 from ledgerfs.messages.decode.payloads import Decrypt, EntryError, PlainPayloads, Workspace
 from ledgerfs.messages.decode.table_schema import schema_of
+from ledgerfs.messages.decode.undecodable import Undecodable
 from ledgerfs.messages.kernels.arrays import spans
 from ledgerfs.messages.kernels.wire import ABSENT
 
@@ -33,6 +34,7 @@ _STATUS_TEXT = {
     Status.IMPOSSIBLE_TIME: "its publish time is outside the calendar",
     Status.BROKEN_BATCH: "its payload is not the batch that its metadata promises",
 }
+_KAFKA = "Kafka on Pulsar wrote it in Kafka's format (entry.format=kafka), which ledgerfs does not read"
 _PORTION = 8 << 20
 
 _OF_PAYLOAD = frozenset({"event_time", "key", "key_bytes", "ordering_key", "value", "properties", "sequence_id"})
@@ -59,7 +61,7 @@ class DecodeOptions:
         For messages without a private key of the names that they are encrypted for: ``raise``, ``null`` (keep the row without its value),
         or ``skip``.
     on_corrupt
-        For entries that are damaged or too large: ``raise``, or ``skip`` (and report them).
+        For entries that are damaged, too large, or in Kafka's format: ``raise``, or ``skip`` (and report them).
 
     """
 
@@ -75,7 +77,7 @@ class DecodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Entries that were left out because they are damaged or too large: first and last id, and the reason."""
+    """Entries that were left out because they are damaged, too large, or in Kafka's format: first and last id, and the reason."""
 
     ledger_id: int
     first_entry: int
@@ -95,6 +97,8 @@ class TopicDecoder:
         Returns the state of a transaction's message at a ledger and entry, for the column ``txn_state``.
     skipped
         Entries that were left out with ``on_corrupt="skip"``.
+    undecodable
+        Times that no column holds, by column: they are null.
     schema
         Schema of the tables.
 
@@ -106,6 +110,7 @@ class TopicDecoder:
     state_of: StateOf | None = None
     chunks: ChunkJoiner = field(init=False)
     skipped: list[Skipped] = field(default_factory=list)
+    undecodable: list[Undecodable] = field(default_factory=list)
     schema: pa.Schema = field(init=False)
     _constants: ConstantColumns = field(default_factory=ConstantColumns)
 
@@ -114,10 +119,10 @@ class TopicDecoder:
         self.chunks = ChunkJoiner(self.options.max_message_bytes)
 
     def walk(self, batch: EntryBatch, ledger_id: int) -> tuple[Int64Table, Mask]:
-        """First half: return the metadata of the entries, and which of them are sound messages of users."""
+        """First half: return the metadata of the entries, and which of them are sound messages of users, perhaps in Kafka's format."""
         entries = walk_metadata(batch)
         status = entries[Meta.STATUS]
-        wrong = np.flatnonzero(status != Status.VALID).tolist()
+        wrong = np.flatnonzero(~have_sound_metadata(entries)).tolist()
         reasons = {row: _STATUS_TEXT[Status(int(status[row]))] for row in wrong}
         if self.options.check_checksums:
             reasons |= _wrong_checksums(batch)
@@ -155,7 +160,8 @@ class TopicDecoder:
     def decode(self, batch: EntryBatch, ledger_id: int, entries: Int64Table, keep: Mask) -> pa.RecordBatch:
         """Second half: return the messages of the entries in ``keep``.
 
-        Raises `CorruptMessageError` and `MessageTooLargeError` (unless skipping) and `EncryptedMessageError`, which name ledger and entry.
+        Raises `CorruptMessageError`, `MessageTooLargeError` and `KafkaEntryError` (unless skipping) and `EncryptedMessageError`, which name
+        ledger and entry.
         """
         payloads = _payloads(batch, ledger_id, entries, keep)
         payloads.open(self.decrypt, self.options.on_encrypted, self.chunks)
@@ -174,12 +180,14 @@ class TopicDecoder:
             else split_unopened(data, table)
         )
         rows = np.flatnonzero(payloads.keep)
-        for broken in np.flatnonzero(table[Meta.STATUS] != Status.VALID).tolist():
+        for broken in np.flatnonzero(~have_sound_metadata(table)).tolist():
             row, status = int(rows[broken]), Status(int(table[Meta.STATUS, broken]))
             reason = payloads.explain(row) if status == Status.BROKEN_COMPRESSION else _STATUS_TEXT[status]
             self.fail(ledger_id, int(payloads.ids[row]), reason)
+        self._fail_kafka(ledger_id, payloads.ids[rows[table[Meta.STATUS] == Status.KAFKA_ENTRY]])
+        ids = payloads.ids[rows]
         columns = MessageColumns(
-            self.topic, ledger_id, data, table, payloads.ids[rows], messages, self._constants, self.state_of
+            self.topic, ledger_id, data, table, ids, messages, self._constants, self.undecodable, self.state_of
         )
         return pa.RecordBatch.from_arrays([columns.build(name) for name in self.schema.names], schema=self.schema)
 
@@ -194,11 +202,22 @@ class TopicDecoder:
             payloads = _payloads(batch, ledger_id, entries, keep & (entries[Meta.CHUNKS] > 1))
             payloads.open(self.decrypt, self.options.on_encrypted, self.chunks)
 
-    def fail(self, ledger_id: int, entry_id: int, reason: str, kind: EntryError = CorruptMessageError) -> None:
-        """Raise the error for an entry that is damaged or too large; with ``on_corrupt="skip"`` add it to `skipped` instead."""
+    def fail(
+        self, ledger_id: int, entry_id: int, reason: str, kind: EntryError = CorruptMessageError, *, more: int = 0
+    ) -> None:
+        """Raise the error for an entry that is damaged or too large; with ``on_corrupt="skip"`` add it to `skipped` instead.
+
+        There, ``more`` entries after it are left out for the same reason.
+        """
         if self.options.on_corrupt == "raise":
             raise kind.of(ledger_id, entry_id, reason)
-        self.skipped.append(Skipped(ledger_id, entry_id, entry_id, reason))
+        self.skipped.append(Skipped(ledger_id, entry_id, entry_id + more, reason))
+
+    def _fail_kafka(self, ledger_id: int, ids: Int64) -> None:
+        """Fail entries in Kafka's format, those that follow each other as one: topics of Kafka's clients have millions, and no others."""
+        for run in np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1):
+            if run.size:
+                self.fail(ledger_id, int(run[0]), _KAFKA, KafkaEntryError, more=run.size - 1)
 
     def _in_time(self, entries: Int64Table) -> Mask:
         published = entries[Meta.PUBLISH_TIME]

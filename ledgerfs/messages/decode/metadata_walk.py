@@ -9,11 +9,15 @@ from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
+from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.kernels.arrays import borrowed, empty_table
+from ledgerfs.messages.kernels.gather import gather_properties
 from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 
@@ -33,6 +37,8 @@ class Status(IntEnum):
     IMPOSSIBLE_TIME = 5
     """A publish time that no 64-bit count of microseconds holds."""
     BROKEN_COMPRESSION = 6
+    KAFKA_ENTRY = 7
+    """Nothing is wrong: Kafka on Pulsar wrote the payload, which is a batch of Kafka records."""
 
 
 class Meta(IntEnum):
@@ -138,6 +144,10 @@ _DEFAULTS[
 ] = ABSENT
 _FILLED_AT_ONCE = 256
 _LAST_TIME = 2**63 // 1000 - 1
+_PROPERTY_FIELD = 4
+_FORMAT_PROPERTY = "entry.format"
+_KAFKA_FORMATS = pa.array(["kafka", "mixed_kafka"])
+"""Values of ``entry.format`` by which Kafka on Pulsar (``io.streamnative.pulsar.handlers.kop.format``) marks its own entries."""
 
 
 def walk_metadata(batch: EntryBatch) -> Int64Table:
@@ -151,10 +161,32 @@ def walk_metadata(batch: EntryBatch) -> Int64Table:
     return table
 
 
+def have_sound_metadata(table: Int64Table) -> Mask:
+    """Return which entries have sound metadata, whether or not their payload has a format that is read."""
+    status = table[Meta.STATUS]
+    sound: Mask = (status == Status.VALID) | (status == Status.KAFKA_ENTRY)
+    return sound
+
+
 def _look_closer(data: npt.NDArray[np.uint8], table: Int64Table) -> None:
-    """Correct the status of entries that seem to lack a field."""
+    """Correct the status of entries that seem to lack a field, and of batches with properties, which may be Kafka's."""
     for row in np.flatnonzero(table[Meta.STATUS] == Status.MISSING_FIELD).tolist():
         table[Meta.STATUS, row] = _missing_or_not(data[table[Meta.METADATA_AT, row] : table[Meta.METADATA_END, row]])
+    is_batch = table[Meta.BATCH_SIZE] != ABSENT
+    rows = np.flatnonzero(is_batch & (table[Meta.PROPERTIES] > 0) & (table[Meta.STATUS] == Status.VALID))
+    if rows.size:
+        table[Meta.STATUS, rows[_are_kafka(data, np.ascontiguousarray(table[:, rows]))]] = Status.KAFKA_ENTRY
+
+
+def _are_kafka(data: npt.NDArray[np.uint8], table: Int64Table) -> Mask:
+    """Return which entries have the property by which Kafka on Pulsar marks its own."""
+    counts = table[Meta.PROPERTIES]
+    fields = np.full(counts.size, _PROPERTY_FIELD)
+    found = gather_properties(data, table[Meta.METADATA_AT], table[Meta.METADATA_END], fields, counts)
+    is_mark = pc.and_(pc.equal(found.keys, _FORMAT_PROPERTY), pc.is_in(found.items, value_set=_KAFKA_FORMATS))
+    are_kafka = np.zeros(counts.size, bool)
+    are_kafka[np.repeat(np.arange(counts.size), counts)[np.asarray(is_mark)]] = True
+    return are_kafka
 
 
 def _missing_or_not(metadata: npt.NDArray[np.uint8]) -> Status:
@@ -171,17 +203,17 @@ def _missing_or_not(metadata: npt.NDArray[np.uint8]) -> Status:
 
 @kernel
 def _walk_entries(data, offsets, lengths, table, defaults, broker, message):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill the table; return whether an entry seems to lack a field."""
+    """Fill the table; return whether an entry seems to lack a field, or is a batch with properties."""
     data, table, broker, message = borrowed(data), borrowed(table), borrowed(broker), borrowed(message)  # type: ignore[call-arg]
-    seems_to_lack = False
+    is_odd = False
     for start in range(0, offsets.size, _FILLED_AT_ONCE):
         stop = min(offsets.size, start + _FILLED_AT_ONCE)
         for column in range(defaults.size):
             table[column, start:stop] = defaults[column]
         for i in range(start, stop):
             table[0, i] = _walk_entry(data, offsets[i], offsets[i] + lengths[i], table, i, broker, message)
-            seems_to_lack |= table[0, i] == 3
-    return seems_to_lack
+            is_odd |= table[0, i] == 3 or (table[11, i] > 0 and table[18, i] != ABSENT)
+    return is_odd
 
 
 @inlined_kernel

@@ -1,24 +1,31 @@
-"""Which versions of its topic's schema the messages in a buffer name, at the cost of a walk over their metadata alone."""
+"""Which schema versions the messages in a buffer name, and how many entries are Kafka's, at the cost of a walk over metadata alone."""
 
 import numpy as np
 
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.formats.memory_loads import load_int64
 from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.decode.metadata_walk import Meta, Status, walk_metadata
 from ledgerfs.messages.kernels.arrays import borrowed
-from ledgerfs.messages.kernels.wire import field_map, uint32_be, walk_fields
+from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
 
 MOST_NAMED = 1024
 """Of different versions that one call returns, so that garbage takes no time; topics have a few."""
-_SCHEMA_FIELD = field_map(places={16: 0})
+_FIELDS = field_map(numbers={11: 2}, places={16: 0}, counts={4: 3})
 
 
 def named_versions(batch: EntryBatch) -> set[int]:
     """Return the numbers; entries that are no messages name none."""
+    return versions_and_kafka(batch)[0]
+
+
+def versions_and_kafka(batch: EntryBatch) -> tuple[set[int], int]:
+    """Return the numbers, and how many entries are in Kafka's format."""
     found = np.empty(MOST_NAMED, np.int64)
     data = np.frombuffer(batch.buffer, np.uint8)
-    count = _find(data, batch.offsets, batch.lengths, np.zeros((2, 1), np.int64), _SCHEMA_FIELD, found)
-    return set(found[:count].tolist())
+    count, may_be_kafka = _find(data, batch.offsets, batch.lengths, np.zeros((4, 1), np.int64), _FIELDS, found)
+    kafka = int((walk_metadata(batch)[Meta.STATUS] == Status.KAFKA_ENTRY).sum()) if may_be_kafka else 0
+    return set(found[:count].tolist()), kafka
 
 
 @inlined_kernel
@@ -39,13 +46,18 @@ def _metadata_of(data, at, end):  # type: ignore[no-untyped-def]  # noqa: ANN001
 
 @kernel
 def _find(data, offsets, lengths, table, fields, found):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Fill ``found`` with the different numbers, and return how many there are."""
+    """Fill ``found`` with the different numbers; return how many there are, and whether a batch has properties, as Kafka's have."""
     data, table, fields = borrowed(data), borrowed(table), borrowed(fields)  # type: ignore[call-arg]
     count, last = 0, np.int64(-1)
+    may_be_kafka = False
     for i in range(offsets.size):
         at, size = _metadata_of(data, offsets[i], offsets[i] + lengths[i])
-        table[1, 0] = 0
-        if size < 0 or not walk_fields(data, at, at + size, table, 0, fields) or table[1, 0] != 8:
+        table[1, 0] = table[3, 0] = 0
+        table[2, 0] = ABSENT
+        if size < 0 or not walk_fields(data, at, at + size, table, 0, fields):
+            continue
+        may_be_kafka |= table[3, 0] > 0 and table[2, 0] != ABSENT
+        if table[1, 0] != 8:
             continue
         version = load_int64(data, table[0, 0])
         if version == last:
@@ -57,4 +69,4 @@ def _find(data, offsets, lengths, table, fields, found):  # type: ignore[no-unty
         if is_new:
             found[count] = version
             count += 1
-    return count
+    return count, may_be_kafka

@@ -16,6 +16,7 @@ from ledgerfs.errors import (
     CorruptMessageError,
     DecompressionError,
     EncryptedMessageError,
+    KafkaEntryError,
     LedgerfsError,
     MessageTooLargeError,
 )
@@ -34,7 +35,7 @@ Decrypt = Callable[[list[tuple[str, bytes]], bytes, memoryview], bytes]
 Raises `EncryptedMessageError` if no private key of these names is given, another `LedgerfsError` if decryption fails.
 """
 
-EntryError: TypeAlias = type[CorruptMessageError] | type[MessageTooLargeError]
+EntryError: TypeAlias = type[CorruptMessageError] | type[MessageTooLargeError] | type[KafkaEntryError]
 
 
 class Failure(NamedTuple):

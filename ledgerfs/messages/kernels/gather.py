@@ -69,11 +69,11 @@ def are_equal(data: Bytes, at: Int64, size: Int64) -> bool:
     return bool(_are_equal(data, at, size))
 
 
-def gather_times(milliseconds: Int64, *, zero_is_null: bool = False) -> pa.Array:
-    """Return times; null where absent, and where a 64-bit count of microseconds overflows."""
+def gather_times(milliseconds: Int64, absent: int = ABSENT) -> tuple[pa.Array, int]:
+    """Return times, null where ``absent``, and where a 64-bit count of microseconds overflows; and how many do."""
     microseconds, valid = empty(milliseconds.size, np.int64), empty(milliseconds.size, np.bool_)
-    _to_microseconds(milliseconds, 0 if zero_is_null else ABSENT, microseconds, valid)
-    return masked(microseconds, valid, pa.timestamp("us", tz="UTC"))
+    overflown = _to_microseconds(milliseconds, absent, microseconds, valid)
+    return masked(microseconds, valid, pa.timestamp("us", tz="UTC")), overflown
 
 
 def take(values: Int64, positions: Int64) -> Int64:
@@ -163,11 +163,14 @@ def _is_same(data, one, other, size):  # type: ignore[no-untyped-def]  # noqa: A
 
 
 @kernel
-def _to_microseconds(milliseconds, null, microseconds, valid):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _to_microseconds(milliseconds, absent, microseconds, valid):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    overflown = 0
     for i in range(milliseconds.size):
         value = milliseconds[i]
-        valid[i] = value != null and -_MOST_MICROSECONDS < value < _MOST_MICROSECONDS
+        valid[i] = value != absent and -_MOST_MICROSECONDS < value < _MOST_MICROSECONDS
         microseconds[i] = value * 1000 if valid[i] else 0
+        overflown += value != absent and not valid[i]
+    return overflown
 
 
 @kernel

@@ -6,7 +6,7 @@ from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
-from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
 from ledgerfs.messages.decode.payloads import PlainPayloads, Workspace
 from ledgerfs.messages.kernels.wire import ABSENT
 
@@ -29,8 +29,8 @@ def corrupt_entry(entry_id: int, reason: str) -> CorruptMessageError:
 
 
 def are_transparent(entries: Int64Table) -> Mask:
-    """Return which entries are a whole message or batch of a user that is not encrypted; it may be compressed."""
-    is_whole = entries[Meta.CHUNKS] <= 1
+    """Return which entries are a whole message or batch of a user that is neither encrypted nor Kafka's; it may be compressed."""
+    is_whole = (entries[Meta.CHUNKS] <= 1) & (entries[Meta.STATUS] == Status.VALID)
     transparent: Mask = (entries[Meta.ENCRYPTION_KEYS] == 0) & (entries[Meta.MARKER] == ABSENT) & is_whole
     return transparent
 

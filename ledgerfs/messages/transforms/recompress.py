@@ -2,8 +2,8 @@
 
 An entry stays the same entry: compression (field 8), size of the plain payload (9), payload and checksum are new. The rest of the metadata,
 unknown fields included, is kept byte for byte in its order, and so is the broker's metadata. An entry stays as it is if it is encrypted, a
-chunk (the whole message was compressed before it was cut), or a broker's marker, or has the codec already; or if it would grow beyond what
-is let.
+chunk (the whole message was compressed before it was cut), a broker's marker, or in Kafka's format; if it has the codec already; or if it
+would grow beyond what is let.
 """
 
 from collections.abc import Iterator

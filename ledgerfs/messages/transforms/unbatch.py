@@ -4,7 +4,8 @@ An entry is a batch if our reader takes it for one: it has `messages_in_batch`, 
 messages are those that a reader sees, without those that compaction removed. Each gets the batch's metadata, byte for byte, except fields
 that belong to a message (key, properties, ordering key), that the message sets itself (event time, sequence id, null value and key), or
 that describe the batch. The broker's metadata stays, with the message's own index. An entry that is not a batch, or encrypted, or a marker,
-keeps its bytes; ids are new. Unknown fields of a batch's metadata are kept; those of its messages have no place in the new metadata.
+or in Kafka's format, keeps its bytes; ids are new. Unknown fields of a batch's metadata are kept; those of its messages have no place in
+the new metadata.
 """
 
 from collections.abc import Iterator

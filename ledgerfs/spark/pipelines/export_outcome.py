@@ -9,7 +9,7 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
-from ledgerfs.scan.value_reading import Undecodable, counts_of
+from ledgerfs.messages.decode.undecodable import Undecodable, counts_of
 from ledgerfs.spark.lake.state import LakeFile, LedgerIds, Unit
 from ledgerfs.spark.pipelines.export_request import ToDo
 from ledgerfs.spark.pipelines.export_task import RunResult

@@ -16,8 +16,8 @@ from ledgerfs.bucket.partitions import Partition
 from ledgerfs.ledgers.row_dependencies import Basis
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
+from ledgerfs.messages.decode.undecodable import Undecodable
 from ledgerfs.scan.scan import Scan
-from ledgerfs.scan.value_reading import Undecodable
 from ledgerfs.spark.lake.commit import staging
 from ledgerfs.spark.lake.files import PART_BYTES, LakeFiles, StagedFile
 from ledgerfs.spark.lake.layout import LakeLayout

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
-from ledgerfs.scan.value_reading import Undecodable
+from ledgerfs.messages.decode.undecodable import Undecodable
 
 if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan

@@ -14,6 +14,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partitions import Partition, Run
 from ledgerfs.errors import InvalidOptionError, InvalidRowsError
 from ledgerfs.messages.decode.table_schema import schema_of
+from ledgerfs.messages.decode.undecodable import Undecodable
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.tasks import spare_imports
 from ledgerfs.spark.source.query_values import QueryValues, Schemas, columns_read, owner_of, spark_columns
@@ -131,9 +132,6 @@ def scan_of_run(
 
 def spark_batches(scan: "Scan", columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a scan, which reads these columns, as Spark has them; what Spark cannot hold is added to its ``undecodable``."""
-    # This imports numba, which planning does not need.
-    from ledgerfs.scan.value_reading import Undecodable
-
     made = spark_columns(scan.schema, columns)
     unheld = Unheld(scan.topic, scan.values is None or scan.values.on_undecodable == "raise")
     for batch in scan:

@@ -1,5 +1,6 @@
 """The views ``jsonl``, ``arrow``, ``parquet``: the message table of each ledger as a file, rendered when it is opened first."""
 
+import logging
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from ledgerfs.cache.rendered_files import CachedFile, RenderedFiles
     from ledgerfs.ledgers.ledger_ref import LedgerRef
     from ledgerfs.ledgers.reader import LedgerReader
+
+_LOG = logging.getLogger("ledgerfs.vfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +88,10 @@ class RenderedView:
 
         scan = table.scan()
         write_table(scan, scan.schema, sink, self.kind)
+        for one in scan.undecodable:
+            if one.raw is not None:
+                _LOG.warning(
+                    "%s: %d times are null, the first is of message %s (%d): %s",
+                    scan.topic, one.count, one.first, one.raw, one.reason,
+                )  # fmt: skip
         return scan.is_final

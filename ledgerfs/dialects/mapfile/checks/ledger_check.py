@@ -32,7 +32,6 @@ from ledgerfs.ledgers.catalog_findings import severity_of
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import OnRead
-from ledgerfs.messages.decode.named_versions import named_versions
 from ledgerfs.storage.objects import ReadRequest
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ class MapFileCheck:
         self.length += int(batch.lengths.sum())
         if self.digest is not None:
             self.digest.update(batch.records())
-        self.schema_versions |= named_versions(batch)
+        self.schema_versions |= self._checksums.named_versions(batch)
         for _, kind, message in self._checksums.check(batch):
             self._about(Severity.DAMAGE, kind, message)
 

@@ -1,0 +1,76 @@
+"""Entries in Kafka's format, and times that no column holds, as users of commands meet them: named, and never with exit code 0."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.entries import frame, metadata
+from tests.support.invoked import output, run
+from tests.support.kafka_entries import kafka_entry
+from tests.support.ledgers import CREATED_MS, offload, put_in_folder
+
+NOW_NS = CREATED_MS * 1_000_000
+ORDERS = "persistent://public/default/orders"
+NAMED = b"entry 1:1: Kafka on Pulsar wrote it in Kafka's format (entry.format=kafka)"
+TIME = f"{ORDERS}: 1 values are not decoded, the first is of message 1:1 ({NOW_NS}): its event_time is beyond 64 bits"
+
+
+def message(value: bytes, **fields: object) -> bytes:
+    return frame(metadata(publish_time_ms=CREATED_MS, **fields), value)
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> str:
+    (tmp_path / "bucket").mkdir()
+    entries = [message(b"before"), kafka_entry([b"a", b"b"], publish_time_ms=CREATED_MS), message(b"after")]
+    return put_in_folder(tmp_path / "bucket", offload(entries))
+
+
+@pytest.fixture
+def nanoseconds(tmp_path: Path) -> str:
+    (tmp_path / "bucket").mkdir()
+    entries = [message(b"1", event_time_ms=CREATED_MS), message(b"2", event_time_ms=NOW_NS)]
+    return put_in_folder(tmp_path / "bucket", offload(entries))
+
+
+def test_commands_name_entries_of_kafka(kafka: str, tmp_path: Path) -> None:
+    for arguments in (
+        ("head", kafka, "orders"),
+        ("count", kafka),
+        ("export", kafka, "orders", str(tmp_path / "out"), "--format", "jsonl"),
+        ("cat", kafka, "jsonl/public/default/orders/1.jsonl"),
+    ):
+        assert NAMED in run(*arguments, code=1).stderr
+    assert "kafka-entries" in output("verify", kafka)
+
+
+def test_commands_read_the_rest_and_say_so(kafka: str, tmp_path: Path) -> None:
+    done = run("head", kafka, "orders", "--on-corrupt", "skip", code=1)
+    assert done.stdout.count(b"\n  value ") == 2
+    assert done.stderr.startswith(b"persistent://public/default/orders: left out 1:1: Kafka on Pulsar wrote it")
+    assert b'"messages": 2' in run("count", "--json", kafka, "--on-corrupt", "skip", code=1).stdout
+    run("export", kafka, "orders", str(tmp_path / "out"), "--format", "jsonl", "--on-corrupt", "skip", code=1)
+    assert (tmp_path / "out" / "1.jsonl").read_bytes().count(b"\n") == 2
+
+
+def test_commands_report_times_that_no_column_holds(nanoseconds: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    for arguments in (
+        ("head", nanoseconds, "orders"),
+        ("head", nanoseconds, "orders", "--values", "json"),
+        ("head", nanoseconds, "orders", "--json"),
+        ("export", nanoseconds, "orders", out, "--format", "parquet"),
+    ):
+        assert TIME in run(*arguments, code=1).stderr.decode()
+    assert (
+        b"1 values were not decoded before"
+        in run("export", nanoseconds, "orders", out, "--format", "parquet", code=1).stderr
+    )
+    assert output("head", nanoseconds, "orders", "--columns", "value").count("\n  value ") == 2
+    assert '"messages": 2' in output("count", "--json", nanoseconds)
+
+
+def test_unbatch_and_copies_keep_both(kafka: str, tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    output("offload", kafka, f"file://{tmp_path / 'copy'}", "--unbatch")
+    assert b"1:1" not in run("head", f"file://{tmp_path / 'copy'}", "orders", "--on-corrupt", "skip", code=1).stdout
