@@ -185,6 +185,10 @@ def _check(line: int, fields: dict[str, Any]) -> None:
     """Raise `LineError` for a line whose values do not fit their columns."""
     for name, value in fields.items():
         try:
-            from_texts({name: pa.array([value], _LINE_TYPES[name])})
+            column = pa.array([value], _LINE_TYPES[name])
         except (ValueError, TypeError, pa.ArrowException) as error:
             raise LineError(line, f"{name}: {error}") from error
+        try:
+            from_texts({name: column})
+        except ValueError as error:
+            raise LineError(line, error) from error

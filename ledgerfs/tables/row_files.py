@@ -22,8 +22,9 @@ import pyarrow.types as pt
 from fsspec.implementations.local import LocalFileSystem
 
 from ledgerfs.errors import InvalidRowsError, LedgerfsError, NotFoundError
-from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS
+from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, first_bad
 from ledgerfs.messages.encode.text_columns import TEXT_COLUMNS, from_texts
+from ledgerfs.messages.text.csv_quotes import QuoteCheck
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.failures import translate
 from ledgerfs.storage.url_filesystem import filesystem_of
@@ -246,6 +247,33 @@ class _Opened:
         self.source.close()
 
 
+class _Watched(io.RawIOBase):
+    """A source of bytes whose reads are followed: pyarrow reports neither all damage nor where a file ends.
+
+    Attributes
+    ----------
+    has_ended
+        Whether fewer bytes were read than asked for.
+
+    """
+
+    def __init__(self, source: Any, follow: Callable[[bytes], None] | None = None) -> None:  # noqa: ANN401
+        super().__init__()
+        self._source = source
+        self._follow = follow
+        self.has_ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block: bytes = self._source.read(size)
+        self.has_ended |= len(block) < size
+        if self._follow is not None:
+            self._follow(block)
+        return block
+
+
 def _opened(fs: Any, path: str, value_type: pa.DataType | None) -> _Opened:  # noqa: ANN401
     kind = _KINDS[PurePosixPath(path).suffix.lower()]
     is_local = "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
@@ -271,12 +299,16 @@ def _parquet(source: Any) -> _Opened:  # noqa: ANN401
 def _arrow(source: Any) -> _Opened:  # noqa: ANN401
     is_file = source.read(6) == b"ARROW1"
     source.seek(0)
-    reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+    stream = _Watched(source)
+    reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(stream)
     schema, ignored = _split(reader.schema)
 
     def batches() -> Iterator[pa.RecordBatch]:
         found = (reader.get_batch(i) for i in range(reader.num_record_batches)) if is_file else reader
-        return (batch.select(schema.names) for batch in found)
+        yield from (batch.select(schema.names) for batch in found)
+        # pyarrow takes the end of the file for the end of the stream.
+        if stream.has_ended:
+            raise ValueError("the stream has no end marker: it is cut off, or its writer was not closed")
 
     return _Opened(schema, ignored, None, batches, source)
 
@@ -296,10 +328,11 @@ def _is_of_bytes(kind: pa.DataType) -> bool:
 
 def _csv(source: Any) -> _Opened:  # noqa: ANN401
     named = _csv_header(source)
+    quotes = QuoteCheck(named)
     # Whether a text is a number, the schema of the values says.
-    types = dict.fromkeys(named, pa.string()) | dict(TEXT_COLUMNS)
+    types = dict.fromkeys(named, pa.string()) | dict(TEXT_COLUMNS) | {"sequence_id": pa.string()}
     reader = pa.csv.open_csv(
-        source,
+        _Watched(source, quotes.follow),
         pa.csv.ReadOptions(block_size=_CSV_BLOCK),
         # A null of a single column is a blank line.
         pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(named) != 1),
@@ -311,16 +344,31 @@ def _csv(source: Any) -> _Opened:  # noqa: ANN401
     for name in names:
         if names.count(name) > 1:
             raise InvalidRowsError(f"a column is there twice: {name}")
-    texts = [pa.array([], field.type) for field in reader.schema]
-    plain = from_texts(dict(zip(reader.schema.names, texts, strict=True)))
+    plain = _plain_texts(pa.RecordBatch.from_pylist([], reader.schema), 0)
     schema = pa.schema([(name, column.type) for name, column in plain.items()])
 
     def batches() -> Iterator[pa.RecordBatch]:
+        row = 0
         for batch in reader:
-            made = from_texts(dict(zip(batch.schema.names, batch.columns, strict=True)))
+            made = _plain_texts(batch, row)
+            row += batch.num_rows
             yield pa.RecordBatch.from_pydict({field.name: made[field.name].cast(field.type) for field in schema})
+        quotes.finish()
 
     return _Opened(schema, _split(reader.schema)[1], None, batches, source)
+
+
+def _plain_texts(batch: pa.RecordBatch, first_row: int) -> dict[str, pa.Array]:
+    """Return the columns of the message table; raises `ValueError`, which names the row."""
+
+    def convert(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        return from_texts(dict(zip(rows.schema.names, rows.columns, strict=True)))
+
+    try:
+        return convert(batch)
+    except ValueError:
+        row, error = first_bad(convert, batch)
+        raise ValueError(f"row {first_row + row}: {error}") from error
 
 
 def _csv_header(source: Any) -> list[str]:  # noqa: ANN401

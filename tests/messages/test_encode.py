@@ -90,14 +90,12 @@ def expected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         row["publish_time"] = NOW * 1000 if row["publish_time"] is None else row["publish_time"]
         row["sequence_id"] = number if row["sequence_id"] is None else row["sequence_id"]
         row["producer_name"] = "ledgerfs" if row["producer_name"] is None else row["producer_name"]
-        for name in ("event_time", "deliver_at_time"):
-            row[name] = row[name] or None
         made.append(row)
     return made
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-MILLISECONDS = st.sampled_from([0, 1, -1, 1_700_000_000_123, 253_402_300_799_999, 1 - 2**63 // 1000]).map(
+MILLISECONDS = st.sampled_from([1, -1, 1_700_000_000_123, 253_402_300_799_999, 1 - 2**63 // 1000]).map(
     lambda ms: ms * 1000
 )
 ROWS = st.lists(
@@ -108,11 +106,11 @@ ROWS = st.lists(
             "ordering_key": st.none() | st.binary(max_size=9),
             "properties": st.none() | st.lists(st.tuples(TEXTS, TEXTS), max_size=4),
             "event_time": st.none() | MILLISECONDS,
-            "publish_time": st.none() | st.sampled_from([5000, 6000, 253_402_300_799_999_000]),
+            "publish_time": st.none() | st.sampled_from([0, 5000, 6000, 253_402_300_799_999_000]),
             "producer_name": st.none() | st.sampled_from(["p", "producer-of-more-1", "producer-of-more-2"]),
             "sequence_id": st.none() | st.sampled_from([0, 1, 127, 128, 2**40, 2**63 - 1, -1]),
             "schema_version": st.none() | st.sampled_from([b"", bytes(8), b"\0\0\0\0\0\0\0\1"]),
-            "deliver_at_time": st.none() | st.sampled_from([0, 8000]),
+            "deliver_at_time": st.none() | st.sampled_from([8000, 9000]),
             "replicated_from": st.none() | st.sampled_from(["", "eu"]),
         },
     ),
@@ -224,7 +222,7 @@ TYPES = {
     "sequence_id": [pa.int8(), pa.int64(), pa.uint64(), pa.null()],
     "event_time": [
         pa.int64(),
-        pa.uint32(),
+        pa.uint64(),
         pa.timestamp("s"),
         pa.timestamp("ms", "Europe/Paris"),
         pa.timestamp("ns", "UTC"),
@@ -236,12 +234,12 @@ TYPES = {
 def test_types(name: str, kind: pa.DataType) -> None:
     values: list[Any]
     if name == "event_time":
-        values = [1000, None, 2000]
+        values = [NOW, None, NOW + 1000]
         if pa.types.is_timestamp(kind):
             column = pa.array(values, pa.timestamp("ms")).cast(pa.timestamp(kind.unit)).cast(kind)
         else:
             column = pa.array(values, kind)
-        wanted = [1_000_000, None, 2_000_000]
+        wanted = [NOW * 1000, None, (NOW + 1000) * 1000]
     elif name == "sequence_id":
         values = [7, None, 9] if not pa.types.is_null(kind) else [None] * 3
         column, wanted = pa.array(values, kind), [7, 1, 9] if values[0] else [0, 1, 2]
@@ -329,10 +327,20 @@ def test_wrong_options(options: dict[str, Any]) -> None:
 
 
 TIMES_THAT_ARE_NONE = [
-    (253_402_300_800_000, "after the year 9999"),
-    (1_700_000_000_123_456, "after the year 9999; perhaps these are microseconds"),
-    (1_700_000_000_123_456_789, "after the year 9999; perhaps these are nanoseconds"),
-    (-(2**63) // 1000, "earlier than can be read back"),
+    (253_402_300_800_000, "a time of 253402300800000 ms is after the year 9999"),
+    (1_700_000_000_123_456, "a time of 1700000000123456 ms is after the year 9999; perhaps these are microseconds"),
+    (1_700_000_000_123_456_789, "a time of 1700000000123456789 ms is .*; perhaps these are nanoseconds"),
+    (-(2**63) // 1000, "a time of -9223372036854776 ms is earlier than can be read back"),
+    (1_700_000_000, "1700000000 looks like seconds; expected ms since 1970, such as 1700000000000"),
+    (99_999_999_999, "99999999999 looks like seconds"),
+    (-1, "-1 looks like seconds"),
+]
+TIMES_OF_UNITS = [
+    (pa.timestamp("us"), 1_700_000_000_123_999, "a time with a part below 1 ms"),
+    (pa.timestamp("us", "Europe/Paris"), -1, "a time with a part below 1 ms"),
+    (pa.timestamp("us"), 1, "a time with a part below 1 ms"),
+    (pa.timestamp("s"), 10**14, "a time of .* year 9999"),
+    (pa.timestamp("s"), 2**62, ""),
 ]
 MAP = MESSAGE_SCHEMA.field("properties").type
 
@@ -351,14 +359,25 @@ MAP = MESSAGE_SCHEMA.field("properties").type
         ),
         *(
             (
-                {"value": ["v"] * 4, name: [1, 2, time, None]},
-                f"row 2: its {name} is invalid: a time of {time} ms is {text}",
+                {"value": ["v"] * 4, name: [NOW, -NOW, time, None]},
+                f"row 2: its {name} is invalid: {text}",
             )
             for name in ("publish_time", "event_time", "deliver_at_time")
             for time, text in TIMES_THAT_ARE_NONE
         ),
-        ({"value": ["v"] * 4, "event_time": pa.array([0, 0, 10**14, 0], pa.timestamp("s"))}, "row 2: .* year 9999"),
-        ({"value": ["v"] * 4, "event_time": pa.array([0, 0, 2**62, 0], pa.timestamp("s"))}, "row 2: its event_time"),
+        *(
+            ({"value": ["v"] * 4, name: pa.array([1000, None, time, 0], kind)}, f"row 2: its {name} is invalid: {text}")
+            for name in ("publish_time", "event_time", "deliver_at_time")
+            for kind, time, text in TIMES_OF_UNITS
+        ),
+        *(
+            (
+                {"value": ["v"] * 4, name: pa.array([NOW, None, 0, 1], kind)},
+                f"row 2: its {name} is invalid: a time of 0",
+            )
+            for name in ("event_time", "deliver_at_time")
+            for kind in (pa.int64(), pa.uint64(), pa.timestamp("ms", "UTC"))
+        ),
         ({"value": ["v"] * 4, "sequence_id": pa.array([1, 2**63, 0, 0], pa.uint64())}, r"row 1: its sequence_id"),
         ({"value": ["v"] * 4, "properties": ["{}", "{}", "[", None]}, r"row 2: its properties"),
         ({"value": ["v"] * 4, "properties": ["{}", '{"a":1}', None, None]}, r"row 1: its properties"),
@@ -404,7 +423,7 @@ def test_the_time_is_taken_once() -> None:
 
 
 def test_the_earliest_time_may_be_any() -> None:
-    rows = pa.record_batch({"value": ["x"] * 4, "publish_time": [7, 0, 5, -3]})
+    rows = pa.record_batch({"value": ["x"] * 4, "publish_time": pa.array([7, 0, 5, -3], pa.timestamp("ms"))})
     encoder = MessageEncoder(rows.schema, EncodeOptions(batch=1))
     seen = []
     for i in range(4):

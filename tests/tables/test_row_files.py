@@ -201,7 +201,7 @@ def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [
         b'{"value":"a"}',
         b'{"value":null,"key":"k"}',
-        b'{"value":"b","properties":{"x":"1","x":"2"},"event_time":5}',
+        b'{"value":"b","properties":{"x":"1","x":"2"},"event_time":1793534400123}',
         b'{"value_base64":"/w==","key_bytes_base64":"/w==","publish_time":"2026-11-01T12:00:00.123Z"}',
         b"",
         '{"value":"ü\\u0000"}'.encode(),
@@ -212,7 +212,7 @@ def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         made = imported(open_rows(str(tmp_path / "x.ndjson")))
         assert [row["value"] for row in made] == [b"a", None, b"b", b"\xff", "ü\0".encode()]
         assert made[2]["properties"] == [("x", "1"), ("x", "2")]
-        assert made[2]["event_time"] == 5000
+        assert made[2]["event_time"] == 1793534400123000
         assert made[3]["key_bytes"] == b"\xff"
         assert made[3]["publish_time"] == 1793534400123000
 
@@ -243,11 +243,22 @@ def test_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 ("1700000000123456", "a time of 1700000000123456 ms is .* perhaps these are microseconds"),
                 ('"+010000-01-01T00:00:00Z"', "a time of 253402300800000 ms is after the year 9999"),
                 ('"-999999-01-01T00:00:00Z"', "a time of -3.* ms is earlier"),
+                ("1793534400", "1793534400 looks like seconds; expected ms since 1970, such as 1793534400000"),
+                ("-1", "-1 looks like seconds"),
+                ('"2026-11-01T12:00:00.123999Z"', "a time with a part below 1 ms"),
+                ('"2026-11-01T12:00:00.123000001"', "a time with a part below 1 ms"),
+                ('"1969-12-31T23:59:59.999999Z"', "a time with a part below 1 ms"),
                 ('"99999999-01-01"', ""),
                 ('"now"', ""),
                 ("1.5", ""),
             )
         ),
+        *(
+            (f'{{"value":"a","{name}":{time}}}'.encode(), f"line 3: {name}: a time of 0 .* make it null")
+            for name in ("event_time", "deliver_at_time")
+            for time in ("0", '"1970-01-01"', '"1970-01-01T01:00:00+01:00"')
+        ),
+        (b'{"value":"a","sequence_id":0x10}', "line 3: Expecting"),
         (b'{"value":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "line 3: maximum recursion depth"),
         (b'{"value":"a","properties":{"a":1}}', "line 3: its properties are not an object of texts"),
         (b'{"value":"a","value":"b"}', "line 3: a name that occurs twice"),
@@ -272,14 +283,23 @@ def test_bad_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: bytes,
         ("x.feather", b"no", "x.feather: "),
         ("x.csv", b"", "x.csv: Empty CSV"),
         ("x.csv", b"value,key\na\n", "x.csv: .*Expected 2 columns"),
-        ("x.csv", b"value,sequence_id\na,b\n", "x.csv: .*sequence_id|x.csv: .*column #1"),
-        ("x.csv", b"value_base64\n*\n", "x.csv: "),
+        ("x.csv", b"value,sequence_id\na,b\n", "x.csv: row 0: sequence_id: 'b' is not an integer of 64 bits"),
+        ("x.csv", b"value,sequence_id\na,\na,0x10\n", "x.csv: row 1: sequence_id: '0x10' is not an integer"),
+        ("x.csv", b"value_base64\n*\n", "x.csv: row 0: value_base64: "),
         ("x.csv", b"value,value\na,b\n", "x.csv: a column is there twice: value"),
         ("x.csv", b"value,topic,topic\na,b,c\n", "x.csv: a column is there twice: topic"),
-        ("x.csv", b"value_base64,value\nMg==,\nMg==,a\n", "x.csv: a row with both a value and value_base64"),
-        ("x.csv", b"value,event_time\na,99999999999999999999\n", "x.csv: a time of 9{20} ms is after the year 9999"),
-        ("x.csv", b"value,sequence_id\na,18446744073709551615\n", "x.csv: .*18446744073709551615"),
-        ("x.csv", b"value,sequence_id\na,1.5\n", "x.csv: .*1.5"),
+        ("x.csv", b"value_base64,value\nMg==,\nMg==,a\n", "x.csv: row 1: a row with both a value and value_base64"),
+        ("x.csv", b"value,event_time\na,\na,99999999999999999999\n", "row 1: event_time: a time of 9{20} ms is after"),
+        ("x.csv", b"value,event_time\na,\na,1793534400\n", "row 1: event_time: 1793534400 looks like seconds"),
+        ("x.csv", b"value,event_time\na,0\n", "row 0: event_time: a time of 0"),
+        (
+            "x.csv",
+            b"value,event_time\na,\na,2026-11-01 12:00:00.000001\n",
+            "row 1: event_time: a time with a part below",
+        ),
+        ("x.csv", b"value,sequence_id\na,18446744073709551615\n", "row 0: sequence_id: .*18446744073709551615"),
+        ("x.csv", b"value,sequence_id\na,1.5\n", "row 0: sequence_id: '1.5'"),
+        ("x.csv", b"value,sequence_id\na,+1\n", "row 0: sequence_id: '.1'"),
     ],
 )
 def test_bad_files(tmp_path: Path, name: str, content: bytes, text: str) -> None:
@@ -287,6 +307,71 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, text: str) -> None
     path.write_bytes(content)
     with pytest.raises(InvalidRowsError, match=text):
         imported(open_rows(str(path)))
+
+
+CLOSED = "text after the closing quote"
+OPEN = "a quote that is not closed before the file's end"
+
+
+@for_each(
+    ("content", "text"),
+    [
+        (b'key,value\na,"5 inch\nb,two\nc,three\n', f"line 2: value: {OPEN}"),
+        (b'key,value\na,b\n"c\nd",e\nf,"tw', f"line 5: value: {OPEN}"),
+        (b'key,value\na,"', f"line 2: value: {OPEN}"),
+        (b'key,value\na,"b""', f"line 2: value: {OPEN}"),
+        (b'key,value\na,"b"c\n', f"line 2: value: {CLOSED}"),
+        (b'key,value\n"a" ,b\n', f"line 2: key: {CLOSED}"),
+        (b'key,value\r\na,"b\r\nc,"d"\r\n', f"line 2: value: {CLOSED}"),
+        (b'\xef\xbb\xbf"key","value"\na,"b"c\n', f"line 2: value: {CLOSED}"),
+        (b'key,value\na,b\na,"b""c"d\n', f"line 3: value: {CLOSED}"),
+    ],
+)
+@for_each("block", [32, 1 << 20])
+def test_quotes_that_swallow_rows_or_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, text: str, block: int
+) -> None:
+    monkeypatch.setattr(row_files, "_CSV_BLOCK", block)
+    path = tmp_path / "x.csv"
+    path.write_bytes(content)
+    # With small blocks pyarrow may fail before the file's end.
+    with pytest.raises(InvalidRowsError, match=text if block > 32 else None):
+        imported(open_rows(str(path)))
+
+
+@for_each("block", [32, 1 << 20])
+def test_quotes_that_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(row_files, "_CSV_BLOCK", block)
+    path = tmp_path / "x.csv"
+    rows = {b'5" inch': b'5" inch', b'"5"" inch"': b'5" inch', b'""""': b'"', b'""': b"", b'"a,""\r\n"': b'a,"\r\n'}
+    for end in (b"\n", b"\r\n", b"\r"):
+        for last in (b"", end):
+            path.write_bytes(b"\xef\xbb\xbfkey,value" + end + end.join(b"k," + one for one in rows) + last)
+            assert [row["value"] for row in imported(open_rows(str(path)))] == [*rows.values()]
+
+
+@for_each("is_local", [True, False])
+def test_streams_without_an_end(tmp_path: Path, is_local: bool) -> None:
+    table = pa.table({"value": ["a", "b"]})
+    sink = pa.BufferOutputStream()
+    writer = pa.ipc.new_stream(sink, table.schema)
+    writer.write_table(table, max_chunksize=1)
+    cut = sink.tell()
+    writer.close()
+    content = sink.getvalue().to_pybytes()
+    assert len(content) == cut + 8
+    path = tmp_path / "x.arrow"
+    place = str(path) if is_local else f"memory://{path}"
+
+    def values(size: int) -> list[bytes]:
+        with fsspec.open(place, "wb") as file:
+            file.write(content[:size])
+        return [row["value"] for row in imported(open_rows(place))]
+
+    assert values(cut + 8) == [b"a", b"b"]
+    for size in range(cut, cut + 8):
+        with pytest.raises(InvalidRowsError, match=r"x.arrow: (the stream has no end marker|Corrupted )"):
+            values(size)
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:

@@ -32,6 +32,10 @@ HISTORY = {0: "a", 2: "b"}
 """The cluster's: version 0 from 10 h on, its deletion at 20 h, version 2 from 30 h on."""
 
 
+def _times(hour: int) -> pa.Array:
+    return pa.array([hour * HOUR], pa.timestamp("ms", "UTC"))
+
+
 class Day:
     """A topic, and what is true of its messages: the schema of each, by its key."""
 
@@ -47,7 +51,7 @@ class Day:
         """Offload a message of the cluster's."""
         key = self._new(HISTORY[number], number)
         rows = {"key": [key], "value": [b"\x02"], "schema_version": [number.to_bytes(8, "big")]}
-        import_rows(self.bucket, pa.table({**rows, "publish_time": [(15 + 10 * number) * HOUR]}), TOPIC)
+        import_rows(self.bucket, pa.table({**rows, "publish_time": _times(15 + 10 * number)}), TOPIC)
 
     def cluster_is_saved(self, *, before_the_deletion: bool) -> None:
         """Save what the cluster tells, before or after it deleted its first schema."""
@@ -62,7 +66,7 @@ class Day:
     def rows_are_imported(self, name: str, number: int | None, hour: int) -> None:
         """Import a row, unless that is refused."""
         known = {one.version for one in self.bucket.schemas_of(TOPIC).versions if one.version != ANY_VERSION}
-        table = pa.table({name: [1], "key": [str(len(self.truth))], "publish_time": [hour * HOUR]})
+        table = pa.table({name: [1], "key": [str(len(self.truth))], "publish_time": _times(hour)})
         try:
             done = import_rows(self.bucket, table, TOPIC, schema=INFOS[name], schema_version=number)
         except (SchemaConflictError, InvalidOptionError, InvalidRowsError):

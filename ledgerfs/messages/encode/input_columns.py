@@ -6,7 +6,9 @@ Names are those of the message table (`ledgerfs.messages.decode.table_schema`), 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +57,13 @@ PROPERTIES_TYPE = pa.map_(pa.string(), pa.string())
 
 _FIRST_TIME, _LAST_TIME = 1 - 2**63 // 1000, 253_402_300_799_999
 """ms since 1970: the first time that a 64-bit count of microseconds (the table's type) holds, and the end of the year 9999."""
+_FIRST_COUNT = 10**11
+"""The lowest number that is taken for ms since 1970 (March 1973); as seconds it would be after the year 5138."""
+
+_ZERO_IS_UNSET = ("event_time", "deliver_at_time")
+"""Times that a message has as 0 where they are not set."""
+
+TOO_FINE = "a time with a part below 1 ms, which messages do not have; round it to ms"
 
 
 class InputColumns:
@@ -141,7 +150,28 @@ def require_time(ms: int) -> None:
         raise ValueError(f"a time of {ms} ms is earlier than can be read back")
 
 
+def require_count(ms: int) -> None:
+    """Raise `ValueError` for a number that is no count of ms since 1970 UTC: probably one of s, µs or ns. 0 is accepted."""
+    require_time(ms)
+    if 0 < abs(ms) < _FIRST_COUNT:
+        raise ValueError(
+            f"{ms} looks like seconds; expected ms since 1970, such as {1000 * ms}, or a timestamp for times near 1970"
+        )
+
+
+def require_kept(name: str, times: pa.Array) -> None:
+    """Raise `ValueError` for timestamps (of any unit) that messages would not have as they are."""
+    kind = pa.timestamp("ms", times.type.tz)
+    whole = times.cast(options=pc.CastOptions(kind, allow_time_truncate=True))
+    if not whole.cast(times.type).equals(times):
+        raise ValueError(TOO_FINE)
+    if name in _ZERO_IS_UNSET and pc.any(pc.equal(whole.cast(pa.int64()), 0)).as_py():
+        raise ValueError("a time of 0 (1970-01-01T00:00:00Z), which messages have where none is set; make it null")
+
+
 Builder = Callable[[pa.Array], pa.Array]
+
+_CONVERSION_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +197,8 @@ def _builder(name: str, kind: pa.DataType) -> Builder:
         return lambda column: column.cast(pa.large_binary())
     found: Builder | None
     if INPUT_COLUMNS[name] == _TIME:
-        found = _timestamps if pt.is_timestamp(kind) else _milliseconds if pt.is_integer(kind) else None
+        read = _timestamps if pt.is_timestamp(kind) else _counts if pt.is_integer(kind) else None
+        found = None if read is None else partial(read, name)
     elif name == "sequence_id":
         found = _integers if pt.is_integer(kind) else None
     elif name == "properties":
@@ -207,17 +238,23 @@ def _integers(column: pa.Array) -> pa.Array:
     return column.cast(pa.int64())
 
 
-def _timestamps(column: pa.Array) -> pa.Array:
-    """Return times rounded down to ms, which is what messages have."""
-    kind = pa.timestamp("ms", column.type.tz)
-    return _milliseconds(column.cast(options=pc.CastOptions(kind, allow_time_truncate=True)))
-
-
-def _milliseconds(column: pa.Array) -> pa.Array:
-    times = column.cast(pa.int64())
+def _timestamps(name: str, column: pa.Array) -> pa.Array:
+    """Return times as ms."""
+    require_kept(name, column)
+    times = column.cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
     for ms in pc.min_max(times).as_py().values():
         if ms is not None:
             require_time(ms)
+    return times
+
+
+def _counts(name: str, column: pa.Array) -> pa.Array:
+    """Return numbers of ms."""
+    numbers = column.cast(pa.int64())
+    times = _timestamps(name, numbers.cast(pa.timestamp("ms")))
+    low = pc.and_(pc.less(pc.abs(times), _FIRST_COUNT), pc.not_equal(times, 0))
+    for ms in times.filter(low).slice(0, 1).to_pylist():
+        require_count(ms)
     return times
 
 
@@ -263,26 +300,30 @@ def _pairs_of(text: str) -> list[tuple[str, str]]:
 def _built(build: Builder, name: str, column: pa.Array, first_row: int) -> pa.Array:
     try:
         made = build(column)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-        row = _first_bad(build, column)
+    except _CONVERSION_ERRORS:
+        row, error = first_bad(build, column)
         raise InvalidRowsError.of(first_row + row, f"its {name} is invalid: {error}") from error
     if name == "properties":
         _check_properties(made, first_row)
     return made
 
 
-def _first_bad(build: Builder, column: pa.Array) -> int:
-    """Return the first row that cannot be converted, by bisection."""
-    low, high = 0, len(column)
+def first_bad(convert: Callable[[Any], object], rows: Any) -> tuple[int, Exception]:  # noqa: ANN401
+    """Return the first row that cannot be converted, by bisection, and its error; of an array or a record batch that cannot."""
+    low, high = 0, len(rows)
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            build(column.slice(low, middle - low))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+            convert(rows.slice(low, middle - low))
+        except _CONVERSION_ERRORS:
             high = middle
         else:
             low = middle
-    return low
+    try:
+        convert(rows.slice(low, 1))
+    except _CONVERSION_ERRORS as error:
+        return low, error
+    raise AssertionError("rows that can be converted one by one, but not together")
 
 
 def _check_properties(maps: pa.Array, first_row: int) -> None:

@@ -1,19 +1,28 @@
 """Columns of the message table from texts, as JSON lines and CSV files have them (the inverse of `ledgerfs.messages.text.json_lines`).
 
 Bytes are in base64, in a column of their name followed by ``_base64``; ``value`` may be in either. Times are ISO 8601, or ms since 1970
-UTC. Properties are JSON objects.
+UTC. Properties are JSON objects. Integers are decimal digits: pyarrow would read ``0x10`` as 16.
 """
 
 import base64
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from ledgerfs.messages.encode.input_columns import IGNORED_COLUMNS, INPUT_COLUMNS, require_time
+from ledgerfs.messages.encode.input_columns import (
+    IGNORED_COLUMNS,
+    INPUT_COLUMNS,
+    TOO_FINE,
+    require_count,
+    require_kept,
+    require_time,
+)
 from ledgerfs.messages.text.field_columns import BASE64_SUFFIX
 
 _TEXT, _TIME, _INTEGER = pa.string(), pa.timestamp("us", tz="UTC"), pa.int64()
@@ -35,6 +44,8 @@ TEXT_COLUMNS: Mapping[str, pa.DataType] = MappingProxyType(
 _MILLISECONDS = re.compile(r"-?[0-9]+\Z")
 _DATE = re.compile(r"[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}")
 _NO_ZONE = re.compile(r"Z\Z")
+_BELOW_MS = re.compile(r"[.,][0-9]{3}[0-9]*[1-9]")
+_INTEGER_TEXT = r"^-?[0-9]+$"
 
 
 def from_texts(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
@@ -42,7 +53,7 @@ def from_texts(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
 
     A ``value`` is text if it can only be that: whoever knows its schema may read it as a number.
 
-    Raises `ValueError` (`pyarrow.ArrowInvalid` is one) for a text that is invalid for its column, and for a row with two values.
+    Raises `ValueError` for a text that is invalid for its column, which it names, and for a row with two values.
     """
     made: dict[str, pa.Array] = {}
     has_bytes = f"value{BASE64_SUFFIX}" in columns
@@ -51,7 +62,10 @@ def from_texts(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         plain = name.removesuffix(BASE64_SUFFIX) if name in TEXT_COLUMNS else name
         if name in IGNORED_COLUMNS:
             continue
-        found = from_base64(column) if plain != name else _CONVERTED.get(name, _as_it_is)(column)
+        try:
+            found = from_base64(column) if plain != name else _CONVERTED.get(name, _as_it_is)(column)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
         if name == "value" and has_bytes:
             found = found.cast(pa.binary())
         made[plain] = found if plain not in made else _either(made[plain], found)
@@ -80,20 +94,32 @@ def from_base64(column: pa.Array) -> pa.Array:
     )
 
 
-def _times(column: pa.Array) -> pa.Array:
+def _integers(column: pa.Array) -> pa.Array:
+    if pt.is_integer(column.type):
+        return column
+    row = pc.index(pc.match_substring_regex(column, _INTEGER_TEXT), value=False).as_py()
+    if row >= 0:
+        raise ValueError(f"{column[row].as_py()[:80]!r} is not an integer of 64 bits")
+    return column.cast(_INTEGER)
+
+
+def _times(name: str, column: pa.Array) -> pa.Array:
     try:
-        return column.cast(_TIME)
+        times = column.cast(_TIME)
     except pa.ArrowInvalid:
-        return pa.array(
-            [None if text is None else _microseconds(text) for text in column.to_pylist()], pa.int64()
-        ).cast(_TIME)
+        counts = [None if text is None else _microseconds(text) for text in column.to_pylist()]
+        times = pa.array(counts, _INTEGER).cast(_TIME)
+    require_kept(name, times)
+    return times
 
 
 def _microseconds(text: str) -> int:
     """Return a time that pyarrow cannot parse: a count of ms, a time without a zone, or one of a year with six digits."""
     if _MILLISECONDS.match(text):
-        require_time(int(text))
+        require_count(int(text))
         return int(text) * 1000
+    if _BELOW_MS.search(text):
+        raise ValueError(TOO_FINE)
     try:
         return int(pa.scalar(text).cast(_TIME).value)
     except pa.ArrowInvalid:
@@ -106,5 +132,8 @@ def _microseconds(text: str) -> int:
 
 
 _CONVERTED: Mapping[str, Callable[[pa.Array], pa.Array]] = MappingProxyType(
-    {"event_time": _times, "publish_time": _times, "deliver_at_time": _times}
+    {
+        **{name: partial(_times, name) for name in ("event_time", "publish_time", "deliver_at_time")},
+        "sequence_id": _integers,
+    }
 )
