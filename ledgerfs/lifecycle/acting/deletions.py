@@ -309,11 +309,11 @@ class Deletions:
             # Its objects may have gone since, while nobody went on with it.
             if not self._is_whole(line.managed_ledger or "", info, done):
                 return
-        has_objects = False
+        freed = 0
         if line.kind is TrashKind.TRIMMED and line.uuid is not None and line.bucket is not None:
             self._remove_objects(line.bucket, line.uuid, line.ledger_id)
-            has_objects = True
-        self._delete_from_bookkeeper(noted, done, freed=line.size if has_objects else 0)
+            freed = line.size
+        self._delete_from_bookkeeper(noted, done, (), freed)
 
     def _why_list_lost(self, line: TrashLine, listed: Listed | None) -> str | None:
         """Return why a list that does not name a ledger, of which a copy is to go, may have lost it; None if BookKeeper has none."""
@@ -420,7 +420,7 @@ class Deletions:
             remove_for_good(self._means.bucket_at(bucket), LedgerKey(uuid, ledger_id, is_index=False))
 
     def _delete_from_bookkeeper(
-        self, noted: NotedLine, done: Done, others: Sequence[Operation] = (), *, freed: int = 0
+        self, noted: NotedLine, done: Done, others: Sequence[Operation] = (), freed: int = 0
     ) -> None:
         """Delete a ledger's node, which is as when it was marked, and close its line, together, with what else is to hold.
 
