@@ -85,7 +85,7 @@ def test_schemas_that_may_not_be_read_are_unchecked(folder: Path, monkeypatch: p
     monkeypatch.setattr(SavedSchemas, "versions", refuse)
     report = verify(open_bucket(str(folder)))
     assert (report.is_damaged, report.is_complete) == (False, False)
-    assert [(one.severity.value, one.kind) for one in report.findings] == [("unchecked", "unreadable-schemas")]
+    assert ("unchecked", "unreadable-schemas") in {(one.severity.value, one.kind) for one in report.findings}
     run("verify", str(folder), code=3)
 
 
