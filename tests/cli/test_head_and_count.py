@@ -193,6 +193,7 @@ def test_count_of_some_topics_and_times(golden_url: str) -> None:
         "entries": 600,
         "bytes": 149970,
         "damaged": False,
+        "refused": False,
         "incomplete": 0,
         "missing": [],
     }

@@ -24,6 +24,7 @@ from ledgerfs.errors import (
     CorruptIndexError,
     MissingLedgerError,
     NotFoundError,
+    StoreError,
     UnreadableObjectsWarning,
 )
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
@@ -156,7 +157,10 @@ def test_one_index_that_the_store_fails_at_hides_no_others(
 
     proxy.faults = [Fault(kind, matches=is_index_of(i)) for i, kind in enumerate(kinds)]
     options = {**proxy.options, "config_kwargs": {"retries": {"max_attempts": 1}}}
-    catalog = open_bucket(f"s3://{s3_bucket}", options).catalog
+    bucket = open_bucket(f"s3://{s3_bucket}", options)
+    with pytest.raises(StoreError, match="and 2 more objects"):
+        bucket.topics()
+    catalog = bucket.survey()
     assert [ref.ledger_id for ref in catalog.refs()] == [len(kinds)]
     assert [bad.key.ledger_id for bad in remains_of(catalog).bad_indexes] == list(range(len(kinds)))
 
