@@ -51,8 +51,26 @@ BROKEN_BODY = frozenset(
     {"FlexibleChecksumError", "ClientPayloadError", "IncompleteReadError", "ResponseStreamingError", "IncompleteRead"}
 )
 _ARCHIVED = frozenset({"InvalidObjectState", "BlobArchived", "BlobBeingRehydrated"})
-EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired", "InvalidToken"})
+EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"})
 _UNKNOWN_KEY = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch"})
+_WRONG_CLOCK = "the clock of this machine differs too much from the store's: set the clock"
+_INACTIVE_ACCOUNT = (
+    "the account of the bucket, or of these credentials, is not active: ask its owner, or the store's support"
+)
+_DISABLED = "the store has disabled all access to this bucket or object: ask its owner, or the store's support"
+_OTHER_REGION = "the bucket is in another region: name that region or its endpoint"
+_NO_CREDENTIALS_HELP = {
+    "RequestTimeTooSkewed": _WRONG_CLOCK,
+    "RequestExpired": _WRONG_CLOCK,
+    "RequestInTheFuture": _WRONG_CLOCK,
+    "AccountProblem": _INACTIVE_ACCOUNT,
+    "NotSignedUp": _INACTIVE_ACCOUNT,
+    "AccountIsDisabled": _INACTIVE_ACCOUNT,
+    "AllAccessDisabled": _DISABLED,
+    "InvalidPayer": _DISABLED,
+    "IllegalLocationConstraintException": _OTHER_REGION,
+}
+"""The advice for refusals that no other credentials change, by S3's and Azure's codes."""
 _WITHOUT_BODY = frozenset({"400", "401", "403"})
 """Codes of the answers to HEAD, which have no body to name the reason."""
 _CUSTOMER_KEY = "Server Side Encryption"
@@ -147,18 +165,23 @@ def _refusal(
         return ExpiredCredentialsError(
             f"the session token has expired: renew the credentials ({text})", key=key, offset=offset
         )
+    denial = _reason_of_refusal(error, names, text, code)
+    return None if denial is None else AccessDeniedError(denial, key=key, offset=offset)
+
+
+def _reason_of_refusal(error: BaseException, names: frozenset[str], text: str, code: str) -> str | None:
+    if code in _NO_CREDENTIALS_HELP:
+        return f"{_NO_CREDENTIALS_HELP[code]} ({text})"
     if code.startswith("KMS"):
-        reason = f"the object is encrypted with a KMS key that cannot be used: {text}; allow kms:Decrypt on that key"
-        return AccessDeniedError(reason, key=key, offset=offset)
+        return f"the object is encrypted with a KMS key that cannot be used: {text}; allow kms:Decrypt on that key"
     if _CUSTOMER_KEY in text:
-        reason = f"the object is encrypted with a customer key (SSE-C), which the request lacks: {text}; see docs/operating/stores.md"
-        return AccessDeniedError(reason, key=key, offset=offset)
+        return f"the object is encrypted with a customer key (SSE-C), which the request lacks: {text}; see docs/operating/stores.md"
     if isinstance(error, PermissionError) or names & _NO_CREDENTIALS:
         hint = (
             "check the credentials (for S3: AWS_* environment, profile, options key and secret, or anon=true) and what they are allowed; "
             "if the requester pays for this bucket, pass requester_pays=true"
         )
-        return AccessDeniedError(f"access denied: {text}; {hint}", key=key, offset=offset)
+        return f"access denied: {text}; {hint}"
     return None
 
 
