@@ -3,11 +3,16 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
+
 from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, shared_pool
 from ledgerfs.dialects.live_cluster.topics import listed_topic
 from ledgerfs.errors import ObjectNotFoundError, StaleObjectError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from ledgerfs.ledgers.catalog_rows import NO_UUID
+from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
@@ -16,15 +21,21 @@ if TYPE_CHECKING:
     from ledgerfs.dialects.live_cluster.offloaded import OffloadedLedgers
 
 
-class ClusterAccess:
-    """A living cluster as its readers use it. Safe in threads and after a fork; what it knows is asked for anew each time."""
+_LISTS = 64
+"""Ledger lists that are kept, each at most some thousand ledgers."""
 
-    __slots__ = ("_offloaded", "_store", "cluster")
+
+class ClusterAccess:
+    """A live cluster as its readers use it. Safe in threads and after a fork. All but `known_ledger` reads ZooKeeper at each call."""
+
+    __slots__ = ("_lists", "_lock", "_offloaded", "_store", "cluster")
 
     def __init__(self, store: KeepingStore, cluster: LivingCluster) -> None:
         self._store = store
         self.cluster = cluster
         self._offloaded: OffloadedLedgers | None = None
+        self._lock = ForkLock()
+        self._lists: LRUCache[str, dict[int, LedgerInfo]] = LRUCache(_LISTS)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._store, self.cluster))
@@ -79,8 +90,20 @@ class ClusterAccess:
             found = listed_topic(self.cluster.nodes, managed_ledger).info.ledgers
         except ObjectNotFoundError:
             found = ()
-        for info in found:
-            if info.ledger_id == ledger_id:
-                return info
+        ledgers = {info.ledger_id: info for info in found}
+        with self._lock:
+            self._lists[managed_ledger] = ledgers
+        if ledger_id in ledgers:
+            return ledgers[ledger_id]
         reason = "the ledger was trimmed, or its topic deleted, since the cluster was listed"
         raise StaleObjectError(reason, key=self.path_of(ledger_id))
+
+    def known_ledger(self, ref: LedgerRef) -> LedgerInfo | None:
+        """Return how the topic listed a ledger when its list was last read here; None unless the catalog has the same copy of it.
+
+        It may be out of date: only where a first read is tried may depend on it.
+        """
+        with self._lock:
+            info = self._lists.get(ref.managed_ledger or "", {}).get(ref.ledger_id)
+        uuid = None if info is None or info.context is None or not info.is_offloaded else info.context.uuid
+        return info if (uuid or NO_UUID) == ref.uuid else None

@@ -41,7 +41,7 @@ class Attempts:
     Attributes
     ----------
     info
-        The ledger's line in its topic's list, when it was last looked for.
+        The ledger's line in its topic's list, when it was last looked for; None before that.
     failed
         {place: why it could not be read there}, by that line.
     last_resort
@@ -54,14 +54,15 @@ class Attempts:
     last_resort: str | None = None
     moves: int = 0
 
-    def look(self, info: LedgerInfo) -> None:
-        """Take the ledger's line as it is now: if it has changed, what failed may do now."""
+    def look(self, info: LedgerInfo) -> LedgerInfo:
+        """Take, and return, the ledger's line as it is now: if it has changed, what failed may do now."""
         if self.info is not None and info != self.info:
             self.moves += 1
             self.last_resort = None
             if self.moves < _MOST_MOVES:
                 self.failed.clear()
         self.info = info
+        return info
 
     def note(self, found: Found, error: LedgerfsError) -> None:
         """Note that a place failed; raises the error if that was the last resort."""
@@ -71,8 +72,8 @@ class Attempts:
         self.failed[found.place] = error
 
     def is_last(self, found: Found) -> bool:
-        """Whether no other place is left to be asked."""
-        return found.place == self.last_resort or found.others <= self.failed.keys()
+        """Whether no other place is left to be asked, by a line that was read since this range was begun."""
+        return found.place == self.last_resort or (self.info is not None and found.others <= self.failed.keys())
 
     def damaged(self) -> str | None:
         """Return the place that has damaged entries, and others that may be read; None if there is none, or that was tried."""

@@ -1,6 +1,7 @@
 """Reading one ledger of a living cluster: from bookies or from its bucket, and from the other place once it is gone from the one.
 
-Where a ledger is, is asked when reading begins, not known from the listing: offloads, deletions and trims go on meanwhile.
+Offloads, deletions and trims go on meanwhile. A read begins where the topic's list had the ledger when it was last read. If that fails, the
+list is read again: that a ledger is gone, or an entry lost, is never concluded from a list of before.
 """
 
 import time
@@ -220,17 +221,23 @@ class LiveReader:
         found = self._found
         if found is not None and not attempts.failed and attempts.info is None:
             return found
+        known = None if attempts.failed or attempts.info else self._access.known_ledger(self.ref)
+        if known is not None:
+            found = self._found = self._open_any(known, attempts)
+            if found is not None:
+                return found
+            attempts.info = known
         for pause_s in (0.0, *_PAUSES_S):
             time.sleep(pause_s)
             try:
-                attempts.look(self._listed())
+                info = attempts.look(self._listed())
             except StaleObjectError:
                 self._access.expire()
                 raise
-            found = self._found = self._open_any(attempts)
+            found = self._found = self._open_any(info, attempts)
             if found is None and may_skip and (place := attempts.damaged()) is not None:
                 attempts.last_resort = place
-                found = self._open(place, attempts)
+                found = self._open(place, info)
             if found is not None:
                 return found
             # A topic that is being deleted loses its ledgers before its list, and a broker may just write the list.
@@ -238,21 +245,17 @@ class LiveReader:
                 break
         raise attempts.error(self.ref.key)
 
-    def _open_any(self, attempts: Attempts) -> Found | None:
+    def _open_any(self, info: "LedgerInfo", attempts: Attempts) -> Found | None:
         """Return the first place that has not failed; one that fails now is noted."""
-        info = attempts.info
-        for place in () if info is None else places_of(info, self._access.reading.read_from):
+        for place in places_of(info, self._access.reading.read_from):
             if place not in attempts.failed:
                 try:
-                    return self._open(place, attempts)
+                    return self._open(place, info)
                 except LedgerfsError as error:
                     attempts.failed[place] = error
         return None
 
-    def _open(self, place: str, attempts: Attempts) -> Found:
-        info = attempts.info
-        if info is None:
-            raise ValueError("not looked for")
+    def _open(self, place: str, info: "LedgerInfo") -> Found:
         others = frozenset(places_of(info, self._access.reading.read_from)) - {place}
         if place == BUCKET and info.context is not None:
             # Where the line tells no entries, the listing has them from BookKeeper or from the index.

@@ -356,6 +356,83 @@ def test_damage_in_one_place_is_not_skipped_where_the_other_is_sound(
     assert found == [row for row in expected_of(cluster) if row[:2] not in lost]
 
 
+# How often the list of a topic is read.
+
+
+@PLACES
+@pytest.mark.parametrize("is_scan", [True, False])
+def test_a_list_of_ledgers_is_read_once_for_all_of_them(cluster: LiveCluster, read_from: str, is_scan: bool) -> None:
+    made = cluster.write_ledgers(TOPIC, [messages(3, f"{number}.") for number in range(40)])
+    cluster.roll_over(TOPIC)
+    for one in made[::2]:
+        cluster.offload(TOPIC, one)
+    for one in made[::4]:
+        cluster.delete_from_bookkeeper(one)
+    bucket = opened(cluster, read_from=read_from)
+    assert bucket.topics()
+    counts = []
+    for _ in range(2):
+        before = cluster.zookeeper.asked[LIST]
+        bucket.refresh()
+        found = values_of(bucket) if is_scan else entries_of(bucket)
+        assert len(found) == 120
+        counts.append(cluster.zookeeper.asked[LIST] - before)
+    # The listing reads it, then the first ledger, and in a scan also the second one, which is begun meanwhile; later only the listing.
+    assert counts[0] <= 2 + is_scan
+    assert counts[1] == 1
+
+
+def knowing(cluster: LiveCluster, read_from: str) -> Bucket:
+    """Return a bucket that has read the list of ledgers, and one ledger of it."""
+    bucket = opened(cluster, read_from=read_from)
+    first = bucket.topic(TOPIC).ledgers[0]
+    assert first.read(0, 0)
+    return bucket
+
+
+@PLACES
+def test_a_ledger_that_moved_since_the_list_was_read(cluster: LiveCluster, ledgers: list[int], read_from: str) -> None:
+    bucket = knowing(cluster, read_from)
+    for one in ledgers[1:]:
+        offload_and_delete(cluster, one)
+    assert entries_of(bucket, on_damage=no_damage) == expected_of(cluster)
+
+
+@PLACES
+def test_no_entry_is_skipped_by_a_list_that_was_read_before(
+    cluster: LiveCluster, ledgers: list[int], read_from: str
+) -> None:
+    """The list has no offload of the ledger when it is read, and bookies then lose an entry of it."""
+    bucket = knowing(cluster, read_from)
+    cluster.offload(TOPIC, ledgers[1])
+    for bookie in cluster.bookies:
+        if 3 in bookie.entries(ledgers[1]):
+            bookie.corrupt(ledgers[1], 3)
+    assert entries_of(bucket, on_damage=no_damage) == expected_of(cluster)
+
+
+def test_another_copy_than_the_one_in_the_catalog_is_not_looked_for_by_an_old_list(
+    cluster: LiveCluster, ledgers: list[int]
+) -> None:
+    """What is only in a bucket may have other entries than bookies have, which may keep theirs for a while."""
+    bucket = knowing(cluster, "bookkeeper")
+    cluster.offload(TOPIC, ledgers[1])
+    set_context(cluster, ledgers[1], is_deleted_from_bookkeeper=True)
+    bucket.refresh()
+    for bookie in cluster.bookies:
+        bookie.asked.clear()
+    assert entries_of(bucket) == expected_of(cluster)
+    assert ledgers[1] not in {one.ledger_id for bookie in cluster.bookies for one in bookie.asked}
+
+
+def test_a_ledger_that_was_trimmed_since_the_list_was_read(cluster: LiveCluster, ledgers: list[int]) -> None:
+    bucket = knowing(cluster, "bucket")
+    cluster.trim(TOPIC, ledgers[1])
+    with pytest.raises(StaleObjectError, match="trimmed"):
+        entries_of(bucket, on_damage=no_damage)
+    assert entries_of(bucket) == expected_of(cluster)
+
+
 # What happens while a topic is read.
 
 
