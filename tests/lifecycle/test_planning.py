@@ -229,7 +229,9 @@ def test_a_broker_is_not_asked_to_offload_to_another_bucket_than_the_file_wants(
     wish = "[[topics]]\nmatch = '.*'\noffload_after = '1h'\nbucket = "
     found = planned(cluster, KEEPS + buckets + wish + "'vault'", has_admin=True)
     assert found.actions == []
-    assert [(one.kind, one.refusal) for one in found.refused] == [(ActionKind.OFFLOAD, Refusal.OTHER_BUCKET)]
+    (refused,) = found.refused
+    assert (refused.kind, refused.refusal) == (ActionKind.OFFLOAD, Refusal.OTHER_BUCKET)
+    assert "to bucket tier of the policy file, which wants bucket vault" in refused.why
     assert (
         only(planned(cluster, KEEPS + buckets + wish + "'tier'", has_admin=True), ActionKind.OFFLOAD).via is Via.BROKER
     )

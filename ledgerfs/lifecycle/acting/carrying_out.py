@@ -300,19 +300,20 @@ class CarryingOut:
         return next((one for one in ids if one > max(action.ledger_ids)), None)
 
     def _compare_buckets(self, action: Action, offloaded: Sequence[int], done: Done) -> None:
-        """Tell if a broker, which knows nothing of the policy file, has offloaded to another bucket than that wants."""
+        """Add a remark if a broker, which knows nothing of the policy file, has offloaded to another place than the file's bucket."""
         rule = action.rule
         if rule is None or not rule.is_bucket_the_files or rule.bucket is None or action.managed_ledger is None:
             return
         listed = listed_or_none(self._means.lock.newest(), action.managed_ledger)
         contexts = [] if listed is None else [one.context for one in listed.info.ledgers if one.ledger_id in offloaded]
-        elsewhere = {
-            one.get("bucket") for one in contexts if one is not None and self._means.url_of(one) != rule.bucket.url
-        }
-        if elsewhere:
+        elsewhere = [one for one in contexts if one is not None and self._means.url_of(one) != rule.bucket.url]
+        places = dict.fromkeys(", ".join(rule.bucket.differences(one.driver, one.properties)) for one in elsewhere)
+        # A file may name one place twice: then no URL is that of the offload, and nothing differs.
+        differing = [one for one in places if one]
+        if differing:
             text = (
-                f"the broker of {action.managed_ledger} has offloaded to {', '.join(map(str, elsewhere))}, by its own settings; "
-                f"the policy file wants bucket {rule.bucket.name}"
+                f"the broker of {action.managed_ledger} has offloaded by its own settings to another place than bucket {rule.bucket.name} "
+                f"of the policy file: {'; '.join(differing)}"
             )
             done.remarks.append(Remark("other-bucket", action.managed_ledger, text))
 

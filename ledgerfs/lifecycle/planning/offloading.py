@@ -82,9 +82,9 @@ def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Rout
     if via is Via.DIRECT and topic.rule.bucket is None:
         why = "neither the policy file nor the cluster's policies name a bucket of the policy file for it"
         return Reason(Refusal.NO_BUCKET, why)
-    theirs = topic.rule.brokers_bucket
-    if via is Via.BROKER and topic.rule.is_bucket_the_files and theirs is not None and theirs != topic.rule.bucket:
-        why = f"the cluster's policies have brokers offload it to bucket {theirs.name} of the policy file, which wants another one"
+    theirs, ours = topic.rule.brokers_bucket, topic.rule.bucket
+    if via is Via.BROKER and topic.rule.is_bucket_the_files and theirs and ours and theirs != ours:
+        why = f"the cluster's policies have brokers offload it to bucket {theirs.name} of the policy file, which wants bucket {ours.name}"
         return Reason(Refusal.OTHER_BUCKET, why)
     return via
 

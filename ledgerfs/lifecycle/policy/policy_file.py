@@ -17,6 +17,7 @@ from typing import Any
 
 from ledgerfs.clusters.policies import BROKERS_DELETION_LAG_MS, NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Properties
 from ledgerfs.lifecycle.policy.typed_keys import DAY_MS, Keys
 from ledgerfs.offload.offload_driver import bucket_in, driver_for, folder_in_bucket, require_place
 
@@ -112,6 +113,21 @@ class TierBucket:
         if self.url.startswith("s3://") and self.region:
             told["client_kwargs"] = {"region_name": self.region}
         return {**told, **self.options}
+
+    def differences(self, driver: str | None, properties: Properties) -> list[str]:
+        """Return a text for each field in which an offload, as a broker noted it, is not in this bucket: both values."""
+        noted = dict(properties)
+        fields = {
+            "driver": (driver, self.driver),
+            "bucket": (noted.get("bucket"), self.bucket),
+            "endpoint": (noted.get("serviceEndpoint"), self.endpoint),
+            "region": (noted.get("region"), self.region),
+        }
+        return [
+            f"{name} {theirs or 'none'} instead of {ours or 'none'}"
+            for name, (theirs, ours) in fields.items()
+            if (theirs or "").lower() != ours.lower()
+        ]
 
 
 @dataclass(frozen=True, slots=True)

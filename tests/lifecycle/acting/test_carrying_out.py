@@ -20,13 +20,16 @@ from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.brokers.outcomes import OffloadReport
 from ledgerfs.lifecycle.journal.reading import read_journal
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
-from ledgerfs.lifecycle.policy.policy_file import Via
+from ledgerfs.lifecycle.planning.tier_places import url_of
+from ledgerfs.lifecycle.policy.policy_file import Via, parse_policy_file
+from ledgerfs.lifecycle.policy.topic_rules import TopicRules
 from ledgerfs.offload.attempts import Attempt
 from ledgerfs.offload.cleaning import AGAIN_MS
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.living_clusters import PATIENCE_S
+from tests.support.made_surveys import MadeCluster
 
 NAME = managed_ledger_of(TOPIC)
 LONG_AFTER_MS = AGAIN_MS + 600_000
@@ -143,3 +146,74 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
         finally:
             lock.release()
             living.nodes.close()
+
+
+BUCKET = """
+[buckets.tier]
+url = "s3://tier"
+endpoint = "http://store:9000"
+region = "eu-west-1"
+"""
+ALIAS = """
+[buckets.alias]
+url = "s3://tier"
+endpoint = "http://store:9000"
+region = "eu-west-1"
+"""
+
+
+@pytest.mark.parametrize(
+    ("noted", "differing"),
+    [
+        ({}, None),
+        ({"endpoint": "http://other:9000"}, "endpoint http://other:9000 instead of http://store:9000"),
+        ({"endpoint": ""}, "endpoint none instead of http://store:9000"),
+        (
+            {"bucket": "vault", "region": "us-east-1"},
+            "bucket vault instead of tier, region us-east-1 instead of eu-west-1",
+        ),
+        ({"driver": "google-cloud-storage"}, "driver google-cloud-storage instead of aws-s3"),
+    ],
+)
+@pytest.mark.parametrize("is_twice", [True, False])
+def test_a_broker_that_offloads_elsewhere_is_reported_with_all_that_differs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    noted: dict[str, str],
+    differing: str | None,
+    is_twice: bool,
+) -> None:
+    """The place of the file is no other one because the file names it twice."""
+    text = BUCKET + ALIAS * is_twice + "[[topics]]\nmatch = '.*'\nbucket = 'tier'"
+    file = parse_policy_file(text.encode(), Path("policy.toml"))
+    with LiveCluster(tmp_path) as cluster:
+        cluster.zookeeper.takes_writes = True
+        first, _ = cluster.write_ledgers(TOPIC, [messages(5), messages(1)])
+        living = ClusterFileSystem(timeout_s=PATIENCE_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+        lock = ClusterLock.take(living.nodes.settings, b"{}")
+        copies, owners = OffloadedCopies(living.reading), _NoOwners()
+        means = Means(
+            lock,
+            ClosedLedgers(living),
+            copies,
+            owners,
+            open_bucket,
+            lambda context: url_of(file, context.driver, context.properties),
+        )
+
+        def ask(*_: object) -> OffloadReport:
+            cluster.offload(TOPIC, first, **{"endpoint": "http://store:9000", "region": "eu-west-1", **noted})  # type: ignore[arg-type]
+            return OffloadReport(NAME, (first,))
+
+        monkeypatch.setattr(carrying_out, "offload_and_compare", ask)
+        hands = CarryingOut(living, means, None, object(), frozenset)  # type: ignore[arg-type]
+        rule = TopicRules(file, MadeCluster().survey()).of(NAME)
+        try:
+            done = hands.by_broker(Action(ActionKind.OFFLOAD, NAME, (first,), 0, Via.BROKER, None, "a test", rule))
+        finally:
+            lock.release()
+            living.nodes.close()
+    place = (
+        f"the broker of {NAME} has offloaded by its own settings to another place than bucket tier of the policy file: "
+    )
+    assert done.remarks == ([] if differing is None else [place + differing])
