@@ -3,7 +3,7 @@
 Here so that rooms that know no dialect can ask.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ledgerfs.cache.bucket_store import BucketStore
@@ -43,12 +43,15 @@ class StoredLedger:
 
 
 class ClosedLedgers:
-    """The closed ledgers of one living cluster. Safe in threads and after a fork; reads only, and fences nothing."""
+    """The closed ledgers of one living cluster. Safe in threads and after a fork; reads only, and fences nothing.
+
+    Reads that wait for the rate of bookies raise `StoppedError` once ``is_stopping`` returns True.
+    """
 
     __slots__ = ("_access",)
 
-    def __init__(self, cluster: LivingCluster) -> None:
-        self._access = ClusterAccess(BucketStore(EmptyStore(cluster)), cluster)
+    def __init__(self, cluster: LivingCluster, is_stopping: Callable[[], bool] | None = None) -> None:
+        self._access = ClusterAccess(BucketStore(EmptyStore(cluster)), cluster, is_stopping)
 
     @property
     def ledgers_path(self) -> str:

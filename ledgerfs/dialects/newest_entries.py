@@ -111,7 +111,7 @@ class NewestEntries:
     def _entries(self, node: LedgerNode, first: int, last: int) -> Iterator[EntryBatch]:
         """Yield entries of a ledger; raises as reading it does."""
         with leases_of(self._pool) as leases:
-            for found in LedgerReading(self._pool, leases, node, _ENTRY_BYTES, self._traffic).windows(first, last):
+            for found in LedgerReading(leases, node, _ENTRY_BYTES, self._traffic).windows(first, last):
                 if isinstance(found, Lack):
                     entry_id, refusal = found.entries[0]
                     raise refusal_error(node.ledger_id, f"entry {entry_id}", refusal)

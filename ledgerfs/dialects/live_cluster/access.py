@@ -1,5 +1,6 @@
 """What all readers of one living cluster share: its metadata, connections to its bookies, and the stores of its buckets."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,19 @@ _LISTS = 64
 
 
 class ClusterAccess:
-    """A live cluster as its readers use it. Safe in threads and after a fork. All but `known_ledger` reads ZooKeeper at each call."""
+    """A live cluster as its readers use it. Safe in threads and after a fork. All but `known_ledger` reads ZooKeeper at each call.
 
-    __slots__ = ("_lists", "_lock", "_offloaded", "_store", "cluster")
+    ``is_stopping`` returns whether reads of bookies stop that wait for their rate; pickles have none.
+    """
 
-    def __init__(self, store: KeepingStore, cluster: LivingCluster) -> None:
+    __slots__ = ("_lists", "_lock", "_offloaded", "_store", "cluster", "is_stopping")
+
+    def __init__(
+        self, store: KeepingStore, cluster: LivingCluster, is_stopping: Callable[[], bool] | None = None
+    ) -> None:
         self._store = store
         self.cluster = cluster
+        self.is_stopping = is_stopping
         self._offloaded: OffloadedLedgers | None = None
         self._lock = ForkLock()
         self._lists: LRUCache[str, dict[int, LedgerInfo]] = LRUCache(_LISTS)

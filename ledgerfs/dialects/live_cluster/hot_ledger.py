@@ -51,7 +51,7 @@ class HotLedger:
         """Yield entries in whole buffers.
 
         Raises `ObjectNotFoundError` when the ledger was deleted, `CorruptLedgerError` for entries that no bookie has undamaged (or calls
-        ``on_damage``), `StoreUnreachableError`, `AccessDeniedError`.
+        ``on_damage``), `StoreUnreachableError`, `AccessDeniedError`, `StoppedError`.
         """
         rounds = 0
         while first <= last:
@@ -83,7 +83,8 @@ class HotLedger:
     def _windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
         node = self.node()
         with leases_of(self._access.pool) as leases:
-            reading = LedgerReading(self._access.pool, leases, node, self._entry_bytes, self._access.traffic)
+            access = self._access
+            reading = LedgerReading(leases, node, self._entry_bytes, access.traffic, access.is_stopping)
             yield from reading.windows(first, last)
 
 

@@ -197,7 +197,7 @@ def service_of(
         steps = _Steps(file, rates, _cluster_name(lock.newest()), clock)
         means = Means(
             lock,
-            ClosedLedgers(cluster),
+            ClosedLedgers(cluster, stopping.is_set),
             OffloadedCopies(_reading_of(file, cluster)),
             _Owners(lock, broker),
             steps.bucket_at,

@@ -18,6 +18,7 @@ from ledgerfs.errors import (
     LedgerfsError,
     MissingLedgerError,
     NotFoundError,
+    StoppedError,
     StoreUnreachableError,
 )
 from ledgerfs.export.export import export_topic
@@ -636,3 +637,11 @@ def test_bytes_a_second_of_each_bookie_are_limited(cluster: LiveCluster, monkeyp
     assert entries_of(bucket) == cluster.entries_of(TOPIC)
     # Four megabytes take two seconds, but that the last window is asked for when those before it have had their time.
     assert 1.4 < slept < 2
+
+
+def test_a_wait_for_the_rate_of_a_bookie_ends_with_the_service() -> None:
+    asked = iter([False, False, True])
+    slow = pool.BookiePool(timeout_s=1, rate=1)
+    slow.pace("bookie:3181", 1 << 30)
+    with pytest.raises(StoppedError, match="bookie_rate"):
+        slow.pace("bookie:3181", 1, lambda: next(asked))

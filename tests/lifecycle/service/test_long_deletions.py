@@ -156,8 +156,9 @@ def asked(cluster: LiveCluster, topic: str) -> int:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("rate", ["store_rate", "bookie_rate"])
 def test_a_service_that_compares_ends_when_it_is_told_to_and_deletes_nothing(
-    cluster: LiveCluster, tmp_path: Path
+    cluster: LiveCluster, tmp_path: Path, rate: str
 ) -> None:
     big = "public/default/big"
     old = time.time_ns() // 1_000_000 - OLD_MS
@@ -166,8 +167,8 @@ def test_a_service_that_compares_ends_when_it_is_told_to_and_deletes_nothing(
     with service(cluster, match=big) as made:
         made.service.run(lambda *_: None, once=True)
     path = tmp_path / "policy.toml"
-    # The first ledger is compared at once; the second one would take half a day.
-    path.write_text(policy(cluster, "store_rate = 1", match=big))
+    # What is read first passes at once; the rest would take half a day.
+    path.write_text(policy(cluster, f"{rate} = 1", match=big))
     options = [f'bucket_urls={{"tier": "{cluster.bucket_url()}"}}', f"timeout_s={PATIENCE_S}"]
     command = ["lifecycle", "run", str(path), "--yes", *(word for one in options for word in ("-o", one))]
     for once in ([], ["--once"]):

@@ -2,11 +2,11 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ledgerfs.dialects.live_cluster.bookies.connection import BookieConnection
-from ledgerfs.errors import StoreUnreachableError
+from ledgerfs.errors import StoppedError, StoreUnreachableError
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.token_bucket import Bandwidth
 
@@ -87,13 +87,14 @@ class BookiePool:
         """Whether batches may be asked of a bookie."""
         return not _is_since(self._single.get(address), _SINGLE_S)
 
-    def pace(self, address: str, size: int) -> None:
-        """Wait until ``size`` more bytes of a bookie are within the rate."""
+    def pace(self, address: str, size: int, is_stopping: Callable[[], bool] | None = None) -> None:
+        """Wait until ``size`` more bytes of a bookie are within the rate; raises `StoppedError` once ``is_stopping`` returns True."""
         if self._rate is None:
             return
         with self._lock:
             bandwidth = self._bandwidths.setdefault(address, Bandwidth(self._rate))
-        bandwidth.wait(size)
+        if not bandwidth.wait(size, is_stopping):
+            raise StoppedError("the service is ending: reads that wait for bookie_rate are given up", key=address)
 
     def _forget(self) -> None:
         self._pid = os.getpid()

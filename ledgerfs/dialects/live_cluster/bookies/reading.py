@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, Leases
+from ledgerfs.dialects.live_cluster.bookies.pool import Leases
 from ledgerfs.dialects.live_cluster.bookies.window import Refusal, Window
 from ledgerfs.errors import CorruptReplyError, StoreUnreachableError
 from ledgerfs.formats.bookkeeper.replies import Operation, ReplyCode, batch_entries
@@ -18,7 +18,7 @@ from ledgerfs.formats.bookkeeper.requests import batch_request, read_requests
 from ledgerfs.storage.traffic import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ledgerfs.dialects.live_cluster.bookies.connection import Received
     from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
@@ -70,15 +70,33 @@ class LedgerReading:
         The ledger's metadata, which says on which bookies entries are.
     entry_bytes
         How many bytes an entry has, about.
+    is_stopping
+        Returns whether to stop waiting for the rate of the pool; None to wait in any case.
 
     """
 
-    __slots__ = ("_batches", "_entry_bytes", "_leases", "_next_id", "_node", "_pool", "_traffic", "_windows")
+    __slots__ = (
+        "_batches",
+        "_entry_bytes",
+        "_is_stopping",
+        "_leases",
+        "_next_id",
+        "_node",
+        "_pool",
+        "_traffic",
+        "_windows",
+    )
 
     def __init__(
-        self, pool: BookiePool, leases: Leases, node: "LedgerNode", entry_bytes: int, traffic: Traffic
+        self,
+        leases: Leases,
+        node: "LedgerNode",
+        entry_bytes: int,
+        traffic: Traffic,
+        is_stopping: "Callable[[], bool] | None" = None,
     ) -> None:
-        self._pool = pool
+        self._pool = leases.pool
+        self._is_stopping = is_stopping
         self._leases = leases
         self._node = node
         self._entry_bytes = max(1, entry_bytes) + _STORED_OVERHEAD
@@ -88,7 +106,7 @@ class LedgerReading:
         self._next_id = 0
 
     def windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
-        """Yield the entries ``first`` to ``last``, window by window, up to the first that lacks some."""
+        """Yield the entries ``first`` to ``last``, window by window, up to the first that lacks some; raises as `BookiePool.pace`."""
         waiting: deque[int] = deque()
         while waiting or first <= last:
             while first <= last and len(waiting) < _MOST_AHEAD:
@@ -143,7 +161,7 @@ class LedgerReading:
                 return
 
     def _send(self, bookie: str, requests: bytes, count: int, entries: int) -> bool:
-        self._pool.pace(bookie, entries * self._entry_bytes)
+        self._pool.pace(bookie, entries * self._entry_bytes, self._is_stopping)
         try:
             self._leases.of(bookie).send(requests, count)
         except StoreUnreachableError:
