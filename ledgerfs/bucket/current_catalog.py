@@ -20,8 +20,6 @@ from ledgerfs.storage.object_store import is_of_a_cluster
 
 OnUnreadable = Literal["raise", "skip"]
 
-_NOTHING_WRITTEN = "nothing is written before it can be read"
-
 
 class CatalogFiles(NamedTuple):
     """Where a bucket's catalogs are kept on disk: the one it is read with, and the one of all dialects, which writers look at."""
@@ -142,7 +140,7 @@ class CurrentCatalog:
         if self._dialect == AUTO:
             with self._listing:
                 catalog = self._survey(progress)
-                catalog.require_readable(_NOTHING_WRITTEN)
+                catalog.require_writable()
                 return catalog
         with self._listing:
             listed_ms = _now_ms()
@@ -151,7 +149,7 @@ class CurrentCatalog:
             if self._whole is None and self._files is not None:
                 self._whole = self._files.whole.load()
             catalog = list_bucket(self._store, open_dialects(self._store), self._whole, progress)
-            catalog.require_readable(_NOTHING_WRITTEN)
+            catalog.require_writable()
             self._whole = catalog
             if self._files is not None and catalog.is_complete:
                 self._files.whole.save(catalog, listed_ms)
@@ -170,9 +168,10 @@ class CurrentCatalog:
         catalog = self._survey(progress)
         if not catalog.skips_refused:
             catalog.require_readable()
-        elif refused := catalog.refused():
-            first = refused[0]
-            more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+        left_out = [*catalog.refused(), *catalog.unsearched]
+        if left_out:
+            first = left_out[0]
+            more = f"; and {len(left_out) - 1:,} more" if len(left_out) > 1 else ""
             reason = f"{self._store.url}: left out, since the store refuses them: {first.key}: {first.reason}{more}"
             warnings.warn(reason, UnreadableObjectsWarning, stacklevel=2)
             with self._lock:

@@ -48,8 +48,8 @@ class Listing(Protocol):
         """Take the objects of this dialect; return the rest."""
         ...
 
-    def levels_of_layout(self, folder: str) -> int | None:
-        """Return whether a folder is of this dialect, by its path: how many of those it is in are, too; None for any other folder."""
+    def is_of_layout(self, folder: str) -> bool | None:
+        """Whether a folder has ledgers of this dialect, by its path from the top of the bucket; None if folders in it may."""
         ...
 
     def may_be_behind(self, key: str) -> bool:

@@ -1,6 +1,5 @@
 """Listing a bucket: every dialect takes its own objects, and all of them become one catalog. Saved schemas are left out."""
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,14 +11,11 @@ from ledgerfs.formats.schemas.saved_schema import is_saved_schema, is_schemas_fo
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, agree, are_settled_otherwise
 from ledgerfs.ledgers.dialect import Dialect, Listing, Names, Progress
-from ledgerfs.ledgers.folder_search import FolderSearch
 from ledgerfs.ledgers.missing_ledgers import GAP, GapKind
 from ledgerfs.ledgers.remains import OtherKeys
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat
 
-_log = logging.getLogger("ledgerfs.store")
-_MOST_NAMES = 5
 FOREIGN = "foreign"
 """Kind of the keys that no dialect knows."""
 
@@ -38,7 +34,7 @@ def list_bucket(
     survey = _Survey(store, dialects, progress)
     for page in store.list_pages():
         survey.take(page)
-    survey.log_given_up()
+    survey.take_folders()
     listings, others = survey.listings, survey.others
     names, places = Names(), Names()
     places.row_of("")
@@ -48,7 +44,8 @@ def list_bucket(
     ]
     ledgers = np.concatenate([np.empty(0, LEDGER), *(one.ledgers for one in found)])
     remains = {dialect.number: one.remains for dialect, one in zip(dialects, found, strict=True)}
-    catalog = replace(Catalog.of(names.texts, ledgers, remains, others, places.texts), unlisted=survey.unlisted())
+    catalog = Catalog.of(names.texts, ledgers, remains, others, places.texts)
+    catalog = replace(catalog, unlisted=survey.unlisted(), unsearched=survey.unsearched())
     for dialect in dialects:
         catalog = dialect.completed(catalog)
     return replace(catalog, gaps=_gaps(catalog, dialects, listed_ms))
@@ -60,45 +57,75 @@ class _Survey:
     def __init__(self, store: ObjectStore, dialects: Sequence[Dialect], progress: Progress | None) -> None:
         self.listings: list[Listing] = [dialect.begin_listing() for dialect in dialects]
         self.others = OtherKeys()
-        self.given_up: list[str] = []
         self._denied: list[ObjectStat] = []
+        self._folders: list[str] = []
+        self._has_ledgers_at_top = False
         self._links: list[ObjectStat] = []
         self._store = store
         self._dialects = dialects
         self._progress = progress
         self._seen = 0
+        self._unsearched: list[ObjectStat] = []
 
     def take(self, page: Sequence[ObjectStat]) -> None:
-        """Take a page of the bucket itself; folders are listed if a dialect has ledgers in folders."""
+        """Take a page of the bucket itself, but for the folders: `take_folders` takes these, if a dialect has ledgers in folders."""
         looks = any(dialect.is_in_folders for dialect in self._dialects)
         for stat in self._not_taken(page):
             if stat.refused:
                 self._links.append(stat)
-            is_searched = looks and stat.key.endswith("/") and not is_schemas_folder(stat.key)
-            if not (is_searched and self._take_folder(stat.key)):
+            if looks and stat.key.endswith("/") and not is_schemas_folder(stat.key):
+                self._folders.append(stat.key)
+            else:
                 self._add_other(stat.key)
+
+    def take_folders(self) -> None:
+        """Take the objects in folders.
+
+        A folder of any name and depth may be the base of ledgers. So all folders are listed to their ends, but where ledgers are at the
+        top level: then others' folders are to be expected, and only those are listed that are tenants by their paths.
+        """
+        are_tenants_only = self._has_ledgers_at_top
+        for folder in self._folders:
+            before = len(self._unsearched)
+            is_listed = not are_tenants_only or self._is_tenant(folder)
+            if is_listed:
+                # Listing all of it notes these again.
+                del self._unsearched[before:]
+            if not (is_listed and self._take_folder(folder)):
+                self._add_other(folder)
 
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
         """Return the errors of folders that may have ledgers and could not be listed."""
         links = (stat for stat in self._links if any(one.may_be_behind(stat.key) for one in self.listings))
         return tuple(AccessDeniedError(stat.refused, key=stat.key) for stat in (*self._denied, *links))
 
-    def log_given_up(self) -> None:
-        """Log which folders were not searched to their ends."""
-        if self.given_up:
-            names = ", ".join(self.given_up[:_MOST_NAMES]) + (", …" if len(self.given_up) > _MOST_NAMES else "")
-            _log.warning(
-                "%s: searched only a part of %d folders, since they seem to have no offloaded ledgers: %s. "
-                "If ledgers are below one of them, open the folder that has their tenants",
-                self._store.url, len(self.given_up), names,
-            )  # fmt: skip
+    def unsearched(self) -> tuple[AccessDeniedError, ...]:
+        """Return the errors of folders that could not be listed beside ledgers at the top level: they may be others'."""
+        return tuple(AccessDeniedError(stat.refused, key=stat.key) for stat in self._unsearched)
+
+    def _is_tenant(self, folder: str) -> bool:
+        """Whether a folder is of a layout, or has such folders; those on the way that may not be listed are noted."""
+        found = {listing.is_of_layout(folder) for listing in self.listings}
+        if True in found or None not in found:
+            return True in found
+        links, is_more = [], False
+        for page in self._store.list_level(folder):
+            for stat in page:
+                if stat.refused and folder.rstrip("/") not in _SYSTEM_FOLDERS:
+                    links.append(stat)
+                    continue
+                is_more = True
+                if stat.key != folder and stat.key.endswith("/") and self._is_tenant(stat.key):
+                    return True
+        # The folder itself, or a folder of nothing but links: it may be a tenant, whose namespaces are elsewhere.
+        self._unsearched.extend([] if is_more else links)
+        return False
 
     def _take_folder(self, folder: str) -> bool:
         """Take the objects in a folder and below it; return whether a dialect took any. If not, the folder is one key of no dialect."""
         is_ours, rest = False, OtherKeys()
         links: list[ObjectStat] = []
-        search = FolderSearch(self._store, self._levels_of_layout)
-        for page in search.pages(folder):
+        for page in self._store.list_folder(folder):
             left = self._not_taken(page)
             is_ours |= len(left) < len(page)
             for stat in left:
@@ -114,19 +141,16 @@ class _Survey:
         # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
         is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
         (self._denied if is_all else self._links).extend(links)
-        self.given_up += search.given_up
         if is_ours:
             self.others.join(rest)
         return is_ours
 
-    def _levels_of_layout(self, folder: str) -> int | None:
-        levels = (listing.levels_of_layout(folder) for listing in self.listings)
-        return next((one for one in levels if one is not None), None)
-
     def _not_taken(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
         rest = [stat for stat in page if not is_saved_schema(stat.key)]
-        for listing in self.listings:
-            rest = listing.take(rest)
+        for dialect, listing in zip(self._dialects, self.listings, strict=True):
+            left = listing.take(rest)
+            self._has_ledgers_at_top |= len(left) < len(rest) and not dialect.is_in_folders
+            rest = left
         self._seen += len(page)
         if self._progress is not None:
             self._progress("listing", self._seen, None)

@@ -14,9 +14,9 @@ class NoObjects:
         """Return all."""
         return list(page)
 
-    def levels_of_layout(self, folder: str) -> None:  # noqa: ARG002
-        """Return None: no folder is."""
-        return
+    def is_of_layout(self, folder: str) -> bool:  # noqa: ARG002
+        """Return False."""
+        return False
 
     def may_be_behind(self, key: str) -> bool:  # noqa: ARG002
         """Return False."""

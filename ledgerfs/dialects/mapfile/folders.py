@@ -16,7 +16,7 @@ _PARTS = 5
 """Of the path of a ledger's folder, from the tenant on."""
 _NAME_PARTS = (4, 5)
 _DOMAIN = "persistent"
-_LEVELS_TO_TENANT = 2
+_LEVELS_TO_DOMAIN = (2, 3)
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -145,12 +145,12 @@ class MapFileListing:
         """Take data, indexes, Hadoop's checksums, and folders of ledgers that are empty, or closed to us."""
         return [stat for stat in page if not self._take(stat)]
 
-    def levels_of_layout(self, folder: str) -> int | None:
-        """Return 2 for ``persistent``, which is in a namespace of a tenant, and 0 for what is below it or named like a ledger."""
+    def is_of_layout(self, folder: str) -> bool | None:
+        """Whether a folder is ``tenant/namespace/persistent/`` (legacy: ``tenant/cluster/namespace/persistent/``); None for one above."""
         *above, name = folder.removesuffix("/").split("/")
-        if name == _DOMAIN and _DOMAIN not in above:
-            return _LEVELS_TO_TENANT
-        return 0 if _DOMAIN in above or parse_ledger_name(name) else None
+        if name == _DOMAIN and len(above) in _LEVELS_TO_DOMAIN:
+            return True
+        return None if len(above) < max(_LEVELS_TO_DOMAIN) else False
 
     def may_be_behind(self, key: str) -> bool:
         """Whether a link stands where the folder of a topic would, or below one, or beside folders on the way to ledgers."""
