@@ -50,6 +50,8 @@ class Catalog:
         The errors of folders that may contain ledgers and could not be listed.
     unsearched
         The errors of folders that could not be listed beside ledgers at the top level: they may be others'.
+    archived
+        The keys of objects that the listing shows as archived (`ledgerfs.storage.objects.ObjectStat.archived`); not cached on disk.
     skips_refused
         Whether readers leave out what the store refuses (``on_unreadable="skip"``).
 
@@ -67,6 +69,7 @@ class Catalog:
     gaps: Table = field(default_factory=lambda: np.empty(0, GAP))
     unlisted: tuple[AccessDeniedError, ...] = ()
     unsearched: tuple[AccessDeniedError, ...] = ()
+    archived: frozenset[str] = frozenset()
     skips_refused: bool = False
 
     def __repr__(self) -> str:

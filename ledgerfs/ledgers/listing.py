@@ -45,7 +45,9 @@ def list_bucket(
     ledgers = np.concatenate([np.empty(0, LEDGER), *(one.ledgers for one in found)])
     remains = {dialect.number: one.remains for dialect, one in zip(dialects, found, strict=True)}
     catalog = Catalog.of(names.texts, ledgers, remains, others, places.texts)
-    catalog = replace(catalog, unlisted=survey.unlisted(), unsearched=survey.unsearched())
+    catalog = replace(
+        catalog, unlisted=survey.unlisted(), unsearched=survey.unsearched(), archived=frozenset(survey.archived)
+    )
     for dialect in dialects:
         catalog = dialect.completed(catalog)
     return replace(catalog, gaps=_gaps(catalog, dialects, listed_ms))
@@ -57,6 +59,7 @@ class _Survey:
     def __init__(self, store: ObjectStore, dialects: Sequence[Dialect], progress: Progress | None) -> None:
         self.listings: list[Listing] = [dialect.begin_listing() for dialect in dialects]
         self.others = OtherKeys()
+        self.archived: set[str] = set()
         self._denied: list[ObjectStat] = []
         self._folders: list[str] = []
         self._has_ledgers_at_top = False
@@ -151,6 +154,7 @@ class _Survey:
             left = listing.take(rest)
             self._has_ledgers_at_top |= len(left) < len(rest) and not dialect.is_in_folders
             rest = left
+        self.archived |= {stat.key for stat in page if stat.archived}.difference(stat.key for stat in rest)
         self._seen += len(page)
         if self._progress is not None:
             self._progress("listing", self._seen, None)

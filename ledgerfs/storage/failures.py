@@ -101,6 +101,14 @@ def replaced(key: str, start: int | None = None) -> StaleObjectError:
     return StaleObjectError("the object was replaced; open it again", key=key, offset=start)
 
 
+def archived(key: str, storage_class: str, offset: int | None = None) -> ArchivedObjectError:
+    """Return the error for an object that must be restored before it can be read; ``storage_class`` may be empty."""
+    where = f" (storage class {storage_class})" if storage_class else ""
+    return ArchivedObjectError(
+        f"the object is archived{where}: restore it in the store, then repeat", key=key, offset=offset
+    )
+
+
 def uncertain(key: str, error: LedgerfsError) -> UncertainWriteError:
     """Return the error for a write that may or may not have been done."""
     reason = f"it is not known whether this was written; `ledgerfs verify` tells when the store can be reached: {error.reason}"
@@ -157,10 +165,7 @@ def _refusal(
     """Return the error for a request that the store refuses, with what to do; None for other failures."""
     code = code_of(error)
     if code in _ARCHIVED:
-        storage_class = answer_of(error).get("Error", {}).get("StorageClass")
-        where = f" (storage class {storage_class})" if storage_class else ""
-        reason = f"the object is archived{where}: restore it in the store, then repeat"
-        return ArchivedObjectError(reason, key=key, offset=offset)
+        return archived(key, answer_of(error).get("Error", {}).get("StorageClass") or "", offset)
     if code in EXPIRED:
         return ExpiredCredentialsError(
             f"the session token has expired: renew the credentials ({text})", key=key, offset=offset

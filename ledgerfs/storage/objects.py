@@ -36,6 +36,9 @@ class ObjectStat:
         The ETag, or this store's equivalent: changes whenever the object does. Empty if the store has none.
     refused
         Why the content of a folder, or of a link that may lead to one, is unknown; its other fields are unknown, too. Otherwise empty.
+    archived
+        The storage class, if the object must be restored from an archive before it can be read. A listing also has it for objects that
+        were restored, or that may be in no archive: only the answer to a HEAD is exact. Otherwise empty.
 
     """
 
@@ -44,6 +47,7 @@ class ObjectStat:
     modified_ms: int
     version: str
     refused: str = ""
+    archived: str = ""
 
 
 @dataclass(frozen=True, slots=True)

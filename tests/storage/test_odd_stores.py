@@ -244,6 +244,57 @@ def test_commands_say_what_is_refused_and_exit_with_3_or_1(name: str, some: Path
         assert REFUSED[name].words.encode() in done.stderr
 
 
+CLASS, RESTORE, STATUS = "x-amz-storage-class", "x-amz-restore", "x-amz-archive-status"
+RESTORED = 'ongoing-request="false", expiry-date="Fri, 21 Dec 2040 00:00:00 GMT"'
+
+
+def archive(odd: OddS3, headers: dict[str, str]) -> str:
+    """Put the first data object of `TOPIC` into an archive; its index stays, as S3 leaves small objects in their class."""
+    (key,) = (one for one in odd.objects if first_data(one, ""))
+    odd.archives = {key: headers}
+    return key
+
+
+@for_each(
+    ("headers", "words"),
+    [
+        ({CLASS: "GLACIER"}, "archived (storage class GLACIER): restore it"),
+        ({CLASS: "DEEP_ARCHIVE", RESTORE: 'ongoing-request="true"'}, "archived (storage class DEEP_ARCHIVE)"),
+        ({CLASS: "INTELLIGENT_TIERING", STATUS: "ARCHIVE_ACCESS"}, "archived (storage class ARCHIVE_ACCESS)"),
+        ({CLASS: "GLACIER", RESTORE: RESTORED}, ""),
+        ({CLASS: "INTELLIGENT_TIERING"}, ""),
+        ({CLASS: "GLACIER_IR"}, ""),
+    ],
+)
+def test_a_quick_verify_names_archived_data_that_is_not_restored(
+    headers: dict[str, str], words: str, some: Path
+) -> None:
+    with OddS3.of_golden(some) as odd:
+        key = archive(odd, headers)
+        report = verify(open_bucket("s3://tier", odd.options), quick=True)
+        found = [(one.severity.value, one.kind, one.key, one.ledger_id, one.topic) for one in report.findings]
+        assert found == ([("unchecked", "unreadable-object", key, 26, TOPIC)] if words else [])
+        assert report.is_complete == (not words)
+        assert not words or words in report.findings[0].message
+        asked = [one.method for one in odd.seen if one.key == key]
+        assert asked == ([] if headers[CLASS] == "GLACIER_IR" else ["HEAD"])
+
+
+def test_commands_on_archived_data_exit_with_3(some: Path) -> None:
+    with OddS3.of_golden(some) as odd:
+        key = archive(odd, {CLASS: "GLACIER"})
+        of_store = {**ENVIRONMENT, "AWS_ENDPOINT_URL": odd.endpoint, "AWS_DEFAULT_REGION": "us-east-1"}
+        odd.refuses = lambda request: ARCHIVED if (request.key, request.method) == (key, "GET") else None
+        for arguments in (("count", "s3://tier", TOPIC), ("head", "s3://tier", TOPIC)):
+            assert b"restore it" in run(*arguments, code=3, env=of_store).stderr
+        done = run("verify", "s3://tier", "--quick", code=3, env=of_store)
+        assert f"unchecked  unreadable-object  {key}: the object is archived".encode() in done.stdout
+        # Nothing is known of an object whose HEAD is refused.
+        odd.refuses = lambda request: DENIED if request.key == key else None
+        done = run("verify", "s3://tier", "--quick", code=3, env=of_store)
+        assert f"unchecked  unreadable-object  {key}: access denied".encode() in done.stdout
+
+
 def without_header(name: str, refusal: Refusal, *, of_objects: bool) -> Callable[[Request], Refusal | None]:
     """Return a server's refusal of requests that lack a header: of all, or of those for objects."""
     return lambda request: refusal if name not in request.headers and (request.key or not of_objects) else None

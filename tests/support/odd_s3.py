@@ -49,6 +49,7 @@ class OddS3:
 
     ``refuses`` returns the error for a request, or None. ``tokens`` name the next page, or are always the ``same`` one, with the first
     page, or there are ``none``. ``has_raw_characters``: control characters of keys are sent as they are, which is not XML.
+    ``archives`` has headers of some objects; listings show their ``x-amz-storage-class``, and no other one.
     """
 
     objects: dict[str, bytes] = field(repr=False)
@@ -61,6 +62,7 @@ class OddS3:
     has_raw_characters: bool = False
     has_etags: bool = True
     has_if_match: bool = True
+    archives: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     page_size: int = 7
     seen: list[Request] = field(default_factory=list, repr=False)
     _server: Any = None
@@ -132,7 +134,8 @@ class OddS3:
             return f"<CommonPrefixes><Prefix>{self._sent(name)}</Prefix></CommonPrefixes>"
         etag = f"<ETag>{escape(etag_of(data))}</ETag>" if self.has_etags else ""
         size = f"<LastModified>2026-11-25T00:00:00.000Z</LastModified>{etag}<Size>{len(data)}</Size>"
-        return f"<Contents><Key>{self._sent(name)}</Key>{size}</Contents>"
+        shown = self.archives.get(name, {}).get("x-amz-storage-class", "STANDARD")
+        return f"<Contents><Key>{self._sent(name)}</Key>{size}<StorageClass>{shown}</StorageClass></Contents>"
 
     def _sent(self, name: str) -> str:
         return escape(name) if self.has_raw_characters else quote(name, safe="/~")
@@ -174,6 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _object(self, key: str, data: bytes, range_asked: str) -> None:
         headers = {f"x-amz-meta-{name}": value for name, value in self.odd.metadata.get(key, {}).items()}
+        headers |= self.odd.archives.get(key, {})
         headers |= {"Last-Modified": MODIFIED, **({"ETag": etag_of(data)} if self.odd.has_etags else {})}
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", range_asked)
         if asked is None:

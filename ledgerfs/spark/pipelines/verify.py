@@ -122,7 +122,7 @@ def prepare(
     where = with_share(storage_of(spark, storage), None, spark.sparkContext.defaultParallelism)
     bucket = where.bucket()
     catalog = bucket.survey(progress)
-    first = list(check_listed(bucket, catalog))
+    first = list(check_listed(bucket, catalog, quick=quick))
     last = [] if quick else last_remarks(bucket, catalog)
     checked = _check_ledgers(spark, where, catalog, quick=quick).persist()
     found = checked.select("row", functions.posexplode("findings").alias("position", "finding")).select(

@@ -40,6 +40,10 @@ Result = TypeVar("Result")
 Exchange = Callable[[Any, Sent, Silence], Awaitable[Result]]
 """One request with s3fs's filesystem, from sending it to the last byte."""
 
+_ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+_MAYBE_ARCHIVED = _ARCHIVES | {"INTELLIGENT_TIERING"}
+"""A listing shows this class of objects in Intelligent-Tiering's archive tiers, too."""
+
 
 class S3Store:
     """A bucket, or a prefix in one, of any S3-speaking store."""
@@ -251,7 +255,8 @@ class S3Store:
         async def exchange(fs: Any, _: Sent, __: Silence) -> ObjectHead:  # noqa: ANN401
             answer = await self._call(fs, "head_object", Key=self._prefix + key)
             modified = _milliseconds(answer["LastModified"])
-            stat = ObjectStat(key, answer["ContentLength"], modified, answer.get("ETag", ""))
+            archived = _archive_of(answer)
+            stat = ObjectStat(key, answer["ContentLength"], modified, answer.get("ETag", ""), archived=archived)
             return ObjectHead(stat, answer.get("Metadata", {}))
 
         return await self._ask(Asked("HEAD", key), exchange)
@@ -371,7 +376,13 @@ class S3Store:
     def _objects(self, page: dict[str, Any]) -> list[ObjectStat]:
         skip = len(self._prefix)
         return [
-            ObjectStat(item["Key"][skip:], item["Size"], _milliseconds(item["LastModified"]), item.get("ETag", ""))
+            ObjectStat(
+                item["Key"][skip:],
+                item["Size"],
+                _milliseconds(item["LastModified"]),
+                item.get("ETag", ""),
+                archived=item.get("StorageClass", "") if item.get("StorageClass") in _MAYBE_ARCHIVED else "",
+            )
             for item in page.get("Contents", [])
             # Some tools make a folder as an empty object with the prefix as its key.
             if item["Key"] != self._prefix
@@ -387,6 +398,14 @@ def _translated(error: Exception) -> Exception:
     if translated is not error:
         translated.__cause__ = error
     return translated
+
+
+def _archive_of(head: dict[str, Any]) -> str:
+    """Return the archive in which an object is by the answer to a HEAD; empty if it can be read."""
+    if 'ongoing-request="false"' in head.get("Restore", ""):
+        return ""
+    storage_class: str = head.get("ArchiveStatus") or head.get("StorageClass") or ""
+    return storage_class if storage_class in _ARCHIVES or head.get("ArchiveStatus") else ""
 
 
 def _milliseconds(time: Any) -> int:  # noqa: ANN401  (botocore gives a datetime)

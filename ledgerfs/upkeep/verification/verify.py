@@ -7,6 +7,7 @@ from typing import Self
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
+from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_findings import (
     check_copies,
@@ -15,16 +16,19 @@ from ledgerfs.ledgers.catalog_findings import (
     check_read_order,
     check_unlisted,
     other_keys,
+    severity_of,
 )
 from ledgerfs.ledgers.dialect import LedgerCheck, Progress
-from ledgerfs.ledgers.findings import Finding, Report
+from ledgerfs.ledgers.findings import Finding, Report, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.listing import FOREIGN
 from ledgerfs.ledgers.reader import OnRead
+from ledgerfs.storage.failures import archived
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.upkeep.verification.copy_comparison import CopyComparison
 
 THREADS = 4
+_HEAD_THREADS = 16
 
 
 class _Stopped(Exception):  # noqa: N818  (not an error: it ends threads whose caller is gone)
@@ -36,9 +40,10 @@ def verify(
 ) -> Report:
     """List a bucket (or the bucket of a URL) again, check it, and return the findings.
 
-    ``quick`` compares listing and indexes only, which also finds truncated offloads that Pulsar calls successful; otherwise every object is
-    read in full, ``threads`` at a time, within the process's budget of memory (`ledgerfs.cache.block_cache`). Raises
-    `StoreUnreachableError`, and the errors of listing (`Bucket.load_catalog`); everything else is a finding.
+    ``quick`` compares listing and indexes only, which also finds truncated offloads that Pulsar calls successful, and, on S3, objects that
+    are archived; otherwise every object is read in full, ``threads`` at a time, within the process's budget of memory
+    (`ledgerfs.cache.block_cache`). Raises `StoreUnreachableError`, and the errors of listing (`Bucket.load_catalog`); everything else is a
+    finding.
     """
     bucket = bucket_at(bucket)
     return verify_listed(bucket, bucket.survey(progress), quick=quick, progress=progress, threads=threads)
@@ -48,7 +53,7 @@ def verify_listed(
     bucket: Bucket, catalog: Catalog, *, quick: bool = False, progress: Progress | None = None, threads: int = THREADS
 ) -> Report:
     """Check a bucket as `verify`, by a catalog that the caller has just listed."""
-    findings = list(check_listed(bucket, catalog))
+    findings = list(check_listed(bucket, catalog, quick=quick))
     entries = read = 0
     ledgers = int(catalog.ledgers.size)
     if not quick and ledgers:
@@ -71,8 +76,8 @@ def verify_listed(
     return Report(quick, ledgers, entries, read, tuple(findings))
 
 
-def check_listed(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
-    """Yield the findings from listing and catalog alone."""
+def check_listed(bucket: Bucket, catalog: Catalog, *, quick: bool) -> Iterator[Finding]:
+    """Yield the findings from listing and catalog alone; with ``quick`` also archived objects, on which a full check comes by itself."""
     for dialect in bucket.dialects:
         yield from dialect.check_catalog(catalog, bucket.reader)
     yield from check_unlisted(catalog)
@@ -81,6 +86,8 @@ def check_listed(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
     yield from check_read_order(catalog)
     yield from check_hidden_partitions(catalog)
     yield from other_keys(catalog, FOREIGN, "keys that are not Pulsar's")
+    if quick and catalog.archived:
+        yield from _archived(bucket, catalog)
 
 
 def check_ledger(bucket: Bucket, ref: LedgerRef, on_read: OnRead, digest: blake2b | None = None) -> LedgerCheck:
@@ -91,6 +98,30 @@ def check_ledger(bucket: Bucket, ref: LedgerRef, on_read: OnRead, digest: blake2
 def last_remarks(bucket: Bucket, catalog: Catalog) -> list[Finding]:
     """Return the remarks that come after all ledgers were read."""
     return [finding for dialect in bucket.dialects for finding in dialect.remarks(catalog)]
+
+
+def _archived(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:
+    """Yield the objects of ledgers that must be restored before they can be read, with a HEAD for each that is listed as archived."""
+
+    def ask(one: tuple[LedgerRef, str]) -> Finding | None:
+        ref, key = one
+        try:
+            storage_class = bucket.store.head(key).stat.archived
+            if not storage_class:
+                return None
+            error: LedgerfsError = archived(key, storage_class)
+        except StoreUnreachableError:
+            raise
+        except LedgerfsError as caught:
+            error = caught
+        severity = severity_of(error)
+        kind = "deleted-meanwhile" if severity is Severity.REMARK else "unreadable-object"
+        return Finding(severity, kind, error.reason, key, None, ref.ledger_id, ref.topic)
+
+    listed = ((ref, stat.key) for ref in catalog.refs() for _, stat in ref.objects if stat.key in catalog.archived)
+    for finding in ordered_map(ask, listed, _HEAD_THREADS, "ledgerfs-head"):
+        if finding is not None:
+            yield finding
 
 
 class _Meter:
