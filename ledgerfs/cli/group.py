@@ -223,3 +223,11 @@ def exit_code_of(error: LedgerfsError) -> int:
     if isinstance(error, _STORAGE):
         return EXIT_STORAGE
     return EXIT_USAGE
+
+
+def conclude(context: click.Context, *, is_sound: bool, is_complete: bool) -> None:
+    """Exit with the code of a check: damage, or else what could not be checked, which is never well."""
+    if not is_sound:
+        context.exit(EXIT_DAMAGE)
+    if not is_complete:
+        context.exit(EXIT_STORAGE)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.group import conclude
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import print_json, progress, say
 from ledgerfs.display import printable
@@ -89,10 +90,9 @@ def repair(
     else:
         _print_plan(plan, outcomes, yes=yes)
     is_left = any(item.severity is Severity.DAMAGE for item in plan.left)
-    if is_left or (any(outcome.error for outcome in outcomes) if yes else plan.to_do):
-        context.exit(1)
-    if any(item.severity is Severity.UNCHECKED for item in plan.left):
-        context.exit(3)
+    is_undone = any(outcome.error for outcome in outcomes) if yes else bool(plan.to_do)
+    is_complete = not any(item.severity is Severity.UNCHECKED for item in plan.left)
+    conclude(context, is_sound=not (is_left or is_undone), is_complete=is_complete)
 
 
 def _carry_out(plan: "RepairPlan", *, as_json: bool) -> "list[RepairOutcome]":

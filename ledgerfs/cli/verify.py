@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.group import conclude
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import disks_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, progress
@@ -43,19 +44,16 @@ def verify(context: click.Context, bucket: "Bucket", quick: bool, as_json: bool)
         catalog = bucket.survey(update)
     with progress(in_bytes=True) as update:
         report = verify_listed(bucket, catalog, quick=quick, progress=update)
-    conclude(context, bucket, report, as_json=as_json)
+    print_report(context, bucket, report, as_json=as_json)
 
 
-def conclude(context: click.Context, bucket: "Bucket", report: Report, *, as_json: bool) -> None:
+def print_report(context: click.Context, bucket: "Bucket", report: Report, *, as_json: bool) -> None:
     """Print a report, and exit with its code."""
     if as_json:
         print_json(report.as_json())
     else:
         _print(bucket, report)
-    if report.is_damaged:
-        context.exit(1)
-    if not report.is_complete:
-        context.exit(3)
+    conclude(context, is_sound=not report.is_damaged, is_complete=report.is_complete)
 
 
 def _print(bucket: "Bucket", report: Report) -> None:

@@ -42,10 +42,7 @@ GONE = np.dtype([("namer", "i1"), ("ledger_id", "i8"), ("row", "i8"), ("changed_
 
 def gone_ledgers(survey: Survey) -> Table:
     """Return rows of `GONE` that a look shows; what states name that could not be read is left out."""
-    cursors = survey.cursors
-    is_compaction = np.zeros(cursors.size, np.bool_)
-    if COMPACTION in survey.cursor_names:
-        is_compaction = cursors["name"] == survey.cursor_names.index(COMPACTION)
+    cursors, is_compaction = survey.cursors, _are_of_compaction(survey)
     is_told = is_compaction & ~cursors["is_stale"] & (cursors["compacted_ledger"] >= 0)
     is_in_a_ledger = cursors["cursors_ledger"] >= 0
     compacted = _gone(survey, cursors, Namer.COMPACTED, "compacted_ledger", is_told)
@@ -60,6 +57,18 @@ def gone_ledgers(survey: Survey) -> Table:
             _gone(survey, survey.delayed, Namer.DELAYED),
         ]
     )
+
+
+def unread_compactions(survey: Survey) -> int:
+    """Return how many cursors of compaction have a state that was not read: the compacted topic that it names may be gone."""
+    return int((_are_of_compaction(survey) & survey.cursors["is_stale"]).sum())
+
+
+def _are_of_compaction(survey: Survey) -> Mask:
+    if COMPACTION not in survey.cursor_names:
+        return np.zeros(survey.cursors.size, np.bool_)
+    found: Mask = survey.cursors["name"] == survey.cursor_names.index(COMPACTION)
+    return found
 
 
 def named_before(rows: Table, before_ms: int) -> Table:

@@ -54,6 +54,8 @@ class TieredObjects:
         Rows of `PAIR`.
     reasons
         {(high and low half of the uuid, ledger): why the offload cannot be read}.
+    refused
+        Those of them of which the store refuses an object: they may be whole.
 
     """
 
@@ -62,6 +64,7 @@ class TieredObjects:
     endpoint: str | None
     pairs: Table
     reasons: Mapping[tuple[int, int, int], str] = field(default_factory=dict)
+    refused: frozenset[tuple[int, int, int]] = frozenset()
 
 
 def uuid_text(row: np.void) -> str:

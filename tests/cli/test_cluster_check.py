@@ -127,6 +127,28 @@ def test_a_sound_cluster_has_nothing_and_ends_with_0(tmp_path: Path) -> None:
         assert b"no loss" in done.stderr
 
 
+def test_what_may_be_lost_and_is_not_judged_ends_with_3(tmp_path: Path) -> None:
+    with LiveCluster(tmp_path) as made:
+        prepared(made.bucket())
+        ids = topic_of_ledgers(made, HEALTHY)
+        uuid = made.offload(HEALTHY, ids[0])
+        made.offload(HEALTHY, ids[1])
+        dump = str(tmp_path / "dump.json.zst")
+        time.sleep(1.1)
+        run("cluster", "dump", made.url, dump)
+        judged = (*QUICK, *KEEP, "--bucket", made.bucket_url())
+        assert b"no loss;" in run("cluster", "check", dump, *judged).stderr
+        done = run("cluster", "check", dump, *QUICK, *KEEP, "--json", code=3)
+        told = json.loads(done.stdout)
+        assert (told["findings"], told["complete"]) == ([], False)
+        assert b"no loss found, but not everything could be judged;" in done.stderr
+        for one in ("", "-index"):
+            (made.bucket() / f"{uuid}-ledger-{ids[0]}{one}").unlink()
+        done = run("cluster", "check", dump, *judged, code=3)
+        assert b"no loss found, but not everything could be judged;" in done.stderr
+        assert b"1 ledgers that the dump lists as offloaded have no objects now" in done.stderr
+
+
 def test_a_damaged_list_is_named_and_what_it_may_own_is_not(tmp_path: Path) -> None:
     with LiveCluster(tmp_path) as made:
         topic_of_ledgers(made, HEALTHY)

@@ -1,7 +1,7 @@
 """What the lifecycle is at is told as that by `ledgerfs cluster check`, and hides nothing that is lost."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,9 +9,11 @@ from uuid import uuid4
 
 import pytest
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
+from ledgerfs.errors import AccessDeniedError, LedgerfsError
 from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.settled_uuids import settled_uuid
@@ -22,6 +24,7 @@ from ledgerfs.offload.attempts import Attempt
 from ledgerfs.offload.offload_driver import driver_properties
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.tier import Tier as OffloadTier
+from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster
@@ -29,6 +32,7 @@ from ledgerfs.upkeep.doctor.noted_work import NotedWork
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.sick_clusters import prepared
+from tests.support.stores import CountingStore
 from tests.support.told_owners import NAME, ToldOwners
 
 S3 = "aws-s3"
@@ -44,9 +48,10 @@ class Checked:
         self.cluster = cluster
         self.living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
 
-    def check(self, *, with_bucket: bool = True, has_notes: bool = True) -> Check:
+    def check(self, bucket: Bucket | None = None, *, with_bucket: bool = True, has_notes: bool = True) -> Check:
         time.sleep(0.05)
-        tiers = [Tier(open_bucket(self.cluster.bucket_url()), frozenset({"tier"}))] if with_bucket else []
+        opened = bucket or open_bucket(self.cluster.bucket_url())
+        tiers = [Tier(opened, frozenset({"tier"}))] if with_bucket else []
         noted = partial(noted_work, self.living.nodes) if has_notes else NotedWork
         return check_cluster(self.living, None, tiers, Rules(1, 0.0), lambda *_: None, noted)
 
@@ -108,7 +113,7 @@ def test_ledgers_that_were_compressed_again_are_no_loss(cluster: LiveCluster, ch
     assert not RECOMPRESSED.is_loss
     unseen = checked.check(with_bucket=False)
     assert unseen.findings == []
-    assert any(one.startswith("2 offloaded ledgers have the entries") for one in unseen.left_out)
+    assert any(one.startswith("2 offloaded ledgers have the entries") for one in unseen.unjudged)
 
 
 @pytest.mark.parametrize("with_bucket", [False, True])
@@ -141,6 +146,34 @@ def test_objects_of_a_noted_attempt_are_no_orphans(cluster: LiveCluster, checked
     assert checked.kinds() == {(NOTED, (first,)), (FindingKind.ORPHAN_OBJECT, (second,))}
     assert [one.path for one in checked.check().survey.damaged] == ([attempt.path] if is_damaged else [])
     assert checked.kinds(has_notes=False) == {(FindingKind.ORPHAN_OBJECT, (one,)) for one in (first, second)}
+
+
+class _Refusing(CountingStore):
+    """Does not let indexes be read."""
+
+    def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[bytes | LedgerfsError]:
+        return (AccessDeniedError("the policy denies it", key=one.key) for one in requests)
+
+
+def test_objects_that_the_store_refuses_are_neither_sound_nor_lost(cluster: LiveCluster, checked: Checked) -> None:
+    first, second, *_ = ids(cluster)
+    keys = [f"{cluster.offload(TOPIC, one)}-ledger-{one}" for one in (first, second)]
+    assert (checked.check().findings, checked.check().is_complete) == ([], True)
+    store = _Refusing(open_bucket(cluster.bucket_url()).raw_store)
+    found = checked.check(Bucket(store))  # type: ignore[arg-type]
+    assert found.findings == []
+    assert not found.is_complete
+    (said,) = found.unjudged
+    assert said.startswith("the store refuses objects that are listed as offloaded: ")
+    assert any(f"/{key}: the policy denies it; and 1 more" in said for key in keys)
+
+
+def test_a_compacted_topic_whose_cursor_was_not_read_is_not_judged(cluster: LiveCluster, checked: Checked) -> None:
+    first, *_ = ids(cluster)
+    cluster.add_cursor(TOPIC, "__compaction", (first, 1), stale=(first, 0), properties={"CompactedTopicLedger": 999})
+    found = checked.check(with_bucket=False)
+    assert (found.findings, found.is_complete) == ([], False)
+    assert found.unjudged[0].startswith("1 compacted topics are named by ledgers of cursors that were not read")
 
 
 def test_a_settled_copy_and_its_ledger_are_no_orphans(cluster: LiveCluster, checked: Checked) -> None:

@@ -21,6 +21,7 @@ from ledgerfs.cli.cluster.source import (
 from ledgerfs.cli.cluster.stuck_options import limits_of, stuck_options
 from ledgerfs.cli.cluster.tiers import opened_tiers, tier_options
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.group import conclude
 from ledgerfs.cli.options import json_option, storage_options_of
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
 from ledgerfs.cli.parameter_types import Duration, LocalPath
@@ -78,7 +79,8 @@ def check(
     their objects, or with broken ones; ledgers on bookies that are not available; topics, ledgers, subscriptions and offloads that are
     stuck. What is suspect is looked at twice, its owners read anew: only what both looks show is named. Of a dump there is one look.
 
-    Exit code 0: nothing is lost, whatever else is found; 1: loss, damaged nodes, or brokers of --admin that did not answer.
+    Exit code 0: nothing is lost, whatever else is found; 1: loss, damaged nodes, or brokers of --admin that did not answer; 3: no loss was
+    found, but not everything could be judged.
 
     \b
     Examples:
@@ -104,8 +106,7 @@ def check(
         _show_table(done.findings)
     _say_result(source, done)
     say_not_known(context, done.survey, 0)
-    if any(one.kind.is_loss for one in done.findings):
-        context.exit(1)
+    conclude(context, is_sound=not _losses(done), is_complete=done.is_complete)
 
 
 def _checked(
@@ -152,6 +153,10 @@ def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
     )
 
 
+def _losses(done: "Check") -> int:
+    return sum(one.kind.is_loss for one in done.findings)
+
+
 def _show_table(findings: "Sequence[Finding]") -> None:
     from ledgerfs.cli.cluster.cells import ledgers_text
 
@@ -171,10 +176,12 @@ def _show_table(findings: "Sequence[Finding]") -> None:
 
 def _say_result(source: str, done: "Check") -> None:
     """Say how much was found, how it was looked, and what was not judged."""
-    loss = [one for one in done.findings if one.kind.is_loss]
+    loss = _losses(done)
     freed = sum(max(0, one.size) for one in done.findings if not one.kind.is_loss)
-    lost = f"{len(loss):,} findings of loss" if loss else "no loss"
-    rest = len(done.findings) - len(loss)
+    lost = f"{loss:,} findings of loss" if loss else "no loss" if done.is_complete else "no loss found"
+    if not done.is_complete:
+        lost += ", but not everything could be judged"
+    rest = len(done.findings) - loss
     ledgers, topics = f"{done.survey.ledgers.size:,} ledgers", f"{len(done.survey.topics):,} topics"
     say(f"{source}: {lost}; {rest:,} remarks, {human_size(freed)} may be freed; {ledgers} of {topics} were looked at")
     if not source.startswith(SCHEME):
@@ -184,7 +191,7 @@ def _say_result(source: str, done: "Check") -> None:
             say(
                 f"CAUTION: other Pulsar clusters may have their ledgers on this BookKeeper, which look like orphans: {line}"
             )
-    for line in done.left_out:
+    for line in (*done.unjudged, *done.left_out):
         say(f"not judged: {line}")
 
 
@@ -209,7 +216,8 @@ def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
             }
             for one in done.findings
         ],
-        "not_judged": done.left_out,
+        "complete": done.is_complete,
+        "not_judged": [*done.unjudged, *done.left_out],
         "signs_of_sharing": done.signs,
         "not_known": [*done.survey.owners.not_told, *done.survey.troubles],
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in done.survey.damaged],

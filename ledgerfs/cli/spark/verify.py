@@ -9,7 +9,7 @@ from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.spark.options import SessionOptions, session_options, storage_argument
 from ledgerfs.cli.spark.running import run_script, running
-from ledgerfs.cli.verify import conclude
+from ledgerfs.cli.verify import print_report
 
 if TYPE_CHECKING:
     from ledgerfs.spark.runtime.storage import Storage
@@ -43,7 +43,7 @@ def verify(context: click.Context, *, storage: "Storage", session: SessionOption
         with progress() as update:
             verification = prepare(spark, storage, quick=quick, progress=update)
         report = verification.report()
-    conclude(context, verification.bucket, report, as_json=as_json)
+    print_report(context, verification.bucket, report, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.changed_owners import with_unchanged_owners
 from ledgerfs.clusters.findings import Finding, in_order
-from ledgerfs.clusters.gone import gone_findings, named_before
+from ledgerfs.clusters.gone import gone_findings, named_before, unread_compactions
 from ledgerfs.clusters.loss import (
     listed_before,
     lost_findings,
@@ -44,6 +44,7 @@ from ledgerfs.upkeep.doctor.tier_findings import (
     lost_ids,
     lost_objects,
     orphan_objects,
+    refused_objects,
     sound_ids,
 )
 from ledgerfs.upkeep.doctor.tier_listing import Tier, listed_tier
@@ -85,7 +86,9 @@ class Check:
     findings
         Loss first, then by bytes.
     left_out
-        What was not judged and why, a sentence each.
+        What was not judged and why, a sentence each: it is not lost, but may have no owner, or be stuck.
+    unjudged
+        What may be lost, and was not judged, and why, a sentence each.
     signs
         What hints at other Pulsar clusters on the same BookKeeper, a sentence each: their ledgers look like orphans.
 
@@ -95,7 +98,13 @@ class Check:
     passes: int
     findings: list[Finding]
     left_out: list[str]
+    unjudged: list[str]
     signs: list[str] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that may be lost was judged: otherwise the absence of findings proves nothing."""
+        return not self.unjudged
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +205,14 @@ def check_cluster(  # noqa: PLR0917  (as `look_twice`, and the notes)
     work = noted_before.also(noted())
     survey, first, again, left_out = _with_damaged_notes(looks.survey, work), looks.first, looks.second, LeftOut()
     if again is None:
-        return Check(survey, 1, [], list(_left_out(first, left_out, rules)), signs_of_sharing(survey))
+        said, unjudged = _left_out(first, left_out, rules), _unjudged(first, first, left_out)
+        return Check(survey, 1, [], said, unjudged, signs_of_sharing(survey))
     # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
     not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
     sure, told = without_noted(looks.sure, work)
     findings = in_order([*told, *_findings(sure, survey, tiers, left_out, not_whole)])
-    said = list(_left_out(first, left_out, rules))
-    return Check(_with_unread(survey, again.survey), 2, findings, said, signs_of_sharing(survey))
+    said, unjudged = _left_out(first, left_out, rules), _unjudged(first, sure, left_out)
+    return Check(_with_unread(survey, again.survey), 2, findings, said, unjudged, signs_of_sharing(survey))
 
 
 def _with_damaged_notes(survey: Survey, work: NotedWork) -> Survey:
@@ -234,24 +244,31 @@ def check_dump(
     if any(one.broken.size for one in found.tiers):
         # A bucket is listed twice for one look: what is trimmed between the two listings looks broken.
         again = suspects_of(survey, [listed_tier(one, progress) for one in tiers], survey.began_ms, rules.grace_ms)
-    sure, unsure = _of_before(again.confirmed(found), survey.began_ms - rules.grace_ms, rules)
+    sure, unnamed, unsure = _of_before(again.confirmed(found), survey.began_ms - rules.grace_ms, rules)
     left_out = LeftOut()
     not_whole = np.union1d(lost_ids(found.tiers), lost_ids(again.tiers))
     findings = in_order(_findings(sure, survey, tiers, left_out, not_whole, is_dump=True))
     missing = sum(one.missing.size for one in again.tiers)
-    said = [*_left_out(found, left_out, rules), *unsure]
+    said, unjudged = [*_left_out(found, left_out, rules), *unnamed], [*_unjudged(found, sure, left_out), *unsure]
     if missing:
-        said.append(f"{missing:,} ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost")
-    return Check(survey, 1, findings, said, signs_of_sharing(survey))
+        unjudged.append(
+            f"{missing:,} ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost"
+        )
+    return Check(survey, 1, findings, said, unjudged, signs_of_sharing(survey))
 
 
-def _of_before(found: Suspects, before_ms: int, rules: Rules) -> tuple[Suspects, list[str]]:
-    """Return what is suspect by nodes that have not changed since a time, and what is left out: it may be newer than the dump's ledgers."""
+def _of_before(found: Suspects, before_ms: int, rules: Rules) -> tuple[Suspects, list[str], list[str]]:
+    """Return what is suspect by nodes that have not changed since a time.
+
+    What else may have no owner, and what else may be lost, is left out, a sentence each: it may be newer than the dump's ledgers.
+    """
     survey, when = found.survey, f"while the dump was made, or within {_grace(rules)} before"
     rows = with_unchanged_owners(survey, found.unnamed.rows, before_ms)
     lost, gone = listed_before(survey, found.lost, before_ms), named_before(found.gone, before_ms)
-    left_out = [
+    unnamed = [
         (found.unnamed.rows.size - rows.size, f"ledgers that nothing names are of lists and nodes that changed {when}"),
+    ]
+    unsure = [
         (found.lost.size - lost.size, f"listed ledgers are not in BookKeeper, in lists that changed {when}"),
         (
             found.gone.size - gone.size,
@@ -259,7 +276,11 @@ def _of_before(found: Suspects, before_ms: int, rules: Rules) -> tuple[Suspects,
         ),
     ]
     sure = replace(found, unnamed=replace(found.unnamed, rows=rows), lost=lost, gone=gone)
-    return sure, [f"{count:,} {why}" for count, why in left_out if count]
+    return sure, _counted(unnamed), _counted(unsure)
+
+
+def _counted(reasons: Sequence[tuple[int, str]]) -> list[str]:
+    return [f"{count:,} {why}" for count, why in reasons if count]
 
 
 def _grace(rules: Rules) -> str:
@@ -301,11 +322,36 @@ def _unequal(sure: Suspects, left_out: LeftOut, not_whole: Int64) -> Iterator[Fi
     left_out.other_bytes += int((is_explained & ~has_objects).sum())
 
 
-def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> Iterator[str]:
-    """Yield what was not judged, and why."""
+def _unjudged(first: Suspects, sure: Suspects, objects: LeftOut) -> list[str]:
+    """Return what may be lost, and was not judged, and why; ``sure`` is what all looks make suspect."""
+    refused = list(refused_objects(sure.tiers))
+    more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+    reasons = [
+        (
+            objects.other_bytes,
+            (
+                "offloaded ledgers have the entries of BookKeeper's copies in other bytes, as if compressed again: no --bucket has "
+                "their objects, which would tell"
+            ),
+        ),
+        (
+            _elsewhere(first),
+            "offloaded ledgers are in places that no --bucket names: their objects were not looked for",
+        ),
+        (
+            unread_compactions(first.survey),
+            "compacted topics are named by ledgers of cursors that were not read: bookies were not asked, or did not answer",
+        ),
+    ]
+    named = [f"the store refuses objects that are listed as offloaded: {one}{more}" for one in refused[:1]]
+    return [*named, *_counted(reasons)]
+
+
+def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> list[str]:
+    """Return what was not judged and may have no owner, and why."""
     unnamed, minutes = first.unnamed, _grace(rules)
     young_objects = sum(one.young for one in first.tiers)
-    for count, why in (
+    reasons = [
         (unnamed.young, f"ledgers that nothing names are younger than {minutes}, or changed within it"),
         (first.flagged_young, f"ledgers that are called deleted are there, in lists that changed within {minutes}"),
         (first.replaced, "ledgers that are called deleted wait for that in the trash journal of ledgerfs lifecycle"),
@@ -324,20 +370,8 @@ def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> Iterator[str]:
         (objects.another_clusters, "offloads that no list names are another cluster's, by their user metadata"),
         (objects.whose, "offloads that no list names tell a cluster, and it is not known whether that is this one"),
         (objects.unreadable, "offloads that no list names may be named by lists that could not be read"),
-        (
-            objects.other_bytes,
-            (
-                "offloaded ledgers have the entries of BookKeeper's copies in other bytes, as if compressed again: no --bucket has "
-                "their objects, which would tell"
-            ),
-        ),
-        (
-            _elsewhere(first),
-            "offloaded ledgers are in places that no --bucket names: their objects were not looked for",
-        ),
-    ):
-        if count:
-            yield f"{count:,} {why}"
+    ]
+    return _counted(reasons)
 
 
 def _elsewhere(found: Suspects) -> int:

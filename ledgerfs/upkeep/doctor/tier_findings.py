@@ -28,7 +28,7 @@ _RESTORE = "restore the objects under the same names, from a versioned bucket, a
 
 @dataclass(slots=True)
 class LeftOut:
-    """What is not judged: objects that no list names and that are not called orphans, and ledgers of ``other_bytes``, by why."""
+    """Counts of what is not judged: objects that no list names and that are not called orphans, and ledgers of ``other_bytes``."""
 
     another_clusters: int = 0
     whose: int = 0
@@ -86,9 +86,11 @@ def lost_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> I
 
 
 def broken_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> Iterator[Finding]:
-    """Yield a finding for each ledger whose objects are there and are not the whole ledger."""
+    """Yield a finding for each ledger whose objects are there and are not the whole ledger, without those that the store refuses."""
     kept = is_in(found.broken["ledger_id"], in_bookkeeper).tolist()
     for row, why, is_kept in zip(found.broken, found.reasons, kept, strict=True):
+        if _is_refused(row, found):
+            continue
         yield Finding(
             FindingKind.TRUNCATED_OFFLOAD,
             topic_of(survey.topics[int(row["topic"])]),
@@ -98,6 +100,18 @@ def broken_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) ->
             f"listed as offloaded, and {found.objects.url}/{key_of(row)} is not whole: {why}; {_copy(is_kept)}",
             f"keep BookKeeper's copy; {_RESTORE}" if is_kept else _RESTORE,
         )
+
+
+def refused_objects(tiers: Sequence[TierSuspects]) -> Iterator[str]:
+    """Yield the name of each listed offload of which the store refuses an object, and why: it may be whole."""
+    for one in tiers:
+        for row, why in zip(one.broken, one.reasons, strict=True):
+            if _is_refused(row, one):
+                yield f"{one.objects.url}/{key_of(row)}: {why}"
+
+
+def _is_refused(row: np.void, found: TierSuspects) -> bool:
+    return (int(row["uuid_high"]), int(row["uuid_low"]), int(row["ledger_id"])) in found.objects.refused
 
 
 def _orphan(row: np.void, told: Told, url: str, *, is_known: bool) -> Finding:

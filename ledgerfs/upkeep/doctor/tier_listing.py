@@ -62,7 +62,8 @@ def listed_tier(tier: Tier, progress: Progress) -> TieredObjects:
     pairs = _pairs(_objects(tier, progress))
     catalog = tier.bucket.survey(progress)
     _note_ledgers(pairs, catalog)
-    return TieredObjects(tier.bucket.store.url, tier.names, tier.endpoint, pairs, _reasons(catalog))
+    reasons, refused = _reasons(catalog), frozenset(catalog.refusals())
+    return TieredObjects(tier.bucket.store.url, tier.names, tier.endpoint, pairs, reasons, refused)
 
 
 def told_of(tier: Tier, pairs: Table) -> Iterator[Told | None]:
