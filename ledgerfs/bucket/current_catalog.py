@@ -15,6 +15,7 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Dialect, Progress
 from ledgerfs.ledgers.dialects_known import AUTO, dialect_rows, in_one_place
 from ledgerfs.ledgers.listing import list_bucket
+from ledgerfs.ledgers.missing_ledgers import refused_text
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.object_store import is_of_a_cluster
 
@@ -170,10 +171,7 @@ class CurrentCatalog:
             catalog.require_readable()
         left_out = [*catalog.refused(), *catalog.unsearched]
         if left_out:
-            first = left_out[0]
-            more = f"; and {len(left_out) - 1:,} more" if len(left_out) > 1 else ""
-            reason = f"{self._store.url}: left out, since the store refuses them: {first.key}: {first.reason}{more}"
-            warnings.warn(reason, UnreadableObjectsWarning, stacklevel=2)
+            warnings.warn(refused_text(self._store.url, left_out), UnreadableObjectsWarning, stacklevel=2)
             with self._lock:
                 self._catalog, self._is_listed, self._expired = catalog, True, False
         return catalog

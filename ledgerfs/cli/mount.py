@@ -75,8 +75,8 @@ def mount(bucket: str, folder: Path, texts: tuple[str, ...], **flags: Any) -> No
     require_usable(request.mountpoint, may_hide_files=options.may_hide_files)
     if flags["foreground"]:
         _serve_here(request)
-    elif mount_in_background(request) == 0:
-        say(f"{request.shown_url}: mounted; there are no offloaded ledgers in it")
+    elif notice := mount_in_background(request):
+        say(notice)
 
 
 def _request(url: str, folder: Path, options: SortedOptions, flags: dict[str, Any]) -> MountRequest:

@@ -14,6 +14,7 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.fuse_mount.mount_log import log_to_file
 from ledgerfs.fuse_mount.mount_request import MountRequest
 from ledgerfs.fuse_mount.serving import serve_bucket
+from ledgerfs.ledgers.missing_ledgers import refused_text
 from ledgerfs.storage.credentials import without_credentials
 
 logger = logging.getLogger("ledgerfs.mount")
@@ -26,7 +27,7 @@ def main() -> int:
 
     def tell_ready(bucket: Bucket) -> None:
         nonlocal is_told
-        _tell({"ledgers": sum(topic.ledgers for topic in bucket.topics())})
+        _tell({"notice": _notice_of(bucket, request)})
         is_told = True
         _leave_terminal(log)
 
@@ -49,6 +50,15 @@ def main() -> int:
             _tell(_described(LedgerfsError(f"a defect of ledgerfs ({without_credentials(repr(error))}); see {log}")))
         return 1
     return 0
+
+
+def _notice_of(bucket: Bucket, request: MountRequest) -> str:
+    """Return why the mount shows less than its user expects, or nothing; otherwise an empty text."""
+    refused = bucket.catalog.refused()
+    if refused:
+        return f"mounted; {refused_text(bucket.store.url, refused)}"
+    has_ledgers = any(topic.ledgers for topic in bucket.topics())
+    return "" if has_ledgers else f"{request.shown_url}: mounted; there are no offloaded ledgers in it"
 
 
 def _tell(what: dict[str, object]) -> None:

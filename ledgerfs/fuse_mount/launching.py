@@ -16,8 +16,8 @@ _DAEMON = "ledgerfs.fuse_mount.daemon"
 _END_SECONDS = 20
 
 
-def mount_in_background(request: MountRequest) -> int:
-    """Start the process that serves a mount, and return the number of its ledgers when the mount answers.
+def mount_in_background(request: MountRequest) -> str:
+    """Start the process that serves a mount, and return its notice when the mount answers: an empty text if all is shown.
 
     Raises `LedgerfsError`, and exceptions that end the waiting, such as Ctrl-C; then neither process nor mount is left.
     """
@@ -45,7 +45,7 @@ def mount_in_background(request: MountRequest) -> int:
             raise
     # The process goes on, and nobody waits for it.
     process.returncode = 0
-    return int(answer["ledgers"])
+    return str(answer["notice"])
 
 
 def _answer_of(process: subprocess.Popen[bytes], request: MountRequest) -> dict[str, Any] | None:

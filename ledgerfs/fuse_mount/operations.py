@@ -39,7 +39,7 @@ from ledgerfs.fuse_mount.attributes import (
 from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.fuse_mount.incoming_files import IncomingFiles
 from ledgerfs.fuse_mount.read_files import ReadFile, ReadFiles
-from ledgerfs.ledgers.missing_ledgers import unplaced_text
+from ledgerfs.ledgers.missing_ledgers import refused_text, unplaced_text
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
 from ledgerfs.vfs.tree import Node, OpenFile, Tree, tree_of
@@ -100,8 +100,8 @@ class MountedBucket:
         self._totals: tuple[int, int] | None = None
         self._listed = time.monotonic()
         self._is_outdated = False
-        self._told: tuple[set[int], set[tuple[str, int]]] = (set(), set())
-        self._say_unplaced()
+        self._told: tuple[set[str], set[int], set[tuple[str, int]]] = (set(), set(), set())
+        self._say_hidden()
 
     @property
     def open_handles(self) -> int:
@@ -354,17 +354,21 @@ class MountedBucket:
         self._catalog = catalog
         self._tree, self._totals = tree_of(self._bucket), None
         self._listed = time.monotonic()
-        self._say_unplaced()
+        self._say_hidden()
         self.incoming.listed(self._is_known)
 
-    def _say_unplaced(self) -> None:
-        """Log which ledgers no directory shows, if that has changed: of unknown topic, or just being written in a topic without others."""
+    def _say_hidden(self) -> None:
+        """Log what no directory shows, if that has changed: refused, of unknown topic, or just being written in a topic without others."""
+        url, refused = self._bucket.store.url, self._catalog.refused()
         shown = set(self._catalog.managed_ledgers)
         hidden = [name for name in self._catalog.known_names if name not in shown]
         unplaced, being_written = self._catalog.unplaced(), self._catalog.being_written(hidden)
-        told = {*unplaced}, {(one.topic, one.ledger_id) for one in being_written}
-        if any(told) and told != self._told:
-            logger.warning("%s", unplaced_text(self._bucket.store.url, unplaced, being_written))
+        told = {str(one) for one in refused}, {*unplaced}, {(one.topic, one.ledger_id) for one in being_written}
+        if told != self._told:
+            if refused:
+                logger.warning("%s", refused_text(url, refused))
+            if unplaced or being_written:
+                logger.warning("%s", unplaced_text(url, unplaced, being_written))
         self._told = told
 
     def _list_if_outdated(self) -> None:

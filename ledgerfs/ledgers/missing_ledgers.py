@@ -218,6 +218,12 @@ def being_written_text(being_written: Sequence[MissingLedger]) -> str:
     return f"{len(being_written):,} ledgers seem to be uploaded just now, and are not read yet ({shown}{more})"
 
 
+def refused_text(url: str, refused: Sequence[LedgerfsError]) -> str:
+    """Return the warning for a bucket that is read without what the store refused, of whatever topic."""
+    more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+    return f"{url}: left out, since the store refuses them: {refused[0].key}: {refused[0].reason}{more}"
+
+
 def unplaced_text(url: str, unplaced: Sequence[int], being_written: Sequence[MissingLedger]) -> str:
     """Return the warning for a bucket with ledgers whose topic is unknown (``unplaced``: their ids), or that are being written."""
     parts = []

@@ -19,6 +19,7 @@ from ledgerfs.errors import (
     StoreError,
     UnreadableObjectsWarning,
 )
+from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import UNREADABLE_BYTES, MountedBucket, MountOptions
 from ledgerfs.ledgers.findings import Report
 from ledgerfs.recovery.planning.planning import plan_topics
@@ -437,13 +438,23 @@ def test_a_store_that_fails_for_good_has_refused(
 
 
 def test_a_bucket_of_which_everything_is_refused(
-    command: Callable[..., Done], opened: Callable[..., Bucket], proxy: FaultProxy
+    place: LossyBucket, command: Callable[..., Done], opened: Callable[..., Bucket], proxy: FaultProxy
 ) -> None:
     indexes = tuple(key_of(one, "-index") for one in (FIRST, SECOND, THIRD, OTHERS))
     proxy.faults = refused(*indexes, methods=("GET",))
     assert sorted(one.name for one in opened().topics()) == [TOPIC, OTHER]
     command("count", "BUCKET", code=3)
     command("count", "BUCKET", "--on-unreadable", "skip", code=1)
+    proxy.faults = refused(*indexes, *(key.removesuffix("-index") for key in indexes))
+    for name in ("topics", "count", "ls"):
+        done = command(name, "BUCKET", "--on-unreadable", "skip", code=1)
+        assert b"left out, since the store refuses them: " in done.stderr
+        assert b"and 3 more" in done.stderr
+    done = command("count", "BUCKET", TOPIC, "--on-unreadable", "skip", code=2)
+    assert b"nothing tells the topics of 4 ledgers there" in done.stderr
+    options = {"fo": place.url, "target_options": proxy.options, "on_unreadable": "skip"}
+    with pytest.warns(UnreadableObjectsWarning, match="and 3 more"):
+        assert LedgerFileSystem(**options, skip_instance_cache=True).find("entries") == []
     proxy.faults = refused("", methods=("GET",))
     with pytest.raises(LedgerfsError, match="access denied"):
         opened(on_unreadable="skip").topics()

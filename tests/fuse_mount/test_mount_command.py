@@ -213,6 +213,16 @@ def test_an_empty_bucket_is_mounted_with_a_word(tmp_path: Path, place: Place) ->
     assert place.is_mounted
 
 
+def test_a_bucket_that_is_refused_is_no_empty_one(folder: Path, place: Place, tmp_path: Path) -> None:
+    (index,) = folder.glob("*-index")
+    index.symlink_to(index.rename(tmp_path / "elsewhere"))
+    assert index.name in place.mount(str(folder), code=3)
+    said = place.mount(str(folder), "--on-unreadable", "skip")
+    assert f"mounted; file://{folder}: left out, since the store refuses them: {index.name}: " in said
+    assert place.is_mounted
+    assert "left out, since the store refuses them" in place.log.read_text()
+
+
 @pytest.mark.parametrize(
     ("url", "target", "options", "code", "said"),
     [
