@@ -402,7 +402,7 @@ def test_what_is_being_written_when_the_mount_ends_is_dropped(folder: Path, tmp_
     with mounted(tmp_path, place.url, is_writable=True) as mount:
         process = begun(["cp", "/dev/stdin", FILE], mount)
         mount.codes = {0, 1}
-        mount.process.terminate()
+        mount.process.send_signal(signal.SIGTERM)
         mount.process.wait(PATIENCE)
     let_go(process)
     assert process.returncode == 1

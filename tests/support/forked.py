@@ -1,4 +1,4 @@
-"""Processes of commands that cost no imports: they are forked from one that has all modules, and the kernels that are kept.
+"""Processes of commands and mounts that cost no imports: they are forked from one that has all modules, and the kernels that are kept.
 
 Each is a process of its own, with its own arguments, environment, folder, files and exit code. What commands import by themselves is what
 ``tests/cli/test_lazy_commands.py`` is about. That an interpreter takes itself apart without a word is seen where commands are started as
@@ -73,6 +73,8 @@ LIBRARIES += (
 
 ROOMS_OF_OTHERS = ("spark", "fuse_mount", "testing")
 """Rooms of ledgerfs that the commands which are forked have no use for."""
+COMMAND = "ledgerfs.cli:main"
+"""What a process runs as ``module:function``, if nothing else is named. The module is imported before the fork."""
 
 
 def can_be_forked(environment: dict[str, str]) -> bool:
@@ -125,7 +127,7 @@ def run_forked(
 class Forked:
     """A command that runs, for ``with``: at the end it is killed if it still does.
 
-    ``files`` are its standard input, output and error.
+    ``files`` are its standard input, output and error, ``entry`` is what it runs, as `COMMAND` is.
 
     Attributes
     ----------
@@ -141,9 +143,11 @@ class Forked:
         env: dict[str, str],
         files: tuple[int, int, int],
         file_size: int | None = None,
+        entry: str = COMMAND,
     ) -> None:
         self._line = [command, *arguments]
-        asked = {"arguments": self._line, "env": env, "folder": str(Path.cwd()), "file_size": file_size}
+        folder = str(Path.cwd())
+        asked = {"entry": entry, "arguments": self._line, "env": env, "folder": folder, "file_size": file_size}
         text = json.dumps(asked).encode()
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(_server().path)
@@ -230,8 +234,8 @@ def _server() -> _Server:
     return _Server(path, _read_at_start(os.environ))
 
 
-def _serve(listener: socket.socket) -> None:
-    """Fork a process a connection and tell its id and exit code there; return in each that is forked, ready to run its command."""
+def _serve(listener: socket.socket) -> Callable[[], object]:
+    """Fork a process a connection and tell its id and exit code there; return in each that is forked what it runs."""
     running: dict[int, tuple[int, socket.socket]] = {}
     with selectors.DefaultSelector() as selector:
         selector.register(0, selectors.EVENT_READ)
@@ -251,6 +255,8 @@ def _serve(listener: socket.socket) -> None:
                     connection, _ = listener.accept()
                     length, files, _, _ = socket.recv_fds(connection, 4, 3)
                     asked = json.loads(connection.makefile("rb").read(int.from_bytes(length, "big")))
+                    module, _, function = asked["entry"].partition(":")
+                    main: Callable[[], object] = getattr(import_module(module), function)
                     process = os.fork()
                     if not process:
                         selector.close()
@@ -259,7 +265,7 @@ def _serve(listener: socket.socket) -> None:
                         for ended in running:
                             os.close(ended)
                         _become(asked, files)
-                        return
+                        return main
                     for file in files:
                         os.close(file)
                     handle = os.pidfd_open(process)
@@ -289,9 +295,11 @@ def _become(asked: dict[str, object], files: list[int]) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (asked["file_size"],) * 2)  # type: ignore[arg-type]
     sys.argv[:] = asked["arguments"]  # type: ignore[call-overload]
     time.tzset()
+    # As the installed command begins: with its own folder, not that of whoever starts it.
+    sys.path[0] = str(Path(sys.argv[0]).parent)
 
 
-def _run_to_the_end(main: Callable[[], None]) -> None:
+def _run_to_the_end(main: Callable[[], object]) -> None:
     """Run a command, and end the process as the interpreter does, but without freeing what it has. Unusual ends are left to it."""
     code: object = None
     try:
@@ -335,9 +343,4 @@ if __name__ == "__main__":
 
     _load_everything()
     gc.freeze()
-    _serve(socket.socket(fileno=int(sys.argv[1])))
-    # As the installed command begins: with its own folder, not that of whoever starts it.
-    sys.path[0] = str(Path(sys.argv[0]).parent)
-    from ledgerfs.cli import main
-
-    _run_to_the_end(main)
+    _run_to_the_end(_serve(socket.socket(fileno=int(sys.argv[1]))))

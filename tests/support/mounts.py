@@ -2,22 +2,22 @@
 
 import errno
 import json
-import logging
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, Any
 
-from tests.support.mount_forks import Constants, MountProcess
+from tests.support.forked import Forked
 from tests.support.waiting import wait_until
 
-if TYPE_CHECKING:  # pytest is not what serves
-    import pytest
+Constants = Mapping[str, Any]
+"""Values of constants of the product by ``module.NAME``."""
+
+_SERVER = "tests.support.mount_server:serve"
 
 PATIENCE = 300.0
 """Seconds after which something hangs."""
@@ -32,7 +32,9 @@ class Mount:
 
     path: Path
     log_file: Path
-    process: MountProcess
+    process: Forked
+    questions: IO[bytes]
+    answers: IO[bytes]
     codes: set[int] = field(default_factory=lambda: {0})
     """With what the process may end."""
     _asking: threading.Lock = field(default_factory=threading.Lock)
@@ -49,9 +51,9 @@ class Mount:
     def ask(self, what: str) -> Any:
         """Have the process ``refresh``, replace ``constants``, have other ``patience`` with the store, or only report its ``stats``."""
         with self._asking:
-            self.process.stdin.write(what.encode() + b"\n")
-            self.process.stdin.flush()
-            return json.loads(self.process.stdout.readline())
+            self.questions.write(what.encode() + b"\n")
+            self.questions.flush()
+            return json.loads(self.answers.readline())
 
     @contextmanager
     def impatient(self, seconds: float) -> Iterator[None]:
@@ -145,44 +147,45 @@ def mounted(
     cache = cache_dir or folder / "cache"
     asked = {
         "path": str(path), "url": url, "storage_options": dict(storage_options or {}), "cache_dir": str(cache), "parts": parts,
-        "is_faulty": is_faulty,
+        "is_faulty": is_faulty, "constants": dict(constants or {}),
         "scan_options": dict(scan_options or {}), "options": options, "log": str(log_file),
         "fuse": dict(fuse or {}),
     }  # fmt: skip
-    # What libfuse and a crash say is shown when a test fails.
-    process = MountProcess(
-        "tests.support.mounts:serve", asked, constants=constants, environment={**os.environ, **(env or {})}
-    )
-    made = Mount(path, log_file, process)
-    try:
-        _wait_until_it_answers(made)
-        yield made
-    finally:
-        _end(made)
-    assert not is_mounted(path), "a stale mount is left"
-    assert process.returncode in made.codes, (process.returncode, made.log)
+    with ExitStack() as ends:
+        given, taken = os.pipe(), os.pipe()
+        questions = ends.enter_context(os.fdopen(given[1], "wb"))
+        answers = ends.enter_context(os.fdopen(taken[0], "rb"))
+        # What libfuse and a crash say is shown when a test fails.
+        files = (given[0], taken[1], 2)
+        process = ends.enter_context(
+            Forked("mount", (json.dumps(asked),), {**os.environ, **(env or {})}, files, entry=_SERVER)
+        )
+        os.close(given[0])
+        os.close(taken[1])
+        made = Mount(path, log_file, process, questions, answers)
+        try:
+            _wait_until_it_answers(made)
+            yield made
+        finally:
+            code = _end(made)
+        assert not is_mounted(path), "a stale mount is left"
+        assert code in made.codes, (code, made.log)
 
 
 def _wait_until_it_answers(made: Mount) -> None:
     def answers() -> bool:
-        assert made.process.poll() is None, (made.process.returncode, made.log)
+        assert made.process.poll() is None, (made.process.poll(), made.log)
         return is_mounted(made.path) and made.path.is_dir()
 
     wait_until(answers, PATIENCE, lambda: ("it does not answer", made.log))
 
 
-def _end(made: Mount) -> None:
-    """Unmount, even what is in use or dead, and see the process end."""
+def _end(made: Mount) -> int:
+    """Unmount, even what is in use or dead, and see the process end; return its exit code."""
     subprocess.run(["fusermount3", "-u", str(made.path)], capture_output=True, check=False)
     if is_mounted(made.path):
         subprocess.run(["fusermount3", "-u", "-z", str(made.path)], capture_output=True, check=False)
-    try:
-        made.process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        made.process.kill()
-        made.process.wait()
-    made.process.stdin.close()
-    made.process.stdout.close()
+    return made.process.wait(PATIENCE)
 
 
 def number_of(done: "subprocess.CompletedProcess[bytes]") -> int:
@@ -191,78 +194,3 @@ def number_of(done: "subprocess.CompletedProcess[bytes]") -> int:
     found = [number for number in errno.errorcode if said.rstrip().splitlines()[-1].endswith(os.strerror(number))]
     assert found, said
     return found[0]
-
-
-def serve(asked: dict[str, Any]) -> None:
-    """Serve a mount in this process, which was forked for it."""
-    import pytest
-
-    from ledgerfs.bucket.opening import open_bucket
-    from ledgerfs.fuse_mount import binding
-    from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
-    from tests.support.matrix import small_parts
-    from tests.support.tries import without_pauses
-
-    patch = pytest.MonkeyPatch()
-    if asked["is_faulty"]:
-        without_pauses(patch)
-        _note_clients(patch)
-    if asked["parts"]:
-        small_parts(patch)
-        # The kernel asks again for what failed, and a busy machine lets it do so late.
-        patch.setattr("ledgerfs.fuse_mount.error_numbers._SILENT_SECONDS", 3600)
-    logging.basicConfig(filename=asked["log"], format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    bucket = open_bucket(
-        asked["url"], asked["storage_options"], cache_dir=asked["cache_dir"], scan_options=asked["scan_options"]
-    )
-    made = MountedBucket(bucket, MountOptions(**asked["options"]))
-    threading.Thread(target=_answer, args=(made, bucket), daemon=True).start()
-    binding.serve(made, asked["path"], asked["url"], asked["fuse"])
-
-
-_clients: list[Any] = []
-
-
-def _note_clients(patch: "pytest.MonkeyPatch") -> None:
-    """Remember the clients of S3, of which each keeps the time-out that it was made with."""
-    from ledgerfs.storage.s3.client import S3Client
-
-    make = S3Client.__init__
-
-    def make_and_note(client: Any) -> None:
-        make(client)
-        _clients.append(client)
-
-    patch.setattr(S3Client, "__init__", make_and_note)
-
-
-def _answer(made: Any, bucket: Any) -> None:
-    import pytest
-
-    from tests.support.tries import without_pauses
-
-    constants, patience = pytest.MonkeyPatch(), pytest.MonkeyPatch()
-    for line in sys.stdin:
-        what, _, value = line.strip().partition(" ")
-        if what == "refresh":
-            made.refresh()
-        elif what == "patience":
-            patience.undo()
-            if value:
-                without_pauses(patience, bound_s=0.5, patience_s=float(value))
-            for client in _clients:
-                client._lean = None
-        elif what == "constants":
-            constants.undo()
-            for name, one in json.loads(value).items():
-                constants.setattr(name, one)
-        traffic = bucket.stats()
-        told = {
-            "requests": traffic.requests,
-            "bytes": traffic.bytes_received,
-            "open": sorted(one.path for one in list(made._open.values())),
-            "threads": threading.active_count(),
-            "descriptors": len(list(Path("/proc/self/fd").iterdir())),
-        }
-        print(json.dumps(told), flush=True)
