@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import json
 import logging
 import os
 import signal
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fsspec
 import pytest
 from hypothesis import settings
 
@@ -106,6 +108,10 @@ def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         # A store that always fails is given up sooner than users would like.
         # A store that is only slow, as on a machine that stands still for a while, fails no test. Where faults stay, tests set less.
         patch.setenv("LEDGERFS_STORE_TIMEOUT", "240")
+        # The same for servers of clusters, here and in the processes of tests.
+        patience = {"timeout_s": 240.0}
+        patch.setenv("FSSPEC_PULSAR+ZK", json.dumps(patience))
+        patch.setitem(fsspec.config.conf, "pulsar+zk", patience)
         yield
 
 

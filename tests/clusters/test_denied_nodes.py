@@ -23,7 +23,6 @@ from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from tests.support.each import for_each
 from tests.support.live_clusters import LiveCluster
-from tests.support.sessions import PATIENT_S
 from tests.support.sick_clusters import SPACE, make_orphans
 
 HERE, THERE = managed_ledger_of(f"{SPACE}/ledgers"), managed_ledger_of(f"{SPACE}/cursor")
@@ -42,7 +41,7 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 @pytest.fixture(name="living")
 def _living(cluster: LiveCluster) -> Iterator[LivingCluster]:
-    living = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     yield living
     living.nodes.close()
 

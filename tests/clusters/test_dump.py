@@ -57,7 +57,7 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def living(cluster: LiveCluster) -> LivingCluster:
-    return ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    return ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
 
 
 def dumped(cluster: LiveCluster, path: Path) -> int:

@@ -52,7 +52,6 @@ from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.each import for_each
 from tests.support.live_clusters import LiveCluster, messages
 from tests.support.s3 import Fault, FaultProxy, S3Server
-from tests.support.sessions import PATIENT_S
 from tests.support.tries import without_pauses
 
 DAY = 86_400_000
@@ -89,7 +88,7 @@ def added(
     at: Callable[[str], object] = lambda what: None,
     spool: Path | None = None,
 ) -> Added:
-    one = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    one = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         return add_dump(
             one, None, store, keeping, lambda what, *_: at(what), spool=None if spool is None else str(spool)

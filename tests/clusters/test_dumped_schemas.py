@@ -23,7 +23,6 @@ from tests.support.each import for_each
 from tests.support.invoked import run
 from tests.support.live_clusters import LiveCluster, messages
 from tests.support.patience import patience_with_bookies
-from tests.support.sessions import PATIENT_S
 
 ORDERS, ODD = "public/default/orders", "public/default/a b"
 KEYS = [("public/default/a+b", 0), *(("public/default/orders", number) for number in range(3))]
@@ -62,7 +61,7 @@ class Bookies:
 
 
 def living(cluster: LiveCluster) -> LivingCluster:
-    return ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    return ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
 
 
 def dumped(cluster: LiveCluster, path: Path, most: int | None = None) -> tuple[Dumped | None, list[int]]:

@@ -23,7 +23,6 @@ from ledgerfs.messages.proto.message_metadata_pb2 import BrokerMetadataRecord
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.entries import frame, metadata
 from tests.support.live_clusters import CLOSED, LiveCluster
-from tests.support.sessions import PATIENT_S
 
 HOUR = 3_600_000
 TOPIC = "t/ttl/x"
@@ -39,9 +38,7 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def surveyed(cluster: LiveCluster, *, bookies: bool = True, broker_ttl_ms: int = 0) -> Survey:
-    living = ClusterFileSystem(timeout_s=PATIENT_S, skip_instance_cache=True).cluster(
-        cluster.url.removeprefix("pulsar+zk://")
-    )
+    living = ClusterFileSystem(skip_instance_cache=True).cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         asked = NewestEntries(living.reading) if bookies else None
         return survey_cluster(living, asked, lambda *_: None, broker_ttl_ms=broker_ttl_ms)
@@ -182,9 +179,7 @@ def test_a_dump_tells_the_same(cluster: LiveCluster, tmp_path: Path) -> None:
     more = written(cluster, entries(5, 5), entries(4, 4), topic=other)
     cluster.add_cursor(other, "o", (more[0], -1))
     path = tmp_path / "dump.json.zst"
-    living = ClusterFileSystem(timeout_s=PATIENT_S, skip_instance_cache=True).cluster(
-        cluster.url.removeprefix("pulsar+zk://")
-    )
+    living = ClusterFileSystem(skip_instance_cache=True).cluster(cluster.url.removeprefix("pulsar+zk://"))
     dump_cluster(living, NewestEntries(living.reading), path, lambda *_: None)
     living.nodes.close()
     survey = survey_dump(path, lambda *_: None)

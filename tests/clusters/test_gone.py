@@ -14,7 +14,6 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster, check_dump
 from tests.support.live_clusters import LiveCluster
-from tests.support.sessions import PATIENT_S
 from tests.support.sick_clusters import topic_of_ledgers, write_of
 
 TOPIC = "persistent://public/default/orders"
@@ -57,7 +56,7 @@ class Named:
 
 
 def checked(cluster: LiveCluster, *, bookies: bool = True) -> Check:
-    opened = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         reads = NewestEntries(opened.reading) if bookies else None
         return check_cluster(opened, reads, [], Rules(3_600_000, 0), lambda *_: None)
@@ -154,7 +153,7 @@ def test_a_dump_names_what_was_named_before_it_began(cluster: LiveCluster, tmp_p
         cluster.delete_from_bookkeeper(one)
     time.sleep(0.1)
     path = tmp_path / "dump.json.zst"
-    opened = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         dump_cluster(opened, NewestEntries(opened.reading), path, lambda *_: None)
     finally:

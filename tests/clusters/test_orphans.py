@@ -38,7 +38,6 @@ from ledgerfs.upkeep.doctor.check import Rules, check_cluster, check_dump
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.support.each import for_each
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
-from tests.support.sessions import PATIENT_S
 from tests.support.sick_clusters import PULSAR, prepared, topic_of_ledgers, write_of
 from tests.support.zookeeper import GET_CHILDREN, GET_DATA, MULTI_READ
 
@@ -55,7 +54,7 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 @contextmanager
 def living(cluster: LiveCluster) -> Iterator[LivingCluster]:
-    opened = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         yield opened
     finally:
@@ -189,10 +188,8 @@ def test_another_place_of_bookkeepers_metadata_is_a_sign(tmp_path: Path, chroot:
     with LiveCluster(tmp_path, chroot=chroot) as made:
         topic_of_ledgers(made, TOPIC)
         url = f"pulsar+zk://{made.zookeeper.address}"
-        below = ClusterFileSystem(timeout_s=PATIENT_S).cluster(made.url.removeprefix("pulsar+zk://"))
-        above = ClusterFileSystem(timeout_s=PATIENT_S, ledgers_path=f"{chroot}/ledgers").cluster(
-            url.removeprefix("pulsar+zk://")
-        )
+        below = ClusterFileSystem().cluster(made.url.removeprefix("pulsar+zk://"))
+        above = ClusterFileSystem(ledgers_path=f"{chroot}/ledgers").cluster(url.removeprefix("pulsar+zk://"))
         try:
             assert signs_of_sharing(survey_cluster(below, None, lambda *_: None)) == []
             place, *others = signs_of_sharing(survey_cluster(above, None, lambda *_: None))

@@ -13,7 +13,6 @@ from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
-from tests.support.sessions import PATIENT_S
 
 DEFAULT = StuckLimits()
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -35,7 +34,7 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
-    living = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         return survey_cluster(living, NewestEntries(living.reading) if bookies else None, lambda *_: None)
     finally:

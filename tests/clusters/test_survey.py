@@ -46,7 +46,7 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
     before = cluster.nodes
-    living = ClusterFileSystem(timeout_s=PATIENT_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         return survey_cluster(living, NewestEntries(living.reading) if bookies else None, lambda *_: None)
     finally:
@@ -192,7 +192,7 @@ def test_damaged_nodes_are_named_and_the_rest_is_told(cluster: LiveCluster) -> N
 
 def test_servers_without_ledgers_are_said_to_be_the_wrong_ones(cluster: LiveCluster) -> None:
     cluster.write_ledger(TOPIC, messages(3))
-    living = ClusterFileSystem(timeout_s=PATIENT_S).cluster(f"{cluster.zookeeper.address}/elsewhere")
+    living = ClusterFileSystem().cluster(f"{cluster.zookeeper.address}/elsewhere")
     with pytest.raises(BucketNotFoundError, match="another cluster's"):
         survey_cluster(living, None, lambda *_: None)
     living.nodes.close()

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
+import pytest
+
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.formats.bookkeeper.digests import Digest
@@ -154,6 +156,9 @@ class LiveCluster:
         self._servers = ExitStack()
 
     def __enter__(self) -> Self:
+        # Released locks are free, on a busy machine, too: `ClusterLock.release` waits for ZooKeeper to end the session.
+        patch = self._servers.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr("ledgerfs.storage.zookeeper.changes._END_S", 300.0)
         for one in (self.zookeeper, *self.bookies):
             self._servers.enter_context(one)
         self._set("/ledgers/LAYOUT", b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1")

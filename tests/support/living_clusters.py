@@ -14,9 +14,7 @@ PATIENCE_S = 180.0
 @contextmanager
 def living(cluster: LiveCluster) -> Iterator[LivingCluster]:
     """Lend it, with a connection of its own."""
-    made = ClusterFileSystem(timeout_s=PATIENCE_S, skip_instance_cache=True).cluster(
-        cluster.url.removeprefix("pulsar+zk://")
-    )
+    made = ClusterFileSystem(skip_instance_cache=True).cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         yield made
     finally:

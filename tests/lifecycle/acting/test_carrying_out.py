@@ -28,7 +28,6 @@ from ledgerfs.offload.cleaning import AGAIN_MS
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
-from tests.support.living_clusters import PATIENCE_S
 from tests.support.made_surveys import MadeCluster
 
 NAME = managed_ledger_of(TOPIC)
@@ -52,7 +51,7 @@ class _Cleaning:
     """Cleans up after an attempt of a cluster of ours, which goes on if the test says so."""
 
     def __init__(self, cluster: LiveCluster) -> None:
-        living = ClusterFileSystem(timeout_s=PATIENCE_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+        living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.nodes = living.nodes
         self.lock = ClusterLock.take(living.nodes.settings, b"{}")
         means = Means(
@@ -116,7 +115,7 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
     with LiveCluster(tmp_path) as cluster:
         cluster.zookeeper.takes_writes = True
         first, empty = cluster.write_ledgers(TOPIC, [messages(5), ()])
-        living = ClusterFileSystem(timeout_s=PATIENCE_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+        living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         lock = ClusterLock.take(living.nodes.settings, b"{}")
         copies, owners = OffloadedCopies(living.reading), _NoOwners()
         means = Means(lock, ClosedLedgers(living), copies, owners, open_bucket, lambda _: None)

@@ -20,7 +20,6 @@ from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
 from ledgerfs.lifecycle.service.making import service_of
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
-from tests.support.living_clusters import PATIENCE_S
 from tests.support.made_surveys import NOW, MadeCluster, current, listed
 from tests.support.sick_clusters import write_of
 
@@ -54,7 +53,7 @@ def _walks(monkeypatch: pytest.MonkeyPatch) -> list[Walk]:
 
 
 def run_once(cluster: LiveCluster) -> None:
-    living = ClusterFileSystem(timeout_s=PATIENCE_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         with service_of(parse_policy_file(POLICY.encode(), Path("policy.toml")), living, None, None, 0.0) as made:
             made.service.run(lambda *_: None, once=True)
@@ -150,7 +149,7 @@ def test_objects_that_a_list_of_another_topic_names_are_seen(cluster: LiveCluste
     ledger_id = cluster.list_of(TOPICS[0]).ledgers[0].ledger_id
     cluster.roll_over(TOPICS[0])
     uuid = cluster.offload(TOPICS[0], ledger_id)
-    living = ClusterFileSystem(timeout_s=PATIENCE_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         look = OrphanLook(living, None, Turn())
         assert look.names_offload(ledger_id, uuid, [], 0)

@@ -23,7 +23,6 @@ from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.live_offloads import S3, driver_properties
-from tests.support.living_clusters import PATIENCE_S
 from tests.support.told_owners import NAME, ToldOwners
 from tests.support.waiting import wait_until
 
@@ -31,7 +30,7 @@ from tests.support.waiting import wait_until
 @pytest.fixture
 def steps(cluster: LiveCluster) -> Iterator[list[OneStep]]:
     """What offloads to the buckets ``tier`` and ``vault``."""
-    living = ClusterFileSystem(timeout_s=PATIENCE_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     lock = ClusterLock.take(living.nodes.settings, b"{}")
 
     def step(name: str) -> OneStep:

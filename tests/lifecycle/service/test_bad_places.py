@@ -78,7 +78,7 @@ bucket = "tier"
 
 @contextmanager
 def service(cluster: LiveCluster, text: str) -> Iterator[Made]:
-    living = ClusterFileSystem(timeout_s=PATIENCE_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     file = parse_policy_file(text.encode(), Path("policy.toml"))
     file = replace(file, service=replace(file.service, every_ms=10))
     try:

@@ -9,7 +9,6 @@ from ledgerfs.lifecycle.service.making import service_of
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
-from tests.support.living_clusters import PATIENCE_S
 
 
 def test_a_look_that_is_under_way_ends_with_the_service(tmp_path: Path) -> None:
@@ -20,7 +19,7 @@ def test_a_look_that_is_under_way_ends_with_the_service(tmp_path: Path) -> None:
         cluster.set_policies(
             "public/default", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": -1}
         )
-        living = ClusterFileSystem(timeout_s=PATIENCE_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+        living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         told: list[str] = []
         try:
             file = parse_policy_file(b"", Path("policy.toml"))
