@@ -188,7 +188,7 @@ def test_a_broker_that_offloads_elsewhere_is_reported_with_all_that_differs(
     with LiveCluster(tmp_path) as cluster:
         cluster.zookeeper.takes_writes = True
         first, _ = cluster.write_ledgers(TOPIC, [messages(5), messages(1)])
-        living = ClusterFileSystem(timeout_s=PATIENCE_S).cluster(cluster.url.removeprefix("pulsar+zk://"))
+        living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         lock = ClusterLock.take(living.nodes.settings, b"{}")
         copies, owners = OffloadedCopies(living.reading), _NoOwners()
         means = Means(
