@@ -11,24 +11,33 @@ import pytest
 
 from ledgerfs.cli.mount_helper import command_of
 from ledgerfs.fuse_mount.option_names import sort_options, split_options
-from tests.support.commands import run
-from tests.support.typed_golden import TOPICS, WITHOUT_SCHEMA, assert_same_rows, bucket_with_schemas
+from tests.support.invoked import run
+from tests.support.typed_golden import WITHOUT_SCHEMA, assert_same_rows, bucket_with_schemas
 from tests.support.typed_json import slow_json
 
-pytestmark = pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK), reason="no /dev/fuse")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK), reason="no /dev/fuse"),
+]
 
 TOP = "public/typed/"
+FEW = (
+    "avro å b+1", "avro söme+name%2F", "avro-evolved", "avro-deleted-last", "avro-logical", "avro-unions", "json-pojo", "kv-inline-evolved",
+    "kv-separated-string-json", "prim-instant", "proto", "protonative", "py-json", "py-none", "type-changed",
+)  # fmt: skip
+"""Topics of each kind of schema; `tests/vfs/test_golden_typed_views.py` has all."""
 
 
+@pytest.mark.long
 def test_golden_topics_through_a_mount(golden_typed: Path, tmp_path: Path) -> None:
-    """All that have a schema: files of both kinds, read with pyarrow's own functions and as text."""
+    """Files of both kinds, read with pyarrow's own functions and as text."""
     bucket = bucket_with_schemas(golden_typed, tmp_path / "bucket")
     folder = tmp_path / "mnt"
     folder.mkdir()
     options = ["-o", "values=typed", "-o", "on_undecodable=null", "--cache-dir", str(tmp_path / "cache")]
     run("mount", bucket.store.url, str(folder), *options)
     try:
-        for name in TOPICS:
+        for name in FEW:
             file_name = quote_plus(name)
             if name in WITHOUT_SCHEMA:
                 for kind in ("parquet", "jsonl"):
