@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -32,7 +32,7 @@ from ledgerfs.storage.s3.store import S3Store
 from ledgerfs.storage.s3.writes import S3Writes
 from ledgerfs.writing.sources import RecordBytes
 from ledgerfs.writing.write import Wanted, write_ledger
-from tests.support.commands import LEDGERFS
+from tests.support.commands import output, running
 from tests.support.ledgers import NAME, offload, put_in_folder
 from tests.support.s3 import Fault, FaultProxy, S3Server
 from tests.support.writes import BLOCK, TOPIC, UUID, Place, big_entries, folder_place, records, s3_place
@@ -253,20 +253,23 @@ def test_the_command_completes_what_a_killed_one_began(
 ) -> None:
     """Processes of their own, and parts as large as S3 has them; killed when the index is put."""
     entries = big_entries(2)
-    put_in_folder(tmp_path, offload(entries, block_size=BLOCK, uuid=UUID))
+    source = tmp_path / "source"
+    source.mkdir()
+    put_in_folder(source, offload(entries, block_size=BLOCK, uuid=UUID))
     place = s3_place(s3, s3_bucket)
     place.options = store_proxy.options
-    command = [LEDGERFS, "offload", str(tmp_path), place.url, *options(place, "-O"), "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = ["offload", str(source), place.url, *options(place, "-O"), "--json"]
+    started: Future[Any] = Future()
     matches = lambda method, path, headers: method == "PUT" and path.endswith("-index")  # noqa: E731
-    store_proxy.faults = [Fault("reset", 1, matches, action=process.kill)]
-    _, errors = process.communicate(timeout=300)
+    store_proxy.faults = [Fault("reset", 1, matches, action=lambda: started.result().kill())]
+    with running(*command, told=tmp_path / "errors") as process:
+        started.set_result(process)
+        code = process.wait(300)
     store_proxy.faults = []
-    assert process.returncode == -signal.SIGKILL, errors
+    assert code == -signal.SIGKILL, (tmp_path / "errors").read_text()
     assert place.ledgers() == []
     assert place.objects() == {DATA}
-    done = subprocess.run(command, capture_output=True, timeout=300, check=True)
-    assert [one["outcome"] for one in json.loads(done.stdout)] == ["copied"]
+    assert [one["outcome"] for one in json.loads(output(*command))] == ["copied"]
     assert place.ledgers() == [records(entries)]
     # The second run uploaded what was there, and gave its parts up.
     assert place.uploads() == []
@@ -373,37 +376,40 @@ def test_ctrl_c_leaves_no_unfinished_upload(
 ) -> None:
     """In the middle of the parts of a ledger that is copied beside others, or by itself."""
     entries = big_entries(blocks)
-    put_in_folder(tmp_path, offload(entries, block_size=BLOCK, uuid=UUID))
-    before = contents(tmp_path)
+    source = tmp_path / "source"
+    source.mkdir()
+    put_in_folder(source, offload(entries, block_size=BLOCK, uuid=UUID))
+    before = contents(source)
     place = s3_place(s3, s3_bucket)
     place.options = store_proxy.options
-    command = [LEDGERFS, "offload", str(tmp_path), place.url, *options(place, "-O")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    started: Future[Any] = Future()
     matches = lambda method, path, headers: method == "PUT" and "partNumber=" in path  # noqa: E731
-    store_proxy.faults = [Fault("", 1, matches, after=1, action=lambda: process.send_signal(signal.SIGINT))]
-    _, errors = process.communicate(timeout=300)
+    store_proxy.faults = [Fault("", 1, matches, after=1, action=lambda: started.result().send_signal(signal.SIGINT))]
+    with running("offload", str(source), place.url, *options(place, "-O"), told=tmp_path / "errors") as process:
+        started.set_result(process)
+        code = process.wait(300)
     store_proxy.faults = []
-    assert process.returncode == 130, errors
-    assert b"Traceback" not in errors
+    errors = (tmp_path / "errors").read_text()
+    assert code == 130, errors
+    assert "Traceback" not in errors
     assert place.uploads() == []
     assert place.ledgers() in ([], [records(entries)])
-    assert contents(tmp_path) == before
+    assert contents(source) == before
 
 
 WRITER = """
-import os, sys
+import json, sys
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from tests.support.s3 import CREDENTIALS
-from tests.support.writes import BLOCK, big_entries, records
 
-endpoint, bucket, how = sys.argv[1:]
-options = {"endpoint_url": endpoint, **CREDENTIALS}
-fs = LedgerFileSystem(fo=bucket, target_protocol="s3", target_options=options, write_options={"block_size": BLOCK})
+bucket, options, how = sys.argv[1:]
+fs = LedgerFileSystem(
+    fo=bucket, target_protocol="s3", target_options=json.loads(options), write_options={"block_size": 5 << 20}
+)
 
 def work():
     global file
     file = fs.open("entries/public/default/orders/1.entries", "wb", autocommit=how != "uncommitted")
-    file.write(records(big_entries()))
+    file.write(sys.stdin.buffer.read())
     if how == "uncommitted":
         file.close()
     if how == "error":
@@ -417,9 +423,8 @@ work()
 
 @pytest.mark.parametrize("how", ["exit", "error", "end", "uncommitted"])
 def test_a_process_that_ends_with_an_open_file_leaves_nothing(how: str, s3: S3Server, s3_bucket: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
-    command = [sys.executable, "-c", WRITER, s3.endpoint, s3_bucket, how]
-    done = subprocess.run(command, capture_output=True, env=environment, timeout=300, check=False)
+    command = [sys.executable, "-c", WRITER, s3_bucket, json.dumps(s3.options), how]
+    done = subprocess.run(command, input=records(big_entries()), capture_output=True, timeout=300, check=False)
     assert done.returncode == {"exit": 3, "error": 1}.get(how, 0), done.stderr
     place = s3_place(s3, s3_bucket)
     assert place.objects() == set()
