@@ -13,9 +13,11 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql.datasource_internal import _streamReader
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import LedgerfsError, UnsupportedFormatError
+from ledgerfs.spark.source.data_source import LedgerfsDataSource
 from tests.spark.planned import by_tasks
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
@@ -250,6 +252,16 @@ def test_a_task_that_dies_and_is_tried_again_changes_nothing(spark: SparkSession
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", usual)
     assert again == rows
     assert list(tmp_path.iterdir()), "no task died"
+
+
+def test_there_is_no_stream_and_the_error_says_what_to_do(url: str) -> None:
+    """What Spark calls in the process that plans a stream. Of that process it expects an answer within ten seconds."""
+    source = LedgerfsDataSource({"path": url})
+    stream = _streamReader(source, source.schema())
+    with pytest.raises(
+        UnsupportedFormatError, match="readStream is not supported yet: read batches with spark.read, and"
+    ):
+        stream.initialOffset()
 
 
 def test_s3_with_hadoops_settings(spark: SparkSession, s3: S3Server, s3_golden: str, url: str) -> None:

@@ -91,6 +91,10 @@ class _NoStream(DataSourceStreamReader):
             "readStream is not supported yet: read batches with spark.read, and only what is new with the option startTime"
         )
 
+    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
+        """Raise `NotImplementedError`. Spark requires the method, and calls it for streams that have started only."""
+        raise NotImplementedError
+
 
 class MessageReader(DataSourceReader):
     """Plans a query in one process, and reads its parts in others; what is pickled for the tasks has neither plan nor schemas."""
