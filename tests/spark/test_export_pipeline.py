@@ -17,7 +17,14 @@ from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
-from ledgerfs.errors import InvalidOptionError, MissingLedgerError, NotFoundError, UnplacedLedgersWarning
+from ledgerfs.errors import (
+    ExportFolderError,
+    InvalidOptionError,
+    MissingLedgerError,
+    NotFoundError,
+    OutdatedFilesWarning,
+    UnplacedLedgersWarning,
+)
 from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from ledgerfs.spark.lake.files import LakeFiles
@@ -358,6 +365,39 @@ def test_a_ledger_that_was_replaced_is_read_again_and_one_that_is_gone_stays(
     told = export(spark, url, str(out), **options).collect()
     assert [(row.first_ledger, row.messages) for row in told] == [(3, 1)]
     assert values(out) == ["value 1", "value 2", "value 33"]
+
+
+def test_a_replaced_ledger_beside_one_that_is_gone_ends_the_export(spark: SparkSession, tmp_path: Path) -> None:
+    """Both are in one file, which can neither stay nor be made again without losing rows."""
+    bucket, out = tmp_path / "bucket", tmp_path / "lake"
+    for i in (1, 2):
+        url = put(bucket, i, message(i))
+    (file,) = export(spark, url, str(out), format="jsonl").collect()
+    for path in bucket.iterdir():
+        path.unlink()
+    put(bucket, 2, message(22), uuid=9)
+    put(bucket, 3, message(3))
+    with pytest.raises(
+        ExportFolderError, match=r"ledger 2 of persistent://public/default/orders.* new folder"
+    ) as caught:
+        export(spark, url, str(out), format="jsonl", incremental=True)
+    assert str(caught.value.key).endswith(f"/lake/{file.path}")
+    assert values(out) == ["value 1", "value 2"]
+    export(spark, url, str(tmp_path / "new"), format="jsonl", incremental=True)
+    assert values(tmp_path / "new") == ["value 22", "value 3"]
+
+
+def test_files_that_stay_and_may_lack_rows_of_transactions_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    ids = {"transaction_most": 1, "transaction_least": 2}
+    bucket, out = tmp_path / "bucket", tmp_path / "lake"
+    put(bucket, 1, message(1))
+    export(spark, put(bucket, 2, message(2, **ids), message(3)), str(out), format="jsonl")
+    for path in bucket.glob("*-ledger-1*"):
+        path.unlink()
+    url = put(bucket, 3, message(4, marker_type=COMMIT, **ids), message(5))
+    with pytest.warns(OutdatedFilesWarning, match="the files of ledger 2 may lack rows of transactions"):
+        export(spark, url, str(out), format="jsonl", incremental=True)
+    assert values(out) == ["value 1", "value 3", "value 5"]
 
 
 def test_further_topics_are_added(spark: SparkSession, golden_url: str, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from ledgerfs.export.identity import what_differs
 from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.dialects_known import NAMES, OF_BUCKETS
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 
@@ -137,6 +138,10 @@ class Work:
         Those of the units that stay which should be read again, but cannot, since one of their ledgers is not in the bucket any more.
     outdated
         Those of the held units with values of present ledgers that other schemas than those of now may have given.
+    replaced_in_part
+        Those of the held units of which a ledger was replaced by another one of its id: rows of that one would never be in the lake.
+    waiting
+        Those of the held units that waited for outcomes of transactions, or for parts of messages, in ledgers that are there now.
     unseen, grown
         Units with a ledger that was still written: of the one kind it is gone, so that nobody knows what came behind, of the other kind it
         has grown, and the unit is held.
@@ -152,6 +157,8 @@ class Work:
     replaced: list[Unit] = field(default_factory=list)
     held: list[Unit] = field(default_factory=list)
     outdated: list[Unit] = field(default_factory=list)
+    replaced_in_part: list[Unit] = field(default_factory=list)
+    waiting: list[Unit] = field(default_factory=list)
     unseen: list[Unit] = field(default_factory=list)
     grown: list[Unit] = field(default_factory=list)
     ahead: list[Unit] = field(default_factory=list)
@@ -199,7 +206,7 @@ class LedgerIds:
 
     def can_remake(self, unit: Unit) -> bool:
         """Return whether all ledgers that a unit was read from are still there."""
-        own = all(self.row(unit.managed_ledger, ledger) is not None for ledger in unit.ledgers)
+        own = len(self.present(unit)) == len(unit.ledgers)
         return own and (not unit.basis.sources or self.topic(unit.managed_ledger).can_remake(unit.basis))
 
     def is_stale(self, unit: Unit) -> bool:
@@ -214,6 +221,25 @@ class LedgerIds:
             if row is not None and self.version(self._catalog.ref(row)) != version:
                 return True
         return False
+
+    def replaced(self, unit: Unit) -> list[int]:
+        """Return the ledgers of a unit that have other objects in a bucket now. In a cluster, an id always names the same ledger."""
+        found = []
+        for ledger, version in zip(unit.ledgers, unit.versions, strict=True):
+            row = self.row(unit.managed_ledger, ledger)
+            ref = None if row is None else self._catalog.ref(row)
+            if ref is not None and NAMES[ref.dialect] in OF_BUCKETS and ledger_version(ref, unit.schemas) != version:
+                found.append(ledger)
+        return found
+
+    def is_waiting(self, unit: Unit) -> bool:
+        """Return whether a unit has present ledgers, and waited for others, which have come or changed since."""
+        is_open = unit.basis.is_open_ended and bool(self.present(unit))
+        return is_open and not self.topic(unit.managed_ledger).holds(unit.basis, unit.state)
+
+    def present(self, unit: Unit) -> list[int]:
+        """Return the ledgers of a unit that are there."""
+        return [ledger for ledger in unit.ledgers if self.row(unit.managed_ledger, ledger) is not None]
 
     def is_gone(self, unit: Unit) -> bool:
         """Return whether the last ledger of a unit is gone: from its topic, which is read or listed without an entry, or with it."""
@@ -257,8 +283,7 @@ class LedgerIds:
 
     def is_outdated(self, unit: Unit) -> bool:
         """Return whether a unit has values of present ledgers that other schemas than those of now may have given."""
-        is_present = any(self.row(unit.managed_ledger, ledger) is not None for ledger in unit.ledgers)
-        return is_present and unit.schemas not in self._alike(unit.managed_ledger)
+        return bool(self.present(unit)) and unit.schemas not in self._alike(unit.managed_ledger)
 
     def _alike(self, managed_ledger: str | None) -> Sequence[str]:
         return self._schemas.get(split_partition(managed_ledger or "")[0], ("",))
@@ -302,6 +327,8 @@ def _judge(ledgers: LedgerIds, group: list[Unit], work: Work) -> None:
     if is_stale:
         work.held.extend(group)
         work.outdated.extend(filter(ledgers.is_outdated, group))
+        work.replaced_in_part.extend(filter(ledgers.replaced, group))
+        work.waiting.extend(filter(ledgers.is_waiting, group))
 
 
 def _sharing(units: list[Unit]) -> Iterable[list[Unit]]:

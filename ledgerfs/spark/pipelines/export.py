@@ -20,7 +20,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.bucket.partitions import Partition
+from ledgerfs.display import printable
 from ledgerfs.errors import ExportFolderError, InvalidOptionError, OutdatedFilesWarning
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.lake.commit import STATE, commit, read_state, recover, staging
 from ledgerfs.spark.lake.lock import FOLDER, LakeLock
@@ -100,7 +102,7 @@ def export(
         An invalid option; a folder with files that no export wrote; an existing export if neither ``incremental`` nor ``overwrite`` is set,
         or one with other options.
     ExportFolderError
-        Another export is writing to the folder.
+        Another export is writing to the folder; or a ledger was replaced whose rows are in one file with those of a ledger that is gone.
     LedgerfsError
         As reading and writing. The folder is then unchanged, or, after an error at the very end, the next export finishes it.
 
@@ -158,6 +160,7 @@ def run_export(
             _require_wanted(lake, state, checked, is_more=incremental)
         units = () if state is None else state.units
         todo = left_to_do(where, request, checked, units, anew=overwrite)
+        _require_remakable(lake, todo)
         task = ExportTask(where, target, job, checked.layout, checked.columns, checked.kind, checked.scan)
         try:
             results = _run(spark, todo, task)
@@ -213,6 +216,17 @@ def _require_wanted(lake: Lake, state: LakeState, checked: CheckedRequest, *, is
         reason = "the folder holds an export already; say incremental to add what is new, or overwrite"
         raise InvalidOptionError(reason, key=lake.root)
     state.require_same(checked.described, lake.root)
+
+
+def _require_remakable(lake: Lake, todo: ToDo) -> None:
+    """Raise `ExportFolderError` for files with rows of a replaced ledger that also have rows of ledgers that are gone."""
+    for unit in todo.work.replaced_in_part:
+        topic, ledger = printable(topic_of(unit.managed_ledger)), todo.ledgers.replaced(unit)[0]
+        raise ExportFolderError(
+            f"cannot add the rows of ledger {ledger} of {topic}: the ledger was replaced since it was exported, and the file "
+            "also has rows of ledgers that are not in the bucket any more; export into a new folder",
+            key=lake.path(unit.files[0].path) if unit.files else lake.root,
+        )
 
 
 def _changed(lake: Lake) -> ExportFolderError:

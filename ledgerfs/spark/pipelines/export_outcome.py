@@ -43,6 +43,8 @@ class TopicExport:
         Ledgers whose files are kept although they should be read again, since ledgers that they depend on are not in the bucket any more.
     outdated
         Those of their files whose values other schemas may have given than the bucket has now.
+    waiting
+        Ledgers of held files that may lack rows: those of transactions that had no outcome yet, or of chunked messages that had no end.
     unseen, grown
         Ledgers of a living cluster that were still written when they were exported up to these entries: of the one kind they are gone, of
         the other kind they have grown, and their files are held.
@@ -65,6 +67,7 @@ class TopicExport:
     missing: list[MissingLedger] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     outdated: list[str] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
     unseen: dict[int, int] = field(default_factory=dict)
     grown: dict[int, int] = field(default_factory=dict)
     ahead: dict[int, Ahead] = field(default_factory=dict)
@@ -84,7 +87,12 @@ class TopicExport:
             for ledger, last in sorted(self.grown.items())
         ]
         ahead = [str(one) for _, one in sorted(self.ahead.items()) if one.is_closed]
-        return [f"{self.topic}: {text}" for text in (*gone, *grown, *ahead)]
+        waiting = [
+            f"the files of ledger {ledger} may lack rows of transactions that had no outcome yet, or of chunked messages that had no end; "
+            "they have rows of ledgers that are gone, and stay as they are: export into a new folder"
+            for ledger in sorted(set(self.waiting))
+        ]
+        return [f"{self.topic}: {text}" for text in (*gone, *grown, *ahead, *waiting)]
 
     @property
     def outdated_text(self) -> str:
@@ -154,6 +162,8 @@ class ExportOutcome:
         for unit in todo.work.held:
             made._topic(unit.managed_ledger).held.extend(unit.ledgers)
         made._add_growing(todo)
+        for unit in todo.work.waiting:
+            made._topic(unit.managed_ledger).waiting.extend(todo.ledgers.present(unit))
         for unit in todo.work.outdated:
             made._topic(unit.managed_ledger).outdated.extend(file.path for file in unit.files)
         return made
