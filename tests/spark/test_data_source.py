@@ -259,7 +259,7 @@ def test_there_is_no_stream_and_the_error_says_what_to_do(url: str) -> None:
     source = LedgerfsDataSource({"path": url})
     stream = _streamReader(source, source.schema())
     with pytest.raises(
-        UnsupportedFormatError, match="readStream is not supported yet: read batches with spark.read, and"
+        UnsupportedFormatError, match=r"readStream is not supported yet: read batches with spark.read, and"
     ):
         stream.initialOffset()
 
