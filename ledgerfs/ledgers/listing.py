@@ -1,6 +1,7 @@
 """Listing a bucket: every dialect takes its own objects, and all of them become one catalog. Saved schemas are left out."""
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +16,9 @@ from ledgerfs.ledgers.missing_ledgers import GAP, GapKind
 from ledgerfs.ledgers.remains import OtherKeys
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat
+
+_MOST_LEVELS = 100
+"""Folders in a folder at the top that are listed one level each. If there are more, it is listed in full, on S3 by 1,000 keys a request."""
 
 FOREIGN = "foreign"
 """Kind of the keys that no dialect knows."""
@@ -82,19 +86,13 @@ class _Survey:
                 self._add_other(stat.key)
 
     def take_folders(self) -> None:
-        """Take the objects in folders.
+        """Take the objects in folders, in full: a folder of any name and depth may be the base of ledgers.
 
-        A folder of any name and depth may be the base of ledgers. So all folders are listed to their ends, but where ledgers are at the
-        top level: then others' folders are to be expected, and only those are listed that are tenants by their paths.
+        Beside ledgers at the top level others' folders are to be expected: there the base is the top, and folders without tenants are left.
         """
-        are_tenants_only = self._has_ledgers_at_top
         for folder in self._folders:
-            before = len(self._unsearched)
-            is_listed = not are_tenants_only or self._is_tenant(folder)
-            if is_listed:
-                # Listing all of it notes these again.
-                del self._unsearched[before:]
-            if not (is_listed and self._take_folder(folder)):
+            is_foreign = self._has_ledgers_at_top and self._is_foreign(folder)
+            if is_foreign or not self._take_folder(folder):
                 self._add_other(folder)
 
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
@@ -106,47 +104,50 @@ class _Survey:
         """Return the errors of folders that could not be listed beside ledgers at the top level: they may be others'."""
         return tuple(AccessDeniedError(stat.refused, key=stat.key) for stat in self._unsearched)
 
-    def _is_tenant(self, folder: str) -> bool:
-        """Whether a folder is of a layout, or has such folders; those on the way that may not be listed are noted."""
-        found = {listing.is_of_layout(folder) for listing in self.listings}
-        if True in found or None not in found:
-            return True in found
-        links, is_more = [], False
-        for page in self._store.list_level(folder):
-            for stat in page:
-                if stat.refused and folder.rstrip("/") not in _SYSTEM_FOLDERS:
-                    links.append(stat)
-                    continue
-                is_more = True
-                if stat.key != folder and stat.key.endswith("/") and self._is_tenant(stat.key):
-                    return True
-        # The folder itself, or a folder of nothing but links: it may be a tenant, whose namespaces are elsewhere.
-        self._unsearched.extend([] if is_more else links)
+    def _is_foreign(self, top: str) -> bool:
+        """Whether few requests show that a folder has no folder of a layout at its place, however many objects are below."""
+        waiting = deque([top])
+        for _ in range(_MOST_LEVELS):
+            if not waiting:
+                return True
+            folder = waiting.popleft()
+            for page in self._store.list_level(folder):
+                below = [stat.key for stat in page if stat.key.endswith("/") and stat.key != folder]
+                found = {one: {listing.is_of_layout(one) for listing in self.listings} for one in below}
+                if any(stat.refused for stat in page) or any(True in kinds for kinds in found.values()):
+                    return False
+                waiting.extend(one for one in below if None in found[one])
+                if len(waiting) > _MOST_LEVELS:
+                    return False
         return False
 
     def _take_folder(self, folder: str) -> bool:
         """Take the objects in a folder and below it; return whether a dialect took any. If not, the folder is one key of no dialect."""
-        is_ours, rest = False, OtherKeys()
+        has_ledgers, is_closed, rest = False, False, OtherKeys()
         links: list[ObjectStat] = []
+        denied: list[ObjectStat] = []
         for page in self._store.list_folder(folder):
             left = self._not_taken(page)
-            is_ours |= len(left) < len(page)
+            has_ledgers |= len(left) < len(page)
             for stat in left:
                 is_folder = stat.key.endswith("/")
                 if stat.refused and is_folder and stat.key.rstrip("/") not in _SYSTEM_FOLDERS:
-                    self._denied.append(stat)
-                    is_ours |= stat.key == folder
+                    denied.append(stat)
+                    is_closed |= stat.key == folder
                     continue
                 if stat.refused and not is_folder:
                     links.append(stat)
                 if not is_schemas_folder(stat.key):
                     rest.add(self._kind_of(stat.key), stat.key)
         # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
-        is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
-        (self._denied if is_all else self._links).extend(links)
-        if is_ours:
+        is_all = not (has_ledgers or is_closed) and 0 < len(links) == sum(rest.counts.values())
+        denied.extend(links if is_all else ())
+        self._links.extend(() if is_all else links)
+        may_be_foreign = self._has_ledgers_at_top and not has_ledgers
+        (self._unsearched if may_be_foreign else self._denied).extend(denied)
+        if has_ledgers or is_closed:
             self.others.join(rest)
-        return is_ours
+        return has_ledgers or is_closed
 
     def _not_taken(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
         rest = [stat for stat in page if not is_saved_schema(stat.key)]
