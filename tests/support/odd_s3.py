@@ -1,4 +1,4 @@
-"""A read-only S3-speaking server on loopback, over a dict of objects, with the quirks that real stores have."""
+"""An S3-speaking server on loopback without uploads, over a dict of objects, with the quirks that real stores have."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -33,21 +33,30 @@ class Request(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """An error answer."""
+    """An error answer; that for an archived object names its storage class."""
 
     status: int
     code: str
     message: str
+    storage_class: str = ""
+
+    @property
+    def body(self) -> bytes:
+        storage = f"<StorageClass>{self.storage_class}</StorageClass>" if self.storage_class else ""
+        return f"<Error><Code>{self.code}</Code><Message>{self.message}</Message>{storage}</Error>".encode()
 
 
 Refuses = Callable[[Request], Refusal | None]
+Changes = Callable[[Request], Mapping[str, Any]]
 
 
 @dataclass(slots=True)
 class OddS3:
     """The server, which runs while it is a context.
 
-    ``refuses`` returns the error for a request, or None. ``tokens`` name the next page, or are always the ``same`` one, with the first
+    ``refuses`` returns the error for a request, or None. ``changes`` returns the quirks that the answer to this request alone has, by the
+    names of the fields here. ``body`` is all of it, ``broken`` (the connection ends in its middle), or ``half``, which its headers claim
+    to be all. ``tokens`` name the next page, or are always the ``same`` one, with the first
     page, or there are ``none``. ``has_raw_characters``: control characters of keys are sent as they are, which is not XML.
     ``archives`` has headers of some objects; listings show their ``x-amz-storage-class``, and no other one.
     """
@@ -55,6 +64,8 @@ class OddS3:
     objects: dict[str, bytes] = field(repr=False)
     metadata: dict[str, dict[str, str]] = field(repr=False)
     refuses: Refuses = lambda request: None
+    changes: Changes = lambda request: {}
+    body: Literal["whole", "broken", "half"] = "whole"
     tokens: Literal["own", "same", "none"] = "own"
     obeys_start_after: bool = True
     lists_twice: bool = False
@@ -78,6 +89,8 @@ class OddS3:
     def __enter__(self) -> Self:
         handler = type("OddHandler", (_Handler,), {"odd": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        # Clients close connections whose answers are broken.
+        self._server.handle_error = lambda request, address: None
         threading.Thread(target=self._server.serve_forever, args=[0.05], daemon=True).start()
         return self
 
@@ -97,10 +110,12 @@ class OddS3:
     def listings(self) -> int:
         return sum("list-type" in request.query for request in self.seen)
 
-    def refusal_of(self, request: Request) -> Refusal | None:
+    def of_request(self, request: Request) -> tuple[Self, Refusal | None]:
+        """Note a request, and return this server with the quirks for it, and its refusal."""
         with self._lock:
             self.seen.append(request)
-            return self.refuses(request)
+            changed = replace(self, **self.changes(request))
+            return changed, changed.refuses(request)
 
     def page(self, query: Mapping[str, str]) -> str:
         """Return a page of ``ListObjectsV2``."""
@@ -155,48 +170,55 @@ class _Handler(BaseHTTPRequestHandler):
         key = unquote(url.path).removeprefix("/").partition("/")[2]
         headers = {name.lower(): value for name, value in self.headers.items()}
         query = dict(parse_qsl(url.query, keep_blank_values=True))
-        refusal = self.odd.refusal_of(Request(self.command, key, query, headers))
-        data = self.odd.objects.get(key)
+        odd, refusal = self.odd.of_request(Request(self.command, key, query, headers))
+        data = odd.objects.get(key)
+        if refusal is None and self.command == "DELETE":
+            odd.objects.pop(key, None)
+            self._answer(204, b"")
+            return
         if refusal is None and key and data is None:
             refusal = Refusal(404, "NoSuchKey", "The specified key does not exist.")
-        if refusal is None and "if-match" in headers and not self.odd.has_if_match:
+        if refusal is None and "if-match" in headers and not odd.has_if_match:
             refusal = Refusal(501, "NotImplemented", "A header is not implemented.")
         if refusal is not None:
-            error = f"<Error><Code>{refusal.code}</Code><Message>{refusal.message}</Message></Error>"
-            self._answer(refusal.status, error.encode())
+            self._answer(refusal.status, refusal.body)
         elif data is not None:
-            self._object(key, data, headers.get("range", ""))
+            self._object(odd, key, data, headers.get("range", ""))
         elif "uploads" in query:
-            self._answer(
-                200, b"<ListMultipartUploadsResult><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>"
-            )
+            uploads = b"<ListMultipartUploadsResult><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>"
+            self._answer(200, uploads, body=odd.body)
         else:
-            self._answer(200, self.odd.page(query).encode())
+            self._answer(200, odd.page(query).encode(), body=odd.body)
 
-    do_HEAD = do_GET  # noqa: N815  (http.server's)
+    do_HEAD = do_DELETE = do_GET  # noqa: N815  (http.server's)
 
-    def _object(self, key: str, data: bytes, range_asked: str) -> None:
-        headers = {f"x-amz-meta-{name}": value for name, value in self.odd.metadata.get(key, {}).items()}
-        headers |= self.odd.archives.get(key, {})
-        headers |= {"Last-Modified": MODIFIED, **({"ETag": etag_of(data)} if self.odd.has_etags else {})}
+    def _object(self, odd: OddS3, key: str, data: bytes, range_asked: str) -> None:
+        headers = {f"x-amz-meta-{name}": value for name, value in odd.metadata.get(key, {}).items()}
+        headers |= odd.archives.get(key, {})
+        headers |= {"Last-Modified": MODIFIED, **({"ETag": etag_of(data)} if odd.has_etags else {})}
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", range_asked)
         if asked is None:
-            self._answer(200, data, headers)
+            self._answer(200, data, headers, body=odd.body)
             return
         start, end = int(asked[1]), min(int(asked[2]) + 1, len(data))
-        self._answer(206, data[start:end], {**headers, "Content-Range": f"bytes {start}-{end - 1}/{len(data)}"})
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
+        self._answer(206, data[start:end], headers, body=odd.body)
 
-    def _answer(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+    def _answer(
+        self, status: int, data: bytes, headers: Mapping[str, str] | None = None, *, body: str = "whole"
+    ) -> None:
+        sent = data if body == "whole" else data[: len(data) // 2]
         self.send_response(status)
         for name, value in {
             "Content-Type": "application/xml",
-            "Content-Length": str(len(body)),
+            "Content-Length": str(len(sent if body == "half" and self.command != "HEAD" else data)),
             **(headers or {}),
         }.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self.wfile.write(sent)
+            self.close_connection |= body == "broken"
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
         """Log nothing."""
