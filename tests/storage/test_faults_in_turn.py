@@ -14,12 +14,15 @@ import pytest
 
 from ledgerfs import errors
 from ledgerfs.cache.block_cache import process_cache
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import AccessDeniedError, LedgerfsError
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.storage.s3.store import S3Store
+from ledgerfs.upkeep.verification import verify
 from tests.support.faults_in_turn import (
     IN_MAPFILES,
+    KINDS,
     MOST_REQUESTS,
+    FaultAt,
     FaultyBucket,
     Operation,
     faults_of,
@@ -214,3 +217,15 @@ def test_no_fault_stays_in_a_cached_catalog(place: FaultyBucket, monkeypatch: py
         place.meet(topics, fault, monkeypatch)
         process_cache.clear()
         assert topics(place) == right, fault
+
+
+def test_a_folder_of_which_the_second_page_is_refused_is_an_error(
+    place: FaultyBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (denied,) = (kind for kind in KINDS if kind.name == "denied")
+    _, requests = place.requests_of(topics, monkeypatch)
+    # The first page ends between the two objects of a MapFile.
+    number = 1 + max(at for at, request in enumerate(requests) if "continuation-token" in request.query)
+    assert requests[number - 1].query["prefix"] == "public/"
+    outcome = place.meet(lambda place: verify(place.open(), quick=True), FaultAt(denied, number, True), monkeypatch)
+    assert isinstance(outcome, AccessDeniedError)

@@ -93,10 +93,15 @@ class S3Store:
         return self._pages_of_folder(folder, "/")
 
     def _pages_of_folder(self, folder: str, delimiter: str) -> Iterator[list[ObjectStat]]:
+        pages = self._pages(folder, delimiter)
         try:
-            yield from self._pages(folder, delimiter)
+            first = next(pages, [])
         except AccessDeniedError as error:
             yield [ObjectStat(folder, 0, 0, "", error.reason)]
+            return
+        yield first
+        # A refusal from here on is an error: half a ledger may be listed, which would look damaged.
+        yield from pages
 
     def _pages(self, prefix: str, delimiter: str) -> Iterator[list[ObjectStat]]:
         def fetch(position: PagePosition) -> ListedPage:
