@@ -11,7 +11,7 @@ from tests.model import reading, spark_jobs, writing
 from tests.model.brokers import HOUR
 from tests.model.bucket_model import Content, Message, Row
 from tests.model.meetings import Meeting
-from tests.model.world import USERS_IDS, Actor, World
+from tests.model.world import USERS_IDS, Actor, Refusals, World, objects_of
 from tests.support.ledgers import CREATED_MS
 
 WHOLE = "persistent://public/default/orders"
@@ -242,6 +242,38 @@ class Vanish:
             world.destroy(self.bucket, key, data=self.what != "index", index=self.what != "data")
 
 
+@dataclass(frozen=True, slots=True)
+class WhileRefused:
+    """An operation, during which the store refuses objects of a ledger, or to list the bucket and its folder of MapFiles."""
+
+    act: Import | Put | SparkWrite | Repair | Remove | Offload | Read | ReadOneDialect | Export | Verify
+    place: int
+    what: str
+    passes: int
+    times: int
+    is_archived: bool
+
+    def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
+        bucket = self.act.source if isinstance(self.act, Offload) else self.act.bucket
+        state = world.models[bucket].now
+        keys = sorted(state)
+        names: tuple[str, ...] = ("", "public/")
+        if keys and self.what != "listing":
+            key = keys[self.place % len(keys)]
+            data, index = objects_of(key, state[key])
+            names = {"data": (data,), "index": (index,)}.get(self.what, (data, index))
+        is_archived = self.is_archived and "" not in names
+        world.refusals[bucket] = Refusals(names, self.passes, self.times, is_archived=is_archived)
+        try:
+            self.act(world, actor, meeting)
+        finally:
+            world.refusals[bucket] = Refusals()
+            if actor.is_session:
+                # From now on it is to find everything again.
+                actor.files(bucket).invalidate_cache()
+                actor.forget(bucket)
+
+
 ACTORS = st.integers(0, 5)
 SESSIONS = st.integers(4, 5)
 numbers = st.integers(0, 1)
@@ -297,6 +329,18 @@ ARRIVALS = st.builds(
     st.booleans(),
 )
 LOSSES = st.builds(Vanish, numbers, places, st.sampled_from(["both", "index", "data"]))
+
+
+READERS = st.one_of(READS, READS, ONE_DIALECT, EXPORTS, CHECKS)
+WRITERS = st.one_of(IMPORTS, PUTS, SPARK_WRITES, REPAIRS, REPAIRS, REMOVALS, OFFLOADS, OFFLOADS)
+
+
+def while_refused(acts: st.SearchStrategy[Act]) -> st.SearchStrategy[Act]:
+    """Return the operations on a store that refuses something."""
+    whats = st.sampled_from(["index", "index", "both", "data", "listing"])
+    return st.builds(
+        WhileRefused, acts, places, whats, st.sampled_from([0, 0, 1, 3]), st.sampled_from([1, 1000]), st.booleans()
+    )
 
 
 @dataclass(frozen=True, slots=True)

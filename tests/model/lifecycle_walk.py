@@ -11,7 +11,14 @@ from pathlib import Path
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.dialects.newest_entries import NewestEntries
-from ledgerfs.errors import NotFoundError, StaleObjectError
+from ledgerfs.errors import (
+    AccessDeniedError,
+    ArchivedObjectError,
+    LedgerfsError,
+    NotFoundError,
+    StaleObjectError,
+    StoreUnreachableError,
+)
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.lifecycle.journal.trash_line import TRASH
 from ledgerfs.offload.attempts import ROOT as ATTEMPTS
@@ -27,6 +34,7 @@ from tests.support.zookeeper import WriteFault
 
 _MOST_REQUESTS, _MOST_CHANGES = 400, 60
 _QUIET_PASSES = 7
+_OF_STORES: tuple[type[LedgerfsError], ...] = (AccessDeniedError, StoreUnreachableError, ArchivedObjectError)
 _LEFT_OVER = {
     FindingKind.ORPHAN_LEDGER,
     FindingKind.ORPHAN_CURSOR_LEDGER,
@@ -114,8 +122,11 @@ class LifecycleWalk(Walk):
             requests = Requests(at, kinds, lambda: self.world.cluster.zookeeper.write_faults.extend(faults))
             self.told.append(f"serve, and of writes from {where} on there are {', '.join(one.name for one in faults)}")
         elif what < 0.88:
-            requests = Requests(at, kinds, fails=self.random.choice((1, 3, 1000)))
-            self.told.append(f"serve, and the store fails from {where} on for {requests.fails} requests")
+            requests = Requests(
+                at, kinds, fails=self.random.choice((1, 3, 1000)), error=_OF_STORES[at % len(_OF_STORES)]
+            )
+            name = requests.error.__name__
+            self.told.append(f"serve, and the store fails from {where} on for {requests.fails} requests: {name}")
         else:
             self.told.append("serve")
         ended, troubles = self.world.serve(requests)

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.model import acts, reading
 from tests.model.acts import TOPICS, WHOLE, Act, Between
@@ -61,7 +61,7 @@ class TwoBuckets(RuleBasedStateMachine):
                 continue
             self.looked_at[number] = model.moment
             # Lists the bucket once for all that follows, as nobody changes it meanwhile.
-            comer = Actor(self.world, "witness", self.world.witness.cache, is_session=True)
+            comer = Actor(self.world, "witness", self.world.witness.cache, is_session=True, is_witness=True)
             assert {topic.name for topic in comer.bucket(number).topics()} >= topics_of(model.now)
             if model.now:
                 for how in ("table", "merged"):
@@ -138,3 +138,29 @@ class NothingIsLost(TwoBuckets):
         """A session is told to list a bucket anew."""
         self.actors[who].files(number).invalidate_cache()
         self.actors[who].forget(number)
+
+
+class StoreRefuses(TwoBuckets):
+    """They do so while the store refuses objects and listings, of two buckets that have ledgers."""
+
+    @initialize(is_chunked=st.booleans(), place=acts.places)
+    def fill(self, is_chunked: bool, place: int) -> None:
+        for number in range(2):
+            for is_mapfile in (False, True):
+                self.do(0, acts.Arrive(number, number, 0, False, 2, is_chunked, is_mapfile), None)
+            self.do(0, acts.Import(number, 1 - number, 2, (), 1, None), None)
+        for how in sorted(reading.READERS):
+            read = acts.Read(0, 0, how, None, None)
+            self.do(0, acts.WhileRefused(read, place, "index", 0, 1000, is_archived=False), None)
+
+    @rule(who=acts.ACTORS, act=acts.while_refused(acts.READERS), between=acts.MEETINGS)
+    def read(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(who=acts.ACTORS, act=acts.while_refused(acts.WRITERS), between=acts.MEETINGS)
+    def write(self, who: int, act: Act, between: Between | None) -> None:
+        self.do(who, act, between)
+
+    @rule(act=acts.ARRIVALS | acts.LOSSES)
+    def change(self, act: Act) -> None:
+        self.do(0, act, None)

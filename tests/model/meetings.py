@@ -5,9 +5,11 @@ Two imports at once are: one that is held after its listing, another one from fr
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
 from ledgerfs.formats.schemas.saved_schema import is_saved_schema, parse_schema
@@ -24,6 +26,9 @@ class Witness(Protocol):
         These are: before and after a listing; before an object is asked for; before indexes are read; before a data object is complete;
         before and after an index or a schema is put; before and after an object is deleted; in folders before data is read.
         """
+
+    def refusal_of(self, name: str, *, is_head: bool = False) -> LedgerfsError | None:
+        """Return the error of a store that refuses to list a folder, or to show an object; None if it does not."""
 
     def published(self, key: LedgerKey, index: OffloadIndex) -> None:
         """An index was put."""
@@ -42,7 +47,7 @@ class Witness(Protocol):
 
 
 class MeetingStore:
-    """`RawStore` that passes everything on to another one, and tells of it."""
+    """`RawStore` that passes everything on to another one, unless it is to refuse that, and tells of it."""
 
     def __init__(self, store: Any, witness: Witness) -> None:
         self._store = store
@@ -61,43 +66,65 @@ class MeetingStore:
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         self._witness.met()
+        self._require("")
         pages = list(self._store.list_pages(prefix))
         self._witness.met()
         return iter(pages)
 
     def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
         self._witness.met()
+        if (refusal := self._witness.refusal_of(folder)) is not None:
+            return iter([[ObjectStat(folder, 0, 0, "", refusal.reason)]])
         pages = list(self._store.list_level(folder))
         self._witness.met()
         return iter(pages)
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         self._witness.met()
+        if (refusal := self._witness.refusal_of(folder)) is not None:
+            return iter([[ObjectStat(folder, 0, 0, "", refusal.reason)]])
         pages = list(self._store.list_folder(folder))
         self._witness.met()
         return iter(pages)
 
     def head(self, key: str) -> ObjectHead:
         self._witness.met()
+        self._require(key, is_head=True)
         found: ObjectHead = self._store.head(key)
         return found
 
     def read(self, request: ReadRequest) -> bytes:
         self._met_read()
+        self._require(request.key)
         data: bytes = self._store.read(request)
         return data
 
     def start(self, request: ReadRequest) -> Any:
         self._met_read()
+        if (refusal := self._witness.refusal_of(request.key)) is not None:
+            refused: Future[bytes] = Future()
+            refused.set_exception(refusal)
+            return refused
         return self._store.start(request)
 
     def send(self, request: ReadRequest, descriptor: int) -> None:
         self._met_read()
+        self._require(request.key)
         self._store.send(request, descriptor)
 
     def read_many(self, requests: Iterable[ReadRequest]) -> Iterator[Any]:
         self._witness.met()
-        return self._store.read_many(requests)
+        asked = list(requests)
+        refusals = [self._witness.refusal_of(request.key) for request in asked]
+        rest = [request for request, refusal in zip(asked, refusals, strict=True) if refusal is None]
+        answers = self._store.read_many(rest)
+        return (refusal or next(answers) for refusal in refusals)
+
+    def _require(self, name: str, *, is_head: bool = False) -> None:
+        """Raise the error of a store that refuses a request."""
+        refusal = self._witness.refusal_of(name, is_head=is_head)
+        if refusal is not None:
+            raise refusal
 
     def _met_read(self) -> None:
         # Reads of a remote store begin inside the cache that all of this process share: nobody else may read meanwhile. Threads that read

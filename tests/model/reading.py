@@ -61,6 +61,7 @@ def read(
         found,
         error,
         (lambda state, name: merged_rows_of(state, name, select)) if how == "merged" else rows_of,
+        was_refused=number in actor.refused,
     )
 
 
@@ -68,12 +69,20 @@ def list_topics(world: World, actor: Actor, number: int, *, dialect: str, meetin
     """List the topics of a bucket in one dialect, and compare them with what was true meanwhile."""
     begin = world.models[number].moment
     with world.acting(actor, meeting):
-        found = {topic.name for topic in actor.bucket(number, dialect).topics() if topic.ledgers}
+        try:
+            found = {topic.name for topic in actor.bucket(number, dialect).topics() if topic.ledgers}
+        except LedgerfsError:
+            assert number in actor.refused
+            return
     states = world.models[number].history[0 if actor.max_age else begin :]
     expected = [
         {copy.content.topic for copy in state.values() if copy.has_data and dialect in {AUTO, copy.dialect}}
         for state in states
     ]
+    if number in actor.refused:
+        # A topic may be known of which no ledger can be read.
+        assert any(found <= topics for topics in expected), f"{actor} lists {found}, and there was {expected[-1]}"
+        return
     assert found in expected, f"{actor} lists bucket {number} in {dialect}: {found}, and there was {expected[-1]}"
 
 
@@ -85,11 +94,13 @@ def require_true(
     found: list[str] | int | None,
     error: LedgerfsError | None,
     rows_in: Callable[[State, str], list[Row]] = rows_of,
+    *,
+    was_refused: bool,
 ) -> None:
     """Say that what a reader found is the topic as it was at one of some moments, or that an error was right."""
     if error is not None:
         # A bucket that changed meanwhile may be told as that.
-        assert len(states) > 1 or not is_whole(states[0], topic), f"{what}: {error!r}"
+        assert was_refused or len(states) > 1 or not is_whole(states[0], topic), f"{what}: {error!r}"
         return
     expected = [
         [row.value for row in rows_in(state, topic) if select(row)] for state in states if is_whole(state, topic)
@@ -236,7 +247,13 @@ def export(
     states = actor.may_see(number, begin)
     if error is not None:
         # One that failed half way has made the folder its bucket's, perhaps.
-        is_told = len(states) > 1 or not is_whole(states[0], topic) or set(known) - {number} or not is_first
+        is_told = (
+            number in actor.refused
+            or len(states) > 1
+            or not is_whole(states[0], topic)
+            or set(known) - {number}
+            or not is_first
+        )
         known.setdefault(number, False)
         assert is_told, f"{what}: {error!r}"
         return
@@ -282,15 +299,17 @@ def check(world: World, actor: Actor, number: int, *, meeting: Meeting | None) -
         try:
             report = verify(actor.bucket(number), threads=1)
         except LedgerfsError:
-            assert model.moment > begin
+            assert model.moment > begin or number in actor.refused
             return
     if model.moment > begin:
         return
-    damage = [finding for finding in report.findings if finding.severity is not Severity.REMARK]
+    was_refused = number in actor.refused
+    harmless = {Severity.REMARK, Severity.UNCHECKED} if was_refused else {Severity.REMARK}
+    damage = [finding for finding in report.findings if finding.severity not in harmless]
     # A copy under an id of its own is read after the ledgers of its cluster that come later.
     damage = [finding for finding in damage if finding.kind != "wrong-order"]
     topics = {copy.content.topic for copy in model.now.values()}
     if not all(is_whole(model.now, topic) for topic in topics):
-        assert damage, f"{actor} verifies bucket {number}: nothing is said of data that is missing"
+        assert damage or was_refused, f"{actor} verifies bucket {number}: nothing is said of data that is missing"
     elif not model.halves:
         assert not damage, f"{actor} verifies bucket {number}, which is whole: {damage}"

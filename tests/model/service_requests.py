@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ledgerfs.dialects.live_cluster.bookies.connection import BookieConnection
-from ledgerfs.errors import StoreUnreachableError
+from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.folders.writes import LocalUpload, LocalWrites
@@ -71,6 +71,8 @@ class Requests:
         The number of the request that is never sent, nor any after it.
     fails
         How many requests to the store fail, from request ``at`` on.
+    error
+        With what they fail: the store is unreachable, or refuses them.
     about
         The managed ledger whose list was to be set last.
 
@@ -81,6 +83,7 @@ class Requests:
     act: Callable[[], None] | None = None
     dies_at: int = -1
     fails: int = 0
+    error: type[LedgerfsError] = StoreUnreachableError
     count: int = 0
     about: str = ""
     is_dead: bool = False
@@ -100,7 +103,7 @@ class Requests:
         if self.is_dead:
             raise Died
         if fails:
-            raise StoreUnreachableError("the store of a model fails", key="tier")
+            raise self.error("the store of a model fails", key="tier")
         if number == self.at and self.act is not None:
             self._others.act = True
             try:

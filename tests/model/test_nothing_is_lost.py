@@ -32,7 +32,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.disk_walk import DiskWalk
 from tests.model.lifecycle_walk import LifecycleWalk
 from tests.model.living_cluster import Walk
-from tests.model.machine import NothingIsLost
+from tests.model.machine import NothingIsLost, StoreRefuses
 from tests.model.places import Folder, Place, S3Bucket
 from tests.model.recovery_walk import RecoveryWalk
 from tests.model.schema_acts import numbers_told
@@ -70,6 +70,15 @@ class InFolders(NothingIsLost):
         return folder_in(self.folder, number)
 
 
+class RefusedInFolders(StoreRefuses):
+    """The same with a store that refuses."""
+
+    block_size = 300
+
+    def new_place(self, number: int) -> Place:
+        return folder_in(self.folder, number)
+
+
 class SchemasInFolders(ValuesAreTrue):
     """The same with schemas."""
 
@@ -88,6 +97,11 @@ def folder_in(parent: Path, number: int) -> Place:
 @pytest.mark.long
 def test_in_folders() -> None:
     run_state_machine_as_test(InFolders, settings=searching(20, 25))
+
+
+@pytest.mark.long
+def test_with_a_store_that_refuses() -> None:
+    run_state_machine_as_test(RefusedInFolders, settings=searching(10, 12))
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import AccessDeniedError, ArchivedObjectError, LedgerfsError
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
@@ -70,8 +70,12 @@ class Actor:
         Seconds for which a kept catalog is good enough to him.
     is_session
         Whether he keeps a bucket open from one operation to the next, as a long session of Python does; a command opens it anew.
+    is_witness
+        Whether the store refuses him nothing: he finds what is there.
     seen
         For each bucket the number of the state since which his session may have listed it.
+    refused
+        The buckets of which the store has refused him something: in this operation, or in his session since its bucket was listed anew.
 
     """
 
@@ -80,7 +84,9 @@ class Actor:
     cache: Path
     max_age: float = 0
     is_session: bool = False
+    is_witness: bool = False
     seen: dict[int, int] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)
     running: Running | None = None
     _sessions: dict[int, Bucket] = field(default_factory=dict)
     _typed: dict[tuple[int, Options], tuple[Bucket, int, int]] = field(default_factory=dict)
@@ -134,6 +140,7 @@ class Actor:
     def forget(self, number: int) -> None:
         """Note that the session was told to list a bucket anew."""
         self.seen.pop(number, None)
+        self.refused.discard(number)
 
     def has_changed(self, number: int) -> None:
         """Note that the session has just changed a bucket: what it shows from now on is no older than that."""
@@ -154,6 +161,13 @@ class _Watch:
 
     def met(self) -> None:
         self.actor.met()
+
+    def refusal_of(self, name: str, *, is_head: bool = False) -> LedgerfsError | None:
+        world = self.actor.world
+        error = None if self.actor.is_witness else world.refusals[self.number].met(name, is_head=is_head)
+        if error is not None:
+            self.actor.refused.add(self.number)
+        return error
 
     def published(self, key: LedgerKey, index: OffloadIndex) -> None:
         running = self.actor.running
@@ -192,6 +206,30 @@ class _Watch:
 
 
 @dataclass(slots=True)
+class Refusals:
+    """What the store of a bucket refuses: objects and folders by name, with how many requests pass before, and how many do not.
+
+    HEAD of archived objects is allowed.
+    """
+
+    names: tuple[str, ...] = ()
+    passes: int = 0
+    times: int = 0
+    is_archived: bool = False
+
+    def met(self, name: str, *, is_head: bool) -> LedgerfsError | None:
+        """Return the refusal of a request, or None, and count it."""
+        if name not in self.names or (is_head and self.is_archived):
+            return None
+        if self.passes:
+            self.passes -= 1
+            return None
+        self.times -= 1
+        error = ArchivedObjectError if self.is_archived else AccessDeniedError
+        return error("the store of a model refuses this", key=name) if self.times >= 0 else None
+
+
+@dataclass(slots=True)
 class World:
     """All of it.
 
@@ -199,6 +237,8 @@ class World:
     ----------
     contents
         What each ledger holds that ever was, by its name.
+    refusals
+        For each bucket what its store refuses.
     clock
         The present time, ms since 1970 UTC.
     exports
@@ -222,6 +262,7 @@ class World:
     folder: Path
     block_size: int | None = None
     models: list[BucketModel] = field(default_factory=lambda: [BucketModel(), BucketModel()])
+    refusals: list[Refusals] = field(default_factory=lambda: [Refusals(), Refusals()])
     clusters: list[Cluster] = field(default_factory=lambda: [Cluster(0), Cluster(1)])
     contents: dict[Key, Content] = field(default_factory=dict)
     clock: int = CREATED_MS
@@ -235,7 +276,7 @@ class World:
     _rows: int = 0
 
     def __post_init__(self) -> None:
-        self.witness = Actor(self, "witness", self.folder / "witness")
+        self.witness = Actor(self, "witness", self.folder / "witness", is_witness=True)
 
     def actors(self) -> list[Actor]:
         """Return the actors: commands, commands that keep catalogs and share them, and sessions."""
@@ -271,6 +312,8 @@ class World:
     ) -> Iterator[Running]:
         """Let an actor do something, in the middle of which somebody else may."""
         assert actor.running is None
+        if not actor.is_session:
+            actor.refused.clear()
         actor.running = Running(content_of, meeting, may_delete)
         try:
             yield actor.running
