@@ -234,9 +234,12 @@ def quick_java(golden_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield options
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def java(quick_java: str) -> "Iterator[Programs]":
-    """A process that runs programs with Spark one after the other, so that Java starts once."""
+    """A process that runs programs with Spark one after the other, so that Java starts once.
+
+    Modules share none: Spark's own daemon prints a traceback when the context of an example is stopped, and commands may print none.
+    """
     from tests.support.programs import Programs
 
     assert os.environ["SPARK_SUBMIT_OPTS"] == quick_java

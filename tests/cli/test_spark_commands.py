@@ -33,8 +33,8 @@ def said(stderr: bytes) -> list[str]:
     return [line for line in stderr.decode().splitlines() if not line.startswith(_OF_JAVA)]
 
 
-def test_verify_prints_what_the_command_without_spark_does(truncated_url: str) -> None:
-    done = run("spark", "verify", truncated_url, *SMALL_SESSION, code=1)
+def test_verify_prints_what_the_command_without_spark_does(java: Programs, truncated_url: str) -> None:
+    done = java.command("verify", truncated_url, code=1)
     assert done.stdout.decode() == output("verify", truncated_url, code=1)
     assert said(done.stderr) == []
 
@@ -152,10 +152,12 @@ def test_values_by_an_earlier_schema_that_must_stay_are_told_in_every_run(java: 
         assert line.endswith(outdated)
 
 
-def test_damage_that_a_task_meets_is_one_line_that_names_object_and_offset(golden: Path, tmp_path: Path) -> None:
+def test_damage_that_a_task_meets_is_one_line_that_names_object_and_offset(
+    java: Programs, golden: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "bucket"
     shutil.copytree(golden / "damaged" / "truncated-but-successful", folder)
-    done = run("spark", "stats", str(folder), *SMALL_SESSION, code=1)
+    done = java.command("stats", str(folder), code=1)
     (line,) = said(done.stderr)
     assert line.startswith("ledgerfs: d5b0d817-e819-4bc6-8610-c87c1c7bd0e8-ledger-201 at byte ")
     assert done.stdout == b""

@@ -1,7 +1,8 @@
-"""One Python process that runs one program after the other, so that they share what takes long to start: imports, and Java.
+"""One Python process that runs one program after the other, so that they share what takes long to start: imports, Java, Spark's workers.
 
-Each has its own arguments and folder, its own ``__main__`` and session of Spark, and its own output and exit code. Whatever else a program
-leaves in its process is there for the next one, as in a notebook.
+Each has its own arguments and folder, its own ``__main__`` and session of Spark, and its own output and exit code. A context of Spark
+serves the programs that ask for no other settings. Whatever else a program leaves in its process is there for the next one, as in a
+notebook.
 """
 
 import json
@@ -16,6 +17,8 @@ import tempfile
 import traceback
 from pathlib import Path
 from typing import Self
+
+from pyspark.sql import SparkSession
 
 from tests.support.commands import LEDGERFS
 
@@ -81,6 +84,7 @@ class Programs:
 
 
 def _serve(connection: socket.socket) -> None:
+    _share_contexts()
     requests = connection.makefile("rb")
     while length := requests.read(4):
         asked = json.loads(requests.read(int.from_bytes(length, "big")))
@@ -101,7 +105,7 @@ def _run(command: list[str], folder: str) -> int:
     except BaseException:  # noqa: BLE001  (as Python ends: with a traceback, and 1)
         traceback.print_exc()
         code = 1
-    _stop_spark()
+    _renew_session()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -110,14 +114,44 @@ def _run(command: list[str], folder: str) -> int:
     return code if isinstance(code, int) else int(code is not None)
 
 
-def _stop_spark() -> None:
-    """Leave the next program Java, but no session."""
-    if "pyspark" in sys.modules:
-        from pyspark.sql import SparkSession
+def _share_contexts() -> None:
+    """Have Spark's context go on after a program that stops its session, for the programs whose settings it has.
 
+    Settings of a store are those of the program alone: it may be what is tested that they reach the source.
+    """
+    stop, get_or_create = SparkSession.stop, SparkSession.Builder.getOrCreate
+    fixed: dict[str, str] = {}
+
+    def shared(builder: SparkSession.Builder) -> SparkSession:
         session = SparkSession.getActiveSession()
+        asked = {name: str(value) for name, value in builder._options.items() if name != "spark.app.name"}
         if session is not None:
-            session.stop()
+            # The others are the session's own.
+            asked = {name: value for name, value in asked.items() if not session.conf.isModifiable(name)}
+            others = fixed.keys() - asked.keys()
+            if not asked.items() <= fixed.items() or any(name.startswith("spark.hadoop.") for name in others):
+                stop(session)
+                session = None
+        made = get_or_create(builder)
+        if session is None:
+            fixed.clear()
+            fixed.update({name: value for name, value in asked.items() if not made.conf.isModifiable(name)})
+        return made
+
+    SparkSession.Builder.getOrCreate = shared  # type: ignore[method-assign]
+    SparkSession.stop = lambda _: None  # type: ignore[method-assign]
+
+
+def _renew_session() -> None:
+    """End the jobs of a program, and leave the next one a session without its views, settings and registered sources."""
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.sparkContext.cancelAllJobs()
+        new = session.newSession()
+        SparkSession._instantiatedSession = SparkSession._activeSession = new
+        of_java = session._jvm.org.apache.spark.sql.classic.SparkSession
+        of_java.setDefaultSession(new._jsparkSession)
+        of_java.setActiveSession(new._jsparkSession)
 
 
 if __name__ == "__main__":
