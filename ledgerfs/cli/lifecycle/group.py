@@ -9,7 +9,6 @@ Examples:
   ledgerfs lifecycle plan policy.toml
   ledgerfs lifecycle plan policy.toml --topic public/default/orders --all
   ledgerfs lifecycle plan policy.toml --cluster dump.json.zst --json
-  ledgerfs lifecycle simulate dump.json.zst policy.toml --days 30 --plot month.svg
 """
 
 _COMMANDS = (
@@ -17,10 +16,6 @@ _COMMANDS = (
     LazyCommand("run", "ledgerfs.cli.lifecycle.run:run", "Offload and delete what POLICY wants, and keep doing it."),
     LazyCommand("status", "ledgerfs.cli.lifecycle.status:status", "Show who does it, what is done, what is in the trash, what went wrong."),
     LazyCommand("undo", "ledgerfs.cli.lifecycle.undo:undo", "Take back what is marked to be deleted."),
-    LazyCommand(
-        "simulate", "ledgerfs.cli.lifecycle.simulate:simulate",
-        "Show what a policy would make of a cluster in the next days: storage hot and cold, uploads, requests, costs."
-    ),
 )  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """What goes to the store and what is read back of it share its rate, and who waits for it ends with the service."""
 
-import numpy as np
 import pytest
 
 from ledgerfs.errors import StoppedError
@@ -8,7 +7,6 @@ from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import ServiceSettings, Via
 from ledgerfs.lifecycle.service.rates import Rates
 from ledgerfs.lifecycle.service.stopping import Stopping
-from ledgerfs.lifecycle.simulation.of_cluster import rates_of
 from tests.support.each import for_each
 
 MIB = 1 << 20
@@ -42,10 +40,6 @@ def test_a_backlog_is_sent_in_a_few_minutes_however_far_passes_are_apart(every_m
     rates.follow([due], 0)
     assert rates.rate is not None
     assert 600 * MIB / rates.rate <= 300
-
-
-def test_a_simulation_has_the_same_bounds() -> None:
-    assert rates_of(ServiceSettings(store_rate=8 * MIB, ceiling_rate=7 * MIB), np.array([60.0])).ceiling == 4 * MIB
 
 
 @for_each("way", ["pace", "pace_back"])

@@ -1,1 +1,0 @@
-"""What a policy would make of a cluster in the next days: arrivals as a dump has them, played forward."""
