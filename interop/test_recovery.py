@@ -131,8 +131,7 @@ def restored(lost: Lost, new: New, dump: Path) -> dict[str, Any]:
             process.wait()
             wait_until_unlocked(new.cluster)
     with stage("recovery: run"):
-        report = str(lost.folder / "report.html")
-        found: dict[str, Any] = lost.recover("run", *new.into, *more, "--report", report)
+        found: dict[str, Any] = lost.recover("run", *new.into, *more)
     return found
 
 
@@ -178,7 +177,6 @@ def test_all_topics_are_served_as_before(lost: Lost, new: New, restored: dict[st
     assert numbers == list(range(len(numbers)))
     assert len(numbers) >= max(count for time_ms, count in lost.acknowledged if time_ms < known_ms)
     assert differences(found, lost.truth) == []
-    assert (lost.folder / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
 def test_transactions_under_way_are_there_as_a_whole_or_not_at_all(
@@ -274,6 +272,5 @@ def test_a_topic_that_was_terminated_is_told_and_can_be_terminated_again(
     assert base64.b64decode(found[-1]["value"]) == b"the last one"
 
 
-def test_credentials_are_not_in_the_report(lost: Lost, restored: dict[str, Any]) -> None:
-    text = (lost.folder / "report.html").read_text() + json.dumps(restored)
-    assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in text
+def test_credentials_are_not_in_the_report(restored: dict[str, Any]) -> None:
+    assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in json.dumps(restored)

@@ -21,7 +21,7 @@ from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.planning import Wanted
 from ledgerfs.recovery.planning.target_names import TargetNames
 from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
-from ledgerfs.recovery.running.report import Report, TopicLine
+from ledgerfs.recovery.running.report import Report, TopicLine, part_text
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
@@ -375,12 +375,11 @@ def test_a_plan_writes_nothing_and_tells_the_same(
     assert report.is_well
     assert dict(new.nodes) == before
     assert brokers.namespaces == {}
-    page = report.as_html()
-    assert page.count("<td>persistent://public/default/") == 2 * len(TOPICS)
-    assert "<script" not in page
+    told = [(one["topic"], one["target"]) for one in report.as_json()["topics"]]
+    assert told == [(f"persistent://{one}",) * 2 for one in TOPICS]
 
 
-def test_the_report_tells_what_is_lost_from_when_to_when_and_what_is_to_be_done(
+def test_the_report_has_what_is_lost_from_when_to_when_and_what_is_to_be_done(
     tmp_path: Path, lost: LiveCluster, new: LiveCluster, brokers: PulsarSettings
 ) -> None:
     lost.set_policies("public/default", message_ttl_in_seconds=60)
@@ -391,19 +390,19 @@ def test_the_report_tells_what_is_lost_from_when_to_when_and_what_is_to_be_done(
     dump = dump_of(lost, tmp_path / "dump")
     new.zookeeper.set(new.chroot + managed_ledger_path(managed_ledger_of(B)), b"")
     report = _restore(lost, new, brokers, dump)
-    page = report.as_html()
     part = next(one for one in _line(report, A).plan.missing if one.first_ledger == gone.ledger_id)
     assert (part.entries, part.from_ms is not None, part.to_ms is not None) == (3, True, True)
-    assert (
-        f"ledger {gone.ledger_id}: 3 entries, written from {iso_time(part.from_ms)} until {iso_time(part.to_ms)}"
-        in page
-    )
-    assert "<tr class=bad><td>persistent://public/default/b</td>" in page
-    assert page.count("class=bad") == 1
-    assert "the new cluster has a topic of this name" in page
-    assert "pulsar-admin namespaces set-message-ttl public/default --messageTTL 60" in page
-    assert "The lost cluster is known until</th><td>20" in page
-    assert "@media print" in page
+    span = f"written from {iso_time(part.from_ms)} until {iso_time(part.to_ms)}"
+    assert part_text(part).startswith(f"ledger {gone.ledger_id}: 3 entries, {span}")
+    told = report.as_json()
+    topics = {one["topic"]: one for one in told["topics"]}
+    (missing,) = (one for one in topics[f"persistent://{A}"]["missing"] if one["first_ledger"] == gone.ledger_id)
+    assert (missing["entries"], missing["from"], missing["to"]) == (3, iso_time(part.from_ms), iso_time(part.to_ms))
+    assert [name for name, one in topics.items() if one["why"] is not None] == [f"persistent://{B}"]
+    assert "the new cluster has a topic of this name" in topics[f"persistent://{B}"]["why"]
+    (line,) = told["commands"]
+    assert line.startswith("pulsar-admin namespaces set-message-ttl public/default --messageTTL 60")
+    assert told["known_until"] == iso_time(dump.began_ms)
 
 
 def test_partitions_come_all_or_none(

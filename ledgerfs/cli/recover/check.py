@@ -1,6 +1,5 @@
 """``ledgerfs recover check``: restored topics read back through brokers."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,7 +7,7 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.recover.broker_service import broker_check, service_option
-from ledgerfs.cli.recover.outcome import print_report, write_report
+from ledgerfs.cli.recover.outcome import print_report
 from ledgerfs.cli.recover.request import (
     how_options,
     into_cluster,
@@ -17,7 +16,6 @@ from ledgerfs.cli.recover.request import (
     lost_of,
     lost_options,
     open_as_of,
-    report_option,
     transaction_options,
 )
 
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 @how_options
 @transaction_options
 @service_option
-@report_option
 @click.pass_context
 def check(
     context: click.Context,
@@ -41,7 +38,6 @@ def check(
     lost: dict[str, Any],
     into: str,
     admin: str,
-    report: Path | None,
     as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
@@ -54,7 +50,7 @@ def check(
     \b
     Examples:
       ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
-      ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080 --topics 'public/orders/.*' --report check.html
+      ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080 --topics 'public/orders/.*'
     """
     from ledgerfs.recovery.running.recovery import check as compare
 
@@ -65,5 +61,4 @@ def check(
     target = into_of(context, what, cluster, admin, options, **how)
     with progress() as update:
         found = compare(what, target, broker_check(cluster, admin, options, open_as, sample=None), update)
-    write_report(found, report)
     print_report(context, found, as_json=as_json)

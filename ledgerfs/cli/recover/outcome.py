@@ -1,29 +1,16 @@
 """What a plan or a run is printed as: a line a topic, what is missing, what is to be known, and the exit code."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ledgerfs.cli.output import human_size, print_json, say, show, table
 from ledgerfs.display import printable
-from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from ledgerfs.recovery.running.report import Report
 
 _MOST_PARTS = 20
-
-
-def write_report(report: "Report", file: Path | None) -> None:
-    """Write the page of a report; raises `InvalidOptionError` if that cannot be."""
-    if file is None:
-        return
-    try:
-        file.write_text(report.as_html(), encoding="utf-8")
-    except OSError as error:
-        raise InvalidOptionError(f"the report cannot be written: {error.strerror}", key=str(file)) from error
-    say(f"{file}: the report")
 
 
 def print_report(context: click.Context, report: "Report", *, as_json: bool) -> None:

@@ -1,13 +1,12 @@
 """``ledgerfs recover plan``: what would be restored, and what will be missing."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import progress
-from ledgerfs.cli.recover.outcome import print_report, write_report
+from ledgerfs.cli.recover.outcome import print_report
 from ledgerfs.cli.recover.request import (
     how_options,
     into_cluster,
@@ -15,7 +14,6 @@ from ledgerfs.cli.recover.request import (
     into_options,
     lost_of,
     lost_options,
-    report_option,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 @lost_options
 @into_options(required=False)
 @how_options
-@report_option
 @click.pass_context
 def plan(
     context: click.Context,
@@ -36,7 +33,6 @@ def plan(
     lost: dict[str, Any],
     into: str | None,
     admin: str | None,
-    report: Path | None,
     as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
@@ -64,5 +60,4 @@ def plan(
         target = into_of(context, what, cluster, admin, options, **how)
     with progress() as update:
         found = plan_of(what, target, update)
-    write_report(found, report)
     print_report(context, found, as_json=as_json)

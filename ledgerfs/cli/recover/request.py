@@ -12,7 +12,6 @@ import click
 from ledgerfs.cli.cluster.source import cluster_at
 from ledgerfs.cli.options import bucket_argument, json_option, parsed_options, storage_options_of
 from ledgerfs.cli.output import say
-from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.cli.schemas.broker_options import ACCESS, admin_requests, broker_options
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs.errors import InvalidOptionError
@@ -181,15 +180,6 @@ def into_of(
         hides_lost=options["hide_lost_schemas"],
     )
     return Into(cluster, settings, How(driver, **how), lets_brokers_delete=options["let_brokers_delete"])
-
-
-def report_option(command: Command) -> Command:
-    """Add --report."""
-    option = click.option(
-        "--report", type=LocalPath(), metavar="FILE",
-        help="Write a page, HTML, that tells of each topic what is there and what is lost, for a browser and for paper.",
-    )  # fmt: skip
-    return option(command)
 
 
 def _dump(

@@ -1,7 +1,6 @@
 """``ledgerfs recover run``: restoring topics into a new cluster."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +8,7 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.recover.broker_service import broker_check, service_option
-from ledgerfs.cli.recover.outcome import print_report, write_report
+from ledgerfs.cli.recover.outcome import print_report
 from ledgerfs.cli.recover.request import (
     how_options,
     into_cluster,
@@ -18,7 +17,6 @@ from ledgerfs.cli.recover.request import (
     lost_of,
     lost_options,
     open_as_of,
-    report_option,
     transaction_options,
 )
 from ledgerfs.ledgers.time_arguments import milliseconds_of
@@ -57,7 +55,6 @@ if TYPE_CHECKING:
 )
 @click.option("--no-compare", is_flag=True, help="Ask brokers for nothing in the end; `ledgerfs recover check` does.")
 @service_option
-@report_option
 @click.option("--yes", is_flag=True, help="Do it without asking; needed where nobody can answer.")
 @click.pass_context
 def run(
@@ -68,7 +65,6 @@ def run(
     lost: dict[str, Any],
     into: str,
     admin: str,
-    report: Path | None,
     yes: bool,
     as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
@@ -84,7 +80,7 @@ def run(
 
     \b
     Examples:
-      ledgerfs recover run s3://tier --into pulsar+zk://new:2181 --admin http://new:8080 --report report.html
+      ledgerfs recover run s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
       ledgerfs recover run s3://tier --dump dump.json.zst --disks bookies:///disk1,/disk2 \\
           --into pulsar+zk://new:2181 --admin http://new:8080 --yes
       ledgerfs recover run s3://tier --topics 'public/orders/.*' --as 'public/restored/{topic}' --new-ids \\
@@ -111,7 +107,6 @@ def run(
         check = broker_check(cluster, admin, options, open_as, sample=options["sample"])
     with progress() as update:
         done = restore(what, target, check, update, say)
-    write_report(done, report)
     print_report(context, done, as_json=as_json)
 
 

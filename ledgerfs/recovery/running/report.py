@@ -1,11 +1,9 @@
-"""What became of each topic, as JSON, and as a page that an auditor prints: what is there, what is lost, from when to when."""
+"""Report of a recovery: of each topic what is there, what is lost, and from when to when, as JSON and in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
-from ledgerfs.display import human_size
 from ledgerfs.ledgers.time_arguments import iso_time
 from ledgerfs.recovery.checking.comparison import TopicComparison
 from ledgerfs.recovery.planning.topic_plan import MissingPart, TopicPlan
@@ -106,10 +104,6 @@ class Report:
             "remarks": list(self.remarks),
             "commands": list(self.commands),
         }
-
-    def as_html(self) -> str:
-        """Return a page without any script or other file, for a browser and for paper."""
-        return "\n".join(_page(self)) + "\n"
 
 
 def missing_text(plan: TopicPlan) -> str:
@@ -216,74 +210,3 @@ def _topic_as_json(line: TopicLine) -> dict[str, Any]:
         "compared": None if line.compared is None else _comparison_as_json(line.compared),
         "remarks": list(line.remarks),
     }  # fmt: skip
-
-
-_STYLE = """
-body { font: 10pt/1.4 sans-serif; margin: 2em; color: #111; }
-table { border-collapse: collapse; width: 100%; }
-th, td { border: 1px solid #999; padding: .3em .5em; text-align: left; vertical-align: top; }
-td.number { text-align: right; white-space: nowrap; }
-.bad { background: #fdd; font-weight: bold; }
-ul { margin: .2em 0; padding-left: 1.2em; }
-pre { white-space: pre-wrap; border: 1px solid #999; padding: .5em; }
-tr { break-inside: avoid; }
-@media print { body { margin: 0; } .bad { border: 2px solid #000; } }
-"""
-_COLUMNS = (
-    "Topic",
-    "In the new cluster",
-    "State",
-    "Ledgers",
-    "Entries",
-    "Bytes",
-    "Missing entries",
-    "Subscriptions",
-    "Compared",
-)
-
-
-def _page(report: Report) -> Iterator[str]:
-    yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-    yield f"<title>Recovery of {escape(report.bucket)}</title><style>{_STYLE}</style></head><body>"
-    yield "<h1>Recovery of a Pulsar cluster</h1>"
-    known = (
-        iso_time(report.known_until_ms)
-        or "not at all: there is no dump, so that what is missing is known only where the bucket shows it"
-    )
-    facts = {
-        "Bucket": report.bucket, "Into": report.cluster, "Dump": report.dump or "none", "The lost cluster is known until": known,
-        "Began": iso_time(report.began_ms), "Ended": iso_time(report.ended_ms), "Topics": f"{len(report.topics):,}",
-        "Not as they should be": f"{sum(not one.is_well for one in report.topics):,}",
-    }  # fmt: skip
-    yield (
-        "<table>"
-        + "".join(f"<tr><th>{name}</th><td>{escape(str(told))}</td></tr>" for name, told in facts.items())
-        + "</table>"
-    )
-    yield "<h2>Topics</h2><table><tr>" + "".join(f"<th>{one}</th>" for one in _COLUMNS) + "</tr>"
-    for line in report.topics:
-        yield from _row(line)
-    yield "</table>"
-    if report.remarks:
-        yield f"<h2>Remarks</h2>{_items(report.remarks)}"
-    if report.commands:
-        yield f"<h2>To be set by hand</h2><pre>{escape(chr(10).join(report.commands))}</pre>"
-    yield "</body></html>"
-
-
-def _row(line: TopicLine) -> Iterator[str]:
-    plan = line.plan
-    subscriptions = len(plan.former.cursors) if line.done is None else line.done.subscriptions
-    compared = "not asked" if line.compared is None else comparison_text(line.compared)
-    yield f"<tr{'' if line.is_well else ' class=bad'}><td>{escape(plan.topic)}</td><td>{escape(plan.target_topic)}</td>"
-    yield f"<td>{escape(line.state)}</td><td class=number>{len(plan.ledgers):,}</td><td class=number>{plan.entries:,}</td>"
-    yield f"<td class=number>{human_size(plan.size)}</td><td>{escape(missing_text(plan))}</td>"
-    yield f"<td class=number>{subscriptions:,}</td><td>{escape(compared)}</td></tr>"
-    told = [*([] if line.why is None else [line.why]), *map(part_text, parts_to_tell(plan)), *line.remarks]
-    told += transaction_texts(line)
-    if told:
-        yield f"<tr><td colspan={len(_COLUMNS)}>{_items(told)}</td></tr>"
-
-
-def _items(told: Sequence[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(one)}</li>" for one in told) + "</ul>"
