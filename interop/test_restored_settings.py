@@ -8,7 +8,7 @@ import pytest
 from interop.cluster import Cluster
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs.recovery.settings.former_settings import to_set_again
+from ledgerfs.recovery.settings.former_settings import not_carried_over
 from ledgerfs.recovery.settings.namespaces import make_namespaces, new_cluster, plan_settings
 from ledgerfs.recovery.settings.schema_plan import plan_schemas, progress
 from ledgerfs.recovery.settings.schemas import restore_all_schemas
@@ -85,16 +85,16 @@ def test_namespaces_are_made_and_keep_all(requests: AdminRequests) -> None:
     assert not any(one.is_new or one.remarks for one in there.namespaces)
     assert there.tenants[0].settings == {"adminRoles": ["boss"], "allowedClusters": ["interop"]}
     assert there.namespaces[0].policies["publishMaxMessageRate"]["interop"]["publishThrottlingRateInMsg"] == 5
-    of_new = [one.partition("  #")[0] for one in to_set_again(settings, there) if f" {NAMESPACE} " in one]
-    assert of_new == [
-        f"pulsar-admin namespaces set-message-ttl {NAMESPACE} --messageTTL 3600",
-        f"pulsar-admin namespaces set-offload-policies {NAMESPACE} --offloadAfterThreshold 5",
-        f"pulsar-admin namespaces set-retention {NAMESPACE} --time 60m --size 100M",
+    of_new = [one for one in not_carried_over(settings, there) if one.owner == f"namespace {NAMESPACE}"]
+    assert [(one.name, one.value) for one in of_new] == [
+        ("message_ttl_in_seconds", 3600),
+        ("offload_policies", {"managedLedgerOffloadThresholdInBytes": 5}),
+        ("retention_policies", FORMER["retention_policies"]),
     ]
     # Once they are as they were nothing is left to be told.
     requests.change("POST", f"/admin/v2/namespaces/{NAMESPACE}/messageTTL", 3600, is_repeatable=True).require_ok()
-    again = to_set_again(settings, plan_settings(requests, topics, settings, cluster))
-    assert len([one for one in again if f" {NAMESPACE} " in one]) == 2
+    again = not_carried_over(settings, plan_settings(requests, topics, settings, cluster))
+    assert len([one for one in again if one.owner == f"namespace {NAMESPACE}"]) == 2
 
 
 def test_schemas_have_their_numbers_again(requests: AdminRequests) -> None:

@@ -174,7 +174,11 @@ def policies_of(told: Mapping[str, Any], *, key: str) -> NamespacePolicies:
     )
 
 
-TARGET_KEYS = (
+_OFFLOAD_KEYS = (
+    "managedLedgerOffloadThresholdInBytes",
+    "managedLedgerOffloadThresholdInSeconds",
+    "managedLedgerOffloadDeletionLagInMillis",
+    "managedLedgerOffloadedReadPriority",
     "managedLedgerOffloadDriver",
     *(
         f"{prefix}anagedLedgerOffload{name}"
@@ -182,7 +186,7 @@ TARGET_KEYS = (
         for prefix in ("m", "s3M", "gcsM")
     ),
 )
-"""The keys of a policy of offloading that tell where to; those with a prefix are older ones, of one driver."""
+"""The keys of a policy of offloading that never hold credentials; those with a prefix are older ones, of one driver."""
 _OLDER_KEYS = {"aws-s3": "s3M", "google-cloud-storage": "gcsM"}
 
 
@@ -199,6 +203,11 @@ def _target(offload: Mapping[str, Any], key: str) -> OffloadTarget:
         return _text(offload, f"managedLedgerOffload{name}", key) if own is None else own
 
     return OffloadTarget(driver, told("Bucket"), told("Region"), told("ServiceEndpoint"))
+
+
+def without_credentials(offload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a policy of offloading sets, except credentials."""
+    return {name: offload[name] for name in _OFFLOAD_KEYS if offload.get(name) is not None}
 
 
 def json_object(data: bytes, *, key: str) -> dict[str, Any]:

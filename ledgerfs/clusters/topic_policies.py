@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ledgerfs.clusters.answers import TopicPoliciesAnswer
-from ledgerfs.clusters.policies import TARGET_KEYS, NamespacePolicies, policies_of
+from ledgerfs.clusters.policies import NamespacePolicies, policies_of, without_credentials
 from ledgerfs.errors import CorruptMetadataError, InvalidNameError
 from ledgerfs.formats.topic_names import managed_ledger_of
 
@@ -18,13 +18,6 @@ _FIELDS = {
     "messageTTLInSeconds": "message_ttl_in_seconds",
 }
 """What is kept of an event, by the names that namespaces have for it."""
-_OF_OFFLOAD = (
-    "managedLedgerOffloadThresholdInBytes",
-    "managedLedgerOffloadThresholdInSeconds",
-    "managedLedgerOffloadDeletionLagInMillis",
-    *TARGET_KEYS,
-)
-"""Of offloading nothing else is kept: events have credentials of buckets, too."""
 _POLICIES, _DELETION, _GLOBAL = "TOPIC_POLICY", "DELETE", " global"
 
 
@@ -40,7 +33,7 @@ def answer_of(namespace: str, events: Iterable[tuple[str, Any]]) -> TopicPolicie
         kept = {ours: policies[theirs] for theirs, ours in _FIELDS.items() if policies.get(theirs) is not None}
         if "offload_policies" in kept:
             offload = _mapping(kept["offload_policies"], key)
-            kept["offload_policies"] = {one: offload[one] for one in _OF_OFFLOAD if offload.get(one) is not None}
+            kept["offload_policies"] = without_credentials(offload)
         if kept:
             found[name] = kept
     return TopicPoliciesAnswer(namespace, found)

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from ledgerfs.clusters.policies import OffloadTarget
 from ledgerfs.errors import AdminApiError, ChangedMeanwhileError, CorruptMetadataError, InvalidNameError
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.settings.carried_policies import NewCluster, carried_policies
-from ledgerfs.recovery.settings.former_settings import to_set_again
+from ledgerfs.recovery.settings.former_settings import FormerSetting, not_carried_over
 from ledgerfs.recovery.settings.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
 from tests.support.admin_api import send
 from tests.support.each import for_each
@@ -106,30 +107,32 @@ def test_what_deletes_is_held_back(pulsar: PulsarSettings) -> None:
     assert there["schema_compatibility_strategy"] == "FORWARD"
 
 
-def test_what_is_held_back_is_told_as_commands_until_it_is_set(pulsar: PulsarSettings) -> None:
+def test_what_is_held_back_is_reported_until_it_is_set(pulsar: PulsarSettings) -> None:
     settings = dumped(shop={"adminRoles": ["boss"]})
     made = planned(pulsar, settings)
-    before = to_set_again(settings, made)
+    before = not_carried_over(settings, made)
     make_namespaces(pulsar.requests, made)
-    lines = to_set_again(settings, planned(pulsar, settings))
-    # What the plan says is what then is, but for the reasons, which only it knows.
-    assert [one.partition("  #")[0] for one in before if not one.startswith("#")] == [
-        one for one in lines if not one.startswith("#")
-    ]
-    assert lines == [
-        "pulsar-admin namespaces set-backlog-quota shop/eu --type destination_storage --policy consumer_backlog_eviction --limit 1000",
-        "pulsar-admin namespaces set-backlog-quota shop/eu --type message_age --policy producer_request_hold --limitTime 60",
-        "pulsar-admin namespaces set-message-ttl shop/eu --messageTTL 3600",
-        "# shop/eu was replicated between backup, old",
-        "pulsar-admin namespaces set-resource-group shop/eu --resource-group-name gold",
-        "pulsar-admin namespaces set-retention shop/eu --time 60m --size 100M",
+    found = not_carried_over(settings, planned(pulsar, settings))
+    # The plan has what then is, and the reasons, which only it knows.
+    assert [replace(one, reason=None) for one in before] == [replace(one, reason=None) for one in found]
+    held_back = "it is held back, since it may delete what is restored"
+    assert str(before[1]) == f"namespace shop/eu: message_ttl_in_seconds was 3600: set it by hand ({held_back})"
+    clusters = ["backup", "old"]
+    assert [(one.owner, one.name, one.value) for one in found] == [
+        ("namespace shop/eu", name, clusters if name == "replication_clusters" else FORMER[name])
+        for name in (
+            "backlog_quota_map",
+            "message_ttl_in_seconds",
+            "replication_clusters",
+            "resource_group_name",
+            "retention_policies",
+        )
     ]
     pulsar.namespaces["shop/eu"].update(
         {name: FORMER[name] for name in ("backlog_quota_map", "message_ttl_in_seconds", "retention_policies")}
     )
-    assert [one for one in to_set_again(settings, planned(pulsar, settings)) if "resource-group" not in one] == [
-        "# shop/eu was replicated between backup, old"
-    ]
+    left = [one.name for one in not_carried_over(settings, planned(pulsar, settings))]
+    assert left == ["replication_clusters", "resource_group_name"]
 
 
 def test_as_they_were_if_that_is_wanted(pulsar: PulsarSettings) -> None:
@@ -147,7 +150,7 @@ def test_a_namespace_that_nothing_is_known_of_keeps_all(pulsar: PulsarSettings) 
     make_namespaces(pulsar.requests, made)
     assert pulsar.namespaces["shop/eu"]["retention_policies"] == FOREVER
     assert "its former policies are not known" in made.namespaces[0].remarks
-    assert to_set_again(DumpedSettings(), made) == []
+    assert not_carried_over(DumpedSettings(), made) == []
 
 
 def test_damaged_policies_are_those_of_nobody(pulsar: PulsarSettings) -> None:
@@ -157,7 +160,10 @@ def test_damaged_policies_are_those_of_nobody(pulsar: PulsarSettings) -> None:
         assert any("damaged" in one for one in made.namespaces[0].remarks), damaged
         assert made.namespaces[0].policies["retention_policies"] == FOREVER
         assert made.tenants[0].remarks
-        assert all(one.startswith(("#", "pulsar-admin")) for one in to_set_again(settings, made))
+        reported = {one.owner: one.reason for one in not_carried_over(settings, made) if one.value is None}
+        assert "/admin/policies/shop: " in str(reported["tenant shop"])
+        if isinstance(damaged, bytes):
+            assert "/admin/policies/shop/eu: " in str(reported["namespace shop/eu"])
 
 
 def test_a_namespace_that_is_there_is_never_changed(pulsar: PulsarSettings) -> None:
@@ -170,12 +176,10 @@ def test_a_namespace_that_is_there_is_never_changed(pulsar: PulsarSettings) -> N
     told = " ".join(made.namespaces[0].remarks)
     assert "no retention of its own" in told
     assert "message_ttl_in_seconds is 7" in told
-    lines = to_set_again(dumped(shop={"adminRoles": ["boss"]}), made)
-    assert "pulsar-admin tenants update shop --admin-roles boss" in lines
-    assert "pulsar-admin namespaces grant-permission shop/eu --role app --actions consume,produce" in lines
-    assert "pulsar-admin topics grant-permission persistent://shop/eu/orders --role auditor --actions consume" in lines
-    assert "pulsar-admin namespaces set-property shop/eu --key team --value 'a b'" in lines
-    assert "pulsar-admin namespaces set-deduplication shop/eu --enable" in lines
+    found = not_carried_over(dumped(shop={"adminRoles": ["boss"]}), made)
+    assert found[0] == FormerSetting("tenant shop", "adminRoles", ["boss"])
+    for name in ("auth_policies", "deduplicationEnabled", "properties"):
+        assert FormerSetting("namespace shop/eu", name, FORMER[name]) in found
 
 
 def test_a_tenant_of_other_clusters_is_told(pulsar: PulsarSettings) -> None:
@@ -192,10 +196,9 @@ def test_a_new_name_gets_the_policies_of_the_one_that_it_stands_for(pulsar: Puls
     assert policies["deduplicationEnabled"] is True
     assert policies["auth_policies"] == {"namespace_auth": {"app": ["produce", "consume"]}}
     assert "auth_policies" in made.namespaces[0].why_not
-    lines = to_set_again(dumped(), made)
-    assert any(
-        one.startswith("# of a topic with another name now: pulsar-admin topics grant-permission") for one in lines
-    )
+    rights = next(one for one in not_carried_over(dumped(), made) if one.name == "auth_policies")
+    assert (rights.owner, rights.value) == ("namespace public/restored", FORMER["auth_policies"])
+    assert "of the former names" in str(rights.reason)
     several = {
         "public/restored/persistent/a": "shop/eu/persistent/a",
         "public/restored/persistent/b": "shop/us/persistent/b",
@@ -203,8 +206,8 @@ def test_a_new_name_gets_the_policies_of_the_one_that_it_stands_for(pulsar: Puls
     made = planned(pulsar, dumped(), several)
     assert made.namespaces[0].former is None
     assert made.namespaces[0].policies == {"replication_clusters": ["new"], **held()}
-    assert to_set_again(dumped(), made) == [
-        "# public/restored stands for shop/eu, shop/us: their policies are not compared"
+    assert [str(one) for one in not_carried_over(dumped(), made)] == [
+        "namespace public/restored: policies not known: it stands for shop/eu, shop/us, whose policies are not compared"
     ]
 
 
@@ -219,7 +222,8 @@ def test_legacy_names_are_made_with_what_keeps_them(pulsar: PulsarSettings) -> N
     assert make_namespaces(pulsar.requests, made) == ["shop/new/eu"]
     there = pulsar.namespaces["shop/new/eu"]
     assert (there["retention_policies"], there["message_ttl_in_seconds"]) == (FOREVER, 0)
-    assert "pulsar-admin namespaces set-retention shop/new/eu --time 60m --size 100M" in to_set_again(
+    retention = FormerSetting("namespace shop/new/eu", "retention_policies", FORMER["retention_policies"])
+    assert retention in not_carried_over(
         dumped(former), planned(pulsar, dumped(former), same("shop/new/eu/persistent/orders"))
     )
 
@@ -294,7 +298,9 @@ def test_one_that_somebody_else_made_meanwhile_is_told(pulsar: PulsarSettings) -
 def test_a_broker_that_does_not_know_a_policy_is_no_failure_but_told(pulsar: PulsarSettings) -> None:
     settings = dumped({"shop/eu": {"retention_policies": FOREVER, "a_policy_of_tomorrow": 3}})
     make_namespaces(pulsar.requests, planned(pulsar, settings))
-    assert to_set_again(settings, planned(pulsar, settings)) == ["# shop/eu: a_policy_of_tomorrow was 3"]
+    assert [str(one) for one in not_carried_over(settings, planned(pulsar, settings))] == [
+        "namespace shop/eu: a_policy_of_tomorrow was 3: set it by hand"
+    ]
 
 
 @pytest.mark.parametrize(("status", "is_done"), [(503, True), (500, False)])
@@ -349,17 +355,26 @@ def test_older_thresholds_are_left_out() -> None:
     assert "offload_threshold" in carried.not_carried
 
 
-def test_no_line_has_credentials(pulsar: PulsarSettings) -> None:
-    for offload in (OFFLOAD, {**OFFLOAD, "managedLedgerOffloadBucket": 3}, "geheim"):
-        settings = dumped({"shop/eu": {"offload_policies": {**OFFLOAD} if offload is OFFLOAD else offload}})
-        pulsar.add_namespace("shop/eu")
-        lines = to_set_again(settings, planned(pulsar, settings))
-        assert len(lines) == 1
-        assert "geheim" not in lines[0]
-    lines = to_set_again(dumped({"shop/eu": {"offload_policies": OFFLOAD}}), planned(pulsar, dumped()))
-    assert lines == [
-        "pulsar-admin namespaces set-offload-policies shop/eu --driver aws-s3 --bucket tier --endpoint http://s3 --offloadAfterThreshold 10"
-    ]
+def test_no_setting_has_credentials(pulsar: PulsarSettings) -> None:
+    pulsar.add_namespace("shop/eu")
+    for offload in ({**OFFLOAD, "managedLedgerOffloadBucket": 3}, "geheim"):
+        settings = dumped({"shop/eu": {"offload_policies": offload}})
+        assert [str(one) for one in not_carried_over(settings, planned(pulsar, settings))] == [
+            "namespace shop/eu: offload_policies not known: it is damaged"
+        ]
+    settings = dumped({"shop/eu": {"offload_policies": OFFLOAD}})
+    (found,) = not_carried_over(settings, planned(pulsar, settings))
+    assert found.as_json() == {
+        "owner": "namespace shop/eu",
+        "name": "offload_policies",
+        "value": {
+            "managedLedgerOffloadThresholdInBytes": 10,
+            "managedLedgerOffloadDriver": "aws-s3",
+            "managedLedgerOffloadBucket": "tier",
+            "managedLedgerOffloadServiceEndpoint": "http://s3",
+        },
+        "why": None,
+    }
 
 
 def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> None:
@@ -367,18 +382,21 @@ def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> N
         {
             "shop/eu": {
                 "evil\nrm -rf x": "y",
-                "replication_clusters": ["a\nrm x", "b"],
-                "resource_group_name": "$(rm)\n;rm",
+                "replication_clusters": ["a\x1b[2J", "b"],
+                "resource_group_name": "\x9b;rm",
             }
         }
     )
     pulsar.add_namespace("shop/eu")
-    lines = to_set_again(settings, planned(pulsar, settings))
-    assert [one for one in lines if one.startswith("#")] == [
-        "# shop/eu: evil rm -rf x was 'y'",
-        "# shop/eu was replicated between a rm x, b",
+    found = not_carried_over(settings, planned(pulsar, settings))
+    assert [str(one) for one in found] == [
+        'namespace shop/eu: evil\\nrm -rf x was "y": set it by hand',
+        (
+            'namespace shop/eu: replication_clusters was ["a\\u001b[2J", "b"]: set it by hand '
+            "(namespaces are in the new cluster alone)"
+        ),
+        'namespace shop/eu: resource_group_name was "\\u009b;rm": set it by hand',
     ]
-    assert "--resource-group-name '$(rm)\n;rm'" in lines[-1]
 
 
 def test_rates_of_several_clusters_are_left_out() -> None:
@@ -399,7 +417,7 @@ def test_policies_that_are_none_are_damage() -> None:
         carried_policies({"auth_policies": [1]}, NEW, key="node", is_renamed=False, hold=True)
 
 
-def test_policies_of_topics_are_commands_by_their_new_names(pulsar: PulsarSettings) -> None:
+def test_policies_of_topics_have_their_new_names(pulsar: PulsarSettings) -> None:
     told = {
         "shop/eu/persistent/orders": {"retention_policies": {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}},
         "shop/eu/persistent/orders global": {"message_ttl_in_seconds": 9},
@@ -411,13 +429,19 @@ def test_policies_of_topics_are_commands_by_their_new_names(pulsar: PulsarSettin
         "public/r/persistent/orders": "shop/eu/persistent/orders",
         "public/r/persistent/parts-partition-1": "shop/eu/persistent/parts-partition-1",
     }
-    assert to_set_again(settings, planned(pulsar, settings, topics)) == [
-        "# what topics of shop/eu had set for themselves is not known: one ledger is lost",
-        "pulsar-admin topicPolicies set-retention persistent://public/r/orders --time 5m --size -1",
-        "pulsar-admin topicPolicies set-message-ttl --global persistent://public/r/orders --ttl 9",
-        (
-            "pulsar-admin topicPolicies set-offload-policies persistent://public/r/parts --offloadAfterThreshold 3"
-            "  # add --driver and --bucket: without them brokers read nothing that is offloaded"
+    assert not_carried_over(settings, planned(pulsar, settings, topics)) == [
+        FormerSetting("topics of shop/eu", "policies", None, "one ledger is lost"),
+        FormerSetting(
+            "topic persistent://public/r/orders",
+            "retention_policies",
+            {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1},
+        ),
+        FormerSetting("topic persistent://public/r/orders (global)", "message_ttl_in_seconds", 9),
+        FormerSetting(
+            "topic persistent://public/r/parts",
+            "offload_policies",
+            {"managedLedgerOffloadThresholdInBytes": 3},
+            "with a driver and a bucket: without them brokers read nothing that is offloaded",
         ),
     ]
 

@@ -400,8 +400,14 @@ def test_the_report_has_what_is_lost_from_when_to_when_and_what_is_to_be_done(
     assert (missing["entries"], missing["from"], missing["to"]) == (3, iso_time(part.from_ms), iso_time(part.to_ms))
     assert [name for name, one in topics.items() if one["why"] is not None] == [f"persistent://{B}"]
     assert "the new cluster has a topic of this name" in topics[f"persistent://{B}"]["why"]
-    (line,) = told["commands"]
-    assert line.startswith("pulsar-admin namespaces set-message-ttl public/default --messageTTL 60")
+    assert told["by_hand"] == [
+        {
+            "owner": "namespace public/default",
+            "name": "message_ttl_in_seconds",
+            "value": 60,
+            "why": "it is held back, since it may delete what is restored",
+        }
+    ]
     assert told["known_until"] == iso_time(dump.began_ms)
 
 

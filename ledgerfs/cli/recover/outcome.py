@@ -57,7 +57,7 @@ def _show(report: "Report") -> None:
             say(f"{line.plan.topic}: {remark}")
     for remark in report.remarks:
         say(remark)
-    if report.commands:
+    if report.by_hand:
         say("left to be set by hand, once all is checked:")
-        for one in report.commands:
+        for one in report.by_hand:
             say(f"  {one}")

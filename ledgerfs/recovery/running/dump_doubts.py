@@ -1,6 +1,6 @@
 """What a dump does not tell, and what of it no topic's line shows: said in a plan and after a run, so that nobody takes it for all."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.partitioned_topics import partitioned_path
@@ -9,7 +9,7 @@ from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs.recovery.planning.planning import Wanted
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
-from ledgerfs.recovery.settings.admin_commands import command
+from ledgerfs.recovery.settings.former_settings import FormerSetting
 from ledgerfs.recovery.topics.positions import Positions
 from ledgerfs.recovery.topics.subscriptions import subscriptions_of
 
@@ -50,10 +50,10 @@ def doubts_about_subscriptions(plan: TopicPlan) -> tuple[str, ...]:
     return subscriptions_of(plan.source, plan.former.cursors, (), Positions(ledgers, end, plan.renumbered), ()).remarks
 
 
-def without_partitions(dump: DumpedCluster, wanted: Wanted, plans: Iterable[TopicPlan]) -> Sequence[str]:
-    """Return commands that make the partitioned topics again of which no partition was ever loaded, and so none is restored."""
+def without_partitions(dump: DumpedCluster, wanted: Wanted, plans: Iterable[TopicPlan]) -> list[FormerSetting]:
+    """Return how many partitions topics had of which no partition was ever loaded, and so none is restored."""
     there = {split_partition(plan.source)[0] for plan in plans}
-    lines = []
+    found = []
     for path in sorted(dump.settings.nodes):
         name = path.removeprefix(_PARTITIONED)
         if name == path or name.count("/") < 3 or name in there or not wanted.has(name):
@@ -62,8 +62,9 @@ def without_partitions(dump: DumpedCluster, wanted: Wanted, plans: Iterable[Topi
         try:
             count = dump.settings.partitions(name)
         except CorruptMetadataError as error:
-            lines.append(f"# {topic_of(name)} had partitions, and nobody knows how many: {error.reason}")
+            found.append(FormerSetting(f"topic {topic_of(name)}", "partitions", None, error.reason))
             continue
         if target is not None and count:
-            lines.append(command("topics", "create-partitioned-topic", topic_of(target), "-p", str(count)))
-    return lines
+            reason = "none of its partitions was ever loaded"
+            found.append(FormerSetting(f"topic {topic_of(target)}", "partitions", count, reason))
+    return found

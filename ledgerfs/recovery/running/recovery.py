@@ -24,6 +24,7 @@ from ledgerfs.recovery.running.dump_doubts import doubts_about, doubts_about_sub
 from ledgerfs.recovery.running.from_disks import Said, offload_from_disks
 from ledgerfs.recovery.running.report import Report, TopicLine
 from ledgerfs.recovery.running.strangers import without_strangers
+from ledgerfs.recovery.settings.former_settings import FormerSetting
 from ledgerfs.recovery.settings.partition_counts import counts_in_new_cluster
 from ledgerfs.recovery.settings.partition_nodes import other_counts, set_partitions
 from ledgerfs.recovery.settings.setting_again import SettingAgain, SettingsOfTopics
@@ -104,7 +105,7 @@ def plan(lost: Lost, into: Into | None, progress: Progress) -> Report:
     ]
     lines = [TopicLine(one, _there_before(one, found, into, catalog)) for one in plans]
     told = [*remarks, *own, *settings.remarks]
-    return _report(lost, into, began_ms, lines, remarks=told, commands=_by_hand(lost, into, settings, plans))
+    return _report(lost, into, began_ms, lines, remarks=told, by_hand=_by_hand(lost, into, settings, plans))
 
 
 def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, say: Said) -> Report:
@@ -153,7 +154,7 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
     if check is not None:
         lines = _compared(lost, into, lines, check, progress)
     remarks = [*_about_bucket(lost, plans), *own, *settings.remarks]
-    return _report(lost, into, began_ms, lines, remarks=remarks, commands=_by_hand(lost, into, settings, plans))
+    return _report(lost, into, began_ms, lines, remarks=remarks, by_hand=_by_hand(lost, into, settings, plans))
 
 
 def check(lost: Lost, into: Into, check: BrokerCheck, progress: Progress) -> Report:
@@ -308,8 +309,8 @@ def _about_bucket(lost: Lost, plans: Sequence[TopicPlan]) -> list[str]:
     return remarks
 
 
-def _by_hand(lost: Lost, into: Into, settings: SettingsOfTopics, plans: Sequence[TopicPlan]) -> list[str]:
-    """Return commands for what is not set, or made, again."""
+def _by_hand(lost: Lost, into: Into, settings: SettingsOfTopics, plans: Sequence[TopicPlan]) -> list[FormerSetting]:
+    """Return the former settings that are not set, or made, again."""
     made = () if lost.dump is None else without_partitions(lost.dump, lost.wanted, plans)
     return [*into.settings.left_by_hand(settings), *made]
 
@@ -321,7 +322,7 @@ def _report(
     lines: Sequence[TopicLine],
     *,
     remarks: Sequence[str],
-    commands: Sequence[str] = (),
+    by_hand: Sequence[FormerSetting] = (),
 ) -> Report:
     return Report(
         lost.bucket.store.url,
@@ -332,7 +333,7 @@ def _report(
         _now(),
         lines,
         remarks,
-        commands,
+        by_hand,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from ledgerfs.ledgers.time_arguments import iso_time
 from ledgerfs.recovery.checking.comparison import TopicComparison
 from ledgerfs.recovery.planning.topic_plan import MissingPart, TopicPlan
+from ledgerfs.recovery.settings.former_settings import FormerSetting
 from ledgerfs.recovery.topics.restoring import Outcome, RestoredTopic
 
 
@@ -71,8 +72,8 @@ class Report:
         When the run began and ended; equal for a plan.
     remarks
         What concerns all topics, a sentence each.
-    commands
-        What is left to be set by hand, a line each.
+    by_hand
+        Settings of the lost cluster that are left to be set by hand.
 
     """
 
@@ -84,7 +85,7 @@ class Report:
     ended_ms: int
     topics: Sequence[TopicLine]
     remarks: Sequence[str] = ()
-    commands: Sequence[str] = ()
+    by_hand: Sequence[FormerSetting] = ()
 
     @property
     def is_well(self) -> bool:
@@ -102,7 +103,7 @@ class Report:
             "ended": iso_time(self.ended_ms),
             "topics": [_topic_as_json(one) for one in self.topics],
             "remarks": list(self.remarks),
-            "commands": list(self.commands),
+            "by_hand": [one.as_json() for one in self.by_hand],
         }
 
 

@@ -1,17 +1,20 @@
-"""What is not as it was in the lost cluster, as command lines for Pulsar's own ``pulsar-admin``: for people, once they have looked at it.
+"""Settings of the lost cluster that the new one does not have: for people, who set them by hand once they have checked what is restored.
 
-Compared is with what the plan of the new cluster's namespaces says, so a plan that is made after a run tells what is left to be done, and
-one that is made before it what will be. No line has credentials; what no command can set is a line of comment.
+They are compared with what the plan of the new cluster's namespaces says, so a plan that is made after a run has what is left to be done,
+and one that is made before it what will be. No setting has credentials.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ledgerfs.clusters.bundles import namespace_of
+from ledgerfs.clusters.policies import policies_of, without_credentials
+from ledgerfs.display import printable
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs.recovery.settings.admin_commands import command, comment, namespace_commands, topic_command
 from ledgerfs.recovery.settings.carried_policies import BY_CLUSTER, CLUSTERS, OFFLOAD
 from ledgerfs.recovery.settings.namespaces import NamespacePlan, SettingsPlan, TenantPlan, is_within
 
@@ -20,35 +23,69 @@ _GLOBAL = " global"
 _UNSAID = frozenset(
     {"deleted", "migrated", "bundles", "allowed_clusters", "latency_stats_sample_rate", "clusterDispatchRate"}
 )
-"""What is no setting, or one that nobody sets by a command."""
+"""Policies that are not settings, or that nobody sets by hand."""
 
 
-def to_set_again(settings: DumpedSettings, plan: SettingsPlan) -> list[str]:
-    """Return a command line for each former setting that does not hold: of tenants, namespaces, and single topics.
+@dataclass(frozen=True, slots=True)
+class FormerSetting:
+    """A setting of the lost cluster that the new one does not have.
 
-    A damaged node is a line of comment, as is a setting for which there is no command.
+    Attributes
+    ----------
+    owner
+        The tenant, namespace or topic in the new cluster that is to have it.
+    name
+        As ZooKeeper has it.
+    value
+        As JSON has it, without credentials; None if it is damaged or not known.
+    reason
+        Why the new cluster does not have it, or why the value is not known; None if it is there already, with another value.
+
     """
-    lines: list[str] = []
+
+    owner: str
+    name: str
+    value: Any
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        """Return a line that does nothing to a terminal."""
+        if self.value is None:
+            return printable(f"{self.owner}: {self.name} not known: {self.reason}")
+        reason = "" if self.reason is None else f" ({self.reason})"
+        return printable(f"{self.owner}: {self.name} was {json.dumps(self.value)}: set it by hand{reason}")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it."""
+        return {"owner": self.owner, "name": self.name, "value": self.value, "why": self.reason}
+
+
+def not_carried_over(settings: DumpedSettings, plan: SettingsPlan) -> list[FormerSetting]:
+    """Return each former setting that does not hold: of tenants, namespaces, and single topics; one without a value for a damaged node."""
+    found: list[FormerSetting] = []
     for tenant in plan.tenants:
-        lines += _damage_told(lambda tenant=tenant: _of_tenant(settings, tenant))  # type: ignore[misc]
+        found += _damage_named(f"tenant {tenant.name}", lambda tenant=tenant: _of_tenant(settings, tenant))  # type: ignore[misc]
     for namespace in plan.namespaces:
-        lines += _damage_told(lambda namespace=namespace: _of_namespace(settings, namespace, plan))  # type: ignore[misc]
-    lines += _of_topics(settings, plan)
-    return lines
+        owner = f"namespace {namespace.name}"
+        found += _damage_named(owner, lambda namespace=namespace: _of_namespace(settings, namespace, plan))  # type: ignore[misc]
+    found += _of_topics(settings, plan)
+    return found
 
 
-def _of_tenant(settings: DumpedSettings, tenant: TenantPlan) -> Iterator[str]:
+def _of_tenant(settings: DumpedSettings, tenant: TenantPlan) -> Iterator[FormerSetting]:
     former = settings.tenant(tenant.name) or {}
     roles, there = (_texts(one.get("adminRoles")) for one in (former, tenant.settings))
     if not roles <= there:
-        both = ",".join(sorted(roles | there))
-        yield command("tenants", "update", tenant.name, "--admin-roles", both)
+        yield FormerSetting(f"tenant {tenant.name}", "adminRoles", sorted(roles))
 
 
-def _of_namespace(settings: DumpedSettings, namespace: NamespacePlan, plan: SettingsPlan) -> Iterator[str]:
+def _of_namespace(settings: DumpedSettings, namespace: NamespacePlan, plan: SettingsPlan) -> Iterator[FormerSetting]:
+    owner = f"namespace {namespace.name}"
     if namespace.former is None:
         former = sorted({namespace_of(old) for new, old in plan.topics.items() if namespace_of(new) == namespace.name})
-        yield comment(f"{namespace.name} stands for {', '.join(former)}: their policies are not compared")
+        yield FormerSetting(
+            owner, "policies", None, f"it stands for {', '.join(former)}, whose policies are not compared"
+        )
         return
     told = settings.policies(namespace.former) or {}
     local = settings.local_policies(namespace.former) or {}
@@ -56,13 +93,24 @@ def _of_namespace(settings: DumpedSettings, namespace: NamespacePlan, plan: Sett
         if name in _UNSAID or not _is_set(value):
             continue
         if name == CLUSTERS:
-            clusters = _texts(value)
+            clusters = sorted(_texts(value))
             if len(clusters) > 1:
-                yield comment(f"{namespace.name} was replicated between {', '.join(sorted(clusters))}")
+                yield FormerSetting(owner, name, clusters, "namespaces are in the new cluster alone")
         elif not _holds(name, value, namespace.policies.get(name)):
-            why = namespace.why_not.get(name)
-            told_why = "" if why is None else f"  {comment(why)}"
-            yield from (line + told_why for line in namespace_commands(namespace.name, name, value))
+            yield _setting(owner, name, value, namespace.why_not.get(name))
+
+
+def _setting(owner: str, name: str, value: Any, reason: str | None = None) -> FormerSetting:  # noqa: ANN401  (JSON)
+    if name != OFFLOAD:
+        return FormerSetting(owner, name, value, reason)
+    try:
+        target = policies_of({OFFLOAD: value}, key=owner).target
+    except CorruptMetadataError:
+        # Its credentials may be anywhere.
+        return FormerSetting(owner, name, None, "it is damaged")
+    if reason is None and not (target.driver and target.bucket):
+        reason = "with a driver and a bucket: without them brokers read nothing that is offloaded"
+    return FormerSetting(owner, name, without_credentials(value), reason)
 
 
 def _holds(name: str, value: object, there: object) -> bool:
@@ -76,7 +124,7 @@ def _holds(name: str, value: object, there: object) -> bool:
     return len(value) == len(there) == 1 and is_within(next(iter(value.values())), next(iter(there.values())))
 
 
-def _of_topics(settings: DumpedSettings, plan: SettingsPlan) -> Iterator[str]:
+def _of_topics(settings: DumpedSettings, plan: SettingsPlan) -> Iterator[FormerSetting]:
     """Yield what single topics had set for themselves, as far as a dump has that, for those that are restored."""
     names: dict[str, str] = {}
     for new, old in plan.topics.items():
@@ -86,12 +134,12 @@ def _of_topics(settings: DumpedSettings, plan: SettingsPlan) -> Iterator[str]:
         if answer is None:
             continue
         if answer.trouble is not None:
-            yield comment(f"what topics of {namespace} had set for themselves is not known: {answer.trouble}")
+            yield FormerSetting(f"topics of {namespace}", "policies", None, answer.trouble)
         for key, told in sorted(answer.policies.items()):
             topic = names.get(key.removesuffix(_GLOBAL))
             if topic is not None:
-                for name, value in sorted(told.items()):
-                    yield topic_command(topic_of(topic), name, value, is_global=key.endswith(_GLOBAL))
+                owner = f"topic {topic_of(topic)}{' (global)' if key.endswith(_GLOBAL) else ''}"
+                yield from (_setting(owner, name, value) for name, value in sorted(told.items()))
 
 
 def _local(local: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,8 +163,8 @@ def _says_anything(value: object) -> bool:
     return bool(value) if isinstance(value, list | str) else value is not None
 
 
-def _damage_told(lines: Callable[[], Iterator[str]]) -> list[str]:
+def _damage_named(owner: str, settings: Callable[[], Iterator[FormerSetting]]) -> list[FormerSetting]:
     try:
-        return list(lines())
+        return list(settings())
     except CorruptMetadataError as error:
-        return [comment(f"{error.key}: {error.reason}")]
+        return [FormerSetting(owner, "policies", None, f"{error.key}: {error.reason}")]

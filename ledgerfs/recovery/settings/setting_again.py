@@ -9,7 +9,7 @@ from ledgerfs.errors import CorruptMetadataError, InvalidNameError
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
-from ledgerfs.recovery.settings.former_settings import to_set_again
+from ledgerfs.recovery.settings.former_settings import FormerSetting, not_carried_over
 from ledgerfs.recovery.settings.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
 from ledgerfs.recovery.settings.noted_strategies import NotedStrategies
 from ledgerfs.recovery.settings.schema_plan import SchemaPlan, plan_schemas
@@ -112,9 +112,9 @@ class SettingAgain:
             if topic_of(_whole(plan.target)) in failed
         }
 
-    def left_by_hand(self, planned: SettingsOfTopics) -> list[str]:
-        """Return commands that set what was not set again, a line each."""
-        return to_set_again(self.former, planned.settings)
+    def left_by_hand(self, planned: SettingsOfTopics) -> list[FormerSetting]:
+        """Return the former settings that were not set again."""
+        return not_carried_over(self.former, planned.settings)
 
     def _schemas(self, wanted: Mapping[str, str], settings: SettingsPlan) -> dict[str, SchemaPlan]:
         """Return a plan of each topic that has schemas; ``wanted`` is {managed ledger in the new cluster: the former one}."""
