@@ -1,13 +1,11 @@
-"""Turns of 100,000 topics, and the rate that follows a backlog: simulated, and measured against ideal ones.
+"""Turns of 100,000 topics: simulated, and measured against ideal ones.
 
 ``python -m benchmarks.lifecycle_scheduling`` makes topics whose backlogs are Zipf's and whose ledgers are of sizes with a heavy tail,
-drains them with some workers that share a rate, and prints picks a second, how even the topics were served, how much later each was
-done than with a fluid scheduler, which serves all at once, and what the controller of the rate does after steps, bursts and stops.
-Times are simulated, except for picks a second.
+drains them with some workers that share a rate, and prints picks a second, how even the topics were served, and how much later each was
+done than with a fluid scheduler, which serves all at once. Times are simulated, except for picks a second.
 """
 
 import argparse
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +14,7 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue, Work
-from ledgerfs.lifecycle.scheduling.rate_control import RateControl
-from tests.support.simulated_stores import Of, simulated
+from ledgerfs.lifecycle.service.fair_queue import FairQueue, Work
 
 MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
 PIECES = 8
@@ -78,7 +74,7 @@ def drained(load: Load, queue: FairQueue, workers: int, rate: float, parts: Sequ
     busy: list[tuple[float, int, int, Work]] = []
     number, free = 0, workers
     while True:
-        while free and (work := queue.take(now)) is not None:
+        while free and (work := queue.take()) is not None:
             first[int(work.topic)] = min(first[int(work.topic)], now)
             heappush(busy, (each + work.size / PIECES, number, 1, work))
             number, free = number + 1, free - 1
@@ -118,13 +114,13 @@ def jain(values: Floats) -> float:
     return float(values.sum() ** 2 / (values.size * (values**2).sum()))
 
 
-def measure_picks(load: Load, quantum: int) -> None:
-    queue = FairQueue(quantum)
+def measure_picks(load: Load) -> None:
+    queue = FairQueue()
     began = time.perf_counter()
     queue.replace(load.work)
     replaced = time.perf_counter()
     picks = 0
-    while (work := queue.take(0.0)) is not None:
+    while (work := queue.take()) is not None:
         queue.charge(work.topic, work.size)
         queue.done(work)
         picks += 1
@@ -133,12 +129,12 @@ def measure_picks(load: Load, quantum: int) -> None:
     print(f"{picks / took:,.0f} picks/s (take, charge, done; {picks:,} picks in {took:.2f} s)")
 
 
-def measure_fairness(load: Load, queue: FairQueue, quantum: int, workers: int, rate: float) -> None:
-    served = drained(load, queue, workers, rate, (0.1, 0.5))
+def measure_fairness(load: Load, workers: int, rate: float) -> None:
+    served = drained(load, FairQueue(), workers, rate, (0.1, 0.5))
     ideal = fluid_done(load.sizes, rate)
     late = served.done - ideal
     worst = int(np.argmax(late))
-    bound = (quantum + load.largest) / GIB
+    bound = load.largest / GIB
     for part, at_part in served.at_part.items():
         fair = at_part[at_part < load.sizes * 0.999]
         level = float(np.median(fair))
@@ -155,65 +151,7 @@ def measure_fairness(load: Load, queue: FairQueue, quantum: int, workers: int, r
     print(
         f"  done, in times of the fluid's: median {np.median(ratio):.2f}, 99 % {np.quantile(ratio, 0.99):.2f}, worst {ratio.max():.2f}"
     )
-    first_round = np.array([some[0].size for some in load.work.values()], np.float64)
-    first_round = np.maximum(first_round, np.minimum(load.sizes, quantum + first_round))
-    starved = int((served.first > first_round.sum() / rate * 1.01).sum())
-    print(
-        f"  first served after {served.first.max():,.0f} s at the latest (one round: {first_round.sum() / rate:,.0f} s, "
-        f"all: {all_done:,.0f} s); starved, not served in the first round: {starved}"
-    )
-
-
-def measure_control() -> None:
-    rate, hour, inf = 100.0 * MIB, 3600.0, math.inf
-
-    def unbounded(_: float) -> float:
-        return inf
-
-    cases: dict[str, tuple[RateControl, Of, Of, float]] = {
-        "from nothing to 100 MiB/s": (RateControl(0, inf), lambda _: rate, unbounded, 0.0),
-        "100 to 1000 MiB/s": (
-            RateControl(0, inf),
-            lambda t: rate * (10 if t >= 3 * hour else 1),
-            unbounded,
-            3 * hour,
-        ),
-        "1000 to 100 MiB/s": (
-            RateControl(0, inf),
-            lambda t: rate * (1 if t >= 3 * hour else 10),
-            unbounded,
-            3 * hour,
-        ),
-        "10x burst of 15 min, ceiling 3x": (
-            RateControl(0, 3 * rate),
-            lambda t: rate * (10 if 3 * hour <= t < 3.25 * hour else 1),
-            unbounded,
-            3 * hour,
-        ),
-        "store stopped for an hour, ceiling 4x": (
-            RateControl(0, 4 * rate),
-            lambda _: rate,
-            lambda t: 0.0 if 3 * hour <= t < 4 * hour else inf,
-            3 * hour,
-        ),
-        "store at half for 2 h, ceiling 4x": (
-            RateControl(0, 4 * rate),
-            lambda _: rate,
-            lambda t: rate / 2 if 3 * hour <= t < 5 * hour else inf,
-            3 * hour,
-        ),
-    }
-    print(f"the controller, delay 30 s, T = {RateControl(0, inf).time_s:.0f} s:")
-    for name, (control, arrival, capacity, since) in cases.items():
-        run = simulated(control, arrival, 12 * hour, capacity=capacity).after(since)
-        final = arrival(11 * hour)
-        over = run.asked.max() / max(final, run.asked[0]) - 1
-        under = run.asked.min() / min(final, run.asked[0]) - 1 if run.asked[0] else 0.0
-        print(
-            f"  {name}: highest rate {run.asked.max() / MIB:,.0f} MiB/s ({over:+.0%}), lowest {under:+.0%}, within 5 % after "
-            f"{(run.settled_at(final, 0.05) - since) / 60:.0f} min, turns {run.turns}, "
-            f"largest backlog {run.backlog.max() / GIB:,.1f} GiB"
-        )
+    print(f"  first served after {served.first.max():,.0f} s at the latest (all: {all_done:,.0f} s)")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -223,7 +161,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tebibytes", type=float, default=200.0, help="backlog of all topics")
     parser.add_argument("--exponent", type=float, default=1.1, help="Zipf's")
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--quantum", type=int, default=64 * MIB)
     parser.add_argument("--rate", type=float, default=1.0 * GIB, help="bytes a second of all workers")
     given = parser.parse_args(arguments)
     load = made_load(given.topics, given.tebibytes * TIB, given.exponent)
@@ -231,10 +168,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{given.topics:,} topics, {load.ledgers:,} ledgers, {load.sizes.sum() / TIB:.0f} TiB; the smallest topic has "
         f"{load.sizes.min() / MIB:.0f} MiB, the largest {load.sizes.max() / TIB:.1f} TiB, the largest ledger {load.largest / GIB:.1f} GiB"
     )
-    measure_picks(load, given.quantum)
-    print(f"{given.workers} workers at {given.rate / MIB:,.0f} MiB/s, quantum {given.quantum / MIB:.0f} MiB:")
-    measure_fairness(load, FairQueue(given.quantum), given.quantum, given.workers, given.rate)
-    measure_control()
+    measure_picks(load)
+    print(f"{given.workers} workers at {given.rate / MIB:,.0f} MiB/s:")
+    measure_fairness(load, given.workers, given.rate)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from threading import Condition, Thread
 from ledgerfs.errors import LedgerfsError, ListFullError, LockLostError, StoppedError, StoreUnreachableError
 from ledgerfs.lifecycle.planning.actions import Action
 from ledgerfs.lifecycle.policy.topic_rules import TopicRule
-from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue, Work
 from ledgerfs.lifecycle.service.events import Events
+from ledgerfs.lifecycle.service.fair_queue import FairQueue, Work
 from ledgerfs.offload.candidates import NotOffloaded
 from ledgerfs.offload.copied_ledger import CopiedLedger
 from ledgerfs.offload.one_step import BETWEEN_SETS_S, Offloaded, OneStep
@@ -21,8 +21,7 @@ from ledgerfs.offload.remarks import Remark
 
 WORKERS = 3
 """Ledgers that are copied at once: two of any size, and one that is not large."""
-_QUANTUM = 64 << 20
-_LARGE = 4 * _QUANTUM
+_LARGE = 256 << 20
 _IDLE_S = 0.2
 _NOT_AGAIN_S = 600.0
 """A ledger whose copy failed is left alone for so long."""
@@ -42,7 +41,7 @@ def fair_turns() -> FairQueue:
     A copy that began is not put aside for another one. So that worker takes no large ledger even if nothing else waits: what is small and
     comes then would have to wait for the end of one. The others take ledgers of any size.
     """
-    return FairQueue(_QUANTUM, large_bytes=_LARGE, most_large=WORKERS - 1)
+    return FairQueue(large_bytes=_LARGE, most_large=WORKERS - 1)
 
 
 _Place = tuple[str, OneStep]
@@ -220,7 +219,7 @@ class BackgroundOffloads:
     def _work_on(self) -> None:
         while True:
             with self._changed:
-                work = None if self._stopping or self._is_stopping() else self._queue.take(time.monotonic())
+                work = None if self._stopping or self._is_stopping() else self._queue.take()
                 if work is None:
                     if self._stopping:
                         return
@@ -240,7 +239,6 @@ class BackgroundOffloads:
         try:
             step = self._step_of(rule)
             step.require_free(work.topic)
-            # As bytes go: a topic with a large ledger under way is behind those that have small ones, and not only at its end.
             found = step.copy(work.topic, work.ledger_id, partial(self._queue.charge, work.topic))
         except LedgerfsError as error:
             found = NotOffloaded(work.ledger_id, str(error), error)

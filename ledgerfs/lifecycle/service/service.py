@@ -181,7 +181,7 @@ class Service:
         if once:
             parts.rates.take_all()
         else:
-            parts.rates.follow(direct, now_ms)
+            parts.rates.follow(direct)
         parts.background.replace(direct, _sizes(looked, direct))
         seen = Seen.of(looked.survey, looked.journal, now_ms, noted_ms)
         quick = [part for one in plan.actions if (part := _part(one, reads=False)) is not None]

@@ -13,9 +13,9 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_l
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import Via
-from ledgerfs.lifecycle.scheduling.fair_queue import FairQueue
 from ledgerfs.lifecycle.service.background import BackgroundOffloads, fair_turns
 from ledgerfs.lifecycle.service.events import Events
+from ledgerfs.lifecycle.service.fair_queue import FairQueue
 from ledgerfs.offload.candidates import NotOffloaded
 from ledgerfs.offload.one_step import Offloaded, OneStep
 from ledgerfs.offload.tier import Tier
@@ -48,7 +48,7 @@ def test_what_is_copied_to_two_buckets_is_listed_where_it_is(cluster: LiveCluste
     first, second, _ = cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(3)])
     # The policies name another bucket after the first ledger was copied.
     each = chain([steps[0]], repeat(steps[1]))
-    offloads = BackgroundOffloads(FairQueue(1 << 20), lambda _: next(each), Events(), workers=1)
+    offloads = BackgroundOffloads(FairQueue(), lambda _: next(each), Events(), workers=1)
     try:
         rule: Any = object()
         due = Action(ActionKind.OFFLOAD, NAME, (first, second), 1000, Via.DIRECT, None, "a test", rule)
