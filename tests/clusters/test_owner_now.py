@@ -10,10 +10,9 @@ from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.owner_now import owner_now
 from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.zookeeper.nodes import Nodes
-from tests.support.live_broker import EXTENSIBLE, MODULAR, NAME, WHOLE, LiveBroker, answering, bundle_of, live_broker
+from tests.support.live_broker import EXTENSIBLE, MODULAR, WHOLE, LiveBroker, answering, bundle_of, live_broker
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.sessions import PATIENT_S
 
@@ -99,13 +98,6 @@ def test_a_silent_broker_makes_it_unknown_not_free(live: LiveCluster, nodes: Nod
     assert owner_now(nodes, LEDGER, requests) is Owner.UNKNOWN
     live.zookeeper.delete(f"{live.chroot}/admin/clusters/ours")
     assert owner_now(nodes, LEDGER, requests) is Owner.UNKNOWN
-
-
-def test_the_range_of_a_bundle_is_told_without_loading(live: LiveCluster) -> None:
-    with live_broker(live) as broker:
-        assert BrokerApi(AdminRequests(broker.url)).bundle_of(LEDGER) == WHOLE
-        assert broker.loads == []
-        assert NAME in next(path for path in live.nodes if path.startswith("/pulsar/loadbalance/brokers/"))
 
 
 def test_a_zookeeper_that_is_away_is_an_error_not_an_answer(live: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,10 +75,8 @@ def pulsar() -> Iterator[PulsarSettings]:
         yield made
 
 
-def planned(
-    pulsar: PulsarSettings, settings: DumpedSettings, topics: dict[str, str] = ORDERS, **told: Any
-) -> SettingsPlan:
-    return plan_settings(pulsar.requests, topics, settings, NEW, **told)
+def planned(pulsar: PulsarSettings, settings: DumpedSettings, topics: dict[str, str] = ORDERS) -> SettingsPlan:
+    return plan_settings(pulsar.requests, topics, settings, NEW)
 
 
 def test_the_new_cluster_tells_its_name(pulsar: PulsarSettings) -> None:
@@ -135,18 +133,8 @@ def test_what_is_held_back_is_reported_until_it_is_set(pulsar: PulsarSettings) -
     assert left == ["replication_clusters", "resource_group_name"]
 
 
-def test_as_they_were_if_that_is_wanted(pulsar: PulsarSettings) -> None:
-    made = planned(pulsar, dumped(), hold=False)
-    make_namespaces(pulsar.requests, made)
-    there = pulsar.namespaces["shop/eu"]
-    assert there["retention_policies"] == FORMER["retention_policies"]
-    assert there["message_ttl_in_seconds"] == 3600
-    assert there["backlog_quota_map"] == FORMER["backlog_quota_map"]
-    assert any("retention of" in one for one in made.namespaces[0].remarks)
-
-
 def test_a_namespace_that_nothing_is_known_of_keeps_all(pulsar: PulsarSettings) -> None:
-    made = planned(pulsar, DumpedSettings(), hold=False)
+    made = planned(pulsar, DumpedSettings())
     make_namespaces(pulsar.requests, made)
     assert pulsar.namespaces["shop/eu"]["retention_policies"] == FOREVER
     assert "its former policies are not known" in made.namespaces[0].remarks
@@ -176,6 +164,8 @@ def test_a_namespace_that_is_there_is_never_changed(pulsar: PulsarSettings) -> N
     told = " ".join(made.namespaces[0].remarks)
     assert "no retention of its own" in told
     assert "message_ttl_in_seconds is 7" in told
+    pulsar.namespaces["shop/eu"]["retention_policies"] = FORMER["retention_policies"]
+    assert "a retention of retentionTimeInMinutes 60" in planned(pulsar, dumped()).namespaces[0].remarks[0]
     found = not_carried_over(dumped(shop={"adminRoles": ["boss"]}), made)
     assert found[0] == FormerSetting("tenant shop", "adminRoles", ["boss"])
     for name in ("auth_policies", "deduplicationEnabled", "properties"):
@@ -341,7 +331,7 @@ def test_policies_of_offloading_are_carried_only_if_brokers_can_read_by_them(
     changed: dict[str, Any], cluster: NewCluster, why: str | None
 ) -> None:
     former = {"offload_policies": {**OFFLOAD, **changed}}
-    carried = carried_policies(former, cluster, key="node", is_renamed=False, hold=True)
+    carried = carried_policies(former, cluster, key="node", is_renamed=False)
     if why is None:
         assert carried.policies["offload_policies"] == {**OFFLOAD, "offloadersDirectory": "/pulsar/offloaders"}
     else:
@@ -350,7 +340,7 @@ def test_policies_of_offloading_are_carried_only_if_brokers_can_read_by_them(
 
 
 def test_older_thresholds_are_left_out() -> None:
-    carried = carried_policies({"offload_threshold": 5}, NEW, key="node", is_renamed=False, hold=True)
+    carried = carried_policies({"offload_threshold": 5}, NEW, key="node", is_renamed=False)
     assert "offload_threshold" not in carried.policies
     assert "offload_threshold" in carried.not_carried
 
@@ -401,20 +391,16 @@ def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> N
 
 def test_rates_of_several_clusters_are_left_out() -> None:
     rate = {"dispatchThrottlingRateInMsg": 1}
-    carried = carried_policies(
-        {"topicDispatchRate": {"a": rate, "b": rate}}, NEW, key="node", is_renamed=False, hold=True
-    )
+    carried = carried_policies({"topicDispatchRate": {"a": rate, "b": rate}}, NEW, key="node", is_renamed=False)
     assert "topicDispatchRate" not in carried.policies
     assert "a, b" in carried.not_carried["topicDispatchRate"]
-    carried = carried_policies(
-        {"topicDispatchRate": {"a": {}, "new": rate}}, NEW, key="node", is_renamed=False, hold=True
-    )
+    carried = carried_policies({"topicDispatchRate": {"a": {}, "new": rate}}, NEW, key="node", is_renamed=False)
     assert carried.policies["topicDispatchRate"] == {"new": rate}
 
 
 def test_policies_that_are_none_are_damage() -> None:
     with pytest.raises(CorruptMetadataError, match="auth_policies"):
-        carried_policies({"auth_policies": [1]}, NEW, key="node", is_renamed=False, hold=True)
+        carried_policies({"auth_policies": [1]}, NEW, key="node", is_renamed=False)
 
 
 def test_policies_of_topics_have_their_new_names(pulsar: PulsarSettings) -> None:
@@ -454,5 +440,6 @@ def test_settings_that_a_broker_does_not_take_are_told_as_such(pulsar: PulsarSet
 
 
 def test_a_time_to_live_of_older_brokers_is_none() -> None:
-    carried = carried_policies({"message_ttl_in_seconds": -1}, NEW, key="node", is_renamed=False, hold=False)
-    assert "message_ttl_in_seconds" not in carried.policies
+    carried = carried_policies({"message_ttl_in_seconds": -1}, NEW, key="node", is_renamed=False)
+    assert carried.policies["message_ttl_in_seconds"] == 0
+    assert carried.not_carried == {}

@@ -150,8 +150,6 @@ class LiveBroker:
             return self._told_of_brokers(parts)
         if not self.live.list_of(name).ledgers:
             return _NOT_FOUND
-        if act == "bundle":
-            return 200, WHOLE
         self.load(name)
         if (method, act) == ("GET", "offload"):
             return 200, json.dumps(self._status(name))
@@ -176,8 +174,7 @@ class LiveBroker:
             found = self._offloads.get(name)
         if found is None:
             return {"status": "NOT_RUN", "lastError": ""}
-        left = {"ledgerId": self.live.list_of(name).ledgers[-1].ledger_id, "entryId": 0, "partitionIndex": -1}
-        return {"status": found.state, "lastError": found.error, "firstUnoffloadedMessage": left}
+        return {"status": found.state, "lastError": found.error}
 
     def _offload(self, name: str, value: Any) -> tuple[int, str]:
         with self._lock:

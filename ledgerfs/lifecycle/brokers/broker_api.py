@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ledgerfs.display import printable
 from ledgerfs.errors import (
     AccessDeniedError,
     AdminApiUnreachableError,
@@ -23,7 +22,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.lifecycle.brokers.offload_status import OffloadState, OffloadStatus, offload_status_in
 from ledgerfs.lifecycle.brokers.topic_pace import MINUTE_S, TopicPace
-from ledgerfs.lifecycle.brokers.topic_paths import bundle_path, is_legacy, topic_path
+from ledgerfs.lifecycle.brokers.topic_paths import is_legacy, topic_path
 from ledgerfs.storage.admin_api.answer import Answer
 
 OnStatus = Callable[[OffloadStatus], None]
@@ -174,19 +173,6 @@ class BrokerApi:
         except _NOT_DONE:
             self._unloads.give_back(managed_ledger)
             raise
-
-    def unload_wait_s(self, managed_ledger: str) -> float:
-        """Return in how many seconds a topic may be unloaded; 0 for now."""
-        return self._unloads.wait_s(managed_ledger)
-
-    def bundle_of(self, managed_ledger: str) -> str:
-        """Return the range of a topic's bundle, ``0x00000000_0x40000000``; loads no topic."""
-        answer = self._requests.get(bundle_path(managed_ledger)).require_ok()
-        text = answer.body.decode(errors="replace").strip().strip('"')
-        low, _, high = text.partition("_")
-        if not all(len(one) == 10 and one.startswith("0x") for one in (low, high)):
-            raise answer.unexpected(f"{printable(text[:60])!r}, which is no bundle")
-        return text
 
     def _ended(self, managed_ledger: str, until: float, on_status: OnStatus | None) -> tuple[OffloadStatus, bool]:
         """Wait until a topic's broker is at no offload; return what it told last, and whether it was at one."""

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ledgerfs.display import printable
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.storage.admin_api.answer import Answer
 
 _MOST_ERROR = 500
@@ -28,14 +27,11 @@ class OffloadStatus:
     ----------
     last_error
         What the broker says went wrong; empty where nothing did.
-    first_left
-        The first position that was not offloaded, if the broker tells.
 
     """
 
     state: OffloadState
     last_error: str = ""
-    first_left: Position | None = None
 
 
 def offload_status_in(answer: Answer) -> OffloadStatus:
@@ -44,15 +40,8 @@ def offload_status_in(answer: Answer) -> OffloadStatus:
     state = told.get("status") if isinstance(told, dict) else None
     if state not in {one.value for one in OffloadState}:
         raise answer.unexpected("no status of an offload")
-    error, left = told.get("lastError"), told.get("firstUnoffloadedMessage")
-    return OffloadStatus(OffloadState(state), _text(error), _position(left))
+    return OffloadStatus(OffloadState(state), _text(told.get("lastError")))
 
 
 def _text(error: object) -> str:
     return printable(error[:_MOST_ERROR]) if isinstance(error, str) else ""
-
-
-def _position(told: object) -> Position | None:
-    ids = [told.get(name) for name in ("ledgerId", "entryId")] if isinstance(told, dict) else []
-    numbers = [one for one in ids if isinstance(one, int) and not isinstance(one, bool)]
-    return Position(*numbers) if len(numbers) == 2 else None

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from math import inf
 from threading import Lock
 
 from ledgerfs.errors import TooSoonError
@@ -30,16 +31,11 @@ class TopicPace:
         self._done_s: dict[str, float] = {}
         self._lock = Lock()
 
-    def wait_s(self, managed_ledger: str) -> float:
-        """Return in how many seconds it may be done; 0 for now."""
-        with self._lock:
-            return self._wait_s(managed_ledger, self._clock())
-
     def take(self, managed_ledger: str) -> None:
         """Note that it is done now; raises `TooSoonError` if its time has not come, and notes nothing then."""
         with self._lock:
             now = self._clock()
-            wait = self._wait_s(managed_ledger, now)
+            wait = self._done_s.get(managed_ledger, -inf) + self._seconds - now
             if wait > 0:
                 raise TooSoonError(
                     f"this was done less than {self._seconds:.0f} s ago; again in {wait:.0f} s",
@@ -52,7 +48,3 @@ class TopicPace:
         """Forget that it was done: it certainly was not."""
         with self._lock:
             self._done_s.pop(managed_ledger, None)
-
-    def _wait_s(self, managed_ledger: str, now: float) -> float:
-        done = self._done_s.get(managed_ledger)
-        return 0.0 if done is None else max(0.0, self._seconds - (now - done))

@@ -13,13 +13,6 @@ def topic_path(managed_ledger: str) -> str:
     return f"{version}/persistent/{_quoted(name)}"
 
 
-def bundle_path(managed_ledger: str) -> str:
-    """Return the path of a topic's bundle, which loads no topic; raises `InvalidNameError` for what is no topic's."""
-    name = _parsed(managed_ledger)
-    version = "/lookup/v2/topic" if name.cluster is None else "/lookup/v2/destination"
-    return f"{version}/persistent/{_quoted(name)}/bundle"
-
-
 def is_legacy(managed_ledger: str) -> bool:
     """Whether a topic's name has a cluster in it (V1); raises `InvalidNameError` for what is no topic's."""
     return _parsed(managed_ledger).cluster is not None

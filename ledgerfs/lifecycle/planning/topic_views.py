@@ -177,11 +177,6 @@ class ClusterView:
         is_there = row < nodes.size and nodes["ledger_id"][row] == ledger_id
         return bool(is_there and nodes["state"][row] == LedgerState.CLOSED)
 
-    def has_ledgers(self, managed_ledger: str) -> bool:
-        """Whether the list of a topic has any ledgers: it always has, once a broker has had it."""
-        row = self._rows.get(managed_ledger)
-        return row is not None and bool(self.survey.topic_table["ledgers"][row])
-
     def is_greatest(self, ledger_id: int) -> bool:
         """Whether a ledger has the greatest id of a list."""
         return ledger_id in self._greatest

@@ -1,11 +1,11 @@
 """Which of a namespace's former policies its successor in the new cluster gets: a pure function of what both clusters are.
 
-Policies that make brokers delete are held back unless that is not wanted. Time went on while the cluster was lost, so a retention or a time
+Policies that make brokers delete are held back. Time went on while the cluster was lost, so a retention or a time
 to live that was right then may have ended for all that is restored, and what brokers trim of offloaded ledgers they delete from the bucket,
 which may have the only copy. A namespace without any retention is no safer: there brokers delete whatever no subscription needs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,22 +65,20 @@ class CarriedPolicies:
 
 
 def carried_policies(
-    former: Mapping[str, Any] | None, cluster: NewCluster, *, key: str, is_renamed: bool, hold: bool
+    former: Mapping[str, Any] | None, cluster: NewCluster, *, key: str, is_renamed: bool
 ) -> CarriedPolicies:
     """Return what a new namespace gets of the policies of a former one.
 
     Parameters
     ----------
     former
-        As its node in ZooKeeper had them; None if nothing is known of it: then what deletes is held back in any case.
+        As its node in ZooKeeper had them; None if nothing is known of it.
     cluster
         The new one.
     key
         The former node, for errors.
     is_renamed
         Whether topics have other names now, of which rights of single topics tell nothing.
-    hold
-        Whether policies that delete are held back.
 
     Raises
     ------
@@ -96,8 +94,7 @@ def carried_policies(
     if isinstance(policies.get(TTL), int) and policies[TTL] < 0:
         # Older brokers wrote it for none.
         del policies[TTL]
-    if hold or former is None:
-        _hold(policies, why)
+    _hold(policies, why)
     return CarriedPolicies(policies, why)
 
 
@@ -106,9 +103,6 @@ class _Carrying:
     cluster: NewCluster
     key: str
     is_renamed: bool
-
-
-_Carry = Callable[[dict[str, Any], dict[str, str], _Carrying], None]
 
 
 def _without_replication(policies: dict[str, Any], why: dict[str, str], carrying: _Carrying) -> None:

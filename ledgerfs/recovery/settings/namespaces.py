@@ -107,8 +107,6 @@ def plan_settings(
     topics: Mapping[str, str],
     settings: DumpedSettings,
     cluster: NewCluster,
-    *,
-    hold: bool = True,
 ) -> SettingsPlan:
     """Return which tenants and namespaces topics need; nothing is changed.
 
@@ -122,8 +120,6 @@ def plan_settings(
         What the dump of the lost cluster tells.
     cluster
         The new one (`new_cluster`).
-    hold
-        Whether policies that make brokers delete are held back.
 
     Raises
     ------
@@ -142,7 +138,7 @@ def plan_settings(
     troubles = {one.name: one.trouble for one in tenants}
     namespaces = []
     for name in sorted(formers):
-        planned = _namespace(requests, name, sorted(formers[name]), settings, cluster, hold=hold)
+        planned = _namespace(requests, name, sorted(formers[name]), settings, cluster)
         trouble = troubles[name.partition("/")[0]] if planned.is_new else None
         namespaces.append(planned if trouble is None else replace(planned, trouble=trouble))
     return SettingsPlan(cluster, tenants, tuple(namespaces), topics)
@@ -236,8 +232,6 @@ def _namespace(
     formers: Sequence[str],
     settings: DumpedSettings,
     cluster: NewCluster,
-    *,
-    hold: bool,
 ) -> NamespacePlan:
     # Of several namespaces in one none is more right than the others.
     former = formers[0] if len(formers) == 1 else None
@@ -250,20 +244,17 @@ def _namespace(
     if former is not None:
         try:
             told = settings.policies(former)
-            carried = carried_policies(told, cluster, key=f"{POLICIES}/{former}", is_renamed=name != former, hold=hold)
+            carried = carried_policies(told, cluster, key=f"{POLICIES}/{former}", is_renamed=name != former)
         except CorruptMetadataError as error:
             remarks.append(f"its former policies are damaged, so it gets none of them: {error}")
             told = None
     if told is None:
         if former is not None and not remarks:
             remarks.append("its former policies are not known")
-        carried = carried_policies(None, cluster, key=name, is_renamed=True, hold=True)
+        carried = carried_policies(None, cluster, key=name, is_renamed=True)
     if told is not None and told.get("deleted") is True:
         remarks.append("it was being deleted when the dump was made")
-    if hold or told is None:
-        remarks.append("it keeps all until its retention and time to live are set")
-    else:
-        remarks += _dangers(carried.policies)
+    remarks.append("it keeps all until its retention and time to live are set")
     if is_legacy_namespace(name):
         return _legacy(name, former, told, cluster, remarks)
     return NamespacePlan(name, former, True, carried.policies, carried.not_carried, tuple(remarks))

@@ -39,8 +39,6 @@ from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
-OnTopic = Callable[["RestoredTopic"], None]
-
 
 class Outcome(Enum):
     """What became of a topic."""

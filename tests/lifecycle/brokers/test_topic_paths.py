@@ -4,32 +4,21 @@ import pytest
 
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.brokers.topic_paths import bundle_path, topic_path
+from ledgerfs.lifecycle.brokers.topic_paths import topic_path
 from tests.support.each import for_each
 
 
 @for_each(
-    ("topic", "path", "bundle"),
+    ("topic", "path"),
     [
-        ("t/ns/x", "/admin/v2/persistent/t/ns/x", "/lookup/v2/topic/persistent/t/ns/x/bundle"),
-        ("t/ns/x-partition-3", "/admin/v2/persistent/t/ns/x-partition-3", "/lookup/v2/topic/persistent/t/ns/x-partition-3/bundle"),
-        (
-            "persistent://t/ns/a b+ö%2F",
-            "/admin/v2/persistent/t/ns/a%20b%2B%C3%B6%252F",
-            "/lookup/v2/topic/persistent/t/ns/a%20b%2B%C3%B6%252F/bundle",
-        ),
-        (
-            "persistent://t/c/ns/a/b",
-            "/admin/persistent/t/c/ns/a%2Fb",
-            "/lookup/v2/destination/persistent/t/c/ns/a%2Fb/bundle",
-        ),
+        ("t/ns/x", "/admin/v2/persistent/t/ns/x"),
+        ("t/ns/x-partition-3", "/admin/v2/persistent/t/ns/x-partition-3"),
+        ("persistent://t/ns/a b+ö%2F", "/admin/v2/persistent/t/ns/a%20b%2B%C3%B6%252F"),
+        ("persistent://t/c/ns/a/b", "/admin/persistent/t/c/ns/a%2Fb"),
     ],
-)  # fmt: skip
-def test_names_are_quoted_once_and_those_with_a_cluster_have_paths_of_their_own(
-    topic: str, path: str, bundle: str
-) -> None:
+)
+def test_names_are_quoted_once_and_those_with_a_cluster_have_paths_of_their_own(topic: str, path: str) -> None:
     assert topic_path(managed_ledger_of(topic)) == path
-    assert bundle_path(managed_ledger_of(topic)) == bundle
 
 
 def test_what_is_no_topic_is_asked_of_nobody() -> None:
