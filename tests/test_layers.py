@@ -45,7 +45,6 @@ SUB_ROOMS = {
     "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
     "storage": ["folders", "s3", "generic", "zookeeper", "admin_api", "broker_protocol", "disks"],
     "dialects": ["pulsar_blob", "mapfile", "live_cluster", "bookie"],
-    "disks": ["collector"],
     "vfs": ["views"],
     "cli": ["schemas", "bookie", "cluster", "lifecycle", "recover", "spark"],
     "testing": ["stores", "dialects"],

@@ -17,7 +17,7 @@ Nothing is written to a disk, and nothing on it is locked: a bookie may run mean
 """
 
 _COMMANDS = (
-    LazyCommand("space", "ledgerfs.cli.bookie.space:space", "Show what each entry log holds, and what would free its space."),
+    LazyCommand("space", "ledgerfs.cli.bookie.space:space", "Show live and dead bytes of entry logs, and what would be freed."),
     LazyCommand("logs", "ledgerfs.cli.bookie.logs:logs", "List entry logs and journals, or the ledgers in one log."),
     LazyCommand("ledgers", "ledgerfs.cli.bookie.ledgers:ledgers", "List the ledgers on disks, or where the entries of one are."),
     LazyCommand("entry", "ledgerfs.cli.bookie.entry:entry", "Show the copies of one entry, or write its payload to standard output."),

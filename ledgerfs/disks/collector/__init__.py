@@ -1,1 +1,0 @@
-"""What a bookie's collector would free of its logs, and when: pure functions over columns, no I/O."""
