@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pulsar
 import pytest
 
 from interop.filling import fill, subscribe
@@ -28,7 +27,7 @@ _BROKER = {
     "transactionCoordinatorEnabled": "false",
 }
 _LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
-_KEPT, _PASSING, _SPLIT = "public/kept", "public/passing", "public/split"
+_KEPT, _PASSING = "public/kept", "public/passing"
 _TOPICS = [f"persistent://{_KEPT}/{number}" for number in range(3)]
 _TRIMMED = f"persistent://{_PASSING}/trimmed"
 
@@ -66,7 +65,7 @@ def policy(live: LiveCluster, folder: Path, **topics: str) -> Path:
         endpoint = "{live.s3.endpoint}"
         block_size = "5MiB"
         [[topics]]
-        match = "public/(kept|passing|split)/.*"
+        match = "public/(kept|passing)/.*"
         bucket = "tier"
         {wishes}
         """
@@ -136,93 +135,3 @@ def test_what_is_offloaded_and_trimmed_without_a_broker_is_served_by_the_next_on
             infos = ledgers_of(nodes, topic)
             assert [one.is_offloaded for one in infos] == [True] * (len(infos) - 1) + [False]
     assert reader.read(_TOPICS) == before
-
-
-def fill_in_batches(client: pulsar.Client, topic: str, messages: int, at_once: int) -> list[bytes]:
-    """Send messages, so many an entry, and return their values."""
-    producer = client.create_producer(
-        topic,
-        batching_enabled=True,
-        batching_max_messages=at_once,
-        batching_max_publish_delay_ms=60_000,
-        block_if_queue_full=True,
-    )
-    values = [b"%08d" % number for number in range(messages)]
-    answers: list[object] = []
-    for value in values:
-        producer.send_async(value, lambda result, _: answers.append(result), properties={"n": value.decode()})
-    producer.flush()
-    producer.close()
-    assert answers == [pulsar.Result.Ok] * messages
-    return values
-
-
-def received(client: pulsar.Client, topic: str, subscription: str, count: int) -> list[bytes]:
-    """Return the next messages of a subscription, acknowledged, and see that there are no more."""
-    consumer = client.subscribe(topic, subscription)
-    values = []
-    for _ in range(count):
-        message = consumer.receive(30_000)
-        consumer.acknowledge(message)
-        values.append(message.data())
-    with pytest.raises(pulsar.Timeout):
-        consumer.receive(1000)
-    consumer.close()
-    return values
-
-
-def test_ledgers_whose_batches_are_split_are_served_by_the_next_broker_to_readers_and_subscriptions(
-    live: LiveCluster, reader: JavaClient, tmp_path: Path
-) -> None:
-    admin = live.cluster.admin
-    admin.make_namespace(_SPLIT)
-    admin.set_retention(_SPLIT, -1, -1)
-    whole, partly = f"persistent://{_SPLIT}/whole", f"persistent://{_SPLIT}/partly"
-    with connected(live.cluster.service_url) as client, stage("lifecycle: produce batches"):
-        for topic in (whole, partly):
-            values = fill_in_batches(client, topic, 3500, 10)
-            subscribe(client, topic, "start", ())
-        subscribe(client, whole, "end", range(3500))
-        subscribe(client, partly, "middle", range(1500))
-    before = reader.read([whole, partly])
-    assert [[one["value"] for one in before[topic]] for topic in before] == [
-        [one["value"] for one in before[whole]]
-    ] * 2
-    for topic in (whole, partly):
-        admin.unload(topic)
-    live.kill_broker()
-    with live.unrecorded() as nodes:
-        listed = {topic: ledgers_of(nodes, topic) for topic in (whole, partly)}
-    assert [[one.entries for one in listed[topic]] for topic in listed] == [[100, 100, 100, 0]] * 2
-    wanted = policy(live, tmp_path, offload_after='"0s"', deletion_lag='"0s"', unbatch="true")
-    with stage("lifecycle: split batches without a broker"):
-        for _ in range(3):
-            said = lifecycle("run", str(wanted), "--once", "--yes")
-    with live.unrecorded() as nodes:
-        found = {topic: ledgers_of(nodes, topic) for topic in (whole, partly)}
-    assert [one.entries for one in found[whole]] == [1000, 1000, 1000, 0], said
-    # One that a subscription is in keeps its ids, and waits.
-    assert [one.entries for one in found[partly]] == [1000, 100, 1000, 0], said
-    assert [one.is_offloaded for one in found[partly]] == [True, False, True, False]
-    split = {one.ledger_id for topic in found for one in found[topic] if one.entries == 1000}
-    assert not split & live.cluster.bookkeeper_ledgers()
-    with stage("lifecycle: start the broker"):
-        live.cluster.start_broker(live.s3)
-    after = reader.read([whole, partly])
-    for topic in (whole, partly):
-        assert [one["value"] for one in after[topic]] == [one["value"] for one in before[topic]]
-    with connected(live.cluster.service_url) as client, stage("lifecycle: subscriptions"):
-        for topic in (whole, partly):
-            assert received(client, topic, "start", 3500) == values
-        assert received(client, partly, "middle", 2000) == values[1500:]
-        assert received(client, whole, "end", 0) == []
-        producer = client.create_producer(whole)
-        producer.send(b"later")
-        producer.close()
-        assert received(client, whole, "end", 1) == [b"later"]
-    # What a subscription notes of ledgers with other ids is where it is after the next load, too.
-    for topic in (whole, partly):
-        admin.unload(topic)
-    with connected(live.cluster.service_url) as client:
-        assert received(client, whole, "start", 1) == [b"later"]
-        assert received(client, partly, "start", 0) == []

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, completed_user_metadata
 from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
-from ledgerfs.messages.transforms.known_ids import require_unknown_ids
 from ledgerfs.offload.attempts import Attempt
 from ledgerfs.offload.record_digest import RecordDigest, digest_of, digested
 from ledgerfs.writing.write import ref_of, write_ledger
@@ -32,15 +31,12 @@ class CopiedLedger:
         As BookKeeper had it when it was copied.
     length
         Bytes of all entries in the bucket: fewer than BookKeeper's if they were compressed again.
-    entries
-        How many these are: others than BookKeeper's if batches were split.
 
     """
 
     attempt: Attempt
     stored: StoredLedger
     length: int
-    entries: int
 
 
 class _Source:
@@ -77,10 +73,7 @@ class _Source:
             if self._transform is None:
                 yield batch
                 continue
-            framed = batch.framed()
-            if not self._transform.keeps_ids:
-                require_unknown_ids(framed)
-            for made in self._transform(framed, entries):
+            for made in self._transform(batch.framed(), entries):
                 entries += len(made)
                 yield made
 
@@ -99,7 +92,7 @@ def copy_ledger(
     ``pace`` is called with the bytes of each batch before it is sent, and ``pace_back`` when it was read back: each may wait, and end the
     copy by what it raises.
 
-    Raises as `ClosedLedgers.batches`, `RefusedLedgerError` for an entry that no block holds, or that has to keep its id and would not,
+    Raises as `ClosedLedgers.batches`, `RefusedLedgerError` for an entry that no block holds,
     `CorruptLedgerError` if what is read back is not what was sent, and the errors of the store. What is in the bucket then is for the
     attempt's cleaning.
     """
@@ -114,7 +107,7 @@ def copy_ledger(
         raise RefusedLedgerError(
             "no message of it is left: brokers forget ledgers without entries", key=written.data.key
         )
-    return CopiedLedger(attempt, stored, source.digest.length, source.digest.entries)
+    return CopiedLedger(attempt, stored, source.digest.length)
 
 
 def _require_same(tier: "Tier", written: "WrittenLedger", sent: RecordDigest, pace: "Pace | None") -> None:

@@ -30,7 +30,6 @@ from ledgerfs.offload.attempts import Attempt
 from ledgerfs.offload.candidates import Listed, NotOffloaded, candidate, listed_now, listed_or_none
 from ledgerfs.offload.cleaning import remove_objects
 from ledgerfs.offload.copied_ledger import CopiedLedger, Pace, copy_ledger
-from ledgerfs.offload.known_positions import KnownPositions, known_positions
 from ledgerfs.offload.list_bytes import FULL, MOST_BYTES, fits, stored
 from ledgerfs.offload.remarks import Remark
 from ledgerfs.storage.ordered_map import ordered_map
@@ -48,7 +47,7 @@ BETWEEN_SETS_S = 60.0
 _THREADS = 2
 """Each has up to four blocks in memory."""
 _MORE_OF_A_LINE = 16
-"""By which the line of a ledger grows besides its context: lengths, and its size and entries, longer numbers if batches are split."""
+"""By which the line of a ledger grows besides its context: lengths, and its size and entries."""
 
 
 @dataclass(slots=True)
@@ -94,8 +93,6 @@ class OneStep:
         Is told of the bytes of each ledger before they are sent, and may wait, or end the copy.
     pace_back
         Likewise of bytes that were read back.
-    replaced
-        Returns what notes, in the commit that completes a copy with other ids, how BookKeeper's goes; None for no such copies.
 
     """
 
@@ -108,7 +105,6 @@ class OneStep:
         "_owners",
         "_pace",
         "_pace_back",
-        "_replaced_by",
         "_tier",
         "_url_of",
     )
@@ -124,7 +120,6 @@ class OneStep:
         url_of: "Callable[[OffloadContext], str | None]",
         pace: "Pace | None" = None,
         pace_back: "Pace | None" = None,
-        replaced: Callable[[CopiedLedger, int], Operation] | None = None,
     ) -> None:
         self._lock = lock
         self._ledgers = ledgers
@@ -134,7 +129,6 @@ class OneStep:
         self._url_of = url_of
         self._pace = pace
         self._pace_back = pace_back
-        self._replaced_by = replaced
         self._beginning = Lock()
         # {uuid: its topic, and by how many bytes the list grows when it is completed}
         self._in_flight: dict[str, tuple[str, int]] = {}
@@ -201,9 +195,6 @@ class OneStep:
         found = candidate(listed, ledger_id, self._ledgers.found)
         if not isinstance(found, StoredLedger):
             return found
-        why = self._known(managed_ledger, listed).why_known(ledger_id)
-        if why is not None:
-            return _not_renumbered(ledger_id, why)
         attempt = Attempt.begun(managed_ledger, ledger_id, self._tier.bucket.store.url, self._noted_ms())
         if not self._has_room(listed, attempt):
             return NotOffloaded(ledger_id, FULL, ListFullError(FULL, key=managed_ledger))
@@ -265,20 +256,15 @@ class OneStep:
             if not left or listed is None:
                 return []
             owner = self._owners.owner_of(managed_ledger)
-            # What has other ids is completed only without a broker.
-            if owner is not Owner.NONE and not (self._owners.can_unload and self._tier.keeps_ids):
+            if owner is not Owner.NONE and not self._owners.can_unload:
                 return self._give_up_all(left, outcome, "a broker has taken the topic meanwhile")
-            known = self._known(managed_ledger, listed)
-            left = [one for one in left if self._may_have_other_ids(known, one, outcome)]
-            if not left:
-                return []
-            some, changes = self._that_fit(listed, left, known.unchanged())
+            some, changes = self._that_fit(listed, left)
             if not some:
                 return self._give_up_all(left, outcome, FULL, ListFullError(FULL, key=managed_ledger))
             try:
                 self._lock.commit(changes)
             except ChangedMeanwhileError as error:
-                if error.key != listed.node.path and error.key not in known.paths:
+                if error.key != listed.node.path:
                     raise
                 continue
             for one in some:
@@ -317,35 +303,15 @@ class OneStep:
         outcome.tell(found)
         return False
 
-    def _known(self, managed_ledger: str, listed: Listed) -> KnownPositions:
-        """Return who knows positions in a topic, if its messages are to get other ids; nobody, if they keep theirs."""
-        if self._tier.keeps_ids:
-            return KnownPositions(None)
-        if self._replaced_by is None:
-            return KnownPositions("nothing would delete BookKeeper's copy, whose ids are others")
-        return known_positions(self._lock.newest(), self._ledgers, managed_ledger, listed)
-
-    def _may_have_other_ids(self, known: KnownPositions, copied: CopiedLedger, outcome: Offloaded) -> bool:
-        """Whether nobody knows positions in a ledger that was copied; the copy is removed if somebody does."""
-        why = known.why_known(copied.attempt.ledger_id)
-        if why is None:
-            return True
-        self.give_up(copied.attempt, outcome)
-        outcome.tell(_not_renumbered(copied.attempt.ledger_id, why))
-        return False
-
     def _that_fit(
-        self, listed: Listed, copies: Sequence[CopiedLedger], unchanged: Sequence[Operation]
+        self, listed: Listed, copies: Sequence[CopiedLedger]
     ) -> tuple[Sequence[CopiedLedger], list[Operation]]:
-        """Return as many copies, the first ones, as the list has room for and one commit takes, and the changes that complete them.
-
-        ``unchanged`` is what each such commit has besides.
-        """
+        """Return as many copies, the first ones, as the list has room for and one commit takes, and the changes that complete them."""
         found: list[Operation] = []
         least, most, count = 0, len(copies), len(copies)
         while least < most:
             try:
-                changes = [*self._changes(listed, copies[:count]), *unchanged]
+                changes = self._changes(listed, copies[:count])
             except ListFullError:
                 changes = []
             if changes and fits(changes):
@@ -360,12 +326,9 @@ class OneStep:
         replaced = (self._replaced(listed, one.attempt) for one in copies)
         contexts = {one.attempt.ledger_id: self._tier.context(one.attempt.uuid, now_ms) for one in copies}
         sizes = {one.attempt.ledger_id: one.length for one in copies if one.length != one.stored.node.length}
-        entries = {} if self._tier.keeps_ids else {one.attempt.ledger_id: one.entries for one in copies}
-        edited = with_contexts(listed.node.data, contexts, key=listed.node.path, sizes=sizes, entries=entries)
+        edited = with_contexts(listed.node.data, contexts, key=listed.node.path, sizes=sizes)
         changes: list[Operation] = [SetNode.of(listed.node, stored(edited, key=listed.node.path))]
         changes += [DropNode(one.attempt.path, 0) for one in copies]
-        if self._replaced_by is not None and not self._tier.keeps_ids:
-            changes += [self._replaced_by(one, now_ms) for one in copies]
         changes += [MakeNode(one.path, one.build()) for one in replaced if isinstance(one, Attempt)]
         return changes
 
@@ -416,10 +379,6 @@ class OneStep:
                 outcome.remarks.append(Remark("cleaned-later", attempt.ledger_id, text))
         finally:
             self._in_flight.pop(attempt.uuid, None)
-
-
-def _not_renumbered(ledger_id: int, why: str) -> NotOffloaded:
-    return NotOffloaded(ledger_id, f"its messages keep their ids, so its batches are not split: {why}")
 
 
 def _both(first: "Pace | None", second: "Pace | None") -> "Pace | None":

@@ -26,8 +26,7 @@ class Tier:
     block_size
         Bytes.
     transform
-        Makes what changes the entries of one ledger; None leaves them as they are. One that changes their ids takes a `OneStep` that is
-        told how BookKeeper's copies go then.
+        Makes what changes the entries of one ledger, and keeps their ids; None leaves them as they are.
 
     """
 
@@ -38,11 +37,6 @@ class Tier:
     block_size: int = DEFAULT_BLOCK_SIZE
     transform: "Callable[[], EntryTransform] | None" = None
 
-    @property
-    def keeps_ids(self) -> bool:
-        """Whether messages have the same ids in it."""
-        return self.transform is None or self.transform().keeps_ids
-
     def url_of(self, context: OffloadContext) -> str | None:
         """Return the bucket's URL if the objects of an offload are in it, by what was noted; None if they are elsewhere."""
         told, mine = dict(context.properties), dict(self.properties)
@@ -50,11 +44,11 @@ class Tier:
         return self.bucket.store.url if is_here and (context.driver or "").lower() == self.driver.lower() else None
 
     def context(self, uuid: str, now_ms: int) -> OffloadContext:
-        """Return the context of an offload to it that is complete; BookKeeper's copy, if its ids are others, is not to be read any more."""
+        """Return the context of an offload to it that is complete."""
         return OffloadContext(
             uuid,
             is_complete=True,
-            is_deleted_from_bookkeeper=not self.keeps_ids,
+            is_deleted_from_bookkeeper=False,
             offloaded_ms=now_ms,
             driver=self.driver,
             properties=self.properties,

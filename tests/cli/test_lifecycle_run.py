@@ -25,10 +25,9 @@ from ledgerfs.storage.zookeeper.nodes import Nodes
 from tests.support.commands import LEDGERFS, output, run
 from tests.support.live_broker import live_broker
 from tests.support.live_clusters import LiveCluster, messages
-from tests.support.split_offloads import topic_in_batches
 from tests.support.waiting import wait_until
 
-KEPT, PASSING, SPLIT = "public/kept/t", "public/passing/t", "public/split/t"
+KEPT, PASSING = "public/kept/t", "public/passing/t"
 FOUL = b"\xff\xff no list"
 KEEP_ALL = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
@@ -90,12 +89,6 @@ def read(cluster: LiveCluster, topic: str) -> list[tuple[int, int, bytes]]:
         for batch in one.batches(0, one.last_entry)
         for entry, data in batch
     ]
-
-
-def values_in(cluster: LiveCluster, topic: str) -> list[bytes]:
-    options = {"bucket_urls": {"tier": cluster.bucket_url()}, "open_end": "acknowledged"}
-    values: list[bytes] = open_bucket(cluster.url, options).topic(topic).scan(["value"]).to_pandas()["value"].tolist()
-    return values
 
 
 def test_what_is_due_is_offloaded_deleted_and_trimmed(cluster: LiveCluster, policy: str, tmp_path: Path) -> None:
@@ -370,44 +363,6 @@ def test_a_service_ends_once_its_policy_is_another_one(cluster: LiveCluster, pol
         assert process.stderr is not None
         assert (b"was edited since" if how == "edited" else b"cannot be read") in process.stderr.read()
     assert LOCK_PATH not in cluster.nodes
-
-
-def test_batches_are_split_where_a_policy_says_so_and_all_tell_of_it(
-    cluster: LiveCluster, policy: str, tmp_path: Path
-) -> None:
-    first, *_, last = topic_in_batches(cluster, SPLIT)
-    before = values_in(cluster, SPLIT)
-    cluster.add_cursor(SPLIT, "s", (last, 1))
-    cluster.set_policies("public/split", retention_policies=KEEP_ALL)
-    path = tmp_path / "split.toml"
-    text = Path(policy).read_text().replace('"1m"', '"0s"').replace("(kept|passing)", "split")
-    path.write_text(f'{text}unbatch = true\ntrash_grace = "1h"\n')
-    assert "messages get other ids" in output("lifecycle", "plan", str(path), *in_tier(cluster))
-    run("lifecycle", "run", str(path), "--once", "--yes", *in_tier(cluster))
-    assert [one.entries for one in listed(cluster, SPLIT)] == [21, 21, 0]
-    assert values_in(cluster, SPLIT) == before
-    assert f"unbatched-{first}" in output("lifecycle", "status", str(path), code=1)
-    told = run("lifecycle", "undo", str(path), f"unbatched-{first}", code=2).stderr
-    assert b"the offload has other ids" in told
-    # Nobody calls it damage, or deletes it, before its grace is over.
-    run("lifecycle", "run", str(path), "--once", "--yes", *in_tier(cluster))
-    assert ledger_path(first) in cluster.nodes
-    time.sleep(1.1)
-    quick = ("--grace", "1s", "--pass-seconds", "0", "--json", "--bucket", cluster.bucket_url())
-    done = run("cluster", "check", cluster.url, *quick)
-    findings = json.loads(done.stdout)["findings"]
-    assert [one for one in findings if set(one["ledgers"]) & {first, first + 1}] == []
-    assert b"2 ledgers that are called deleted wait for that in the trash journal" in done.stderr
-    noted = cluster.nodes[f"{TRASH}/unbatched-{first}"]
-    line = json.loads(noted)
-    cluster.zookeeper.set(f"{TRASH}/unbatched-{first}", json.dumps({**line, "due_ms": line["marked_ms"]}).encode())
-    # The longer of two graces holds: that of the line, and that of the file.
-    run("lifecycle", "run", str(path), "--once", "--yes", *in_tier(cluster))
-    assert ledger_path(first) in cluster.nodes
-    path.write_text(f'{text}unbatch = true\ntrash_grace = "0s"\n')
-    run("lifecycle", "run", str(path), "--once", "--yes", *in_tier(cluster))
-    assert [ledger_path(one) in cluster.nodes for one in (first, first + 1)] == [False, True]
-    assert values_in(cluster, SPLIT) == before
 
 
 def test_a_bucket_with_another_url_than_its_name_is_read_where_the_file_has_it(

@@ -562,7 +562,7 @@ def test_a_line_that_does_not_hold_is_dropped_and_nothing_is_deleted(line: Trash
     assert ids(found, ActionKind.DELETE) == []
 
 
-@for_each("kind", [TrashKind.TRIMMED, TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED])
+@for_each("kind", [TrashKind.TRIMMED, TrashKind.OFFLOADED, TrashKind.FLAGGED])
 def test_a_line_of_what_is_deleted_stays_for_a_while_in_case_that_a_broker_comes_back(kind: TrashKind) -> None:
     cluster = MadeCluster()
     cluster.topic(TOPIC, [listed(2, MINUTE), current(3)])
@@ -667,7 +667,7 @@ def test_lines_are_not_gone_through_for_each_topic() -> None:
             first = 10 * number + 1
             lines = [listed(first, offloaded_ms=DAY, is_deleted=True), listed(first + 1), current(first + 2)]
             cluster.topic(f"{SPACE}/persistent/x{number}", lines, there=[first])
-        made = _Counted([line_of(TrashKind.UNBATCHED, 1, uuid=uuid_of(1), state=TrashState.UNLISTED)])
+        made = _Counted([line_of(TrashKind.OFFLOADED, 1, state=TrashState.UNLISTED)])
         found = planned(cluster, KEEPS, notes=Notes(made))
         # All but the first get a line.
         assert len(ids(found, ActionKind.MARK)) == topics - 1
@@ -1063,26 +1063,6 @@ def test_only_wanted_topics_are_planned_for(cluster: MadeCluster) -> None:
     assert [(one.kind, one.ledger_ids) for one in found.actions] == [(ActionKind.OFFLOAD, (3,))]
 
 
-# Batches that are split.
-
-SPLITS = KEEPS + OFFLOADS + "unbatch = true\ntrash_grace = '30m'\n"
-
-
-def closed(cluster: MadeCluster) -> MadeCluster:
-    """Add a topic that its broker has let go, with three ledgers and a last one."""
-    cluster.topic(TOPIC, [listed(1), listed(2), listed(3), listed(4, MINUTE)])
-    return cluster
-
-
-def test_what_splitting_batches_costs_is_told(cluster: MadeCluster) -> None:
-    closed(cluster).cursor(TOPIC, "start", (1, -1))
-    cluster.cursor(TOPIC, "end", (4, 3))
-    action = only(planned(cluster, SPLITS), ActionKind.OFFLOAD)
-    assert (action.ledger_ids, action.via) == ((1, 2, 3), Via.DIRECT)
-    assert "batches are split: messages get other ids" in action.why
-    assert "split" not in only(planned(cluster, KEEPS + OFFLOADS), ActionKind.OFFLOAD).why
-
-
 def test_what_compressing_again_costs_is_told_of_who_does_it(cluster: MadeCluster) -> None:
     cluster.topic(TOPIC, [listed(1), current(2)])
     policy = KEEPS + OFFLOADS + "recompress = 'zstd'\n"
@@ -1095,78 +1075,3 @@ def test_what_compressing_again_costs_is_told_of_who_does_it(cluster: MadeCluste
     action = only(planned(cluster, policy, has_admin=True), ActionKind.OFFLOAD)
     assert action.via is Via.BROKER
     assert "compressed" not in action.why
-
-
-@for_each("via", ["auto", "direct"])
-def test_batches_are_split_once_no_broker_has_the_topic(via: str) -> None:
-    cluster = MadeCluster()
-    closed(cluster).own(SPACE)
-    found = planned(cluster, SPLITS + f"via = '{via}'", has_admin=True)
-    assert ids(found, ActionKind.OFFLOAD) == []
-    (refused,) = [one for one in found.refused if one.kind is ActionKind.OFFLOAD]
-    assert (refused.refusal, refused.ledger_ids) == (Refusal.OWNED, (1, 2, 3))
-    assert "once none does" in refused.why
-
-
-def test_batches_of_terminated_topics_are_not_split(cluster: MadeCluster) -> None:
-    cluster.topic(TOPIC, [listed(1), listed(2, MINUTE)], is_terminated=True)
-    assert refusals(planned(cluster, SPLITS))[Refusal.TERMINATED] == [1]
-
-
-@for_each(
-    ("cursor", "mark", "refused", "words"),
-    [
-        ("s", (2, 4), [2], "subscription s is in it, or at its end: at 2:4"),
-        ("s", (2, 9), [2], "at its end: at 2:9"),
-        ("pulsar.dedup", (2, 4), [2, 3], "pulsar.dedup, which brokers keep"),
-        ("pulsar.repl.west", (1, 4), [1, 2, 3], "pulsar.repl.west, which brokers keep"),
-        ("__compaction", (4, 1), [1, 2, 3], "compacted"),
-    ],
-)
-def test_ledgers_in_which_somebody_knows_ids_are_not_split(
-    cursor: str, mark: tuple[int, int], refused: list[int], words: str
-) -> None:
-    cluster = MadeCluster()
-    closed(cluster).cursor(TOPIC, cursor, mark)
-    found = planned(cluster, SPLITS)
-    assert refusals(found) == {Refusal.KNOWN_IDS: refused}
-    assert ids(found, ActionKind.OFFLOAD) == [one for one in (1, 2, 3) if one not in refused]
-    assert words in found.refused[0].why
-    assert refusals(planned(cluster, KEEPS + OFFLOADS)) == {}
-
-
-def test_ledgers_of_topics_that_a_broker_may_come_back_to_are_not_split(cluster: MadeCluster) -> None:
-    cluster.topic(TOPIC, [listed(1), current(2)])
-    (refused,) = planned(cluster, SPLITS).refused
-    assert (refused.refusal, "last ledger, 2, is not closed" in refused.why) == (Refusal.KNOWN_IDS, True)
-    other = closed(MadeCluster())
-    other.cursor(TOPIC, "s", (4, 1), ledger=77)
-    (refused, *_) = [one for one in planned(other, SPLITS).refused if one.refusal is Refusal.KNOWN_IDS]
-    assert "kept in ledger 77, to which a broker may still write" in refused.why
-
-
-def test_a_copy_with_other_ids_waits_for_its_grace_and_then_goes(cluster: MadeCluster) -> None:
-    gone = listed(1, offloaded_ms=HOUR)
-    assert gone.context is not None
-    flagged = replace(gone, entries=40, context=replace(gone.context, is_deleted_from_bookkeeper=True))
-    cluster.topic(TOPIC, [flagged, listed(2), current(3)], there=[1])
-    times = (NOW - MINUTE, NOW + HOUR, TrashState.UNLISTED)
-    line = TrashLine(TrashKind.UNBATCHED, 1, TOPIC, None, None, "other ids", VERSION, 1000, *times)
-    found = planned(cluster, KEEPS, notes=Notes([line]))
-    assert (found.actions, found.refused) == ([], [])
-    (waits,) = found.waiting
-    assert (waits.kind, waits.ledger_ids, waits.due_ms, waits.why) == (ActionKind.DELETE, (1,), NOW + HOUR, "other ids")
-    # The file's grace is an hour by now.
-    (waits,) = planned(cluster, KEEPS, notes=Notes([replace(line, due_ms=NOW)])).waiting
-    assert (waits.ledger_ids, waits.due_ms) == ((1,), NOW - MINUTE + HOUR)
-    line = replace(line, marked_ms=NOW - HOUR)
-    due = planned(cluster, KEEPS, notes=Notes([replace(line, due_ms=NOW)]))
-    assert only(due, ActionKind.DELETE).lines[0].kind is TrashKind.UNBATCHED
-    # That a broker has the topic by then changes nothing.
-    cluster.own(SPACE)
-    assert planned(cluster, KEEPS, notes=Notes([line])).refused == []
-    # A list that does not call it deleted is not of that offload.
-    other = MadeCluster()
-    other.topic(TOPIC, [gone, listed(2), current(3)])
-    refused = planned(other, KEEPS, notes=Notes([replace(line, due_ms=NOW)]))
-    assert refusals(refused) == {Refusal.NAMED: [1]}

@@ -71,7 +71,6 @@ match = '.*'
 offload_after = "never"
 offload_above = "never"
 deletion_lag = "never"
-unbatch = true
 """
 
 
@@ -110,7 +109,6 @@ def test_every_key_is_read() -> None:
     assert (first.trim, first.offload) == (False, False)
     assert (second.offload_time_ms, second.offload_size, second.deletion_lag_ms) == (NO_LIMIT, NO_LIMIT, NO_LIMIT)
     assert (second.trim, second.offload, second.via) == (True, True, None)
-    assert (first.unbatch, second.unbatch) == (False, True)
 
 
 def test_an_empty_file_has_the_brokers_own_defaults() -> None:
@@ -179,13 +177,7 @@ BAD = [
     ("[[topics]]\nmatch = '.*'\ndeletion_lag = 'nie'", "topics[1].deletion_lag", "invalid time"),
     ("[[topics]]\nmatch = '.*'\nrecompress = 'gzip'", "topics[1].recompress", "none of lz4"),
     ("[[topics]]\nmatch = '.*'\nrecompress = 'none'", "topics[1].recompress", "none of lz4"),
-    ("[[topics]]\nmatch = '.*'\nunbatch = 'yes'", "topics[1].unbatch", "neither true nor false"),
-    ("[[topics]]\nmatch = '.*'\nunbatch = true\nvia = 'broker'", "topics[1].unbatch", "brokers split no batches"),
-    (
-        "[defaults]\nvia = 'broker'\n[[topics]]\nmatch = '.*'\nunbatch = true",
-        "topics[1].unbatch",
-        "brokers split no batches",
-    ),
+    ("[[topics]]\nmatch = '.*'\nunbatch = true", "topics[1].unbatch", "no such option"),
     ("[[topics]]\nmatch = '.*'\ntrim = 'no'", "topics[1].trim", "neither true nor false"),
     ("[[topics]]\nmatch = '.*'\ntrimm = false", "topics[1].trimm", "did you mean trim"),
 ]

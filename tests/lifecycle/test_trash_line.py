@@ -35,7 +35,7 @@ LINE = TrashLine(
     TrashState.MARKED,
 )
 
-_LISTED = {TrashKind.TRIMMED, TrashKind.OFFLOADED, TrashKind.UNBATCHED}
+_LISTED = {TrashKind.TRIMMED, TrashKind.OFFLOADED}
 lines = st.builds(
     TrashLine,
     st.sampled_from(TrashKind),

@@ -20,7 +20,6 @@ from ledgerfs.messages.proto.message_metadata_pb2 import (
 from ledgerfs.messages.transforms import unbatch as module
 from ledgerfs.messages.transforms.entry_transform import unbatch
 from ledgerfs.messages.transforms.unbatch import Unbatch
-from ledgerfs.messages.transforms.unbatch_all import unbatch_all
 from tests.messages.test_recompress import GOLDEN, NAMES, codec_of, parts_of
 from tests.support.each import for_each
 from tests.support.entries import LZ4, NONE, SNAPPY, ZLIB, ZSTD, batch_of, batched, compress, frame, framed, metadata
@@ -259,19 +258,6 @@ def test_a_codec_must_be_one_that_there_is():
         unbatch("gzip")
 
 
-@for_each("codec", [None, *NAMES])
-def test_messages_alone_get_the_codec_of_those_of_batches(codec, monkeypatch):
-    monkeypatch.setattr(module, "_PORTION", 200)
-    alone = frame(metadata(sequence_id=3), b"alone " * 40)
-    entries = [packed(ZLIB, FOUR), alone, packed(NONE, FOUR), alone]
-    made = transformed(unbatch_all(codec), entries)
-    assert rows_of(made) == rows_of(entries)
-    assert len(made) == 10
-    assert {codec_of(one) for one in made} == {Compression[(codec or "none").upper()]}
-    if codec is None:
-        assert made[4] == made[9] == alone
-
-
 def test_a_message_that_brokers_would_not_send_by_itself_is_refused():
     """A batch is bounded by what is stored of it: of LZ4 that may be much less than its messages have."""
     large = b"0123456789abcdef" * (MOST_SENT_BYTES // 16)
@@ -290,7 +276,6 @@ def test_a_message_that_brokers_would_not_send_by_itself_is_refused():
     made = transformed(unbatch("zstd"), [*others, entry])
     assert len(made) == len(FOUR) + 2
     assert rows_of(made) == rows_of([*others, entry])
-    assert len(transformed(unbatch(most_grown=None), [entry])) == 2
 
 
 def test_a_message_of_a_batch_that_was_larger_may_stay_large():

@@ -28,7 +28,7 @@ from ledgerfs.formats.managed_ledgers.wire_fields import (
 )
 
 _LEDGER = 1
-_ENTRIES, _SIZE = 2, 3
+_SIZE = 3
 _CONTEXT = 5
 _BOOKKEEPER_DELETED = 4
 
@@ -59,12 +59,10 @@ def with_contexts(
     *,
     key: str,
     sizes: Mapping[int, int] | None = None,
-    entries: Mapping[int, int] | None = None,
 ) -> EditedList:
     """Return the list with these contexts of offloads, each in place of the one that its ledger has, with all of its fields.
 
-    ``sizes`` are the bytes of those ledgers that were compressed anew on their way, ``entries`` how many those have whose batches were
-    split: what is offloaded is what the list tells of.
+    ``sizes`` are the bytes of those ledgers that were compressed anew on their way: what is offloaded is what the list tells of.
 
     Raises
     ------
@@ -80,10 +78,9 @@ def with_contexts(
     def change(ledger: LedgerInfo, field: WireField) -> WireField:
         context = build_context(contexts[ledger.ledger_id]).SerializeToString(deterministic=True)
         others = [one for one in fields_of(field.value) if not _is_context(one)]
-        for number, told in ((_ENTRIES, entries), (_SIZE, sizes)):
-            value = None if told is None else told.get(ledger.ledger_id)
-            if value is not None:
-                others = placed([one for one in others if one.number != number], number_of(number, value))
+        size = None if sizes is None else sizes.get(ledger.ledger_id)
+        if size is not None:
+            others = placed([one for one in others if one.number != _SIZE], number_of(_SIZE, size))
         return field.with_value(joined(placed(others, field_of(_CONTEXT, context))))
 
     return _edited(data, contexts, change, key)

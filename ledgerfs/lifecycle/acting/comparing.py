@@ -6,7 +6,7 @@ from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.messages.transforms.entry_transform import EntryTransform, recompress, unbatch
+from ledgerfs.messages.transforms.entry_transform import EntryTransform, recompress
 from ledgerfs.offload.record_digest import cryptographic, digest_of
 from ledgerfs.writing.sources import OffloadedLedger, Watch
 
@@ -17,14 +17,11 @@ def require_same(
     reader: LedgerReader,
     from_store: Watch,
     from_bookies: Watch,
-    *,
-    may_be_split: bool = False,
 ) -> None:
     """Read all of a ledger from its objects and from its bookies, batch by batch, and compare each entry.
 
-    Objects whose payloads were compressed again are compared by what the payloads decompress to; with ``may_be_split`` those whose batches
-    were split by the messages of BookKeeper's batches. ``from_store`` and ``from_bookies`` see what is read, each time that it is, and may
-    have it wait.
+    Objects whose payloads were compressed again are compared by what the payloads decompress to. ``from_store`` and ``from_bookies``
+    see what is read, each time that it is, and may have it wait.
 
     Raises `CorruptLedgerError` for objects that are not whole, or that hold something else, and as the reader, `ClosedLedgers.batches` and
     those two.
@@ -41,16 +38,11 @@ def require_same(
     kept = stored.node.last_entry + 1, stored.node.length
     if (entries, length) == kept and found == digest_of(theirs, cryptographic):
         return
-    plain = digest_of(lambda: _plain(ours()), cryptographic)
-    if entries == kept[0] and plain == digest_of(lambda: _plain(theirs()), cryptographic):
-        return
-    if may_be_split:
-        split = digest_of(lambda: _plain(_transformed(theirs(), unbatch(most_grown=None))), cryptographic)
-        if plain == split:
-            return
-    elif entries != kept[0]:
+    if entries != kept[0]:
         raise CorruptLedgerError(f"they have {entries:,} entries, BookKeeper {kept[0]:,}", key=reader.ref.key)
-    raise CorruptLedgerError("they hold other entries than BookKeeper", key=reader.ref.key)
+    plain = digest_of(lambda: _plain(ours()), cryptographic)
+    if plain != digest_of(lambda: _plain(theirs()), cryptographic):
+        raise CorruptLedgerError("they hold other entries than BookKeeper", key=reader.ref.key)
 
 
 def _plain(batches: Iterator[EntryBatch]) -> Iterator[EntryBatch]:

@@ -52,7 +52,7 @@ _MOST_LINES = 500
 """With one commit. What a commit that fails was prepared for, objects that were read above all, is to be done again."""
 _MORE_BYTES = 256
 """Of a line in a commit besides its path and data: the chroot, numbers, and what the list grows by."""
-_COPIES = frozenset({TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED})
+_COPIES = frozenset({TrashKind.OFFLOADED, TrashKind.FLAGGED})
 _LAST = "it is the last ledger of its topic"
 
 
@@ -145,10 +145,8 @@ class Deletions:
             if stored is None:
                 require_whole(reader, self._means.from_store)
             else:
-                # With other ids an offload is completed only by a list that calls BookKeeper's copy deleted.
-                is_flagged = _is_flagged(info, None)
                 watches = self._means.from_store, self._means.from_bookies
-                require_same(self._means.ledgers, stored, reader, *watches, may_be_split=is_flagged)
+                require_same(self._means.ledgers, stored, reader, *watches)
         except StoppedError:
             raise
         except (CorruptObjectError, NotFoundError, UnsupportedFormatError) as error:
@@ -299,7 +297,7 @@ class Deletions:
         if line.kind in _COPIES and info is None and (why := self._why_list_lost(line, listed)) is not None:
             done.postponed[line.ledger_id] = why
             return
-        if line.kind in {TrashKind.OFFLOADED, TrashKind.UNBATCHED} and info is not None:
+        if line.kind is TrashKind.OFFLOADED and info is not None:
             if not _is_flagged(info, line.uuid):
                 done.postponed[line.ledger_id] = "its list does not call it deleted any more"
                 return

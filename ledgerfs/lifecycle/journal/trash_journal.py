@@ -6,7 +6,6 @@ from ledgerfs.errors import CorruptMetadataError, NotFoundError, RefusedLedgerEr
 from ledgerfs.lifecycle.journal.noted_line import NotedLine, parse_noted_line
 from ledgerfs.lifecycle.journal.trash_line import (
     TRASH,
-    TrashKind,
     TrashLine,
     TrashState,
     build_trash_line,
@@ -51,12 +50,6 @@ def undo(lock: ClusterLock, name: str) -> TrashLine | None:
         # At the version that could not be read: what may be put there meanwhile stays.
         lock.commit([DropNode(node.path, node.version)])
         return None
-    if noted.line.kind is TrashKind.UNBATCHED:
-        raise RefusedLedgerError(
-            "the offload has other ids, and subscriptions may be at them by now: BookKeeper's copy cannot take its place again, "
-            "and goes when its grace is over",
-            key=name,
-        )
     if noted.line.state is not TrashState.MARKED:
         raise RefusedLedgerError(
             f"its deletion has begun ({noted.line.state.value}), and cannot be taken back", key=name

@@ -10,22 +10,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ledgerfs.clusters.replaced_copies import KIND, TRASH
 from ledgerfs.errors import CorruptMetadataError, InvalidOptionError
 from ledgerfs.formats.managed_ledgers.names import is_managed_ledger
 
-__all__ = [
-    "MOST_BYTES",
-    "TRASH",
-    "TrashKind",
-    "TrashLine",
-    "TrashState",
-    "build_trash_line",
-    "parse_trash_line",
-    "parse_trash_node_name",
-    "trash_node_name",
-]
-
+TRASH = "/ledgerfs/lifecycle/trash"
+"""The node whose children are the lines of the trash journal, below the chroot of the cluster."""
 MOST_BYTES = 65_536
 """Of a line; a longer one is none of ours."""
 
@@ -51,11 +40,9 @@ class TrashKind(Enum):
     """A ledger that its list calls deleted in BookKeeper, and that is there."""
     OBJECTS = "objects"
     """The objects of an offload that no list names."""
-    UNBATCHED = KIND
-    """BookKeeper's copy of a ledger whose offload has other ids; it is `TrashState.UNLISTED` from the start."""
 
 
-_LISTED = frozenset({TrashKind.TRIMMED, TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED})
+_LISTED = frozenset({TrashKind.TRIMMED, TrashKind.OFFLOADED, TrashKind.FLAGGED})
 """What a list names, or named, as if it could be read."""
 
 

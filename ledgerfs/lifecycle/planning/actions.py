@@ -66,7 +66,6 @@ class Refusal(Enum):
     """BookKeeper does not have the ledger."""
     DIFFERENT = "different"
     """The topic's list and BookKeeper tell different entries or bytes of the ledger."""
-    KNOWN_IDS = "known-ids"
     """Batches are to be split, and somebody knows ids of the ledger, such as a subscription that is in it."""
     SHARED = "shared"
     """Several lists name the ledger."""

@@ -54,15 +54,12 @@ class TopicDeletions:
 class Deletions:
     """Plans the deletions of topics, each for itself."""
 
-    __slots__ = ("_cluster", "_plan", "_situation", "_unbatched")
+    __slots__ = ("_cluster", "_plan", "_situation")
 
     def __init__(self, plan: Plan, cluster: ClusterView, situation: Situation) -> None:
         self._plan = plan
         self._cluster = cluster
         self._situation = situation
-        # Those with a line of their own go by that.
-        lines = situation.notes.lines
-        self._unbatched = frozenset(one.ledger_id for one in lines if one.kind is TrashKind.UNBATCHED)
 
     def of(self, topic: TopicView) -> TopicDeletions:
         """Return what of a topic is to be deleted by this program, and add what a broker does, what waits, and what is refused."""
@@ -287,7 +284,7 @@ class Deletions:
         listed, now_ms = topic.listed, self._situation.now_ms
         found: list[int] = np.flatnonzero(listed["is_deleted_from_bookkeeper"] & topic.is_there).tolist()
         ids = zip(found, topic.ids(found), strict=True)
-        rows = [row for row, ledger_id in ids if ledger_id not in leaving and ledger_id not in self._unbatched]
+        rows = [row for row, ledger_id in ids if ledger_id not in leaving]
         due_ms = topic.changed_ms + self._situation.file.orphan_grace_ms
         if not rows:
             return []

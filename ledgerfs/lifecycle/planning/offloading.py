@@ -9,7 +9,6 @@ from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Reason
 from ledgerfs.lifecycle.planning.routes import Route, route_of
 from ledgerfs.lifecycle.planning.situation import Situation
 from ledgerfs.lifecycle.planning.topic_views import ClusterView, TopicView
-from ledgerfs.lifecycle.planning.unbatching import COST, unbatching_route, why_not_split
 from ledgerfs.lifecycle.policy.policy_file import Via
 
 _OFFLOAD = ActionKind.OFFLOAD
@@ -36,16 +35,12 @@ def plan_offloads(
         return ()
     if via is Via.DIRECT:
         rows = [row for row in rows if _is_readable(plan, cluster, topic, row)]
-    if topic.rule.unbatch:
-        rows = [row for row in rows if _may_be_split(plan, cluster, topic, row)]
     if not rows:
         return ()
     ids = topic.ids(rows)
     # What is due since when is told of the oldest that is chosen.
     since = chosen.since_ms if rows[0] == chosen.rows[0] else None
     why = why_due(topic, rows, situation.now_ms)
-    if topic.rule.unbatch:
-        why = f"{why}; {COST}"
     if topic.rule.recompress is not None and via is Via.DIRECT:
         why = f"{why}; {_RECOMPRESSED.format(topic.rule.recompress)}"
     plan.actions.append(Action(_OFFLOAD, topic.name, ids, topic.size(rows), via, since, why, topic.rule))
@@ -74,11 +69,7 @@ def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Rout
             "or are not in this ZooKeeper"
         )
         return Reason(Refusal.UNKNOWN_POLICIES, why)
-    via = (
-        unbatching_route(cluster, topic)
-        if topic.rule.unbatch
-        else route_of(cluster, topic, has_admin=situation.has_admin, deletes=False)
-    )
+    via = route_of(cluster, topic, has_admin=situation.has_admin, deletes=False)
     if via is Via.DIRECT and topic.rule.bucket is None:
         why = "neither the policy file nor the cluster's policies name a bucket of the policy file for it"
         return Reason(Refusal.NO_BUCKET, why)
@@ -123,16 +114,6 @@ def _is_readable(plan: Plan, cluster: ClusterView, topic: TopicView, row: int) -
     else:
         return True
     _refuse(plan, topic, Reason(*found), [row])
-    return False
-
-
-def _may_be_split(plan: Plan, cluster: ClusterView, topic: TopicView, row: int) -> bool:
-    """Whether nobody is known to know ids in a ledger; else it is refused."""
-    ledger_id = int(topic.ledgers.ids[row])
-    why = why_not_split(cluster, topic, ledger_id)
-    if why is None:
-        return True
-    _refuse(plan, topic, Reason(Refusal.KNOWN_IDS, f"batches of ledger {ledger_id} are not split: {why}"), [row])
     return False
 
 

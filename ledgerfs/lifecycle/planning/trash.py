@@ -100,7 +100,7 @@ class TrashPlanner:
         is_unlisted = not _has(self._named, line.ledger_id)
         if line.kind is TrashKind.OBJECTS:
             is_unlisted = line.uuid is not None and not self._cluster.names_offload(line.ledger_id, line.uuid)
-        elif line.kind in {TrashKind.OFFLOADED, TrashKind.FLAGGED, TrashKind.UNBATCHED}:
+        elif line.kind in {TrashKind.OFFLOADED, TrashKind.FLAGGED}:
             is_unlisted = not _has(self._listed, line.ledger_id) or _has(self._flagged, line.ledger_id)
         if line.managed_ledger in self._cluster.damaged_lists:
             self._refuse(line, Reason(Refusal.UNREADABLE, "the list of its topic could not be read"))
@@ -110,8 +110,6 @@ class TrashPlanner:
         elif not is_unlisted:
             why = f"the deletion of ledger {line.ledger_id} began, and a list names it as if it had not"
             self._refuse(line, Reason(Refusal.NAMED, why))
-        elif line.kind is TrashKind.UNBATCHED and self._situation.now_ms < (due_ms := self._end_of_grace(line)):
-            self._wait(line, due_ms, line.why)
         else:
             yield line
 
@@ -184,12 +182,6 @@ class TrashPlanner:
         """Return when a line that holds is due, by the longer one of two graces: that when it was marked, and that of now."""
         now = self._wanted[_key(line)].line
         return max(line.due_ms, line.marked_ms + now.due_ms - now.marked_ms)
-
-    def _end_of_grace(self, line: TrashLine) -> int:
-        """Return when a line is due that nobody plans again: likewise."""
-        rule = None if line.managed_ledger is None else self._cluster.rule_of(line.managed_ledger)
-        grace_ms = self._situation.file.trash_grace_ms if rule is None else rule.trash_grace_ms
-        return max(line.due_ms, line.marked_ms + grace_ms)
 
     def _without_holes(self, due: Sequence[TrashLine]) -> Iterator[TrashLine]:
         """Yield lines without those of ledgers past retention that have an older one which stays: these wait.

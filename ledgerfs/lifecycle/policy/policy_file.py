@@ -144,8 +144,6 @@ class TopicWishes:
         The name of a `TierBucket`.
     recompress
         A codec of `CODECS`.
-    unbatch
-        Whether each message of a batch becomes an entry of its own: messages get other ids.
     trim, offload
         Whether ledgers past retention are deleted, and whether any is offloaded.
 
@@ -159,7 +157,6 @@ class TopicWishes:
     via: Via | None = None
     trash_grace_ms: int | None = None
     recompress: str | None = None
-    unbatch: bool = False
     trim: bool = True
     offload: bool = True
 
@@ -262,7 +259,7 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
         # Brokers take up to a minute for what they do, and try again.
         orphan_grace_ms=defaults.span("orphan_grace", 0, _YEARS_MS, _HOUR_MS),
         buckets=MappingProxyType(buckets),
-        topics=tuple(_wishes(one, buckets, via) for one in top.list_of_tables("topics")),
+        topics=tuple(_wishes(one, buckets) for one in top.list_of_tables("topics")),
     )
     defaults.require_no_others()
     top.require_no_others()
@@ -339,7 +336,7 @@ def _require_one_place_a_url(buckets: Mapping[str, TierBucket], path: Path) -> N
             raise InvalidOptionError(reason, key=f"{path}: buckets.{one.name}.url")
 
 
-def _wishes(keys: Keys, buckets: Mapping[str, TierBucket], default_via: Via) -> TopicWishes:
+def _wishes(keys: Keys, buckets: Mapping[str, TierBucket]) -> TopicWishes:
     made = TopicWishes(
         _pattern(keys),
         keys.size_or_never("offload_above", _LONG),
@@ -349,14 +346,9 @@ def _wishes(keys: Keys, buckets: Mapping[str, TierBucket], default_via: Via) -> 
         _via(keys),
         keys.span("trash_grace", 0, _YEARS_MS, None),
         keys.one_of("recompress", CODECS),
-        keys.flag("unbatch", default=False),
         keys.flag("trim", default=True),
         keys.flag("offload", default=True),
     )
-    if made.unbatch and (made.via or default_via) is Via.BROKER:
-        raise keys.error(
-            "unbatch", 'is for what this program offloads itself: brokers split no batches, and via is "broker"'
-        )
     keys.require_no_others()
     return made
 

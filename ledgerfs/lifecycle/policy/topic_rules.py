@@ -40,7 +40,7 @@ class TopicRule:
         The same as the brokers have it, who know nothing of the file.
     is_retention_told, is_lag_told, is_brokers_lag_told
         Whether anything but a default of brokers, which they may have changed, tells the retention, and the two lags.
-    via, trash_grace_ms, recompress, unbatch, trim, offload
+    via, trash_grace_ms, recompress, trim, offload
         As in `ledgerfs.lifecycle.policy.policy_file.TopicWishes`.
     bucket, is_bucket_the_files
         Where to offload to, None if that is not known; and whether a pattern of the file names it.
@@ -67,7 +67,6 @@ class TopicRule:
     is_bucket_the_files: bool
     brokers_bucket: TierBucket | None
     recompress: str | None
-    unbatch: bool
     trim: bool
     offload: bool
 
@@ -129,7 +128,6 @@ class TopicRules:
             wishes is not None and wishes.bucket is not None,
             self._bucket_of(told.target) if told.target.is_set else None,
             None if wishes is None else wishes.recompress,
-            wishes is not None and wishes.unbatch,
             wishes is None or wishes.trim,
             wishes is None or wishes.offload,
         )

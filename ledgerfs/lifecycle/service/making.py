@@ -20,7 +20,6 @@ from ledgerfs.lifecycle.acting.carrying_out import CarryingOut
 from ledgerfs.lifecycle.acting.means import Means
 from ledgerfs.lifecycle.acting.turn import Turn
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
-from ledgerfs.lifecycle.journal.replaced_copies import replaced_copy
 from ledgerfs.lifecycle.planning.tier_places import url_of
 from ledgerfs.lifecycle.policy.kept_file import why_other
 from ledgerfs.lifecycle.service.background import BackgroundOffloads, fair_turns
@@ -32,7 +31,6 @@ from ledgerfs.lifecycle.service.service import Parts, Service
 from ledgerfs.lifecycle.service.status import Status, gauges_of
 from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.messages.transforms.entry_transform import recompress
-from ledgerfs.messages.transforms.unbatch_all import unbatch_all
 from ledgerfs.offload.offload_driver import driver_properties, user_metadata
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.opening import SERVICE, holder_text
@@ -98,7 +96,7 @@ class _Steps:
         self._cluster_name = cluster_name
         self._clock = clock
         self._lock = Lock()
-        self._steps: dict[tuple[str, str | None, int | None], OneStep] = {}
+        self._steps: dict[tuple[str, str | None], OneStep] = {}
         self._buckets: dict[str, Bucket] = {}
         self._means: Means | None = None
 
@@ -129,8 +127,7 @@ class _Steps:
         if told is None or self._means is None:
             raise RefusedLedgerError("it is not known where to offload to", key=rule.managed_ledger)
         bucket = self.bucket_at(told.url)
-        grace_ms = rule.trash_grace_ms if rule.unbatch else None
-        key = (told.name, rule.recompress, grace_ms)
+        key = (told.name, rule.recompress)
         with self._lock:
             found = self._steps.get(key)
             if found is None:
@@ -142,7 +139,6 @@ class _Steps:
                     told.block_size,
                     _transform_of(rule),
                 )
-                replaced = None if grace_ms is None else partial(replaced_copy, grace_ms)
                 means = self._means
                 found = self._steps[key] = OneStep(
                     *(means.lock, means.ledgers, means.owners, tier),
@@ -150,7 +146,6 @@ class _Steps:
                     url_of=self.url_of,
                     pace=self._rates.pace,
                     pace_back=self._rates.pace_back,
-                    replaced=replaced,
                 )
             return found
 
@@ -161,8 +156,6 @@ class _Steps:
 
 
 def _transform_of(rule: "TopicRule") -> "Callable[[], EntryTransform] | None":
-    if rule.unbatch:
-        return partial(unbatch_all, rule.recompress)
     # The list tells the bytes of the copy, and by these goes a retention of size: no entry is to grow.
     return None if rule.recompress is None else partial(recompress, rule.recompress, most_grown=0)
 

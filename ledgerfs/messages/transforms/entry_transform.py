@@ -44,10 +44,10 @@ def recompress(codec: str, *, most_grown: int | None = MOST_SENT_BYTES) -> Entry
     return Recompress(codec_named(codec), most_grown=most_grown)
 
 
-def unbatch(codec: str = "none", *, most_grown: int | None = MOST_SENT_BYTES) -> EntryTransform:
+def unbatch(codec: str = "none") -> EntryTransform:
     """Return the transform that makes each message of a batch an entry, with its payload compressed by the codec of this name.
 
-    A message that would be an entry larger than its batch, and of more than ``most_grown`` bytes, raises `RefusedLedgerError`: by default
-    one that brokers would not send. None for no bound. It keeps no state: threads may each have a batch of their own at work.
+    A message that would be an entry larger than its batch, and than brokers send, raises `RefusedLedgerError`. It keeps no state: threads
+    may each have a batch of their own at work.
     """
-    return Unbatch(codec_named(codec), most_grown=most_grown)
+    return Unbatch(codec_named(codec))

@@ -49,14 +49,11 @@ class Unbatch:
         That of the messages.
     max_message_bytes
         The largest batch to decompress.
-    most_grown
-        Bytes of such an entry; None for no bound.
 
     """
 
     codec: Compression
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
-    most_grown: int | None = MOST_SENT_BYTES
 
     @property
     def keeps_ids(self) -> bool:
@@ -82,7 +79,7 @@ class Unbatch:
             for first, last in spans(most_bytes, _PIECE):
                 out = empty(int(most_bytes[first:last].sum()), np.uint8)
                 made = units.written(first, last, first_entry + first, out)
-                units.require_small(first, made, self.most_grown)
+                units.require_small(first, made)
                 yield made
             first_entry += units.rows.size
 
@@ -157,18 +154,16 @@ class _Units:
         most[is_message] = self.fronts.sizes()[of_entry] + own + self.payloads.most_bytes() + _NEW_FIELDS
         return most
 
-    def require_small(self, first: int, made: EntryBatch, most_grown: int | None) -> None:
+    def require_small(self, first: int, made: EntryBatch) -> None:
         """Raise `RefusedLedgerError` for a message of a batch that has more bytes now than an entry may have, and than its batch had."""
-        if most_grown is None:
-            return
         rows = self.rows[first : first + len(made)]
         is_message = self.of_message[first : first + len(made)] != _NO_BATCH
-        too_large = np.flatnonzero(is_message & (made.lengths > np.maximum(self.batch.lengths[rows], most_grown)))
+        too_large = np.flatnonzero(is_message & (made.lengths > np.maximum(self.batch.lengths[rows], MOST_SENT_BYTES)))
         if too_large.size:
             one = int(too_large[0])
             reason = (
                 f"a message of entry {self.batch.id_of(int(rows[one]))} would be an entry of {int(made.lengths[one]):,} bytes by "
-                f"itself, and brokers send {most_grown:,} at most: batches of this ledger are not split"
+                f"itself, and brokers send {MOST_SENT_BYTES:,} at most: batches of this ledger are not split"
             )
             raise RefusedLedgerError(reason)
 

@@ -27,7 +27,6 @@ from ledgerfs.clusters.loss import (
 from ledgerfs.clusters.next_ids import end_of_former_ids
 from ledgerfs.clusters.orphans import flagged_findings, orphan_findings
 from ledgerfs.clusters.ownership import is_in
-from ledgerfs.clusters.replaced_copies import replaced_copies
 from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.shared_bookkeeper import signs_of_sharing
 from ledgerfs.clusters.survey import DamagedNode, Survey
@@ -151,10 +150,9 @@ def look_twice(
     listings = [found for _, found in listed]
     skips = unlisted is not None
     survey = survey_cluster(cluster, bookies, progress, broker_ttl_ms=rules.broker_ttl_ms, skips_denied=skips)
-    # Lines come with the lists that call their ledgers deleted.
-    replaced, ledgers_path = replaced_copies(cluster.nodes), cluster.reading.ledgers_path
+    ledgers_path = cluster.reading.ledgers_path
     former_ids = end_of_former_ids(cluster.nodes, ledgers_path)
-    first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms, replaced, former_ids=former_ids)
+    first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms, former_ids=former_ids)
     if first.are_none:
         return Looks(survey, first, None, tuple(tier for tier, _ in listed))
     time.sleep(rules.pass_s)
@@ -165,7 +163,7 @@ def look_twice(
         first = replace(first, tiers=tuple(one for one in first.tiers if one.objects.url in urls))
     second = look_again(cluster, first.ledger_ids, bookies, progress, skips_denied=skips)
     former_ids = end_of_former_ids(cluster.nodes, ledgers_path)
-    found = suspects_of(second, listings, survey.began_ms, rules.grace_ms, replaced, former_ids=former_ids)
+    found = suspects_of(second, listings, survey.began_ms, rules.grace_ms, former_ids=former_ids)
     return Looks(survey, first, found, tuple(tier for tier, _ in listed))
 
 
@@ -354,7 +352,6 @@ def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> list[str]:
     reasons = [
         (unnamed.young, f"ledgers that nothing names are younger than {minutes}, or changed within it"),
         (first.flagged_young, f"ledgers that are called deleted are there, in lists that changed within {minutes}"),
-        (first.replaced, "ledgers that are called deleted wait for that in the trash journal of ledgerfs lifecycle"),
         (unnamed.unreadable, "ledgers that nothing names may be named by nodes that could not be read"),
         (unnamed.unclear, "ledgers that nothing names do not tell an owner that is known here"),
         (unnamed.in_use, "open ledgers that nothing names may be of compaction that runs"),

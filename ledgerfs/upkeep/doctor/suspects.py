@@ -91,8 +91,6 @@ class Suspects:
         Bookies of ensembles that are not available.
     tiers
         What is suspect of each bucket.
-    replaced
-        How many ledgers are called deleted, are there, and are not suspect: they wait in the trash journal.
 
     """
 
@@ -105,7 +103,6 @@ class Suspects:
     gone: Table
     missing_bookies: frozenset[str]
     tiers: tuple[TierSuspects, ...]
-    replaced: int = 0
 
     @property
     def are_none(self) -> bool:
@@ -142,28 +139,24 @@ def suspects_of(
     listings: Sequence[TieredObjects],
     now_ms: int,
     grace_ms: int,
-    replaced: frozenset[int] = frozenset(),
     *,
     former_ids: int = 0,
 ) -> Suspects:
     """Return what a survey, and listings of buckets from before it, make suspect.
 
-    ``replaced`` are ledgers that wait in the trash journal as `ledgerfs.clusters.replaced_copies` tells, read before the survey;
     ``former_ids`` is as `ledgerfs.clusters.next_ids.end_of_former_ids` tells.
     """
     flagged, flagged_young = flagged_ledgers(survey, now_ms, grace_ms)
-    is_replaced = np.isin(flagged["ledger_id"], list(replaced))
     return Suspects(
         survey,
         unnamed_ledgers(survey, now_ms, grace_ms),
-        flagged[~is_replaced],
+        flagged,
         flagged_young,
         lost_ledgers(survey),
         unequal_ledgers(survey),
         gone_ledgers(survey),
         missing_bookies(survey),
         tuple(_in_tier(survey, one, now_ms, grace_ms, former_ids) for one in listings),
-        int(is_replaced.sum()),
     )
 
 

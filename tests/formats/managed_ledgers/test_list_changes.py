@@ -350,11 +350,9 @@ def test_a_failed_attempt_is_taken_out_and_a_complete_offload_is_not() -> None:
         without_contexts(data, [2], key="")
 
 
-def test_entries_and_bytes_become_those_of_what_is_offloaded() -> None:
+def test_bytes_become_those_of_what_is_offloaded() -> None:
     before = ManagedLedgerInfo((LedgerInfo(1, 5, 50, 9, properties=(("k", "v"),)), LedgerInfo(2, 0, 0, 0)))
-    edited = with_contexts(
-        build_managed_ledger_info(before) + UNKNOWN, {1: CONTEXT}, key=KEY, sizes={1: 70, 2: 7}, entries={1: 21, 2: 7}
-    )
-    changed = dataclasses.replace(before.ledgers[0], entries=21, size=70, context=CONTEXT)
+    edited = with_contexts(build_managed_ledger_info(before) + UNKNOWN, {1: CONTEXT}, key=KEY, sizes={1: 70, 2: 7})
+    changed = dataclasses.replace(before.ledgers[0], size=70, context=CONTEXT)
     assert parse_managed_ledger_info(edited.plain, key=KEY).ledgers == (changed, before.ledgers[1])
     assert edited.plain.endswith(UNKNOWN)

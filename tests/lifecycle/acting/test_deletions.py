@@ -717,7 +717,7 @@ def test_a_deletion_that_began_stops_at_a_ledger_with_other_bytes(cluster: LiveC
     assert trash.in_bookkeeper(first)
 
 
-@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.UNBATCHED, TrashKind.TRIMMED])
+@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.TRIMMED])
 def test_ledgers_that_have_the_ids_of_deletions_that_began_stay(
     cluster: LiveCluster, trash: Trash, kind: TrashKind
 ) -> None:
@@ -965,15 +965,14 @@ def test_what_is_to_stay_by_now_stays_in_the_middle_of_many_orphans(cluster: Liv
     assert sum(map(trash.in_bookkeeper, orphans)) == 2
 
 
-@pytest.mark.parametrize("kind", [TrashKind.OFFLOADED, TrashKind.UNBATCHED])
 @pytest.mark.parametrize("lost", ["ledger", "list"])
 def test_a_copy_whose_deletion_began_stays_if_its_list_was_set_back(
-    cluster: LiveCluster, trash: Trash, kind: TrashKind, lost: str
+    cluster: LiveCluster, trash: Trash, lost: str
 ) -> None:
-    """Nobody can compare it with objects that no list names; an `unbatched` line waits for days."""
+    """Nobody can compare it with objects that no list names."""
     _, second, _ = ledgers(cluster)
     cluster.offload(TOPIC, second)
-    line = trash.line(kind, second, uuid=None, bucket=None, state=TrashState.UNLISTED)
+    line = trash.line(TrashKind.OFFLOADED, second, uuid=None, bucket=None, state=TrashState.UNLISTED)
     trash.lock.commit([MakeNode(line.path, build_trash_line(line))])
     if lost == "list":
         cluster.zookeeper.delete(managed_ledger_path(NAME))
