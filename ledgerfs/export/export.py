@@ -22,7 +22,6 @@ from ledgerfs.export.identity import told_bucket, told_fields
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.ledger_times import LedgerTimes
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
@@ -359,14 +358,12 @@ def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str
     return {
         "bucket": told_bucket(topic.bucket),
         "topic": topic.name,
-        # Folders of earlier versions say nothing where all dialects were read.
-        **({} if topic.bucket.dialect == AUTO else {"dialect": topic.bucket.dialect}),
+        "dialect": topic.bucket.dialect,
         # A topic of the same name without partitions has other files.
         **({"partitions": "all"} if topic.is_partitioned else {}),
         "format": kind,
         **options,
         "clock_slack_ms": scan.clock_slack_ms,
         "private_keys": sorted(private_keys),
-        # Folders of bytes say nothing of values, as those of earlier versions.
         **({} if scan.values is None else {**scan.values.described, "fields": told_fields(scan.values.type)}),
     }

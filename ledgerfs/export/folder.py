@@ -31,10 +31,7 @@ RECORD_NAME = ".ledgerfs-export.json"
 _NAME = re.compile("([0-9]+)(-partition-[0-9]{1,10})?(?:_from_([0-9]{10,19}))?")
 """A file's name without its suffix: the id of its ledger, the partition of a topic that has any, the first entry if that is not 0."""
 
-_VERSION = 3
-_VERSION_WITHOUT_TIMES = 2
-"""It did not note that a ledger had no messages only by the times of others."""
-_VERSION_WITHOUT_BUCKET = 1
+_VERSION = 4
 _PART = ".part"
 _FEW_LEDGERS = 1000
 """A record of at most so many ledgers is saved after each file."""
@@ -57,7 +54,7 @@ class Exported:
     basis, state
         Other ledgers that its rows depend on (`Scan.basis`), and their state then.
     last_entry, length, created_ms
-        As in `LedgerRef`, to tell its copies from other ledgers of its id; -1, -1 and None in records that did not note them.
+        As in `LedgerRef`, to tell its copies from other ledgers of its id.
     undecodable, unnamed
         Values that could not be decoded, and are null or left out, and those that no schema is named for, which are null.
     is_open
@@ -71,14 +68,14 @@ class Exported:
     rows: int
     size: int
     skipped: int
-    basis: Basis = Basis()  # noqa: RUF009  (frozen)
-    state: str = ""
-    last_entry: int = -1
-    length: int = -1
-    created_ms: int | None = None
-    undecodable: int = 0
-    unnamed: int = 0
-    is_open: bool = False
+    basis: Basis
+    state: str
+    last_entry: int
+    length: int
+    created_ms: int | None
+    undecodable: int
+    unnamed: int
+    is_open: bool
     is_last: bool = False
 
     def is_of(self, ref: LedgerRef) -> bool:
@@ -366,8 +363,10 @@ class ExportFolder:
         suffixes = (found.suffix, self._record.suffix)
         files = [path for path in self.path.glob("[0-9]*.*") if _NAME.fullmatch(path.stem) and path.suffix in suffixes]
         if (files or found.contents) and not self._overwrite:
-            differing = what_differs(self._record.contents, found.contents)
-            what = f"an export {differing}" if found.contents else f"{files[0].name}, which no export made"
+            if found.contents:
+                what = f"an export {what_differs(self._record.contents, found.contents)}"
+            else:
+                what = f"{files[0].name}, which no export made"
             raise InvalidOptionError(f"the folder holds {what}; take another one, or overwrite", key=str(self.path))
         if files:
             # Some may be gone if this is killed before the new record is there.
@@ -427,18 +426,17 @@ class _Record:
         """Read a saved record; raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` for anything else."""
         found = json.loads(text)
         contents, suffix, ledgers = dict(found["contents"]), str(found["suffix"]), dict(found["ledgers"])
-        # Earlier versions did not note whether an export had ended.
-        is_whole = bool(found.get("is_whole", True))
-        if found["version"] == _VERSION_WITHOUT_BUCKET:
-            # The export was of a bucket without an identity, so nothing of it can be kept.
-            return cls(contents, suffix, is_whole=is_whole)
-        if found["version"] == _VERSION_WITHOUT_TIMES:
-            ledgers = {name: one for name, one in ledgers.items() if one["rows"]}
-        elif found["version"] != _VERSION:
+        if found["version"] != _VERSION:
             raise ValueError(found["version"])
+        _ = contents["bucket"]["url"]
         for name in ledgers:
             _parsed(name)
-        return cls(contents, suffix, {name: _exported(**one) for name, one in ledgers.items()}, is_whole=is_whole)
+        return cls(
+            contents,
+            suffix,
+            {name: _exported(**one) for name, one in ledgers.items()},
+            is_whole=bool(found["is_whole"]),
+        )
 
 
 def _parsed(name: str) -> tuple[int, str]:

@@ -29,25 +29,21 @@ def told_fields(kind: pa.DataType, path: str = "value") -> list[list[str]]:
 
 
 def is_same_url(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """Whether an export that was found is the one that is wanted, but for how the bucket of this URL is reached."""
-    bucket = found.get("bucket")
-    if not isinstance(bucket, dict) or bucket.get("url") != wanted["bucket"]["url"]:
+    """Whether an export that was found (empty without one) is the one that is wanted, but for how the bucket of this URL is reached."""
+    if not found or found["bucket"]["url"] != wanted["bucket"]["url"]:
         return False
     return {**found, "bucket": None} == {**wanted, "bucket": None}
 
 
 def what_differs(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """Return in words how an export that was found is another one than is wanted, by what both note of themselves; empty if it is not."""
-    bucket = found.get("bucket")
-    if not isinstance(bucket, dict):
-        return "by an earlier version, which did not note of which bucket"
     names = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
     if not names:
         return ""
     told = _options_differ(names, wanted, found)
     if "bucket" not in names:
         return told
-    url = bucket.get("url")
+    url = found["bucket"]["url"]
     is_same = url == wanted["bucket"]["url"]
     return f"{told} (it is of {url}{', reached by other options' if is_same else ''})"
 

@@ -18,7 +18,6 @@ from ledgerfs import open_bucket
 from ledgerfs.bucket.partition_plan import within
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.export.export import export_topic
-from ledgerfs.export.folder import RECORD_NAME
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.ledger_times import TimeRange
 from ledgerfs.ledgers.row_dependencies import Basis
@@ -71,19 +70,6 @@ def test_a_ledger_left_out_by_the_times_of_others_is_looked_at_again_when_they_c
     assert [json.loads(line)["ledger_id"] for line in expected] == [10, 15]
     assert exported(topic, tmp_path / "out", start_time=START) == expected
     assert topic.count(start_time=START) == 2
-
-
-def test_a_record_of_an_earlier_version_does_not_keep_a_ledger_out(tmp_path: Path) -> None:
-    """It noted ledgers without messages as if no other ledger mattered for them."""
-    topic = put(tmp_path / "bucket", EARLY, NEXT)
-    exported(topic, tmp_path / "out", start_time=START)
-    path = tmp_path / "out" / RECORD_NAME
-    record = json.loads(path.read_text())
-    for one in record["ledgers"].values():
-        one.update(basis={"first": None, "last": None, "sources": []}, state="")
-    path.write_text(json.dumps({**record, "version": 2}))
-    topic = put(tmp_path / "bucket", LATE)
-    assert exported(topic, tmp_path / "out", start_time=START) == exported(topic, tmp_path / "fresh", start_time=START)
 
 
 def test_the_files_of_the_tree_know_of_it_too(tmp_path: Path) -> None:

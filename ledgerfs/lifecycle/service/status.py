@@ -107,7 +107,7 @@ def read_status(nodes: NodeReader) -> Status | None:
 
 
 def parse_status(data: bytes, *, key: str) -> Status:
-    """Parse the data of the status' node, whose path is ``key``; names that are not known, of a later version, are left out.
+    """Parse the data of the status' node, whose path is ``key``; names that are not known are left out.
 
     Raises `CorruptMetadataError` for anything else than a status.
     """

@@ -23,8 +23,7 @@ from ledgerfs.ledgers.dialects_known import NAMES, OF_BUCKETS
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 
-_VERSION = 2
-_VERSION_WITHOUT_BUCKET = 1
+_VERSION = 3
 _VERSION_BYTES = 8
 
 
@@ -89,8 +88,7 @@ class LakeState:
         units = [
             [numbers[one.managed_ledger], one.ledgers, one.versions, _told(one.basis), one.state, one.skipped,
              [[file.path, file.messages, file.size] for file in one.files],
-             # Earlier versions read units without them.
-             *_told_values(one)]
+             one.undecodable, one.schemas, one.unnamed, one.open_until]
             for one in self.units
         ]  # fmt: skip
         state = {"version": _VERSION, "contents": self.contents, "topics": names, "units": units}
@@ -101,9 +99,6 @@ class LakeState:
         """Read what `to_json` wrote; raises `InvalidOptionError` for anything else."""
         try:
             found = json.loads(text)
-            if found["version"] == _VERSION_WITHOUT_BUCKET:
-                units = (_earlier_unit(found["topics"], *one) for one in found["units"])
-                return cls(dict(found["contents"]), tuple(units))
             if found["version"] != _VERSION:
                 raise InvalidOptionError(
                     f"a state of version {found['version']}, which this version cannot read", key=key
@@ -344,29 +339,14 @@ def _sharing(units: list[Unit]) -> Iterable[list[Unit]]:
     return groups
 
 
-def _told_values(unit: Unit) -> list[int | str]:
-    """Return what a unit notes of its values, and of an open ledger, as far as there is something to note."""
-    if unit.open_until >= 0:
-        return [unit.undecodable, unit.schemas, unit.unnamed, unit.open_until]
-    if unit.unnamed:
-        return [unit.undecodable, unit.schemas, unit.unnamed]
-    return [unit.undecodable, unit.schemas] if unit.schemas else [unit.undecodable] if unit.undecodable else []
-
-
 def _told(basis: Basis) -> Any:  # noqa: ANN401  (JSON)
     """Return a basis for JSON; for nearly all units it is empty, and a digit is enough."""
     return 0 if basis == Basis() else [basis.first, basis.last, basis.sources]
 
 
 def _unit(names: list[str | None], name: int, ledgers: list[int], versions: list[str], *rest: Any) -> Unit:  # noqa: ANN401
-    basis, state, skipped, files, *of_values = rest
+    basis, state, skipped, files, undecodable, schemas, unnamed, open_until = rest
     made = tuple(LakeFile(*file) for file in files)
     parsed = Basis.parse(basis) if basis else Basis()
+    of_values = undecodable, schemas, unnamed, open_until
     return Unit(names[name], tuple(ledgers), tuple(versions), parsed, str(state), skipped, made, *of_values)
-
-
-def _earlier_unit(names: list[str | None], name: int, ledgers: list[int], versions: list[str], *rest: Any) -> Unit:  # noqa: ANN401
-    """Return a unit of an earlier version, which recorded too little of what may change it: it is read again in any state."""
-    _, _, skipped, files = rest
-    made = tuple(LakeFile(*file) for file in files)
-    return Unit(names[name], tuple(ledgers), tuple(versions), Basis.unknown(), "", skipped, made)

@@ -10,7 +10,6 @@ from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES, PartitionPla
 from ledgerfs.bucket.wanted_topics import is_asked_for, wanted_ledgers
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.identity import told_bucket, told_fields
-from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import of_bytes, require_choices, require_of_parts
 from ledgerfs.scan.scan import Scan, make_scan
@@ -100,8 +99,7 @@ class CheckedRequest:
         values = _values(storage, request, {**others, "columns": columns}).beside_folders(layout.partition_by)
         described = {
             "bucket": told_bucket(storage.bucket()),
-            # Folders of earlier versions say nothing where all dialects were read.
-            **({} if storage.dialect == AUTO else {"dialect": storage.dialect}),
+            "dialect": storage.dialect,
             "format": request.format,
             "partition_by": request.partition_by,
             **asdict(probe.options),
@@ -170,7 +168,7 @@ def _told_schemas(values: QueryValues, scan: Mapping[str, Any]) -> dict[str, lis
 
 
 def _told_values(values: QueryValues, columns: Sequence[str], scan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what decides how values become columns, as JSON values; nothing for bytes, of which earlier versions say nothing.
+    """Return what decides how values become columns, as JSON values; nothing for bytes.
 
     The schemas that values are decoded by are told of each ledger (`LedgerIds`): with others, it is read again. A type that was inferred
     is that of all files.
