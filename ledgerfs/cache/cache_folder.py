@@ -111,7 +111,7 @@ HINT = "cache_dir=, or $LEDGERFS_CACHE_DIR"
 """How a user names the folder."""
 
 
-def cache_folder(name: str, cache_dir: str | None = None, max_bytes: int | None = None) -> CacheFolder:
+def cache_folder(name: str, cache_dir: str | None = None) -> CacheFolder:
     """Return the folder ``name`` in ``cache_dir``, or ``$LEDGERFS_CACHE_DIR``, ``$XDG_CACHE_HOME/ledgerfs``, ``~/.cache/ledgerfs``.
 
     If others may write there, as to ``/tmp``, each user has a folder of their own: ``name`` followed by the user's number.
@@ -119,7 +119,7 @@ def cache_folder(name: str, cache_dir: str | None = None, max_bytes: int | None 
     """
     given = folder_of_environment() if cache_dir is None else local_path(cache_dir, "cache_dir").absolute()
     root = _users_cache() / "ledgerfs" if given is None else given
-    return CacheFolder(root / (f"{name}-{os.geteuid()}" if _is_shared(root) else name), max_bytes)
+    return CacheFolder(root / (f"{name}-{os.geteuid()}" if _is_shared(root) else name))
 
 
 def folder_of_environment() -> Path | None:

@@ -77,9 +77,9 @@ def require_no_others_link(path: Path) -> None:
             raise _refused("another user's link, which is not followed", path)
 
 
-def make_new(path: Path, mode: int = 0o666) -> int:
+def make_new(path: Path) -> int:
     """Return a descriptor to write a new file; raises `FileExistsError`, also for a link, and `OSError`."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o666)
 
 
 def _open_folder(path: str | Path, above: int | None) -> int:

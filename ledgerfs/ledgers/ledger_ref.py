@@ -21,8 +21,6 @@ class CatalogState(IntEnum):
     """They contradict each other: entries are missing or unreadable."""
     LOST = 2
     """The bucket shows that there was such a ledger, but its bytes are gone."""
-    GROWING = 3
-    """It is not closed: more entries may come."""
 
 
 class Claims(Protocol):

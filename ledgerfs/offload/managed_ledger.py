@@ -142,10 +142,6 @@ class ManagedLedger:
                 warnings.warn(f"{self.name}: {remark}", OffloadRemarkWarning, stacklevel=2)
         return reached
 
-    def first_not_offloaded(self) -> Position:
-        """Return the first position that is not offloaded, as the topic's list has it now."""
-        return first_not_offloaded(self._info())
-
     def _info(self) -> ManagedLedgerInfo:
         self._nodes.catch_up()
         node = self._nodes.get(managed_ledger_path(self.name))

@@ -4,11 +4,10 @@ A broker reads the bucket from the ledger's own note; region, endpoint and crede
 the same bucket. A filesystem's broker does not even read the path.
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext, Properties
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Properties
 from ledgerfs.formats.pulsar_blob.user_metadata import FORMAT_VERSION, OffloadUserMetadata, build_user_metadata
 
 FILESYSTEM = "filesystem"
@@ -20,10 +19,6 @@ _CONSTANTS = {
     "aliyun-oss": "ALIYUN_OSS",
 }
 """{driver: the name of it that Pulsar notes (``JCloudBlobStoreProvider``)}."""
-_OLDER_KEYS = {"aws-s3": "s3ManagedLedgerOffload", "google-cloud-storage": "gcsManagedLedgerOffload"}
-_KEYS = "managedLedgerOffload"
-
-
 _DRIVERS = {
     **dict.fromkeys(("s3", "s3a"), ("aws-s3", "S3", "aliyun-oss")),
     **dict.fromkeys(("gs", "gcs"), ("google-cloud-storage",)),
@@ -113,58 +108,12 @@ def driver_of_bucket(driver: str, bucket: str, region: str = "", endpoint: str =
     return OffloadDriver(name, properties)
 
 
-def driver_of_folder(base_path: str) -> OffloadDriver:
-    """Return what a broker notes of a folder, ``file:///mnt/tier`` or ``hdfs://…``."""
-    return OffloadDriver(FILESYSTEM, (("storageBasePath", base_path),))
-
-
-def driver_of_policies(*levels: Mapping[str, object]) -> OffloadDriver | None:
-    """Return what a broker notes under policies of offloading: a topic's, its namespace's, the broker's configuration, in this order.
-
-    Each key is for itself, as brokers merge them; what is empty is not set. The older keys of a driver come before those of all drivers.
-    None if they do not tell: no driver, no bucket, or a filesystem whose path is in a profile on the broker's machine. Raises
-    `InvalidOptionError` for a driver that is unknown.
-    """
-    told: dict[str, str] = {}
-    for level in reversed(levels):
-        told |= {key: value for key, value in level.items() if isinstance(value, str) and value}
-    driver = told.get("managedLedgerOffloadDriver")
-    if driver is None:
-        return None
-    name = _spelled(driver)
-    if name == FILESYSTEM:
-        base_path = told.get("fileSystemURI")
-        return None if base_path is None else driver_of_folder(base_path)
-    prefixes = [prefix for prefix in (_OLDER_KEYS.get(name or ""), _KEYS) if prefix is not None]
-
-    def value(key: str) -> str:
-        return next((told[prefix + key] for prefix in prefixes if prefix + key in told), "")
-
-    bucket = value("Bucket")
-    if name is not None and not bucket:
-        return None
-    return driver_of_bucket(driver, bucket, value("Region"), value("ServiceEndpoint"))
-
-
-def driver_of_ledgers(ledgers: Iterable[LedgerInfo]) -> OffloadDriver | None:
-    """Return what a broker noted last: of the newest complete offload among a topic's ledgers; None without one."""
-    complete = [one.context for one in ledgers if one.context is not None and one.context.is_complete]
-    newest = max(complete, key=_when, default=None)
-    if newest is None or newest.driver is None:
-        return None
-    return OffloadDriver(newest.driver, newest.properties)
-
-
 def user_metadata(cluster: str | None) -> dict[str, str]:
     """Return the user metadata that all objects of a cluster have.
 
     The writer adds what is of one object: the managed ledger's name, its role, and which software wrote it.
     """
     return build_user_metadata(OffloadUserMetadata(FORMAT_VERSION, cluster=cluster))
-
-
-def _when(context: OffloadContext) -> int:
-    return context.offloaded_ms or 0
 
 
 def _spelled(driver: str) -> str | None:

@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from ledgerfs.messages.decode.undecodable import Undecodable
     from ledgerfs.scan.scan import Scan
 
-POLL_S = 0.25
-"""The time between two looks at a topic, s."""
-
-PATIENCE_S = 60.0
-"""For how long a cluster may be away, s."""
-
 
 class Followed(NamedTuple):
     """A topic, or one partition, by its name, and what looks at it."""

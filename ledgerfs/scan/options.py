@@ -61,9 +61,6 @@ NO_TYPE_OF_JSON = (
 """Why a ``schema_version`` is refused."""
 _SHOWN = 200
 
-MESSAGE_OPTIONS = tuple(MessageOptions.__annotations__)
-"""Options of `Topic.message`."""
-
 SCAN_OPTIONS = ("columns", *ScanOptions.__annotations__)
 """Options of `Topic.scan`, and of everything that passes options on to it; `Topic.scan` itself also has ``order``."""
 

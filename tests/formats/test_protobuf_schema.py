@@ -59,7 +59,7 @@ def test_a_set_whose_files_come_before_what_they_import() -> None:
     assert schema.root == "old.Legacy"
     level = EnumType("base.Level", (1, 5), ("LOW", "TOP"), is_closed=True)
     fields = (
-        Field("id", 1, Kind.SINT32, has_presence=True, is_required=True),
+        Field("id", 1, Kind.SINT32, has_presence=True),
         Field("level", 3, Kind.ENUM, has_presence=True, enum=level, default=5),
         Field("packed", 2, Kind.BOOL, is_repeated=True),
         Field("pair", 9, Kind.GROUP, is_repeated=True, message="old.Legacy.Pair"),
@@ -168,7 +168,7 @@ def test_the_fields_that_an_old_schema_lists() -> None:
     fields = (
         Field("x", 3, Kind.INT64, has_presence=True),
         Field("many", 1, Kind.MESSAGE, is_repeated=True),
-        Field("y", 2, Kind.SINT32, has_presence=True, is_required=True),
+        Field("y", 2, Kind.SINT32, has_presence=True),
     )
     assert schema.messages == {"Event": Message("Event", fields)}
     assert schema.root == "Event"

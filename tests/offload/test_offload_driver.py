@@ -10,19 +10,15 @@ from ledgerfs.clusters.cluster_names import only_cluster
 from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
-    LedgerInfo,
     ManagedLedgerInfo,
-    OffloadContext,
     build_managed_ledger_info,
     parse_managed_ledger_info,
 )
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs.offload.offload_driver import (
+    FILESYSTEM,
     OffloadDriver,
     driver_of_bucket,
-    driver_of_folder,
-    driver_of_ledgers,
-    driver_of_policies,
     driver_properties,
     user_metadata,
 )
@@ -31,13 +27,6 @@ from tests.support.each import for_each
 from tests.support.golden_nodes import GoldenNodes
 from tests.support.living_clusters import PATIENCE_S
 from tests.support.zookeeper import ZooKeeperServer
-
-BROKERS = {
-    "managedLedgerOffloadDriver": "aws-s3",
-    "s3ManagedLedgerOffloadBucket": "tier",
-    "s3ManagedLedgerOffloadRegion": None,
-}
-"""The configuration of the golden brokers, without the endpoint, whose port was another one each time."""
 
 
 def lists_of(nodes: GoldenNodes) -> list[ManagedLedgerInfo]:
@@ -64,7 +53,6 @@ def compare(nodes: GoldenNodes, made: dict[str, OffloadDriver]) -> int:
         if contexts:
             driver = made[contexts[0].get("serviceEndpoint") or ""]
             assert written_anew(info, driver) == build_managed_ledger_info(info)
-            assert driver_of_ledgers(info.ledgers) == driver
             count += len(contexts)
     return count
 
@@ -81,19 +69,13 @@ def test_what_golden_brokers_noted_of_buckets(golden: Path, golden_typed: Path) 
             for one in info.ledgers
             if one.context is not None
         }
-        policies = {
-            one: driver_of_policies({"s3ManagedLedgerOffloadServiceEndpoint": one}, BROKERS) for one in endpoints
-        }
         buckets = {one: driver_of_bucket("AWS-S3", "tier", endpoint=one) for one in endpoints}
-        assert policies == buckets
         assert compare(nodes, buckets) == least
 
 
 def test_what_golden_brokers_noted_of_folders(golden_mapfiles: Path) -> None:
-    driver = driver_of_folder("file:///var/pulsar/tier1")
+    driver = OffloadDriver(FILESYSTEM, (("storageBasePath", "file:///var/pulsar/tier1"),))
     assert compare(GoldenNodes.of(golden_mapfiles), {"": driver}) == 63
-    told = {"managedLedgerOffloadDriver": "filesystem", "fileSystemURI": "file:///var/pulsar/tier1"}
-    assert driver_of_policies(told) == driver
 
 
 @for_each(
@@ -126,59 +108,12 @@ def test_each_driver_is_noted_by_its_constant(driver: str, constant: str) -> Non
     }
 
 
-def test_older_keys_come_first_where_a_driver_has_them() -> None:
-    told = {
-        "managedLedgerOffloadBucket": "new",
-        "s3ManagedLedgerOffloadBucket": "s3",
-        "gcsManagedLedgerOffloadBucket": "gcs",
-        "managedLedgerOffloadRegion": "here",
-        "s3ManagedLedgerOffloadRegion": "",
-    }
-    buckets = {
-        driver: driver_of_policies({**told, "managedLedgerOffloadDriver": driver})
-        for driver in ("aws-s3", "S3", "google-cloud-storage", "azureblob")
-    }
-    assert {driver: dict(one.properties)["bucket"] for driver, one in buckets.items() if one is not None} == {
-        "aws-s3": "s3",
-        "S3": "new",
-        "google-cloud-storage": "gcs",
-        "azureblob": "new",
-    }
-    assert {dict(one.properties)["region"] for one in buckets.values() if one is not None} == {"here"}
-
-
-def test_levels_are_merged_key_by_key_and_the_first_comes_first() -> None:
-    topic = {"managedLedgerOffloadBucket": "own", "managedLedgerOffloadThresholdInBytes": 1}
-    namespace = {"managedLedgerOffloadDriver": "azureblob", "managedLedgerOffloadBucket": "theirs"}
-    broker = {"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadRegion": "west"}
-    assert driver_of_policies(topic, namespace, broker) == driver_of_bucket("azureblob", "own", "west")
-    assert driver_of_policies(namespace, broker) == driver_of_bucket("azureblob", "theirs", "west")
-
-
-def test_what_is_not_told_is_not_made_up() -> None:
-    assert driver_of_policies() is None
-    assert driver_of_policies({"managedLedgerOffloadBucket": "b"}) is None
-    assert driver_of_policies({"managedLedgerOffloadDriver": "aws-s3", "managedLedgerOffloadBucket": ""}) is None
-    assert driver_of_policies({"managedLedgerOffloadDriver": "filesystem", "fileSystemProfilePath": "x.xml"}) is None
+def test_an_offload_needs_a_driver_of_object_stores_and_a_bucket() -> None:
     for driver in ("tape", "", "filesystem"):
         with pytest.raises(InvalidOptionError, match="offloaded with one of"):
             driver_of_bucket(driver, "b")
     with pytest.raises(InvalidOptionError, match="name of a bucket"):
         driver_of_bucket("aws-s3", "")
-    with pytest.raises(InvalidOptionError, match="driver=tape"):
-        driver_of_policies({"managedLedgerOffloadDriver": "tape"})
-
-
-def test_only_what_is_complete_tells_where_a_topic_is_offloaded_and_the_newest_does() -> None:
-    def ledger(number: int, bucket: str, when: int | None) -> LedgerInfo:
-        properties = driver_properties("aws-s3", bucket)
-        context = OffloadContext(None, when is not None, False, when, "aws-s3", properties)
-        return LedgerInfo(number, 1, 1, 1, context)
-
-    ledgers = [ledger(1, "old", 10), ledger(2, "new", 30), ledger(3, "older", 20), ledger(4, "failed", None)]
-    assert driver_of_ledgers(ledgers) == driver_of_bucket("aws-s3", "new")
-    assert driver_of_ledgers(ledgers[3:]) is None
-    assert driver_of_ledgers([LedgerInfo(1, 1, 1, 1)]) is None
 
 
 def test_objects_have_the_user_metadata_that_brokers_write(golden: Path) -> None:

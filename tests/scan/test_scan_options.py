@@ -30,7 +30,6 @@ from ledgerfs.scan import scan as scan_module
 from ledgerfs.scan.message_by_id import read_message
 from ledgerfs.scan.options import (
     CHOICES,
-    MESSAGE_OPTIONS,
     ORDERS,
     SCAN_OPTIONS,
     MessageOptions,
@@ -432,7 +431,7 @@ OF_VALUES = {"values": "bytes"} | {
 def test_the_names_of_options_are_those_that_a_scan_has():
     decoding = {one.name for one in fields(DecodeOptions)} - {"columns", "start_ms", "end_ms"}
     assert set(SCAN_OPTIONS) == decoding | OF_VALUES.keys() | defaults_of(make_scan).keys() - {"missing", "schemas"}
-    assert set(MESSAGE_OPTIONS) == defaults_of(read_message).keys()
+    assert set(MessageOptions.__annotations__) == defaults_of(read_message).keys()
 
 
 def test_functions_of_a_topic_spell_their_options_out_with_the_defaults_that_a_scan_has():
@@ -441,7 +440,11 @@ def test_functions_of_a_topic_spell_their_options_out_with_the_defaults_that_a_s
     spelled = {"columns": signature(Topic.scan).parameters["columns"].default} | defaults_of(Topic.scan)
     assert spelled == {**wanted, "order": "partition"}
     assert defaults_of(Topic.count) == {name: wanted[name] for name in SCAN_OPTIONS[1:]}
-    assert defaults_of(Topic.message) == {name: wanted[name] for name in MESSAGE_OPTIONS} == defaults_of(read_message)
+    assert (
+        defaults_of(Topic.message)
+        == {name: wanted[name] for name in MessageOptions.__annotations__}
+        == defaults_of(read_message)
+    )
     assert defaults_of(export_topic) == {**wanted, "overwrite": False, "progress": None}
     for function, options in ((Topic.scan, ScanOptions), (Topic.message, MessageOptions)):
         returned = {"Message": object, "Scan": object, "PartitionedScan": object, "SchemaInfo": object, "pa": pa}
@@ -480,7 +483,7 @@ def test_every_option_of_a_topic_is_handed_on(tmp_path, monkeypatch):
     assert told == [{"columns": columns, **given} for columns in (["sequence_id"], (), ["sequence_id"])]
     read = []
     monkeypatch.setattr(message_by_id, "read_message", lambda *_, **options: read.append(options))
-    of_message = {name: given[name] for name in MESSAGE_OPTIONS}
+    of_message = {name: given[name] for name in MessageOptions.__annotations__}
     topic.message("1:0", **of_message)
     assert read == [of_message]
 

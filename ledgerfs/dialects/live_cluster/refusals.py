@@ -17,11 +17,6 @@ _WORDS = {
 _ABSENT = {ReplyCode.NO_LEDGER, ReplyCode.NO_ENTRY}
 
 
-def is_absent(refusals: Sequence[Refusal]) -> bool:
-    """Whether every bookie said that it has no such entry."""
-    return all(one.code in _ABSENT for one in refusals)
-
-
 def is_passing(refusals: Sequence[Refusal]) -> bool:
     """Whether asking once more, a moment later, may help."""
     return any(one.code not in _ABSENT and one.code not in {WRONG_BYTES, ReplyCode.UNAUTHORISED} for one in refusals)

@@ -14,9 +14,9 @@ _COORDINATOR_LOGS = "pulsar/system/persistent/__transaction_log_"
 _PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
 
 
-def managed_ledger_of(path: str, *, root: str = ROOT) -> str | None:
+def managed_ledger_of(path: str) -> str | None:
     """Return the name of the managed ledger at a path, such as ``t/ns/persistent/x``; None for folders, cursors, and other paths."""
-    parts, ledger = _placed(path, root)
+    parts, ledger = _placed(path)
     return "/".join(parts) if ledger and len(parts) == ledger else None
 
 
@@ -28,43 +28,43 @@ def is_of_transactions(name: str) -> bool:
     return name.startswith(_COORDINATOR_LOGS) or name.endswith(_PENDING_ACKNOWLEDGEMENTS)
 
 
-def is_twofold(path: str, *, root: str = ROOT) -> bool:
+def is_twofold(path: str) -> bool:
     """Whether a path is that of a topic ``persistent`` and of the folder of a V1 namespace ``persistent``.
 
     Then only data tells what is below: cursors, or managed ledgers (`ledgerfs.formats.managed_ledgers.node_kinds`).
     """
-    parts, ledger = _placed(path, root)
+    parts, ledger = _placed(path)
     return len(parts) == ledger and parts[2:] == [_DOMAIN, _DOMAIN]
 
 
-def cursor_of(path: str, *, root: str = ROOT) -> tuple[str, str] | None:
+def cursor_of(path: str) -> tuple[str, str] | None:
     """Return the managed ledger and the decoded name of the cursor at a path; None for all other paths.
 
     Right below a path that `is_twofold` there may be a managed ledger instead.
     """
-    parts, ledger = _placed(path, root)
+    parts, ledger = _placed(path)
     if parts[2:4] == [_DOMAIN, _DOMAIN] and len(parts) > ledger:
         # Cursors have no children.
         ledger = len(parts) - 1 if len(parts) <= 6 else 0
     return ("/".join(parts[:-1]), decode_topic(parts[-1])) if ledger and len(parts) == ledger + 1 else None
 
 
-def is_above_managed_ledgers(path: str, *, root: str = ROOT) -> bool:
+def is_above_managed_ledgers(path: str) -> bool:
     """Whether a path is a folder in whose children, or theirs, managed ledgers may be: a walk descends into these, and into no other."""
-    if path == root:
+    if path == ROOT:
         return True
-    parts, ledger = _placed(path, root)
+    parts, ledger = _placed(path)
     return bool(parts) and (len(parts) < ledger if ledger else len(parts) <= 3)
 
 
-def managed_ledger_path(name: str, *, root: str = ROOT) -> str:
+def managed_ledger_path(name: str) -> str:
     """Return the path of the node of a managed ledger."""
-    return f"{root}/{name}"
+    return f"{ROOT}/{name}"
 
 
-def cursor_path(name: str, cursor: str, *, root: str = ROOT) -> str:
+def cursor_path(name: str, cursor: str) -> str:
     """Return the path of the node of a managed ledger's cursor."""
-    return f"{root}/{name}/{encode_topic(cursor)}"
+    return f"{ROOT}/{name}/{encode_topic(cursor)}"
 
 
 def is_node_name(text: str) -> bool:
@@ -77,11 +77,11 @@ def is_managed_ledger(name: str) -> bool:
     return all(map(is_node_name, name.split("/"))) and managed_ledger_of(managed_ledger_path(name)) == name
 
 
-def _placed(path: str, root: str) -> tuple[list[str], int]:
+def _placed(path: str) -> tuple[list[str], int]:
     """Return the components below the root, and how many of them name a managed ledger; 0 if no component tells that."""
-    if not path.startswith(f"{root}/"):
+    if not path.startswith(f"{ROOT}/"):
         return [], 0
-    parts = path[len(root) + 1 :].split("/")
+    parts = path[len(ROOT) + 1 :].split("/")
     if not all(parts):
         return [], 0
     if parts[2:3] == [_DOMAIN]:

@@ -59,11 +59,6 @@ class MapFileLedger:
         """Path of the index of the data."""
         return f"{self.folder}/index"
 
-    @property
-    def checksum_keys(self) -> tuple[str, str]:
-        """Paths of Hadoop's checksums of data and index, which exist on local file systems only."""
-        return f"{self.folder}/.data.crc", f"{self.folder}/.index.crc"
-
 
 @dataclass(frozen=True, slots=True)
 class MapFileKey:
@@ -108,9 +103,3 @@ def parse_mapfile_key(key: str) -> MapFileKey | None:
     kind = KINDS.get(name)
     ledger = None if kind is None else parse_ledger_folder(folder)
     return None if kind is None or ledger is None else MapFileKey(ledger, kind)
-
-
-def kind_of_file(key: str) -> FileKind:
-    """Classify any path of a bucket."""
-    parsed = parse_mapfile_key(key)
-    return FileKind.OTHER if parsed is None else parsed.kind

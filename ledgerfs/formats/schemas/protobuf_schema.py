@@ -51,11 +51,6 @@ class Kind(IntEnum):
     SINT32 = 17
     SINT64 = 18
 
-    @property
-    def has_parts(self) -> bool:
-        """Whether it is a message, in either form."""
-        return self in {Kind.MESSAGE, Kind.GROUP}
-
 
 @dataclass(frozen=True, slots=True)
 class EnumType:
@@ -91,7 +86,6 @@ class Field:
     kind: Kind
     is_repeated: bool = False
     has_presence: bool = False
-    is_required: bool = False
     oneof: str | None = None
     enum: EnumType | None = None
     message: str | None = None
@@ -207,7 +201,6 @@ def _field(field: FieldDescriptor, label: int) -> Field:
         Kind(field.type),
         is_repeated=label == FieldDescriptorProto.LABEL_REPEATED,
         has_presence=field.has_presence,
-        is_required=label == FieldDescriptorProto.LABEL_REQUIRED,
         oneof=None if field.containing_oneof is None else field.containing_oneof.name,
         enum=None if field.enum_type is None else _enum(field.enum_type),
         message=None if field.message_type is None else field.message_type.full_name,
@@ -250,5 +243,4 @@ def _listed_field(one: Mapping[str, Any]) -> Field:
         kind,
         is_repeated=is_repeated,
         has_presence=not is_repeated,
-        is_required=label == "LABEL_REQUIRED",
     )

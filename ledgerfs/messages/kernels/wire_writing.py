@@ -8,9 +8,6 @@ import numpy as np
 from ledgerfs.formats.kernel import inlined_kernel
 from ledgerfs.messages.kernels.arrays import copy_bytes
 
-MAX_VARINT = 10
-"""Bytes of the longest varint: every negative number takes as many."""
-
 _SEVEN = np.uint64(7)
 _LOW_BITS = np.uint64(0x7F)
 _MORE = np.uint64(0x80)

@@ -117,11 +117,11 @@ class Window:
         is_expected = self._asked[rows] == self.bookies.index(bookie)
         self._put(rows[is_expected], buffer, starts[:count][is_expected], sizes[:count][is_expected])
 
-    def give_up_on(self, bookie: str, code: int = UNREACHABLE) -> None:
+    def give_up_on(self, bookie: str) -> None:
         """Note that a bookie will not send what it is asked for."""
         if bookie in self.bookies:
             for row in np.flatnonzero(self._asked == self.bookies.index(bookie)).tolist():
-                self._refuse(row, bookie, code)
+                self._refuse(row, bookie, UNREACHABLE)
 
     def ask_again(self) -> None:
         """Forget whom each entry is asked of, without blame."""
