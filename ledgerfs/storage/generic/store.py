@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fsspec import AbstractFileSystem
+from fsspec.asyn import AsyncFileSystem
+
 from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, LedgerfsError, ObjectNotFoundError, StoreError
 from ledgerfs.storage.concurrent_reads import read_in_threads
 from ledgerfs.storage.credentials import without_credentials
@@ -15,7 +18,6 @@ from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.failures import replaced, short_body, short_object, translate
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.generic.info import seconds_of, stat_of_info
-from ledgerfs.storage.generic.own_find import has_own_find
 from ledgerfs.storage.generic.writes import FsspecWrites
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.reading_threads import FILESYSTEM_THREADS, read_at_once
@@ -233,3 +235,12 @@ class FsspecStore:
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"
+
+
+def has_own_find(fs: AbstractFileSystem) -> bool:
+    """Return whether it does; of one that hands on to another, whether that one does."""
+    while isinstance(inner := getattr(fs, "fs", None), AbstractFileSystem):
+        fs = inner
+    if isinstance(fs, AsyncFileSystem):
+        return type(fs)._find is not AsyncFileSystem._find  # noqa: SLF001  (fsspec's word for what a store implements)
+    return type(fs).find is not AbstractFileSystem.find

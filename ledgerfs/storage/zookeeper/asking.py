@@ -10,8 +10,8 @@ from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredErro
 
 from ledgerfs.errors import AccessDeniedError, StoreTimeoutError, StoreUnreachableError
 from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.token_bucket import Bandwidth
 from ledgerfs.storage.zookeeper.change_requests import Sync
-from ledgerfs.storage.zookeeper.pace import Pace
 from ledgerfs.storage.zookeeper.requests import ReadMany, ReadOne, Reply
 from ledgerfs.storage.zookeeper.session import Answer, Session, refusal
 from ledgerfs.storage.zookeeper.settings import Settings
@@ -23,6 +23,25 @@ _END_S = 2.0
 # A packet that breaks the connection twice may be what breaks it.
 _LOSSES_OF_A_PACKET = 2
 _LOST: int = ConnectionLoss.code
+
+
+class Pace:
+    """Turns for all threads of a process, in the order of their asking; without a bound they come at once."""
+
+    __slots__ = ("_bandwidth", "_most_per_second")
+
+    def __init__(self, most_per_second: float | None) -> None:
+        self._most_per_second = most_per_second
+        self._bandwidth = Bandwidth(most_per_second)
+
+    @property
+    def most_at_once(self) -> int | None:
+        """How many nodes to ask for with one packet, for ten packets in a second; None without a bound."""
+        return None if self._most_per_second is None else max(1, int(self._most_per_second / 10))
+
+    def wait(self, nodes: int) -> None:
+        """Wait until ``nodes`` more may be asked for."""
+        self._bandwidth.wait(nodes)
 
 
 @dataclass(slots=True)
