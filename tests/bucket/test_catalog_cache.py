@@ -21,10 +21,9 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket import catalog_file
-from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.bucket.bucket import Bucket, ReaderPool
 from ledgerfs.bucket.catalog_file import CatalogFile
 from ledgerfs.bucket.opening import shared_bucket
-from ledgerfs.bucket.reader_pool import ReaderPool
 from ledgerfs.cache import kept_file, offset_file
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.cache.cache_folder import CacheFolder
