@@ -11,10 +11,8 @@ from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.messages.kernels.arrays import empty
 from ledgerfs.messages.kernels.gather import bitmap, gather_bytes, gather_text, masked, require_countable
-from ledgerfs.messages.values.enum_names import enum_names
 from ledgerfs.messages.values.fixed_sizes import to_decimals, to_fixed, to_uuids
 from ledgerfs.messages.values.map_keys import are_last_of_keys, kept_items
-from ledgerfs.messages.values.real_numbers import to_reals
 from ledgerfs.messages.values.value_columns import (
     Choice,
     Column,
@@ -244,3 +242,41 @@ def _of_places(leaf: Leaf, at: Int64, size: Int64, data: Bytes, valid: Mask | No
             return to_uuids(data, at, size, valid)
         case _:
             return to_fixed(data, at, size, valid, leaf.type)
+
+
+def enum_names(
+    words: Int64, numbers: tuple[int, ...], names: tuple[str, ...], valid: Mask | None, *, is_closed: bool
+) -> pa.Array:
+    """Return the names of numbers, which ``numbers`` has in ascending order.
+
+    Other numbers are null where the enum ``is_closed``, their digits else.
+    """
+    known = np.array(numbers or (0,), np.int64)
+    if known[-1] - known[0] == known.size - 1:
+        at = np.where((words >= known[0]) & (words <= known[-1]), words - known[0], 0)
+    else:
+        at = np.minimum(np.searchsorted(known, words), known.size - 1)
+    is_known = known[at] == words if numbers else np.zeros(words.size, np.bool_)
+    texts = list(names)
+    if not is_known.all():
+        if is_closed:
+            valid = is_known if valid is None else valid & is_known
+        else:
+            is_other = ~is_known if valid is None else valid & ~is_known
+            others, places = np.unique(words[is_other], return_inverse=True)
+            at[is_other] = len(texts) + places
+            texts += map(str, others.tolist())
+    return pa.array(texts, pa.string()).take(pa.array(at, mask=None if valid is None else ~valid))
+
+
+def to_reals(data: Bytes, bits: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
+    """Return an array of numbers from their bits, or from ``data[bits[i] : bits[i] + size[i]]`` where there is a size.
+
+    That is their text, which has been checked; Arrow rounds it exactly, and what is too large to infinity.
+    """
+    words = bits.astype(f"i{kind.bit_width // 8}")
+    are_texts = size > 0 if valid is None else (size > 0) & valid
+    if are_texts.any():
+        texts = gather_text(data, bits[are_texts], size[are_texts])
+        words[are_texts] = texts.cast(kind).to_numpy().view(words.dtype)
+    return masked(words, valid, kind)
