@@ -6,11 +6,14 @@ A listing reads of the disks what is new on them. Nothing is ever written to the
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from ledgerfs.cache.learned_offsets import LearnedOffsets
-from ledgerfs.dialects.bookie.columns import NUMBER
+from ledgerfs.dialects.bookie.columns import NUMBER, own_of
 from ledgerfs.dialects.bookie.place import DiskPlace
 from ledgerfs.dialects.bookie.reader import DiskReader
 from ledgerfs.dialects.bookie.remains import DiskRemains
+from ledgerfs.disks.scanning import ScannedFile
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from hashlib import blake2b
 
     from ledgerfs.dialects.bookie.ledger_check import DiskCheck
+
+_NAMED = 20
 
 _KINDS = {
     GapKind.NOT_ON_DISKS: "not-on-disks",
@@ -104,8 +109,6 @@ class Disks:
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
         """Yield what is lacking, by metadata and tables alone."""
-        from ledgerfs.dialects.bookie.catalog_checks import check_rows
-
         remains = _remains(catalog)
         for one in remains.lacking:
             is_unclear = one.kind in {GapKind.END_UNKNOWN, GapKind.NOT_ON_DISKS, GapKind.NEWER_THAN_METADATA}
@@ -155,3 +158,41 @@ def open_dialect(store: KeepingStore) -> Disks:
     if store.disks is None:
         raise InvalidOptionError(f"{store.url} is no disk of a bookie", key="dialect=bookie")
     return Disks(DiskPlace(store.disks, store.cache_dir))
+
+
+def check_rows(place: DiskPlace, catalog: Catalog) -> Iterator[Finding]:
+    """Yield the ledgers that lack entries, those with entries behind their end, and the stretches of files that are no records."""
+    index, _ = place.index()
+    rows = catalog.ledgers[catalog.ledgers["dialect"] == NUMBER]
+    newest = own_of(rows)["newest"]
+    for row, last_here in zip(rows, newest.tolist(), strict=True):
+        ref = catalog.ref_of(row)
+        missing = index.missing(ref.ledger_id, ref.last_entry)
+        if missing:
+            count = sum(last - first + 1 for first, last in missing)
+            shown = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in missing[:_NAMED])
+            more = ", …" if len(missing) > _NAMED else ""
+            message = f"{count:,} of {ref.entries:,} entries are on none of the given disks: {shown}{more}"
+            yield Finding(Severity.DAMAGE, "lost-entries", message, ref.key, None, ref.ledger_id, ref.topic)
+        if last_here > ref.last_entry:
+            message = f"entries {ref.last_entry + 1} to {last_here} are there, and lie behind the end of the ledger"
+            yield Finding(Severity.REMARK, "beyond-the-end", message, ref.key, None, ref.ledger_id, ref.topic)
+    for one in index.files:
+        yield from _no_records(one, is_told=place.disks.metadata is not None)
+
+
+def _no_records(file: ScannedFile, *, is_told: bool) -> Iterator[Finding]:
+    """Yield the stretches of a file that are no records. What lay there is named as lost by itself if metadata tells of it.
+
+    At the end of a file it may be a record that is being written, or that a crash has cut: the bookie had not acknowledged it.
+    """
+    gaps = file.table.gaps
+    for start, end in gaps[:_NAMED].tolist():
+        severity = Severity.REMARK if is_told or end == file.table.end else Severity.DAMAGE
+        yield Finding(
+            severity, "no-record", f"{end - start:,} bytes are neither records nor padding", file.file.path, start
+        )
+    if len(gaps) > _NAMED:
+        size = int(np.diff(gaps, axis=1).sum())
+        message = f"{len(gaps):,} stretches, of {size:,} bytes in all, are neither records nor padding"
+        yield Finding(Severity.REMARK if is_told else Severity.DAMAGE, "no-record", message, file.file.path)
