@@ -31,7 +31,7 @@ from ledgerfs.storage.zookeeper.node import Node
 _FORMAT, _VERSION = "cluster-dump", 1
 _HEADER, _PART, _END, _LEDGER_END, _CURSOR_STATE = "ledgerfs", "part ", "end", "ledger end ", "cursor state "
 _TOPIC_POLICIES, _EXPIRY, _SCHEMA = "topic policies ", "expired ", "schema "
-CLOSING = b"}\n"
+_CLOSING = b"}\n"
 """The last line of every finished file."""
 _FRAME_BYTES = 1 << 20
 _LONGEST_LINE = 64 << 20
@@ -78,7 +78,7 @@ class CompressedBytes(Protocol):
 
 
 class DumpWriter:
-    """Appends records, or lines, to a file, in frames; each frame is in the file when it is full, and the last one with `flush`."""
+    """Appends records to a file, in frames; each frame is in the file when it is full, and the last one with `flush`."""
 
     __slots__ = ("_compressor", "_file", "_lines", "_size")
 
@@ -90,10 +90,7 @@ class DumpWriter:
 
     def write(self, record: Record) -> None:
         """Add a record; a header begins the file, an end ends it."""
-        self.write_line(_line(record))
-
-    def write_line(self, line: bytes) -> None:
-        """Add a line as it is."""
+        line = _line(record)
         self._lines.append(line)
         self._size += len(line)
         if self._size >= _FRAME_BYTES:
@@ -118,28 +115,19 @@ def read_dump(path: Path) -> Iterator[Record]:
     except OSError as error:
         raise NotFoundError(f"the dump cannot be opened: {error.strerror}", key=str(path)) from error
     with opened as file:
-        yield from records_of(dump_lines(file, str(path)), str(path))
+        yield from records_in(file, str(path))
 
 
-def dump_lines(file: CompressedBytes, name: str) -> Iterator[bytes]:
-    """Yield the lines of a compressed file, whatever they say; ``name`` is for errors.
-
-    Raises `CorruptObjectError` for bytes that zstd has not written, and for lines that no node is as long as; a file that ends early does
-    not show here.
-    """
+def records_in(file: CompressedBytes, name: str) -> Iterator[Record]:
+    """Yield the records of a finished dump; raises `CorruptObjectError`. ``name`` is for errors."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
     reader = decompressor.stream_reader(cast("BinaryIO", file), read_across_frames=True)
+    record = None
     try:
-        yield from _lines(io.BufferedReader(reader, 1 << 17), name)
+        for record in _records(_lines(io.BufferedReader(reader, 1 << 17), name), name):
+            yield record
     except zstandard.ZstdError as error:
         raise CorruptObjectError(f"the dump is damaged, or none: {error}", key=name) from error
-
-
-def records_of(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    """Yield the records of the lines of a finished dump; raises `CorruptObjectError` for lines that are not these."""
-    record = None
-    for record in _records(lines, name):
-        yield record
     if not isinstance(record, DumpEnd):
         reason = "the dump is not finished; the command that writes it goes on where it ended"
         raise CorruptObjectError(reason, key=name)
@@ -187,8 +175,8 @@ def _records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
     """Yield the record of each line; raises `CorruptObjectError`, for records in a wrong order, too."""
     number, is_ended = 0, False
     for number, line in enumerate(lines, 1):
-        if is_ended or (number > 1 and line.rstrip() == CLOSING.rstrip()):
-            if line.rstrip() != CLOSING.rstrip():
+        if is_ended or (number > 1 and line.rstrip() == _CLOSING.rstrip()):
+            if line.rstrip() != _CLOSING.rstrip():
                 raise CorruptObjectError(f"the dump goes on after its end, in line {number}", key=name)
             continue
         try:

@@ -1,16 +1,12 @@
-"""Keeping one more dump of a cluster beside a bucket: whole, or as what changed since the newest whole one; and pruning old ones.
+"""Keeping one more dump of a cluster beside a bucket, and pruning old ones.
 
 A dump is written to a file of this machine first, so its digest is known before its object begins, and whatever ends this leaves nothing in
-the bucket, or a whole dump. All that is decided is decided by a listing of that moment. What happens beside it:
-
-* another dumper adds dumps: they have other digests, and so other names, and each one's base stays (`ledgerfs.clusters.dump_pruning`);
-* the base goes nevertheless, since this took longer than a base stays: the dump is added whole, and a delta without a base is removed;
-* this ends between adding and pruning: the next one prunes.
+the bucket, or a whole dump. Dumps of another dumper have other digests, and so other names. If this ends between adding and pruning, the
+next one prunes.
 """
 
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
@@ -18,27 +14,26 @@ from typing import BinaryIO
 
 from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.answers import BookieReads
-from ledgerfs.clusters.dump_deltas import write_delta
-from ledgerfs.clusters.dump_file import DumpWriter, dump_lines
-from ledgerfs.clusters.dump_pruning import BASE_GRACE_MS, Keeping, superfluous
 from ledgerfs.clusters.dumping import Dumped, dump_cluster
 from ledgerfs.clusters.kept_dump_names import DIGITS, KeptDump, cluster_folder, kept_dump_key
-from ledgerfs.clusters.kept_dumps import kept_dump_lines, kept_dumps
+from ledgerfs.clusters.kept_dumps import kept_dumps
 from ledgerfs.clusters.surveying import Progress
-from ledgerfs.errors import CorruptObjectError, ObjectExistsError, ObjectNotFoundError
+from ledgerfs.errors import ObjectExistsError
 from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.object_writes import WritableStore
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
-MOST_DELTAS = 23
-"""Of one base: then a full dump is due again, a day at one an hour."""
-_LARGEST_SHARE = 3
-"""A delta is at most this part of its base: a third."""
 _PART_BYTES = 16 << 20
-_MOST_AGE_S = BASE_GRACE_MS / 2000
-"""From the listing that a base was chosen by, s: half as long as the base stays at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Which dumps of a cluster stay: the newest ``count``, at least one, and besides all that are younger than ``younger_ms``."""
+
+    count: int
+    younger_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +48,12 @@ class Added:
         What is in it.
     pruned
         Dumps that were removed.
-    remarks
-        What somebody should look at: a base that is damaged.
 
     """
 
     kept: KeptDump
     dumped: Dumped
     pruned: tuple[KeptDump, ...]
-    remarks: tuple[str, ...]
 
 
 def add_dump(
@@ -84,19 +76,14 @@ def add_dump(
     store's answer was lost, or pruning failed).
     """
     folder = dumps_folder(cluster)
-    listed_s, before = time.monotonic(), kept_dumps(store, folder)
+    before = kept_dumps(store, folder)
     with tempfile.TemporaryDirectory(prefix="ledgerfs-dump-", dir=spool) as folder_of_dump:
         whole = Path(folder_of_dump, "whole")
         dumped = dump_cluster(cluster, bookies, whole, progress, broker_ttl_ms)
         # Behind all that were there when this began, also if the clock went back since.
         taken_ms = max(dumped.began_ms, before[-1].taken_ms + 1 if before else 0)
-        addition = _Addition(store, folder, taken_ms, whole)
-        remarks: list[str] = []
-        base = _base_for_delta(before)
-        made = None if base is None else addition.as_delta(base, listed_s, remarks)
-        kept = made or addition.as_whole()
-    pruned = prune(store, kept, keeping)
-    return Added(kept, dumped, pruned, tuple(remarks))
+        kept = _put(store, folder, taken_ms, whole)
+    return Added(kept, dumped, prune(store, kept, keeping))
 
 
 def dumps_folder(cluster: LivingCluster) -> str:
@@ -121,61 +108,33 @@ def prune(store: RawStore, added: KeptDump, keeping: Keeping) -> tuple[KeptDump,
     return tuple(gone)
 
 
-class _Addition:
-    """One dump on its way into the bucket."""
+def superfluous(kept: Sequence[KeptDump], added: KeptDump, keeping: Keeping) -> list[KeptDump]:
+    """Return which of a listing of the dumps of one cluster may go, the oldest first; never the newest one, nor that which was just added.
 
-    __slots__ = ("_folder", "_store", "_taken_ms", "_whole")
+    Ages are between the dump that was just added and the others by the store's own times, so a clock of ours that jumps makes no dump old.
+    """
+    oldest_first = sorted(kept, key=lambda one: (one.taken_ms, one.key))
+    stay = {added.key, *(one.key for one in oldest_first[-max(1, keeping.count) :])}
+    return [one for one in oldest_first if one.key not in stay and not _is_younger(one, added, keeping.younger_ms)]
 
-    def __init__(self, store: RawStore, folder: str, taken_ms: int, whole: Path) -> None:
-        self._store = store
-        self._folder = folder
-        self._taken_ms = taken_ms
-        self._whole = whole
 
-    def as_whole(self) -> KeptDump:
-        """Add the dump as it is."""
-        return self._put(self._whole, None)
+def _is_younger(one: KeptDump, added: KeptDump, age_ms: int) -> bool:
+    """Whether an object was made less than so long before another one, or the store does not tell when."""
+    times = one.stat.modified_ms, added.stat.modified_ms
+    return not all(times) or times[1] - times[0] < age_ms
 
-    def as_delta(self, base: KeptDump, listed_s: float, remarks: list[str]) -> KeptDump | None:
-        """Add what changed since a base; None if the dump has to be added whole. Of a base that cannot be read it is remarked why."""
-        path = self._whole.with_name("delta")
+
+def _put(store: RawStore, folder: str, taken_ms: int, path: Path) -> KeptDump:
+    """Upload a file; one that is there already is this one, by its digest."""
+    with path.open("rb") as file:
+        digest = file_digest(file, "sha256").hexdigest()[:DIGITS]
+        key = kept_dump_key(folder, taken_ms, digest)
+        file.seek(0)
         try:
-            with path.open("xb") as file:
-                writer = DumpWriter(file)
-                write_delta(kept_dump_lines(self._store, base), self._lines, base.key, writer)
-                writer.flush()
-        except CorruptObjectError as error:
-            if error.key != base.key:
-                raise
-            remarks.append(f"no delta can be made: {error}")
-            return None
-        except ObjectNotFoundError:
-            return None
-        if path.stat().st_size * _LARGEST_SHARE > base.stat.size or time.monotonic() - listed_s > _MOST_AGE_S:
-            return None
-        kept = self._put(path, base)
-        if any(one.key == base.key for one in kept_dumps(self._store, self._folder)):
-            return kept
-        self._store.writes.delete(kept.key)
-        return None
-
-    def _lines(self) -> Iterator[bytes]:
-        with self._whole.open("rb") as file:
-            yield from dump_lines(file, str(self._whole))
-
-    def _put(self, path: Path, base: KeptDump | None) -> KeptDump:
-        """Upload a file; one that is there already is this one, by its digest."""
-        with path.open("rb") as file:
-            digest = file_digest(file, "sha256").hexdigest()[:DIGITS]
-            key = kept_dump_key(self._folder, self._taken_ms, digest, base)
-            file.seek(0)
-            try:
-                stat = _uploaded(self._store.writes, key, file)
-            except ObjectExistsError:
-                stat = self._store.head(key).stat
-        return KeptDump(
-            self._folder, self._taken_ms, digest, None if base is None else base.key, replace(stat, key=key)
-        )
+            stat = _uploaded(store.writes, key, file)
+        except ObjectExistsError:
+            stat = store.head(key).stat
+    return KeptDump(folder, taken_ms, digest, replace(stat, key=key))
 
 
 def _uploaded(writes: WritableStore, key: str, file: BinaryIO) -> ObjectStat:
@@ -193,11 +152,3 @@ def _uploaded(writes: WritableStore, key: str, file: BinaryIO) -> ObjectStat:
     except BaseException:
         upload.abort()
         raise
-
-
-def _base_for_delta(kept: list[KeptDump]) -> KeptDump | None:
-    """Return the newest full dump of a listing; None if there is none, or a full one is due again."""
-    full = next((one for one in reversed(kept) if not one.is_delta), None)
-    if full is None or sum(one.base == full.key for one in kept) >= MOST_DELTAS:
-        return None
-    return full

@@ -1,9 +1,8 @@
-"""Names of dumps that are kept beside a bucket: all that has to be known of one without reading it, its base, too.
+"""Names of dumps that are kept beside a bucket: all that has to be known of one without reading it.
 
-``_ledgerfs/dumps/<cluster>/<time>-full-<digest>.json.zst`` is a dump as `ledgerfs.clusters.dump_file` has it, and
-``…/<time>-delta-<digest>-of-<time>-<digest>.json.zst`` what changed since the full one that its name ends with
-(`ledgerfs.clusters.dump_deltas`). A digest is the beginning of the object's SHA-256: a name can only mean these bytes, so two dumpers that
-know nothing of each other never have one name for two dumps, and what is not whole is not taken for one.
+``_ledgerfs/dumps/<cluster>/<time>-full-<digest>.json.zst`` is a dump as `ledgerfs.clusters.dump_file` has it. The digest is the beginning
+of the object's SHA-256: a name can only mean these bytes, so two dumpers that know nothing of each other never have one name for two
+dumps, and an incomplete object is not taken for a dump.
 """
 
 import re
@@ -22,9 +21,7 @@ DIGITS = 32
 _SUFFIX = ".json.zst"
 _STAMP = r"[0-9]{8}T[0-9]{9}Z"
 _DIGEST = rf"[0-9a-f]{{{DIGITS}}}"
-_NAME = re.compile(
-    rf"(?P<time>{_STAMP})-(?:full-(?P<full>{_DIGEST})|delta-(?P<delta>{_DIGEST})-of-(?P<base>{_STAMP}-{_DIGEST})){re.escape(_SUFFIX)}"
-)
+_NAME = re.compile(rf"(?P<time>{_STAMP})-full-(?P<digest>{_DIGEST}){re.escape(_SUFFIX)}")
 _CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 250_000_000_000_000
@@ -43,8 +40,6 @@ class KeptDump:
         When it was begun, ms since 1970 UTC: what was there before is in it. Dumps of a cluster ascend by it, also if the clock went back.
     digest
         With what the object's SHA-256 begins.
-    base
-        The key of the full dump that it is a delta of; None for a full one.
     stat
         The object.
 
@@ -53,7 +48,6 @@ class KeptDump:
     cluster: str
     taken_ms: int
     digest: str
-    base: str | None
     stat: ObjectStat
 
     @property
@@ -61,17 +55,10 @@ class KeptDump:
         """The object's key."""
         return self.stat.key
 
-    @property
-    def is_delta(self) -> bool:
-        """Whether it is read with another one."""
-        return self.base is not None
 
-
-def kept_dump_key(cluster: str, taken_ms: int, digest: str, base: KeptDump | None) -> str:
-    """Return the key of a dump, of a delta if it has a base."""
-    if base is None:
-        return f"{FOLDER}{cluster}/{_stamp(taken_ms)}-full-{digest}{_SUFFIX}"
-    return f"{FOLDER}{cluster}/{_stamp(taken_ms)}-delta-{digest}-of-{_stamp(base.taken_ms)}-{base.digest}{_SUFFIX}"
+def kept_dump_key(cluster: str, taken_ms: int, digest: str) -> str:
+    """Return the key of a dump."""
+    return f"{FOLDER}{cluster}/{_stamp(taken_ms)}-full-{digest}{_SUFFIX}"
 
 
 def parse_kept_dump(stat: ObjectStat) -> KeptDump | None:
@@ -80,13 +67,10 @@ def parse_kept_dump(stat: ObjectStat) -> KeptDump | None:
     match = _NAME.fullmatch(name)
     if not stat.key.startswith(FOLDER) or match is None or not _CLUSTER.fullmatch(folder):
         return None
-    taken_ms, base = _milliseconds(match["time"]), match["base"]
+    taken_ms = _milliseconds(match["time"])
     if taken_ms is None or not 0 <= taken_ms < _LATEST_MS:
         return None
-    if base is not None:
-        time, _, digest = base.rpartition("-")
-        base = f"{FOLDER}{folder}/{time}-full-{digest}{_SUFFIX}"
-    return KeptDump(folder, taken_ms, match["full"] or match["delta"], base, stat)
+    return KeptDump(folder, taken_ms, match["digest"], stat)
 
 
 def cluster_folder(instance_id: str | None, url: str, made_ms: int | None = None) -> str:

@@ -1,20 +1,23 @@
-"""Dumps that are kept beside a bucket: which there are, and reading one, whole or as what changed since another one.
+"""Dumps that are kept beside a bucket: which there are, reading one, and copying one to a file.
 
 Whoever decides by them lists anew: nothing of it is remembered.
 """
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from ledgerfs.clusters.dump_deltas import applied
-from ledgerfs.clusters.dump_file import Record, dump_lines, read_dump, records_of
+from ledgerfs.clusters.dump_file import Record, read_dump, records_in
 from ledgerfs.clusters.kept_dump_names import FOLDER, KeptDump, parse_kept_dump
 from ledgerfs.errors import (
     AccessDeniedError,
-    CorruptObjectError,
     InvalidOptionError,
+    LedgerfsError,
     NotFoundError,
+    ObjectExistsError,
     ObjectNotFoundError,
 )
 from ledgerfs.formats.local_paths import local_path
@@ -25,21 +28,21 @@ from ledgerfs.storage.whole_objects import WholeObject
 
 __all__ = [
     "KeptDump",
+    "copy_kept_dump",
     "kept_dump_at",
-    "kept_dump_lines",
     "kept_dumps",
     "read_dump_at",
     "read_kept_dump",
-    "without_base",
 ]
 
 _log = logging.getLogger("ledgerfs.dumps")
+_PIECE = 1 << 20
 
 
 def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]:
     """Return all dumps that a bucket has, or those of one cluster, by clusters and ascending times; costs a listing of their folder.
 
-    Objects of other names are told of (`logging`), and left out. A delta may be among them whose base is not there (`without_base`).
+    Objects of other names are told of (`logging`), and left out.
     Raises `AccessDeniedError` if a folder may not be listed, and the errors of the store.
     """
     found: list[KeptDump] = []
@@ -57,44 +60,47 @@ def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]
     return sorted(found, key=lambda one: (one.cluster, one.taken_ms, one.key))
 
 
-def without_base(kept: list[KeptDump]) -> list[KeptDump]:
-    """Return those of one listing that cannot be read, since they tell what changed since a dump that is not there."""
-    keys = {one.key for one in kept}
-    return [one for one in kept if one.base is not None and one.base not in keys]
-
-
 def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:
-    """Yield the records of a dump, of a delta those of the whole dump that it stands for.
+    """Yield the records of a dump.
 
     What is yielded counts only once the end is reached: what is damaged may show there alone.
 
     Raises
     ------
     CorruptObjectError
-        It is damaged, or its base is missing, damaged, or another one.
+        It is damaged.
     ObjectNotFoundError
         It has been pruned since it was listed.
     AccessDeniedError, StoreError
         As the store has them.
 
     """
-    return records_of(kept_dump_lines(store, kept), kept.key)
+    return records_in(WholeObject(store, kept.stat, kept.digest), kept.key)
 
 
-def kept_dump_lines(store: ObjectStore, kept: KeptDump) -> Iterator[bytes]:
-    """Yield the lines of a dump's file, of a delta those of the whole dump; raises as `read_kept_dump`."""
-    own = dump_lines(WholeObject(store, kept.stat, kept.digest), kept.key)
-    return own if kept.base is None else applied(_base_lines(store, kept.base), own, kept.base, kept.key)
+def copy_kept_dump(store: ObjectStore, kept: KeptDump, path: Path) -> int:
+    """Write a dump to a file that only its owner can read, once all of it is read and compared; return the file's bytes.
 
-
-def _base_lines(store: ObjectStore, key: str) -> Iterator[bytes]:
+    Raises `ObjectExistsError` if there is such a file, `InvalidOptionError` if it cannot be written, and as `read_kept_dump`.
+    """
+    if path.exists():
+        raise ObjectExistsError("the file is there already", key=str(path))
+    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
+    whole = WholeObject(store, kept.stat, kept.digest)
     try:
-        base = parse_kept_dump(store.head(key).stat)
-    except ObjectNotFoundError as error:
-        raise CorruptObjectError("the dump that others tell the changes to is not there", key=key) from error
-    if base is None:
-        raise CorruptObjectError("no name of a dump", key=key)
-    yield from dump_lines(WholeObject(store, base.stat, base.digest), key)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            while piece := whole.read(_PIECE):
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+    except LedgerfsError:
+        raise
+    except OSError as error:
+        raise InvalidOptionError(f"the dump cannot be written: {error.strerror}", key=str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return kept.stat.size
 
 
 def read_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[Record]:

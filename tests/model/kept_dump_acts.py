@@ -2,17 +2,12 @@
 
 import os
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import pytest
-
 from ledgerfs.cli.cluster.kept_dump_source import dumps_store
-from ledgerfs.clusters import dump_keeping
-from ledgerfs.clusters.dump_keeping import add_dump
-from ledgerfs.clusters.dump_pruning import Keeping
-from ledgerfs.clusters.kept_dumps import KeptDump, kept_dumps, without_base
+from ledgerfs.clusters.dump_keeping import Keeping, add_dump, dumps_folder
+from ledgerfs.clusters.kept_dumps import KeptDump, kept_dumps
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.storage.object_store import RawStore
 from tests.model.dump_history import Recording
@@ -71,7 +66,7 @@ class DumpActs:
             os.utime(path, (told.st_atime - 2 * _DAY_S, told.st_mtime - 2 * _DAY_S))
 
     def damage(self, _: str) -> None:
-        """Have the newest dump damaged, if there is an older one: a bit of it, its end, or what it is a delta of."""
+        """Have the newest dump damaged, if there is an older one: a bit of it, or its end."""
         kept = self.readable()
         if len(kept) < 2 or self.chance.random() < 0.6:
             return
@@ -85,14 +80,14 @@ class DumpActs:
 
     def readable(self) -> list[KeptDump]:
         """Return those that a reader has to be able to read, the newest last."""
-        kept = [one for one in kept_dumps(self._store()) if one.key in self.recordings]
-        return [one for one in kept if not {one.key, one.base} & self.damaged and one not in without_base(kept)]
+        kept = kept_dumps(self._store())
+        return [one for one in kept if one.key in self.recordings and one.key not in self.damaged]
 
     def _dump(self, requests: Requests | None) -> None:
         recording = Recording([self.losing.moment()])
         self._under_way.append(recording)
         try:
-            with living(self.losing.cluster) as cluster, met_at(requests or Requests()), _small_dumps():
+            with living(self.losing.cluster) as cluster, met_at(requests or Requests()):
                 keeping = Keeping(self.chance.randint(1, 3), 0)
                 added = add_dump(cluster, NewestEntries(cluster.reading), self._store(), keeping, lambda *_: None)
         except Died:
@@ -103,11 +98,10 @@ class DumpActs:
             self.recordings[added.kept.key] = recording
         finally:
             self._under_way.remove(recording)
-        assert not without_base(kept_dumps(self._store())), "what a dump tells the changes to is gone"
 
     def _is_own(self, one: KeptDump) -> bool:
         with living(self.losing.cluster) as cluster:
-            return one.cluster == dump_keeping.dumps_folder(cluster)
+            return one.cluster == dumps_folder(cluster)
 
     def _meanwhile(self) -> None:
         if self.chance.random() < 0.5:
@@ -122,12 +116,3 @@ class DumpActs:
     def _store(self) -> RawStore:
         self.losing.bucket.mkdir(parents=True, exist_ok=True)
         return dumps_store(self.losing.cluster.bucket_url(), {})
-
-
-@contextmanager
-def _small_dumps() -> Iterator[None]:
-    """Have deltas also of dumps that are so small that they change by more than a third; and a full one soon."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dump_keeping, "_LARGEST_SHARE", 0)
-        patch.setattr(dump_keeping, "MOST_DELTAS", 1)
-        yield

@@ -13,10 +13,10 @@ in folders ended with one of them after 4 to 20 examples of 25 steps, which took
 An export that lacked a chunked message whose first half came later took more: one search of six with a hundred examples of 30 steps,
 without imports, found it.
 
-Walks that lose clusters found, within 17 seeds: holes of disks that are not told, deltas of another base than their names tell, a base
-that is removed, nodes of ledgers that a dump lacks though its lists have them, runs that take a lock that is held, ids that a second run
-gives anew, the last ledger that is forgotten by it, ids of transactions that are left in copies. Within 30 seeds they found that topics
-which had been restored under other names were all missing the next time.
+Walks that lose clusters found, within 17 seeds: holes of disks that are not told, nodes of ledgers that a dump lacks
+though its lists have them, runs that take a lock that is held, ids that a second run gives anew, the last ledger that is forgotten by it,
+ids of transactions that are left in copies. Within 30 seeds they found that topics which had been restored under other names were all
+missing the next time.
 
 With schemas, a defect that was put in on purpose was found after 4 to 26 examples: numbers given again that are always taken for the last
 schema, an import whose number has another schema, imports that contradict the cluster, values that are null and not counted.

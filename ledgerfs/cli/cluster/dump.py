@@ -18,8 +18,7 @@ from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
-    from ledgerfs.clusters.dump_keeping import Added
-    from ledgerfs.clusters.dump_pruning import Keeping
+    from ledgerfs.clusters.dump_keeping import Added, Keeping
     from ledgerfs.clusters.dumping import Dumped
     from ledgerfs.storage.object_store import RawStore
 
@@ -93,8 +92,8 @@ def dump(
     credentials of buckets, so only its owner can read it. While it is written it is FILE.partial; the same command goes on from there after
     Ctrl-C or an error.
 
-    With --to dumps are added to a bucket's _ledgerfs/dumps/, each the whole cluster or what changed since a whole one, and old ones are
-    removed. `ledgerfs cluster dumps` lists them, and makes files of them. With --every a dump that fails is said, and the next one is
+    With --to dumps are added to a bucket's _ledgerfs/dumps/, and old ones are removed. `ledgerfs cluster dumps` lists them, and makes files
+    of them. With --every a dump that fails is said, and the next one is
     tried at its time; SIGTERM and Ctrl-C end it. Exit code 0 then, 1 if the last dump failed.
 
     \b
@@ -114,7 +113,7 @@ def dump(
     elif bucket is not None:
         # These import numpy and fsspec, which --help does not need.
         from ledgerfs.cli.cluster.kept_dump_source import dumps_store
-        from ledgerfs.clusters.dump_pruning import Keeping
+        from ledgerfs.clusters.dump_keeping import Keeping
 
         store, keeping = dumps_store(bucket, target_options_of(context)), Keeping(keep, round(keep_for * 1000))
         # Outside of what a signal interrupts: it may come while a folder is made, or removed, and what is in there is secret.
@@ -178,11 +177,8 @@ def _tell(asked: _Asked, store: "RawStore", added: "Added") -> None:
         print_json(_as_json(store, added))
         sys.stdout.flush()
     _say_not_known(kept.key, added.dumped)
-    for remark in added.remarks:
-        say(remark)
-    what = "what changed since a whole one" if kept.is_delta else "whole"
     pruned = f"; {len(added.pruned):,} older ones removed" if added.pruned else ""
-    say(f"{store.url}/{kept.key}: {added.dumped.nodes:,} nodes, {what}, {human_size(kept.stat.size)}{pruned}")
+    say(f"{store.url}/{kept.key}: {added.dumped.nodes:,} nodes, {human_size(kept.stat.size)}{pruned}")
 
 
 def _as_json(store: "RawStore", added: "Added") -> dict[str, Any]:
@@ -192,13 +188,10 @@ def _as_json(store: "RawStore", added: "Added") -> dict[str, Any]:
         "key": kept.key,
         "cluster": kept.cluster,
         "taken": iso_time(kept.taken_ms),
-        "base": kept.base,
         "bytes": kept.stat.size,
-        "bytes_whole": added.dumped.size,
         "nodes": added.dumped.nodes,
         "not_known": added.dumped.troubles,
         "removed": [one.key for one in added.pruned],
-        "remarks": list(added.remarks),
     }
 
 

@@ -20,21 +20,17 @@ if TYPE_CHECKING:
 @click.argument("bucket", metavar="BUCKET")
 @click.option("--cluster", metavar="ID", help="Only of this cluster, by the name of its folder in _ledgerfs/dumps/.")
 @click.option("--name", metavar="NAME", help="Only the one whose object's name begins so, such as 20261128T0053.")
-@click.option(
-    "--get", "file", type=LocalPath(), metavar="FILE", help="Write the newest of them to FILE, as a whole dump."
-)
+@click.option("--get", "file", type=LocalPath(), metavar="FILE", help="Write the newest of them to FILE.")
 @storage_option
 @json_option
 @click.pass_context
 def dumps(
     context: click.Context, /, *, bucket: str, cluster: str | None, name: str | None, file: Path | None, as_json: bool
 ) -> None:
-    """List the dumps that `ledgerfs cluster dump --to` keeps beside BUCKET: when they were begun, and which whole one a delta needs.
+    """List the dumps that `ledgerfs cluster dump --to` keeps beside BUCKET: when they were begun, and their sizes.
 
     With --get one is written to a file, which other commands take in place of a cluster; all of it is compared before with what it was
     when it was made. They also take a kept dump itself: s3://tier/_ledgerfs/dumps/<cluster>/<name>.
-
-    Exit code 1 if one cannot be read, since the dump that it tells the changes to is not there.
 
     \b
     Examples:
@@ -44,34 +40,27 @@ def dumps(
     """
     # These import numpy and fsspec, which --help does not need.
     from ledgerfs.cli.cluster.kept_dump_source import dumps_store
-    from ledgerfs.clusters.kept_dumps import kept_dumps, without_base
+    from ledgerfs.clusters.kept_dumps import kept_dumps
 
     store = dumps_store(bucket, storage_options_of(context))
-    listed = kept_dumps(store, cluster)
-    lacking = without_base(listed)
-    found = [one for one in listed if name is None or _name(one).startswith(name)]
+    found = [one for one in kept_dumps(store, cluster) if name is None or _name(one).startswith(name)]
     if file is not None:
-        _write(store, [one for one in found if one not in lacking], file, as_json=as_json)
+        _write(store, found, file, as_json=as_json)
         return
     if as_json:
-        print_json([_as_json(one, is_readable=one not in lacking) for one in found])
+        print_json([_as_json(one) for one in found])
     elif found:
         _show(found)
     say(f"{store.url}: {len(found):,} dumps, {human_size(sum(one.stat.size for one in found))}")
-    unreadable = [one for one in found if one in lacking]
-    for one in unreadable:
-        say(f"{one.key}: cannot be read: {one.base} is not there")
-    if unreadable:
-        context.exit(1)
 
 
 def _write(store: "RawStore", found: "list[KeptDump]", file: Path, *, as_json: bool) -> None:
-    from ledgerfs.clusters.dump_copies import copy_kept_dump
+    from ledgerfs.clusters.kept_dumps import copy_kept_dump
     from ledgerfs.errors import InvalidOptionError, NotFoundError
 
     clusters = sorted({one.cluster for one in found})
     if not found:
-        raise NotFoundError("no such dump is kept here, or none that can be read", key=store.url)
+        raise NotFoundError("no such dump is kept here", key=store.url)
     if len(clusters) > 1:
         raise InvalidOptionError(f"dumps of several clusters are kept here: {', '.join(clusters)}", key="--cluster")
     kept = found[-1]
@@ -82,27 +71,20 @@ def _write(store: "RawStore", found: "list[KeptDump]", file: Path, *, as_json: b
 
 
 def _show(found: "list[KeptDump]") -> None:
-    shown = table("cluster", "begun", "bytes", "what", "name", right=("bytes",))
+    shown = table("cluster", "begun", "bytes", "name", right=("bytes",))
     for one in found:
-        what = "whole" if one.base is None else f"changes since {_stamp(one.base.rpartition('/')[2])}"
-        shown.add_row(one.cluster, iso_time(one.taken_ms), human_size(one.stat.size), what, _stamp(_name(one)))
+        shown.add_row(one.cluster, iso_time(one.taken_ms), human_size(one.stat.size), _name(one).partition("-")[0])
     show(shown)
 
 
-def _as_json(one: "KeptDump", *, is_readable: bool) -> dict[str, object]:
+def _as_json(one: "KeptDump") -> dict[str, object]:
     return {
         "key": one.key,
         "cluster": one.cluster,
         "taken": iso_time(one.taken_ms),
         "bytes": one.stat.size,
-        "base": one.base,
-        "can_be_read": is_readable,
     }
 
 
 def _name(one: "KeptDump") -> str:
     return one.key.rpartition("/")[2]
-
-
-def _stamp(name: str) -> str:
-    return name.partition("-")[0]

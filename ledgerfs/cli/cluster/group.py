@@ -26,7 +26,7 @@ _COMMANDS = (
     ),
     LazyCommand(
         "dumps", "ledgerfs.cli.cluster.dumps:dumps",
-        "List the dumps that `ledgerfs cluster dump --to` keeps beside BUCKET: when they were begun, and which whole one a delta needs.",
+        "List the dumps that `ledgerfs cluster dump --to` keeps beside BUCKET: when they were begun, and their sizes.",
     ),
     LazyCommand(
         "retention", "ledgerfs.cli.cluster.retention:retention", "Show what a broker would trim of each topic now, and why not more."

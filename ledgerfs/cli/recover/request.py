@@ -194,18 +194,17 @@ def _dump(
     if lost["dump"] is not None:
         name, file = lost["dump"], _named(context, lost["dump"], copy)
     else:
-        whole = [] if lost["no_dump"] else _readable(bucket, cluster)
-        if not whole:
+        kept = [] if lost["no_dump"] else _kept(bucket, cluster)
+        if not kept:
             return None, None, None
-        name, file = f"{bucket.store.url}/{_copied(bucket, whole, copy).key}", copy
+        name, file = f"{bucket.store.url}/{_copied(bucket, kept, copy).key}", copy
         say(f"with the dump {name}")
     return read_dumped(lambda: read_dump(file)), name, str(file)
 
 
 def _named(context: click.Context, place: str, copy: Path) -> Path:
     """Return a file that has the dump of a name, a kept one as a copy; raises as `ledgerfs.clusters.kept_dumps.kept_dump_at`."""
-    from ledgerfs.clusters.dump_copies import copy_kept_dump
-    from ledgerfs.clusters.kept_dumps import kept_dump_at
+    from ledgerfs.clusters.kept_dumps import copy_kept_dump, kept_dump_at
     from ledgerfs.formats.local_paths import local_path
 
     kept = kept_dump_at(place, storage_options_of(context))
@@ -215,13 +214,13 @@ def _named(context: click.Context, place: str, copy: Path) -> Path:
     return copy
 
 
-def _readable(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDump]":
-    """Return the dumps that are kept in a bucket, the newest first, but those of the new cluster, and those without their base.
+def _kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDump]":
+    """Return the dumps that are kept in a bucket, the newest first, but those of the new cluster.
 
-    Raises `InvalidOptionError` if they are of several clusters, or if there are some, and none is another cluster's, or can be read.
+    Raises `InvalidOptionError` if they are of several clusters, or if there are some, and none is another cluster's.
     """
     from ledgerfs.clusters.dump_keeping import dumps_folder
-    from ledgerfs.clusters.kept_dumps import kept_dumps, without_base
+    from ledgerfs.clusters.kept_dumps import kept_dumps
 
     found = kept_dumps(bucket.raw_store)
     own = dumps_folder(cluster) if cluster is not None and found else None
@@ -234,22 +233,15 @@ def _readable(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDu
         last = "; ".join(next(one.key for one in reversed(kept) if one.cluster == cluster) for cluster in clusters)
         reason = f"dumps of several clusters are kept here; name one with --dump {bucket.store.url}/…: {last}"
         raise InvalidOptionError(reason, key=bucket.store.url)
-    lacking = without_base(kept)
-    for one in lacking:
-        say(f"{one.key}: it cannot be read, since its base is not there: {one.base}")
-    whole = [one for one in reversed(kept) if one not in lacking]
-    if kept and not whole:
-        reason = "dumps are kept here, and none can be read: what they tell the changes to is not there. --no-dump goes without"
-        raise InvalidOptionError(reason, key=kept[-1].key)
-    return whole
+    return kept[::-1]
 
 
-def _copied(bucket: "Bucket", whole: "Sequence[KeptDump]", file: Path) -> "KeptDump":
-    """Write the newest dump that is whole to a file, and return it; raises `CorruptObjectError` if none is."""
-    from ledgerfs.clusters.dump_copies import copy_kept_dump
+def _copied(bucket: "Bucket", kept: "Sequence[KeptDump]", file: Path) -> "KeptDump":
+    """Write the newest dump that is not damaged to a file, and return it; raises `CorruptObjectError` if all are."""
+    from ledgerfs.clusters.kept_dumps import copy_kept_dump
     from ledgerfs.errors import CorruptObjectError
 
-    for one in whole[:-1]:
+    for one in kept[:-1]:
         try:
             copy_kept_dump(bucket.raw_store, one, file)
         except CorruptObjectError as error:
@@ -257,8 +249,8 @@ def _copied(bucket: "Bucket", whole: "Sequence[KeptDump]", file: Path) -> "KeptD
             file.unlink(missing_ok=True)
         else:
             return one
-    copy_kept_dump(bucket.raw_store, whole[-1], file)
-    return whole[-1]
+    copy_kept_dump(bucket.raw_store, kept[-1], file)
+    return kept[-1]
 
 
 def _into_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:

@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -10,13 +11,13 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.clusters.kept_dump_names import DIGITS, kept_dump_key
 from ledgerfs.dialects.bookie.place import DiskPlace
 from ledgerfs.errors import UnplacedLedgersWarning
 from ledgerfs.storage.disks.bookie_disks import BookieDisks
 from ledgerfs.upkeep.verification.verify import verify
 from tests.support.bookie_disks import golden_disk
 from tests.support.golden_rows import expected_of, rows_of, wanted
-from tests.support.kept_dumps import keep_as_delta
 
 TOPICS = {"bookie-dbledger": 16, "bookie-sorted": 21}
 
@@ -98,7 +99,10 @@ def test_without_metadata_all_entries_are_there_under_no_name(golden: Path, disk
 
 
 def test_the_metadata_may_be_a_dump_that_is_kept_beside_a_bucket(golden: Path, disk: Bucket, tmp_path: Path) -> None:
-    kept = keep_as_delta(tmp_path / "tier", golden / "dump.json.zst")
+    data = (golden / "dump.json.zst").read_bytes()
+    kept = tmp_path / "tier" / kept_dump_key("c", 1, sha256(data).hexdigest()[:DIGITS])
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(data)
     for place in (str(kept), f"file://{kept}"):
         found = open_bucket(golden / "ledgers", {"metadata": place}, cache_dir=str(tmp_path / "cache"))
         assert list(found.catalog.refs()) == list(disk.catalog.refs())
