@@ -1,6 +1,6 @@
-"""What bookies are asked for a survey, and their answers: ends of open ledgers, states of cursors in use, policies of topics, expiry.
+"""What bookies are asked for a survey, and their answers: ends of open ledgers, states of cursors in use, policies of topics.
 
-Expiry is up to where the time to live of a topic acknowledges. Stored schemas are asked for a dump alone: no survey needs them.
+Stored schemas are asked for a dump alone: no survey needs them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,29 +68,6 @@ class TopicPoliciesAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpiryAnswer:
-    """Up to where the time to live of a topic acknowledges.
-
-    Attributes
-    ----------
-    managed_ledger
-        The topic.
-    ttl_ms
-        Its time to live, ms, when the times of entries were asked for.
-    position
-        Ledger and entry up to which all is older; None if nothing is, or for ``trouble``.
-    trouble
-        Why it is not known; None if it is.
-
-    """
-
-    managed_ledger: str
-    ttl_ms: int
-    position: tuple[int, int] | None
-    trouble: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SchemaAnswer:
     """What BookKeeper has of one version of a schema.
 
@@ -113,7 +90,7 @@ class SchemaAnswer:
     trouble: str | None = None
 
 
-Answer = LedgerEndAnswer | CursorAnswer | TopicPoliciesAnswer | ExpiryAnswer
+Answer = LedgerEndAnswer | CursorAnswer | TopicPoliciesAnswer
 
 
 class EventLedgers(NamedTuple):
@@ -149,8 +126,4 @@ class BookieReads(Protocol):
 
     def last_events(self, events: EventLedgers) -> Sequence[tuple[str, Any]] | LedgerfsError:
         """Return keys and decoded events: of each key the last one for this cluster, and the last global one; none that was deleted."""
-        ...
-
-    def entry_times(self, asked: Sequence[tuple[LedgerNode, int]]) -> Sequence[int | LedgerfsError | None]:
-        """Return when brokers took each entry, or else when it was published, ms since 1970 UTC; None for what is no message."""
         ...

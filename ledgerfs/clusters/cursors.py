@@ -7,7 +7,7 @@ import numpy as np
 
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import Owner, namespace_of
-from ledgerfs.clusters.expiry import ExpiryState, moved_cursors
+from ledgerfs.clusters.expiry import moved_cursors
 from ledgerfs.clusters.policies import BrokerDefaults
 from ledgerfs.clusters.retention import keeps_its_last, retention_of, slowest_of, trim_of
 from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
@@ -47,10 +47,10 @@ class CursorState:
         As in `ledgerfs.clusters.retention.TopicRetention`: what is held may be another amount.
     last_end
         What is known of the topic's last ledger.
-    ttl_ms, expiry
-        The topic's time to live, 0 for none, and whether its effect is known. Where it is, what is held is what is held behind that.
+    ttl_ms
+        The topic's time to live, 0 for none. What is held is what is held behind that.
     expires_to
-        The position that the time to live moves it to once a broker has the topic loaded; None if it moves nothing, or is not known.
+        The position that the time to live moves it to at least once a broker has the topic loaded; None if it is not known to move.
 
     """
 
@@ -71,7 +71,6 @@ class CursorState:
     owner: Owner
     last_end: LastEnd
     ttl_ms: int = 0
-    expiry: ExpiryState = ExpiryState.NONE
     expires_to: tuple[int, int] | None = None
 
     @property
@@ -91,7 +90,7 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
     for topic in np.unique(survey.cursors["topic"]).tolist():
         name, ledgers, rows = survey.topics[topic], survey.ledgers_of(topic), survey.cursors_of(topic)
         namespace, owner = namespace_of(name), survey.owners.of(name)
-        moved, expiry, ttl_ms, _ = moved_cursors(survey, topic, ledgers, defaults.ttl_ms)
+        moved, ttl_ms = moved_cursors(survey, topic, ledgers, defaults.ttl_ms, now_ms)
         held = _Held(ledgers, moved, _going_of(survey, topic, ledgers, defaults, now_ms))
         for at, row in enumerate(rows):
             mark = int(row["mark_ledger"]), int(row["mark_entry"])
@@ -116,7 +115,6 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
                 owner,
                 ledgers.last_end,
                 ttl_ms,
-                expiry,
                 None if after == mark else after,
             )
 

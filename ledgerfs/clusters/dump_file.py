@@ -1,8 +1,8 @@
 """The file of a dump: JSON, compressed with zstd, one line a node, so that neither writing nor reading it needs much memory.
 
 The document is one object: ``{"ledgerfs": {…}, "/ledgers/00/0000/L0007": {"data": "<base64>", "created_ms": …}, …, "end": {…}}``. Besides
-nodes it has what bookies told, under ``ledger end <id>``, ``cursor state <path>``, ``topic policies <namespace>``,
-``expired <topic>`` and ``schema <path of the locator below /schemas> <version>``, and ``part <name>`` behind each part of the walk. A file
+nodes it has what bookies told, under ``ledger end <id>``, ``cursor state <path>``, ``topic policies <namespace>``
+and ``schema <path of the locator below /schemas> <version>``, and ``part <name>`` behind each part of the walk. A file
 that is not finished ends after a whole frame of zstd, or in one that a second run leaves out.
 """
 
@@ -19,7 +19,6 @@ import zstandard
 from ledgerfs.clusters.answers import (
     Answer,
     CursorAnswer,
-    ExpiryAnswer,
     LastEnd,
     LedgerEndAnswer,
     SchemaAnswer,
@@ -30,7 +29,7 @@ from ledgerfs.storage.zookeeper.node import Node
 
 _FORMAT, _VERSION = "cluster-dump", 1
 _HEADER, _PART, _END, _LEDGER_END, _CURSOR_STATE = "ledgerfs", "part ", "end", "ledger end ", "cursor state "
-_TOPIC_POLICIES, _EXPIRY, _SCHEMA = "topic policies ", "expired ", "schema "
+_TOPIC_POLICIES, _SCHEMA = "topic policies ", "schema "
 _CLOSING = b"}\n"
 """The last line of every finished file."""
 _FRAME_BYTES = 1 << 20
@@ -211,8 +210,6 @@ def _told(record: Record) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one 
             return f"{_CURSOR_STATE}{path}", {"data": data, "trouble": trouble}
         case TopicPoliciesAnswer(namespace, policies, trouble):
             return f"{_TOPIC_POLICIES}{namespace}", {"policies": policies, "trouble": trouble}
-        case ExpiryAnswer(managed_ledger, ttl_ms, position, trouble):
-            return f"{_EXPIRY}{managed_ledger}", {"ttl_ms": ttl_ms, "position": position, "trouble": trouble}
         case SchemaAnswer(name, number, payload, trouble):
             data = None if payload is None else b64encode(payload).decode()
             return f"{_SCHEMA}{name} {number}", {"data": data, "trouble": trouble}
@@ -248,8 +245,6 @@ def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: C901, PLR0911  (
     if key.startswith(_TOPIC_POLICIES):
         policies = {str(name): dict(one) for name, one in dict(value["policies"]).items()}
         return TopicPoliciesAnswer(key.removeprefix(_TOPIC_POLICIES), policies, value["trouble"])
-    if key.startswith(_EXPIRY):
-        return _expiry(key.removeprefix(_EXPIRY), value)
     if key.startswith(_SCHEMA):
         name, _, version = key.removeprefix(_SCHEMA).rpartition(" ")
         payload = None if value["data"] is None else b64decode(value["data"], validate=True)
@@ -259,14 +254,6 @@ def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: C901, PLR0911  (
     if key == _END:
         return DumpEnd(int(value["nodes"]), int(value["ended_ms"]))
     raise ValueError(f"it is of an unknown kind: {key[:100]!r}")
-
-
-def _expiry(managed_ledger: str, value: dict[str, Any]) -> ExpiryAnswer:
-    position = value["position"]
-    if position is not None:
-        ledger_id, entry = position
-        position = _number(ledger_id, 63), _number(entry, 63)
-    return ExpiryAnswer(managed_ledger, _number(value["ttl_ms"], 63), position, value["trouble"])
 
 
 def _number(value: object, bits: int) -> int:

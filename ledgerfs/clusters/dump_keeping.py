@@ -63,7 +63,6 @@ def add_dump(
     keeping: Keeping,
     progress: Progress,
     *,
-    broker_ttl_ms: int = 0,
     spool: str | None = None,
 ) -> Added:
     """Dump a cluster into a bucket, then prune; nothing is written to the cluster.
@@ -79,7 +78,7 @@ def add_dump(
     before = kept_dumps(store, folder)
     with tempfile.TemporaryDirectory(prefix="ledgerfs-dump-", dir=spool) as folder_of_dump:
         whole = Path(folder_of_dump, "whole")
-        dumped = dump_cluster(cluster, bookies, whole, progress, broker_ttl_ms)
+        dumped = dump_cluster(cluster, bookies, whole, progress)
         # Behind all that were there when this began, also if the clock went back since.
         taken_ms = max(dumped.began_ms, before[-1].taken_ms + 1 if before else 0)
         kept = _put(store, folder, taken_ms, whole)

@@ -48,12 +48,8 @@ def partial_path(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)
 
 
-def dump_cluster(
-    cluster: LivingCluster, bookies: BookieReads | None, path: Path, progress: Progress, broker_ttl_ms: int = 0
-) -> Dumped:
+def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path, progress: Progress) -> Dumped:
     """Write a dump to a file that only its owner can read, since nodes have passwords; nothing is written to the cluster.
-
-    What the time to live expires is asked for with ``broker_ttl_ms`` as the brokers' own, 0 for none.
 
     Whatever ends this leaves what was read beside ``path``, and the next call goes on from there.
 
@@ -68,7 +64,7 @@ def dump_cluster(
         began_before = dump.begin(str(partial))
         nodes_before = dump.nodes
         try:
-            dump.go_on(broker_ttl_ms)
+            dump.go_on()
         finally:
             dump.writer.flush()
         os.fsync(file.fileno())
@@ -137,7 +133,7 @@ class _Dump:
             self.writer.flush()
         return began
 
-    def go_on(self, broker_ttl_ms: int) -> None:
+    def go_on(self) -> None:
         """Read and write what is lacking."""
         walk = Walk(self._cluster.nodes, self._cluster.reading.ledgers_path, self)
         for part in PARTS:
@@ -148,7 +144,7 @@ class _Dump:
             if part == LEDGERS:
                 self._ids.clear()
         self._read_what_came_meanwhile(walk)
-        self._ask(broker_ttl_ms)
+        self._ask()
         self.writer.write(DumpEnd(self.nodes, _now()))
 
     def _read(self, what: str, nodes: Iterable[Node]) -> None:
@@ -168,10 +164,9 @@ class _Dump:
         self._read("new topics", walk.new_topics(self._topics))
         self._read("new ledgers", walk.named_ledgers(self._builder.unread_ledgers()))
 
-    def _ask(self, broker_ttl_ms: int) -> None:
+    def _ask(self) -> None:
         questions = Questions(self._builder, self._cluster.nodes, self._bookies, self._cluster.reading.ledgers_path)
         self._take_all("asking bookies", questions.answers(), len(questions))
-        self._take_all("asking for times of entries", questions.expiries(broker_ttl_ms, _now()))
         self._take_all("asking for schemas", questions.schemas(frozenset(self._schemas)))
 
     def _take_all(self, what: str, answers: Iterable[Answer | SchemaAnswer], total: int | None = None) -> None:

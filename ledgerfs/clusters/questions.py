@@ -1,4 +1,4 @@
-"""What a survey has to ask bookies, since ZooKeeper does not know it: ends of topics, cursors, policies of topics, times of entries."""
+"""What a survey has to ask bookies, since ZooKeeper does not know it: ends of topics, cursors, policies of topics, schemas."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
@@ -9,13 +9,11 @@ from ledgerfs.clusters.answers import (
     BookieReads,
     CursorAnswer,
     EventLedgers,
-    ExpiryAnswer,
     LastEnd,
     LedgerEndAnswer,
     SchemaAnswer,
     TopicPoliciesAnswer,
 )
-from ledgerfs.clusters.expiry import Wanted, searches
 from ledgerfs.clusters.survey_builder import EventPlaces, SchemaPlace, SurveyBuilder
 from ledgerfs.clusters.topic_policies import answer_of
 from ledgerfs.errors import AccessDeniedError, CorruptObjectError, LedgerfsError, ObjectNotFoundError
@@ -93,17 +91,6 @@ class Questions:
         for cursors in _parts(wanted):
             yield from self._cursors(self._bookies, cursors)
 
-    def expiries(self, broker_ttl_ms: int, now_ms: int) -> Iterator[ExpiryAnswer]:
-        """Yield up to where the time to live of each topic that has one acknowledges at a time; all answers have to be given before.
-
-        Each search asks for one entry after the other, all topics of a part together. Raises the errors of ZooKeeper.
-        """
-        if self._bookies is None:
-            return
-        survey = self._builder.survey("", now_ms)
-        for part in _parts(searches(survey, broker_ttl_ms, now_ms)):
-            yield from self._searched(self._bookies, part)
-
     def schemas(self, known: Container[tuple[str, int]]) -> Iterator[SchemaAnswer]:
         """Yield what BookKeeper has of each version of each schema but those that are known, by name and number; raises as `answers`."""
         if self._bookies is None:
@@ -124,36 +111,6 @@ class Questions:
                 yield _schema_trouble(place, str(entry))
             else:
                 yield SchemaAnswer(place.name, place.version, entry)
-
-    def _searched(self, bookies: BookieReads, part: Sequence[Wanted]) -> Iterator[ExpiryAnswer]:
-        nodes: dict[int, LedgerNode | str | None] = {}
-        going = {one: first for one in part if (first := one.search.next_entry) is not None}
-        troubles: dict[str, str] = {}
-        while going:
-            lacking = sorted({ledger_id for ledger_id, _ in going.values()} - nodes.keys())
-            nodes.update(zip(lacking, self._read(lacking), strict=True))
-            asked: list[tuple[Wanted, LedgerNode, int]] = []
-            for one, (ledger_id, entry) in going.items():
-                node = nodes[ledger_id]
-                if isinstance(node, LedgerNode):
-                    asked.append((one, node, entry))
-                else:
-                    troubles[one.managed_ledger] = node or f"ledger {ledger_id} is not in BookKeeper (any more)"
-            times = bookies.entry_times([(node, entry) for _, node, entry in asked])
-            going = {}
-            for (one, _, _), time_ms in zip(asked, times, strict=True):
-                if isinstance(time_ms, LedgerfsError):
-                    troubles[one.managed_ledger] = str(time_ms)
-                    continue
-                one.search.tell(time_ms)
-                if (following := one.search.next_entry) is not None:
-                    going[one] = following
-        for one in part:
-            trouble = troubles.get(one.managed_ledger)
-            if trouble is not None:
-                trouble = f"what the time to live of {one.managed_ledger} expires: {trouble}"
-            position = one.search.found if trouble is None else None
-            yield ExpiryAnswer(one.managed_ledger, one.ttl_ms, position, trouble)
 
     def _ends(self, ledger_ids: Sequence[int]) -> Iterator[Answer]:
         still_open: list[LedgerNode] = []

@@ -16,7 +16,7 @@ import numpy as np
 
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import Owner, namespace_of
-from ledgerfs.clusters.expiry import ExpiryState, moved_cursors
+from ledgerfs.clusters.expiry import moved_cursors
 from ledgerfs.clusters.policies import NOTHING_SET, BrokerDefaults, NamespacePolicies, Retention
 from ledgerfs.clusters.survey import Survey, TopicLedgers, is_system_topic
 from ledgerfs.clusters.tables import Table
@@ -90,8 +90,8 @@ class TopicRetention:
         Where they are, behind what the time to live acknowledges; None without cursors.
     stale
         How many cursors may be further than is known.
-    ttl_ms, expiry
-        The time to live, 0 for none, and whether its effect on the cursors is known. Where it is not, more may go.
+    ttl_ms
+        The time to live, 0 for none.
 
     """
 
@@ -108,7 +108,6 @@ class TopicRetention:
     slowest_position: tuple[int, int] | None
     stale: int
     ttl_ms: int = 0
-    expiry: ExpiryState = ExpiryState.NONE
 
     @property
     def ledger_ids(self) -> list[int]:
@@ -143,7 +142,7 @@ def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator
         ledgers = survey.ledgers_of(row)
         if not ledgers.ids.size:
             continue
-        cursors, expiry, ttl_ms, _ = moved_cursors(survey, row, ledgers, defaults.ttl_ms)
+        cursors, ttl_ms = moved_cursors(survey, row, ledgers, defaults.ttl_ms, now_ms)
         namespace = namespace_of(name)
         rule, policy = retention_of(name, survey.policies.get(namespace), defaults, survey.own_policies(name))
         owner = survey.owners.of(name)
@@ -165,7 +164,6 @@ def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator
             position,
             int(cursors["is_stale"].sum()),
             ttl_ms,
-            expiry,
         )
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.cursors import CursorState, cursors
-from ledgerfs.clusters.expiry import ExpiryState, moved_cursors
 from ledgerfs.clusters.findings import Finding, FindingKind
 from ledgerfs.clusters.offload_thresholds import TopicOffloads, offloads
 from ledgerfs.clusters.policies import BrokerDefaults
@@ -65,12 +64,7 @@ def stuck(survey: Survey, defaults: BrokerDefaults, now_ms: int, limits: StuckLi
     yield from _offloads(survey, defaults, now_ms, limits)
 
 
-def not_known(
-    survey: Survey,
-    now_ms: int,
-    limits: StuckLimits,
-    defaults: BrokerDefaults = BrokerDefaults(),  # noqa: B008  (frozen)
-) -> list[str]:
+def not_known(survey: Survey, now_ms: int, limits: StuckLimits) -> list[str]:
     """Return what cannot be told of this cluster, a sentence each."""
     said = []
     if not survey.owners.are_known:
@@ -80,14 +74,6 @@ def not_known(
     namespaces = survey.namespaces_not_read()
     if namespaces:
         said.append(f"policies of single topics of {len(namespaces):,} namespaces are not known")
-    unknown = sum(
-        moved_cursors(survey, row, survey.ledgers_of(row), defaults.ttl_ms).state is ExpiryState.UNKNOWN
-        for row in _rows_with_ledgers(survey)
-    )
-    if unknown:
-        said.append(
-            f"what the time to live of {unknown:,} topics expires is not known; nor what their subscriptions hold back then"
-        )
     rows = _unfinished_rows(survey)
     young = int((survey.topic_table["changed_ms"][survey.listed["topic"][rows]] > now_ms - limits.attempt_ms).sum())
     if young:
@@ -154,9 +140,6 @@ def _inactive_cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int, lim
     for one in cursors(survey, defaults, now_ms):
         active = _active_ms(one)
         if active > now_ms - limits.inactive_ms or one.is_stale or one.may_have_own_policies or not one.held_size:
-            continue
-        # A time to live may free it all as soon as a broker has the topic loaded.
-        if one.expiry is ExpiryState.UNKNOWN:
             continue
         topic = topic_of(one.managed_ledger)
         alone = "all of them alone" if one.freed_size == one.held_size else f"{one.freed_size:,} of them alone"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ledgerfs.clusters.answers import ExpiryAnswer, LastEnd
+from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import BundleOwners, namespace_of
 from ledgerfs.clusters.policies import NOTHING_SET, NamespacePolicies
 from ledgerfs.clusters.tables import DELAYED, Table
@@ -103,8 +103,6 @@ class Survey:
         Names of all clusters that this one knows, itself among them.
     damaged_ledgers
         Ids of the ledgers whose nodes are damaged: they are there.
-    expiries
-        {managed ledger: up to where its time to live acknowledges}, of those that have one and whose entries were asked for.
     holes
         What subscriptions have acknowledged one by one, shape (ranges, 3) each: ledger, first and last entry, ascending.
     ledgers_path
@@ -139,7 +137,6 @@ class Survey:
     bookies: frozenset[str] = frozenset()
     clusters: frozenset[str] = frozenset()
     damaged_ledgers: frozenset[int] = frozenset()
-    expiries: dict[str, ExpiryAnswer] = field(default_factory=dict)
     holes: list[Int64] = field(default_factory=list)
     ledgers_path: str = "/ledgers"
     neighbours: tuple[str, ...] = ()

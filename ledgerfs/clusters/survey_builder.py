@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ledgerfs.clusters.answers import Answer, CursorAnswer, ExpiryAnswer, LastEnd, TopicPoliciesAnswer
+from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, TopicPoliciesAnswer
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
 from ledgerfs.clusters.cluster_names import CLUSTERS, GLOBAL
 from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
@@ -103,7 +103,6 @@ class SurveyBuilder:
         "_denied",
         "_drivers",
         "_ends",
-        "_expiries",
         "_fragments",
         "_holes",
         "_last",
@@ -151,7 +150,6 @@ class SurveyBuilder:
         self._clusters: set[str] = set()
         self._neighbours: set[str] = set()
         self._delayed = GrowingTable(DELAYED)
-        self._expiries: dict[str, ExpiryAnswer] = {}
         self._holes: list[Int64] = []
         self._damaged: list[DamagedNode] = []
         self._damaged_ledgers: set[int] = set()
@@ -263,9 +261,6 @@ class SurveyBuilder:
         if isinstance(answer, TopicPoliciesAnswer):
             self._take_topic_policies(answer)
             return
-        if isinstance(answer, ExpiryAnswer):
-            self._expiries[answer.managed_ledger] = answer
-            return
         if not isinstance(answer, CursorAnswer):
             self._ends[answer.ledger_id] = (answer.end, answer.entries, answer.size)
             return
@@ -310,7 +305,6 @@ class SurveyBuilder:
             bookies=frozenset(self._bookies),
             clusters=frozenset(self._clusters),
             damaged_ledgers=frozenset(self._damaged_ledgers),
-            expiries=self._expiries,
             holes=self._holes,
             ledgers_path=self._ledgers_path,
             neighbours=tuple(sorted(self._neighbours)),

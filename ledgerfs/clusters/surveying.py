@@ -27,13 +27,10 @@ def survey_cluster(
     bookies: BookieReads | None,
     progress: Progress,
     parts: Sequence[str] = PARTS,
-    broker_ttl_ms: int = 0,
     *,
     skips_denied: bool = False,
 ) -> Survey:
     """Read a cluster, or only some of its `PARTS`; nothing is written to it.
-
-    ``broker_ttl_ms`` is the brokers' own time to live, 0 for none.
 
     With ``skips_denied`` nodes that may not be read are damaged ones, and so are folders that may not be listed, but for those of ledgers,
     topics and owners: nobody knows what is below, and what is told of others would be wrong.
@@ -57,10 +54,6 @@ def survey_cluster(
         builder.answer(answer)
         if done % EVERY == 0 or done == total:
             progress("asking bookies", done, total)
-    for done, answer in enumerate(questions.expiries(broker_ttl_ms, time.time_ns() // 1_000_000), 1):
-        builder.answer(answer)
-        if done % EVERY == 0:
-            progress("asking for times of entries", done, None)
     return builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)
 
 

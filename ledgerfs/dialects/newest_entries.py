@@ -1,4 +1,4 @@
-"""What bookies alone know of a living cluster's ledgers: where open ones end, the newest entry of each, entries' times, topics' policies.
+"""What bookies alone know of a living cluster's ledgers: where open ones end, the newest entry of each, topics' policies.
 
 Here so that rooms that know no dialect can ask.
 """
@@ -12,7 +12,6 @@ from ledgerfs.dialects.live_cluster.bookies.asking import Asked, ask_each
 from ledgerfs.dialects.live_cluster.bookies.pool import BookiePool, leases_of, shared_pool
 from ledgerfs.dialects.live_cluster.bookies.reading import Lack, LedgerReading
 from ledgerfs.dialects.live_cluster.bookies.window import UNREACHABLE, Refusal
-from ledgerfs.dialects.live_cluster.entry_times import times_of
 from ledgerfs.dialects.live_cluster.open_ledgers import ends_of
 from ledgerfs.dialects.live_cluster.refusals import refusal_error
 from ledgerfs.dialects.policy_events import LastEvents, without_ids
@@ -73,10 +72,6 @@ class NewestEntries:
     def entries(self, asked: Sequence[tuple[LedgerNode, int]]) -> Iterator[bytes | LedgerfsError]:
         """Yield each entry, or why no replica has given it; some are asked for at a time."""
         return ordered_map(lambda one: self._entry_or_why_not(*one), asked, _AT_ONCE, "ledgerfs-entries")
-
-    def entry_times(self, asked: Sequence[tuple[LedgerNode, int]]) -> list[int | LedgerfsError | None]:
-        """Return when brokers took each entry, or else when it was published, ms since 1970 UTC; None for what is no message."""
-        return times_of(self._pool, asked, self._traffic)
 
     def last_events(self, events: EventLedgers) -> Sequence[tuple[str, Any]] | LedgerfsError:
         """Return keys and decoded events: of each key the last one for this cluster, and the last global one; none that was deleted."""

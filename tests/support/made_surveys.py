@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from uuid import UUID
 
-from ledgerfs.clusters.answers import CursorAnswer, ExpiryAnswer, LastEnd, LedgerEndAnswer, TopicPoliciesAnswer
+from ledgerfs.clusters.answers import CursorAnswer, LastEnd, LedgerEndAnswer, TopicPoliciesAnswer
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.survey_builder import SurveyBuilder
@@ -77,7 +77,7 @@ class MadeCluster:
         self.nodes: list[Node] = []
         # Paths of policies that are not in this ZooKeeper.
         self.without_policies: set[str] = set()
-        self.answers: list[CursorAnswer | ExpiryAnswer | LedgerEndAnswer | TopicPoliciesAnswer] = []
+        self.answers: list[CursorAnswer | LedgerEndAnswer | TopicPoliciesAnswer] = []
 
     def add(self, path: str, data: bytes, *, age_ms: int = DAY) -> None:
         self.nodes.append(Node(path, data, NOW - age_ms, NOW - age_ms, VERSION, 0))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from ledgerfs.clusters.bundles import Owner
-from ledgerfs.clusters.expiry import ExpiryState
 
 _SHOWN = 3
 
@@ -18,8 +17,3 @@ def ledgers_text(ids: Sequence[int]) -> str:
 def owner_text(owner: Owner) -> str:
     """Return what is known of a topic's broker."""
     return {Owner.NONE: "not loaded", Owner.SOME: "may be loaded", Owner.UNKNOWN: "unknown"}[owner]
-
-
-def marks_text(expiry: ExpiryState, *, may_have_own_policies: bool) -> str:
-    """Return what a topic is marked with: * for policies that are not known, + for what a time to live expires that is not known."""
-    return "*" * may_have_own_policies + "+" * (expiry is ExpiryState.UNKNOWN)

@@ -93,7 +93,7 @@ def check(
     # These import numpy, which --help does not need.
     from ledgerfs.upkeep.doctor.check import Rules
 
-    rules = Rules(round(grace * 1000), pass_seconds, policies["broker_ttl_seconds"] * 1000)
+    rules = Rules(round(grace * 1000), pass_seconds)
     looked = _checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options))
     done = _with_stuck(replace(looked, survey=with_owners(looked.survey, brokers)), policies)
     if prometheus is not None:
@@ -148,9 +148,7 @@ def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
         offload_seconds=policies["broker_offload_seconds"],
     )
     found = in_order([*done.findings, *stuck(survey, defaults, survey.read_ms, limits)])
-    return replace(
-        done, findings=found, left_out=[*done.left_out, *not_known(survey, survey.read_ms, limits, defaults)]
-    )
+    return replace(done, findings=found, left_out=[*done.left_out, *not_known(survey, survey.read_ms, limits)])
 
 
 def _losses(done: "Check") -> int:

@@ -10,7 +10,6 @@ from ledgerfs.cli.cluster.source import (
     broker_defaults,
     retention_options,
     say_not_known,
-    say_unknown_expiry,
 )
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
@@ -47,8 +46,8 @@ def cursors(
     that hold back what retention lets go, or have a backlog. "Holds back" are bytes that would go if no subscription needed them, "frees"
     those that go if this one alone is deleted. A subscription without a time of its last activity has that of the last change of its node,
     marked with ~; one that may be further than shown is marked with ?, topics that may have policies of their own with *. "Expires to" is
-    where the time to live moves it once a broker has the topic loaded, and what is held is what is held then; topics of which that is not
-    known are marked with +.
+    where the time to live moves it at least once a broker has the topic loaded, by the times at which ledgers were closed, and what is held
+    is what is held then.
 
     \b
     Examples:
@@ -57,7 +56,6 @@ def cursors(
     """
     # This imports numpy, which --help does not need.
     from ledgerfs.clusters.cursors import cursors as cursors_of
-    from ledgerfs.clusters.expiry import ExpiryState
 
     survey, wanted = asked.survey, asked.wanted
     defaults = broker_defaults(
@@ -66,7 +64,6 @@ def cursors(
     before = _EVER if inactive is None else survey.read_ms - round(inactive * 1000)
     found, seen, holding = [], 0, 0
     own_policies: set[str] = set()
-    unknown_expiry: set[str] = set()
     for one in cursors_of(survey, defaults, survey.read_ms):
         if wanted and one.managed_ledger not in wanted:
             continue
@@ -74,8 +71,6 @@ def cursors(
         holding += bool(one.held_size)
         if one.may_have_own_policies:
             own_policies.add(one.managed_ledger)
-        if one.expiry is ExpiryState.UNKNOWN:
-            unknown_expiry.add(one.managed_ledger)
         if one.active_ms <= before and (asked.show_all or wanted or one.held_size or one.backlog):
             found.append(one)
     found.sort(key=lambda one: (-one.held_size, -one.backlog_size))
@@ -86,18 +81,15 @@ def cursors(
     say(
         f"{asked.source}: {holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown"
     )
-    say_unknown_expiry(len(unknown_expiry))
     say_not_known(context, survey, len(own_policies))
 
 
 def _show_table(found: "list[CursorState]") -> None:
-    from ledgerfs.cli.cluster.cells import marks_text
-
     columns = ("topic", "subscription", "position", "expires to", "backlog", "bytes", "active", "holds back", "frees")
     shown = table(*columns, right=("backlog", "bytes", "holds back", "frees"))
     for one in found:
         shown.add_row(
-            printable(_topic(one)) + marks_text(one.expiry, may_have_own_policies=one.may_have_own_policies),
+            printable(_topic(one)) + "*" * one.may_have_own_policies,
             printable(one.name),
             f"{one.position[0]}:{one.position[1]}" + ("?" if one.is_stale else ""),
             "" if one.expires_to is None else f"{one.expires_to[0]}:{one.expires_to[1]}",
@@ -135,6 +127,5 @@ def _as_json(one: "CursorState") -> dict[str, Any]:
         "owner": one.owner.value,
         "unknown_policies": one.may_have_own_policies,
         "ttl_seconds": one.ttl_ms // 1000,
-        "expiry": one.expiry.value,
         "expires_to": None if one.expires_to is None else list(one.expires_to),
     }

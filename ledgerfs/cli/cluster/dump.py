@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.cluster.dump_rounds import repeat
-from ledgerfs.cli.cluster.source import access_options, bookies_of, opened_cluster, ttl_option
+from ledgerfs.cli.cluster.source import access_options, bookies_of, opened_cluster
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.end_signals import signals_as_interrupts
 from ledgerfs.cli.options import json_option, target_option, target_options_of
@@ -34,7 +34,6 @@ class _Asked:
     url: str
     zk_rate: float
     no_bookies: bool
-    ttl_ms: int
     as_json: bool
 
 
@@ -65,7 +64,6 @@ class _Asked:
 )
 @target_option
 @access_options
-@ttl_option
 @json_option
 @click.pass_context
 def dump(
@@ -80,17 +78,15 @@ def dump(
     keep_for: float,
     zk_rate: float,
     no_bookies: bool,
-    broker_ttl_seconds: int,
     as_json: bool,
 ) -> None:
     """Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE, or keep it beside a bucket.
 
     URL is pulsar+zk://host:port,host:port[/chroot]. FILE is JSON, compressed with zstd (dump.json.zst): of each node its data in base64,
     its times and version; with places of schemas, bundles, brokers and bookies. Bookies are asked where open ledgers end and subscriptions
-    in use are, what the time to live of topics expires, by --broker-ttl-seconds where no policy tells it, and for the definition of each
-    version of each schema. The other commands about clusters take it in place of a URL. It has passwords of ledgers and perhaps
-    credentials of buckets, so only its owner can read it. While it is written it is FILE.partial; the same command goes on from there after
-    Ctrl-C or an error.
+    in use are, and for the definition of each version of each schema. The other commands about
+    clusters take it in place of a URL. It has passwords of ledgers and perhaps credentials of buckets, so only its owner can read it. While
+    it is written it is FILE.partial; the same command goes on from there after Ctrl-C or an error.
 
     With --to dumps are added to a bucket's _ledgerfs/dumps/, and old ones are removed. `ledgerfs cluster dumps` lists them, and makes files
     of them. With --every a dump that fails is said, and the next one is
@@ -103,7 +99,7 @@ def dump(
       ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier
       ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --every 1h --keep 48 --keep-for 30d
     """
-    asked = _Asked(context, url, zk_rate, no_bookies, broker_ttl_seconds * 1000, as_json)
+    asked = _Asked(context, url, zk_rate, no_bookies, as_json)
     if (file is None) == (bucket is None):
         raise click.UsageError("either FILE or --to BUCKET is where the dump goes")
     if file is not None:
@@ -134,7 +130,7 @@ def _to_file(asked: _Asked, file: Path) -> None:
     try:
         with progress() as update:
             bookies = bookies_of(cluster, no_bookies=asked.no_bookies)
-            done = dump_cluster(cluster, bookies, file, update, asked.ttl_ms)
+            done = dump_cluster(cluster, bookies, file, update)
     except BaseException:
         if partial_path(file).exists():
             say(f"{partial_path(file)}: what was read so far; the same command goes on from there")
@@ -166,7 +162,7 @@ def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping", spool: str)
     try:
         with progress() as update:
             bookies = bookies_of(cluster, no_bookies=asked.no_bookies)
-            return add_dump(cluster, bookies, store, keeping, update, broker_ttl_ms=asked.ttl_ms, spool=spool)
+            return add_dump(cluster, bookies, store, keeping, update, spool=spool)
     finally:
         cluster.nodes.close()
 

@@ -10,7 +10,6 @@ from ledgerfs.cli.cluster.source import (
     broker_defaults,
     retention_options,
     say_not_known,
-    say_unknown_expiry,
 )
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
@@ -38,8 +37,8 @@ def retention(
     CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Brokers trim only topics that
     they have loaded; this computes it from metadata alone, by the same rules, for all of them. "Since" is from when on the oldest of
     the ledgers was past its retention; "stays" is what keeps the next one. Policies are those of topics, else of namespaces, or else
-    the brokers' defaults, which the options tell; topics whose own could not be read are marked with *. What the time to live expires
-    counts as acknowledged; topics of which that is not known are marked with +: more may go.
+    the brokers' defaults, which the options tell; topics whose own could not be read are marked with *. Ledgers that were closed
+    longer ago than the time to live count as acknowledged.
 
     \b
     Examples:
@@ -48,20 +47,18 @@ def retention(
       ledgerfs cluster retention dump.json.zst --topic public/default/orders --json
     """
     # This imports numpy, which --help does not need.
-    from ledgerfs.clusters.expiry import ExpiryState
     from ledgerfs.clusters.retention import retention as retention_of
 
     survey, wanted = asked.survey, asked.wanted
     defaults = broker_defaults(
         minutes=broker_retention_minutes, megabytes=broker_retention_megabytes, ttl_seconds=broker_ttl_seconds
     )
-    found, seen, own_policies, unknown_expiry, size, ledgers, past = [], 0, 0, 0, 0, 0, 0
+    found, seen, own_policies, size, ledgers, past = [], 0, 0, 0, 0, 0
     for one in retention_of(survey, defaults, survey.read_ms):
         if wanted and one.managed_ledger not in wanted:
             continue
         seen += 1
         own_policies += one.may_have_own_policies
-        unknown_expiry += one.expiry is ExpiryState.UNKNOWN
         past += bool(one.trim.going)
         size, ledgers = size + one.size, ledgers + len(one.trim.going)
         if asked.show_all or wanted or one.trim.going or one.trim.dropped:
@@ -74,17 +71,16 @@ def retention(
     say(
         f"{asked.source}: {human_size(size)} in {ledgers:,} ledgers of {past:,} topics are past their retention, of {seen:,} topics"
     )
-    say_unknown_expiry(unknown_expiry)
     say_not_known(context, survey, own_policies)
 
 
 def _show_table(found: "list[TopicRetention]") -> None:
-    from ledgerfs.cli.cluster.cells import ledgers_text, marks_text, owner_text
+    from ledgerfs.cli.cluster.cells import ledgers_text, owner_text
 
     shown = table("topic", "ledgers", "bytes", "since", "broker", "stays", "why", right=("bytes", "stays"))
     for one in found:
         shown.add_row(
-            printable(_topic(one)) + marks_text(one.expiry, may_have_own_policies=one.may_have_own_policies),
+            printable(_topic(one)) + "*" * one.may_have_own_policies,
             ledgers_text(one.ledger_ids),
             human_size(one.size),
             minute(one.trim.since_ms),
@@ -148,7 +144,6 @@ def _as_json(one: "TopicRetention") -> dict[str, Any]:
         "retention_bytes": one.retention.size,
         "unknown_policies": one.may_have_own_policies,
         "ttl_seconds": one.ttl_ms // 1000,
-        "expiry": one.expiry.value,
         "terminated": one.is_terminated,
         "last_ledger": one.last_end.name.lower(),
         "bytes_staying": one.size_staying,

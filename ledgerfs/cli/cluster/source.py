@@ -100,8 +100,7 @@ def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., 
             as_json: bool,
             **options: object,
         ) -> None:
-            ttl_ms = int(str(options.get("broker_ttl_seconds", 0))) * 1000
-            asked = surveyed(context, source, zk_rate, no_bookies=no_bookies, broker_ttl_ms=ttl_ms)
+            asked = surveyed(context, source, zk_rate, no_bookies=no_bookies)
             survey = with_owners(asked, brokers)
             run(context, Asked(source, survey, wanted_topics(survey, topics), show_all, as_json), **options)
 
@@ -113,19 +112,13 @@ def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., 
     return add
 
 
-def ttl_option(command: Command) -> Command:
-    """Add --broker-ttl-seconds."""
-    option = click.option(
-        "--broker-ttl-seconds", type=click.IntRange(min=0), default=0, show_default=True, metavar="NUMBER",
-        help="The brokers' ttlDurationDefaultInSeconds, for namespaces without a time to live; 0 for none.",
-    )  # fmt: skip
-    return option(command)
-
-
 def retention_options(command: Command) -> Command:
     """Add the broker's defaults of retention, and of the time to live, which decides with it."""
     for add in (
-        ttl_option,
+        click.option(
+            "--broker-ttl-seconds", type=click.IntRange(min=0), default=0, show_default=True, metavar="NUMBER",
+            help="The brokers' ttlDurationDefaultInSeconds, for namespaces without a time to live; 0 for none.",
+        ),
         click.option(
             "--broker-retention-megabytes", type=int, default=0, show_default=True, metavar="NUMBER",
             help="The brokers' defaultRetentionSizeInMB, for namespaces without a policy; -1 for no limit.",
@@ -191,7 +184,7 @@ def bookies_of(cluster: "LivingCluster", *, no_bookies: bool) -> "BookieReads | 
     return NewestEntries(cluster.reading)
 
 
-def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies: bool, broker_ttl_ms: int) -> "Survey":
+def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies: bool) -> "Survey":
     """Return the survey of a cluster or of a dump."""
     # These import numpy and kazoo, which --help does not need.
     from ledgerfs.clusters.surveying import survey_cluster, survey_dump
@@ -202,7 +195,7 @@ def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies:
         cluster = opened_cluster(context, source, zk_rate)
         try:
             bookies = bookies_of(cluster, no_bookies=no_bookies)
-            return survey_cluster(cluster, bookies, update, broker_ttl_ms=broker_ttl_ms)
+            return survey_cluster(cluster, bookies, update)
         finally:
             cluster.nodes.close()
 
@@ -241,15 +234,6 @@ def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
             raise NotFoundError("the cluster has no topic of this name", key=topic)
         found |= of_topic
     return frozenset(found)
-
-
-def say_unknown_expiry(topics: int) -> None:
-    """Say on standard error of how many topics the effect of the time to live is not known."""
-    if topics:
-        say(
-            f"{topics:,} topics have a time to live, and what it expires is not known (no bookie told, ledgers that are offloaded alone, "
-            "a dump that was made for another): of these (+) more may go than shown"
-        )
 
 
 def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -> None:

@@ -46,7 +46,6 @@ class Refusal(Enum):
     """Its namespace is being deleted."""
     UNKNOWN_POLICIES = "unknown-policies"
     """Policies of its namespace, or of single topics there, could not be read."""
-    UNKNOWN_EXPIRY = "unknown-expiry"
     """What its time to live has expired is not known."""
     SILENT_BOOKIES = "silent-bookies"
     """Bookies did not tell where a subscription is, or where the last ledger ends."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import Owner
-from ledgerfs.clusters.expiry import ExpiryState, moved_cursors
+from ledgerfs.clusters.expiry import moved_cursors
 from ledgerfs.clusters.retention import Stays, Trim, keeps_its_last, slowest_of, trim_of
 from ledgerfs.display import human_size, span
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
@@ -213,14 +213,10 @@ class Deletions:
         row = trim.first_staying
         if topic.owner is not Owner.NONE or trim.stays is not Stays.CURSOR or row is None:
             return
-        moved = moved_cursors(self._cluster.survey, topic.row, topic.ledgers, self._situation.file.broker.ttl_ms)
-        ttl, ledger = span(moved.ttl_ms), f"ledger {topic.ledgers.ids[row]}"
-        if moved.state is ExpiryState.UNKNOWN:
-            why = f"a subscription holds {ledger} back, and what the time to live of {ttl} has expired is not known"
-            self._refuse(_MARK, topic, Reason(Refusal.UNKNOWN_EXPIRY, why), [row])
-        elif moved.state is ExpiryState.KNOWN and slowest_of(moved.cursors) != slowest_of(
-            self._cluster.survey.cursors_of(topic.row)
-        ):
+        survey, situation = self._cluster.survey, self._situation
+        moved = moved_cursors(survey, topic.row, topic.ledgers, situation.file.broker.ttl_ms, situation.now_ms)
+        if slowest_of(moved.cursors) != slowest_of(survey.cursors_of(topic.row)):
+            ttl, ledger = span(moved.ttl_ms), f"ledger {topic.ledgers.ids[row]}"
             why = f"a subscription holds {ledger} back until a broker loads the topic, and expires what is older than {ttl}"
             self._plan.waiting.append(Waiting(_MARK, topic.name, topic.ids([row]), topic.size([row]), None, why))
 

@@ -24,7 +24,7 @@ from ledgerfs.lifecycle.policy.policy_file import Via
 
 _DELETE, _MARK, _CLEAN = ActionKind.DELETE, ActionKind.MARK, ActionKind.CLEAN
 _OF_ORPHANS = frozenset({TrashKind.ORPHAN, TrashKind.OBJECTS})
-_TELLS = frozenset({Refusal.GREATEST, Refusal.UNKNOWN_EXPIRY, Refusal.LOST_LIST})
+_TELLS = frozenset({Refusal.GREATEST, Refusal.LOST_LIST})
 """By these it is known that nothing of it is deleted: what was marked is not any more."""
 _Key = tuple[TrashKind, int, str | None]
 _About = tuple[int, str | None]

@@ -90,11 +90,10 @@ def look_at(
 
     A bucket that does not answer keeps nothing else back. Raises as `ledgerfs.clusters.surveying.survey_cluster`.
     """
-    ttl_ms = file.broker.ttl_ms
     if not file.orphans:
-        return survey_cluster(cluster, bookies, progress, broker_ttl_ms=ttl_ms, skips_denied=True), None
+        return survey_cluster(cluster, bookies, progress, skips_denied=True), None
     unlisted: dict[str, str] = {}
-    tiers, rules = _tiers_of(file, unlisted), Rules(file.orphan_grace_ms, pass_s, ttl_ms)
+    tiers, rules = _tiers_of(file, unlisted), Rules(file.orphan_grace_ms, pass_s)
     looks = look_twice(cluster, bookies, tiers, rules, progress, unlisted=unlisted)
     return looks.survey, orphans_of(looks, unlisted)
 

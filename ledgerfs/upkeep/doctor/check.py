@@ -62,14 +62,11 @@ class Rules:
         What was made or changed within so many ms is not judged: brokers take up to 60 s for what they do, and try again.
     pass_s
         Seconds between two looks.
-    broker_ttl_ms
-        The brokers' own time to live, of topics that have no other; 0 for none.
 
     """
 
     grace_ms: int = GRACE_MS
     pass_s: float = PASS_SECONDS
-    broker_ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +146,7 @@ def look_twice(
     listed = _listed(tiers, progress, unlisted)
     listings = [found for _, found in listed]
     skips = unlisted is not None
-    survey = survey_cluster(cluster, bookies, progress, broker_ttl_ms=rules.broker_ttl_ms, skips_denied=skips)
+    survey = survey_cluster(cluster, bookies, progress, skips_denied=skips)
     ledgers_path = cluster.reading.ledgers_path
     former_ids = end_of_former_ids(cluster.nodes, ledgers_path)
     first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms, former_ids=former_ids)

@@ -1,7 +1,7 @@
 """Asking many bookies for a few entries of many ledgers each: where open ledgers end, and how long they are up to there."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,8 +45,6 @@ class Told(NamedTuple):
         Ids of the entry, and of the last one that its writer knew to be confirmed.
     length_so_far
         Bytes of all entries up to it.
-    number
-        What the asker wanted to know of the payload.
 
     """
 
@@ -54,7 +52,6 @@ class Told(NamedTuple):
     entry: int = -1
     last_confirmed: int = -1
     length_so_far: int = 0
-    number: int | None = None
 
     @property
     def is_there(self) -> bool:
@@ -67,20 +64,14 @@ class Told(NamedTuple):
         return self.code in {ReplyCode.OK, ReplyCode.NO_ENTRY, ReplyCode.NO_LEDGER}
 
 
-OfPayload = Callable[[memoryview], int | None]
-"""What is to be known of each payload, which is not kept."""
-
-
-def ask_each(
-    pool: BookiePool, asked: Sequence[Asked], traffic: Traffic, of_payload: OfPayload | None = None
-) -> list[Told]:
+def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list[Told]:
     """Return what each bookie told, in the order of ``asked``; raises nothing for bookies that are away.
 
     A bookie that is too busy, or that hung up on a connection that was kept, is asked again.
     """
     told = [Told(UNREACHABLE)] * len(asked)
     with leases_of(pool) as leases:
-        asking = _Asking(leases, asked, told, traffic, of_payload)
+        asking = _Asking(leases, asked, told, traffic)
         left = asking.ask(range(len(asked)))
         for pause_s in _PAUSES_S:
             if not left:
@@ -94,7 +85,7 @@ def ask_each(
 class _Asking:
     """One call of `ask_each`: what is asked, and what was told of it so far."""
 
-    __slots__ = ("_asked", "_leases", "_of_payload", "_silent", "_told", "_traffic")
+    __slots__ = ("_asked", "_leases", "_silent", "_told", "_traffic")
 
     def __init__(
         self,
@@ -102,9 +93,7 @@ class _Asking:
         asked: Sequence[Asked],
         told: list[Told],
         traffic: Traffic,
-        of_payload: OfPayload | None,
     ) -> None:
-        self._of_payload = of_payload
         self._leases = leases
         self._asked = asked
         self._told = told
@@ -172,7 +161,7 @@ class _Asking:
         replies = received.replies
         for row, key in enumerate(zip(replies.ledgers.tolist(), replies.entries.tolist(), strict=True)):
             for number in waiting.pop(key, ()):
-                self._told[number] = _told(received, row, self._asked[number], self._of_payload)
+                self._told[number] = _told(received, row, self._asked[number])
 
     def _give_up(self, bookie: str) -> None:
         """Ask a bookie nothing more: each time may take as long as the time-out."""
@@ -180,7 +169,7 @@ class _Asking:
         self._silent.add(bookie)
 
 
-def _told(received: "Received", row: int, asked: Asked, of_payload: OfPayload | None) -> Told:
+def _told(received: "Received", row: int, asked: Asked) -> Told:
     code = int(received.replies.codes[row])
     if code != ReplyCode.OK:
         return Told(code)
@@ -191,8 +180,4 @@ def _told(received: "Received", row: int, asked: Asked, of_payload: OfPayload | 
     )
     if not checked.are_sound:
         return Told(WRONG_BYTES)
-    number = None
-    if of_payload is not None:
-        start = int(checked.starts[0])
-        number = of_payload(received.buffer[start : start + int(checked.sizes[0])])
-    return Told(code, int(checked.ids[0]), int(checked.last_confirmed[0]), int(checked.lengths_so_far[0]), number)
+    return Told(code, int(checked.ids[0]), int(checked.last_confirmed[0]), int(checked.lengths_so_far[0]))
