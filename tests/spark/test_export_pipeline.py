@@ -345,6 +345,7 @@ def test_a_lake_is_of_one_bucket_and_one_version(spark: SparkSession, tmp_path: 
     with pytest.raises(InvalidOptionError, match="a state of version 2, which this version cannot read"):
         export(spark, one, str(out), format="jsonl", incremental=True)
     assert values(out) == ["value 1"]
+    state.write_text(json.dumps(found))
     export(spark, other, str(out), format="jsonl", overwrite=True)
     assert values(out) == ["value 2"]
 
