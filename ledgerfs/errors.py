@@ -383,7 +383,7 @@ class BrokerOffloadError(AdminApiError):
 
 
 class BrokerRefusalError(LedgerfsError):
-    """A broker refuses what a client asks, or leads to where nobody can be asked."""
+    """A broker refuses what a client asks."""
 
     code = errno.EPROTO
 

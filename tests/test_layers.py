@@ -36,14 +36,13 @@ LAYERS = [
     "testing",
 ]
 SUB_ROOMS = {
-    "formats": ["bookkeeper", "pulsar_blob", "mapfile", "managed_ledgers", "broker_protocol", "schemas"],
-    "formats/broker_protocol": ["proto"],
+    "formats": ["bookkeeper", "pulsar_blob", "mapfile", "managed_ledgers", "schemas"],
     "formats/bookkeeper": ["proto"],
     "formats/managed_ledgers": ["proto"],
     "formats/schemas": ["proto"],
     "messages/encode": ["values"],
     "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
-    "storage": ["folders", "s3", "generic", "zookeeper", "admin_api", "broker_protocol", "disks"],
+    "storage": ["folders", "s3", "generic", "zookeeper", "admin_api", "disks"],
     "dialects": ["pulsar_blob", "mapfile", "live_cluster", "bookie"],
     "vfs": ["views"],
     "cli": ["schemas", "bookie", "cluster", "lifecycle", "recover", "spark"],

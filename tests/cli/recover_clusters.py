@@ -1,26 +1,33 @@
 """A lost cluster and a new one, as `ledgerfs recover` is run about them by its command."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
-from tests.support.commands import run
+import pytest
+
+from ledgerfs.recovery.checking.pulsar_service import PulsarService
+from tests.support.invoked import run
 from tests.support.live_clusters import LiveCluster, messages
 from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
-from tests.support.reader_broker import ReaderBroker, serving_entries
+from tests.support.served_topics import ServedTopics
 
+SERVICE = "pulsar://brokers:6650"
+"""Where clients of the new cluster connect; nobody does."""
 ORDERS = "persistent://public/default/orders"
 
 
 @dataclass
 class Clusters:
-    """The lost one, the new one, which has the same bucket, and the new one's brokers; ``dump`` is where a dump is written."""
+    """The lost one, the new one, which has the same bucket, and what the new one's brokers serve; ``dump`` is where a dump is written."""
 
     old: LiveCluster
     new: LiveCluster
     settings: PulsarSettings
-    broker: ReaderBroker
+    broker: ServedTopics
     dump: Path
 
     def rolled(self, topic: str, *entries: bytes) -> int:
@@ -46,5 +53,11 @@ def lent_clusters(folder: Path) -> Iterator[Clusters]:
     with LiveCluster(folder / "old") as old, LiveCluster(folder / "new", instance_id="another") as new:
         new.zookeeper.takes_writes = True
         new.buckets = old.buckets
-        with pulsar_settings() as settings, serving_entries({}) as broker:
+        broker = ServedTopics({})
+        with pulsar_settings() as settings, pytest.MonkeyPatch.context() as patch:
+            # The package need not be there.
+            patch.setitem(sys.modules, "pulsar", ModuleType("pulsar"))
+            patch.setattr(PulsarService, "reading", lambda _, topic, start: broker.reading(topic, start))
+            patch.setattr(PulsarService, "silence_s", broker.silence_s)
+            patch.setattr(PulsarService, "patience_s", broker.patience_s)
             yield Clusters(old, new, settings, broker, folder / "dump.json.zst")

@@ -9,11 +9,9 @@ import pytest
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from tests.cli.recover_clusters import ORDERS, Clusters, lent_clusters
-from tests.support.commands import output, run
+from tests.cli.recover_clusters import ORDERS, SERVICE, Clusters, lent_clusters
+from tests.support.invoked import output, run
 from tests.support.live_clusters import messages
-
-pytestmark = pytest.mark.process
 
 
 @pytest.fixture(name="clusters")
@@ -30,7 +28,7 @@ def _clusters(tmp_path: Path) -> Iterator[Clusters]:
 
 
 def run_arguments(clusters: Clusters, *more: str) -> tuple[str, ...]:
-    return clusters.arguments("--service", clusters.broker.url, "--bucket-name", "tier", *more)
+    return clusters.arguments("--service", SERVICE, "--bucket-name", "tier", *more)
 
 
 def test_a_plan_needs_no_new_cluster(clusters: Clusters) -> None:
@@ -61,11 +59,11 @@ def test_a_broker_that_serves_less_or_other_bytes_is_told(clusters: Clusters) ->
     entries = clusters.broker.topics[ORDERS]
     clusters.broker.topics[ORDERS] = entries[:2] + entries[3:]
     told = json.loads(output("recover", "check", *run_arguments(clusters, "--no-dump", "--json"), code=1))
-    assert told["topics"][0]["compared"]["missing"]["entries"] == 1
+    assert told["topics"][0]["compared"]["missing"]["messages"] == 1
     ledger_id, number, data = entries[2]
     clusters.broker.topics[ORDERS] = [*entries[:2], (ledger_id, number, data[:-1] + b"?"), *entries[3:]]
     told = json.loads(output("recover", "check", *run_arguments(clusters, "--no-dump", "--json"), code=1))
-    assert told["topics"][0]["compared"]["differing"]["entries"] == 1
+    assert told["topics"][0]["compared"]["differing"]["messages"] == 1
 
 
 def test_what_no_run_restored_fails_a_check(clusters: Clusters) -> None:

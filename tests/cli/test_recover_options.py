@@ -14,12 +14,10 @@ from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_p
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.schemas.saved_schemas import saved_schemas_at
-from tests.cli.recover_clusters import ORDERS, Clusters, lent_clusters
-from tests.support.commands import output, run
+from tests.cli.recover_clusters import ORDERS, SERVICE, Clusters, lent_clusters
 from tests.support.entries import frame, metadata
+from tests.support.invoked import output, run
 from tests.support.live_clusters import CREATED_MS, messages
-
-pytestmark = pytest.mark.process
 
 
 @pytest.fixture(name="clusters")
@@ -32,7 +30,7 @@ def said(clusters: Clusters, command: str, *more: str, code: int = 0, with_dump:
     """Return what a command says as JSON."""
     line = clusters.arguments("--json")
     line += ("--dump", str(clusters.dump)) if with_dump else () if "--dump" in more else ("--no-dump",)
-    line += ("--service", clusters.broker.url) if command == "check" else ()
+    line += ("--service", SERVICE) if command == "check" else ()
     line += ("--bucket-name", "tier") if "--bucket-name" not in more else ()
     line += ("--yes",) if command == "run" else ()
     line += () if "--sample" in more or command != "run" else ("--no-compare",)
@@ -157,7 +155,7 @@ def test_the_sample_is_as_large_as_it_is_wanted(clusters: Clusters) -> None:
     entries = messages(9)
     ledger_id = clusters.rolled(ORDERS, *entries)
     clusters.broker.topics[ORDERS] = [(ledger_id, number, one) for number, one in enumerate(entries)]
-    told = said(clusters, "run", "--sample", "0", "--service", clusters.broker.url)
+    told = said(clusters, "run", "--sample", "0", "--service", SERVICE)
     assert (told["topics"][0]["compared"]["same"], told["topics"][0]["compared"]["is_sample"]) == (2, True)
 
 

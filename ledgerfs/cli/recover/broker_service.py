@@ -1,4 +1,4 @@
-"""Where brokers are asked for entries: --service, or what the new cluster tells of itself."""
+"""Where topics are read back: --service, or what the new cluster tells of itself."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -23,20 +23,26 @@ def service_option(command: Command) -> Command:
 
 
 def broker_check(
-    cluster: "LivingCluster", admin: str, options: dict[str, Any], open_as: "OpenAs", *, sample: int | None
+    context: click.Context,
+    cluster: "LivingCluster",
+    admin: str,
+    options: dict[str, Any],
+    open_as: "OpenAs",
+    *,
+    sample: int | None,
 ) -> "BrokerCheck":
-    """Return what asks brokers for entries, with the same token and certificates as their admin API is asked with.
+    """Return what reads topics back, with the same token and certificates as the brokers' admin API is asked with.
 
-    Raises `InvalidOptionError` for an address that is none, or where the cluster tells none.
+    The context closes its connections in the end. Raises `InvalidOptionError` for an address that is none, where the cluster tells none,
+    and without ``pulsar-client``.
     """
-    # These import ssl and numba, which --help does not need.
+    # These import numba, which --help does not need.
     from ledgerfs.recovery.checking.broker_check import BrokerCheck
+    from ledgerfs.recovery.checking.pulsar_service import PulsarService
     from ledgerfs.recovery.checking.service_address import service_address
-    from ledgerfs.storage.admin_api.access import tls_context
-    from ledgerfs.storage.broker_protocol.service import BrokerService
 
     url = options["service"] or service_address(cluster.nodes, has_tls=admin.startswith("https"))
-    tls = tls_context(options["tls_ca"], options["tls_cert"], options["tls_key"])
     token = token_of(options["token"], options["token_file"])
-    service = BrokerService.at(url, token, tls, has_certificate=options["tls_cert"] is not None)
+    service = PulsarService(url, token, options["tls_ca"], options["tls_cert"], options["tls_key"])
+    context.call_on_close(service.close)
     return BrokerCheck(service, sample, open_as, looks_for_transactions=not options["no_transactions"])

@@ -43,8 +43,9 @@ def check(
 ) -> None:
     """Read all of each restored topic back through the new cluster's brokers, as a client does, and compare it with BUCKET.
 
-    Each entry has to come once, in order, with the bytes that the bucket has; of aborted transactions none may. What producers appended
-    since is counted, and not compared. Give the options with which topics were restored. Nothing is written, and no subscription is left.
+    Each message has to come once, in order, with the place, payload, key, properties and times that the bucket has; of aborted transactions
+    none may. What producers appended since is counted, and not compared. Give the options with which topics were restored. Nothing is
+    written, and no subscription is left. It takes pip install 'ledgerfs[pulsar]'.
     Exit code 0 if all is the same, 1 if not, or if a topic was not restored.
 
     \b
@@ -60,5 +61,5 @@ def check(
     how = {"open_as": open_as, "looks_for_transactions": not options["no_transactions"]}
     target = into_of(context, what, cluster, admin, options, **how)
     with progress() as update:
-        found = compare(what, target, broker_check(cluster, admin, options, open_as, sample=None), update)
+        found = compare(what, target, broker_check(context, cluster, admin, options, open_as, sample=None), update)
     print_report(context, found, as_json=as_json)

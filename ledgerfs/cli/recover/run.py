@@ -104,7 +104,7 @@ def run(
     target = into_of(context, what, cluster, admin, options, **how)
     check = None
     if not options["no_compare"]:
-        check = broker_check(cluster, admin, options, open_as, sample=options["sample"])
+        check = broker_check(context, cluster, admin, options, open_as, sample=options["sample"])
     with progress() as update:
         done = restore(what, target, check, update, say)
     print_report(context, done, as_json=as_json)

@@ -9,10 +9,10 @@ from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.recovery.checking.comparison import TopicComparison, compare_topic
+from ledgerfs.recovery.checking.topic_reading import ReadService
 from ledgerfs.recovery.copies.settled_copies import OpenAs, unsettled
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.new_cluster import note_of
-from ledgerfs.storage.broker_protocol.service import BrokerService
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
 
@@ -29,7 +29,7 @@ class BrokerCheck:
 
     """
 
-    service: BrokerService
+    service: ReadService
     sample: int | None
     open_as: OpenAs = "aborted"
     looks_for_transactions: bool = True

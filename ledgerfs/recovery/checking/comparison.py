@@ -1,38 +1,38 @@
-"""What brokers serve of a restored topic, compared with its ledgers in the bucket, entry by entry and as bytes.
+"""What brokers serve of a restored topic, compared with its ledgers in the bucket, message by message.
 
-A broker sends everything but markers and messages of aborted transactions. All else has to come once, in the order of the topic, with the
-bytes that the bucket has; only entries of committed transactions may differ as a settled copy of them does (`same_entries`). Nothing is
-decompressed, decrypted or put together.
+Pulsar's client reads the topic, as any other reader of it. A broker sends everything but markers and messages of aborted transactions. All
+else has to come once, in the order of the topic, with its place, payload, key, properties and times (`Message.is_served_as`). Of encrypted
+messages the payload is compared as it was encrypted: no key is needed.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
-
-import numpy as np
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.broker_protocol.commands import EARLIEST
-from ledgerfs.formats.broker_protocol.frames import SentEntries
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.messages.decode.same_entries import equal_entries, is_settled
-from ledgerfs.recovery.checking.expected_entries import EntryBlock, ExpectedEntries
-from ledgerfs.storage.broker_protocol.reading import EntryReading, read_each
-from ledgerfs.storage.broker_protocol.service import BrokerService
+from ledgerfs.recovery.checking.expected_messages import ExpectedMessages
+from ledgerfs.recovery.checking.messages import ClientMessage, Message, MessagePlace, message_of
+from ledgerfs.recovery.checking.topic_reading import ReadService, TopicReading
 
 _MOST_NAMED = 10
 _MOST_IN_VAIN = 3
 """Of how many ledgers, or entries of a sample, nothing may come, one after the other, before the rest counts as missing: it takes time."""
+_PAUSES = 3
+
+
+class _SilenceError(Exception):
+    """Something has to come, and does not, and brokers do not say that the topic ends here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Some entries of a topic: how many, and the first few of them, by the ids that brokers give them."""
+    """Some messages of a topic: how many, and the first few of them, by the ids that brokers give them."""
 
     count: int = 0
-    first: tuple[Position, ...] = ()
+    first: tuple[MessagePlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +44,25 @@ class TopicComparison:
     topic
         ``persistent://tenant/namespace/name``.
     expected
-        How many entries of the bucket brokers have to send, of those that were compared.
+        How many messages of the bucket brokers have to send, of those that were compared.
     same
         How many came as they are.
     differing
-        Those that came with other bytes.
+        Those that came as others.
     missing
         Those that did not come.
     unexpected
-        Entries that came, and that the bucket does not have, or that brokers must not send.
+        Messages that came, and that the bucket does not have, or that brokers must not send.
     repeated
-        Entries that came again, or after later ones.
+        Messages that came again, or after later ones.
     appended
         How many came of ledgers after the last restored one; None if only some entries were compared.
     is_sample
         Whether only some entries were compared.
     is_silent
-        Whether the brokers got no further somewhere, for some time, before the end that they told: what is missing there may come later.
+        Whether the brokers got no further somewhere, for some time, before all had come: what is missing there may come later.
+    not_compared
+        Messages that did not come, and that the client drops whatever brokers send: empty ones in zlib.
 
     """
 
@@ -74,6 +76,7 @@ class TopicComparison:
     appended: int | None
     is_sample: bool
     is_silent: bool
+    not_compared: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -82,7 +85,7 @@ class TopicComparison:
 
 
 def compare_topic(
-    service: BrokerService,
+    service: ReadService,
     topic: str,
     ledgers: Sequence[LedgerReader],
     hidden: Mapping[int, Int64],
@@ -104,7 +107,7 @@ def compare_topic(
     hidden
         {id of a ledger: ids of its entries that brokers must not send}, those of aborted transactions; markers are found here.
     sample
-        How many entries are compared besides the first and the last one; None for all.
+        How many entries are compared besides the first and the last one; None for all. Parts of chunked messages are never among them.
     seed
         Which ones are chosen: the same seed chooses the same.
     ids
@@ -112,15 +115,15 @@ def compare_topic(
 
     Raises
     ------
-    StoreUnreachableError, AuthenticationError, AccessDeniedError, NotFoundError, InvalidNameError, BrokerRefusalError, CorruptReplyError
-        The brokers cannot be read (`EntryReading`).
-    CorruptLedgerError, ObjectNotFoundError, StoreError
-        The bucket cannot be read.
+    StoreUnreachableError, AuthenticationError, AccessDeniedError, NotFoundError, InvalidNameError, BrokerRefusalError
+        The brokers cannot be read (`ReadService.reading`).
+    CorruptLedgerError, CorruptMessageError, ObjectNotFoundError, StoreError
+        The bucket cannot be read, or what it has cannot be decoded.
     EntryRangeError
         Ledgers are not in the order of their ids, or of those that brokers know them by.
 
     """
-    expected = ExpectedEntries(ledgers, hidden, ids)
+    expected = ExpectedMessages(topic, ledgers, hidden, ids)
     if sample is None:
         return _compare_all(service, topic, expected)
     return _compare_some(service, topic, expected, sample, seed)
@@ -128,15 +131,15 @@ def compare_topic(
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts entries of one kind, and keeps the first of them."""
+    """Counts messages of one kind, and keeps the first of them."""
 
     count: int = 0
-    first: list[Position] = field(default_factory=list)
+    first: list[MessagePlace] = field(default_factory=list)
 
-    def add(self, ledger_id: int, entries: Int64) -> None:
-        self.count += int(entries.size)
-        room = _MOST_NAMED - len(self.first)
-        self.first += [Position(ledger_id, entry) for entry in entries[:room].tolist()]
+    def add(self, message: Message) -> None:
+        self.count += 1
+        if len(self.first) < _MOST_NAMED:
+            self.first.append(message.place)
 
     @property
     def found(self) -> Found:
@@ -147,10 +150,17 @@ class _Tally:
 class _Tallies:
     same: int = 0
     appended: int = 0
+    not_compared: int = 0
     differing: _Tally = field(default_factory=_Tally)
     missing: _Tally = field(default_factory=_Tally)
     unexpected: _Tally = field(default_factory=_Tally)
     repeated: _Tally = field(default_factory=_Tally)
+
+    def compare(self, wanted: Message, came: Message) -> None:
+        if wanted.is_served_as(came):
+            self.same += 1
+        else:
+            self.differing.add(wanted)
 
     def comparison(self, topic: str, *, is_sample: bool, is_silent: bool) -> TopicComparison:
         return TopicComparison(
@@ -164,14 +174,20 @@ class _Tallies:
             None if is_sample else self.appended,
             is_sample,
             is_silent,
+            self.not_compared,
         )
 
+    def miss(self, wanted: Message) -> None:
+        if wanted.is_dropped:
+            self.not_compared += 1
+        else:
+            self.missing.add(wanted)
 
-def _compare_all(service: BrokerService, topic: str, expected: ExpectedEntries) -> TopicComparison:
+
+def _compare_all(service: ReadService, topic: str, expected: ExpectedMessages) -> TopicComparison:
     tallies = _Tallies()
     sent = _Sent(service, topic, expected)
-    for wanted, came in _side_by_side(expected.blocks(), _in_order(sent.blocks(), tallies)):
-        _take(wanted, came, expected.last_ledger, tallies)
+    _take(expected.messages(), sent.messages(), expected.last_ledger, tallies)
     return tallies.comparison(topic, is_sample=False, is_silent=sent.is_silent)
 
 
@@ -185,115 +201,113 @@ class _Sent:
 
     """
 
-    def __init__(self, service: BrokerService, topic: str, expected: ExpectedEntries) -> None:
+    def __init__(self, service: ReadService, topic: str, expected: ExpectedMessages) -> None:
         self.is_silent = False
         self._service = service
         self._topic = topic
         self._expected = expected
+        self._until = expected.last()
+        self._last: MessagePlace | None = None
 
-    def blocks(self) -> Iterator[SentEntries]:
-        """Yield all that comes; raises as `EntryReading` does."""
+    def messages(self) -> Iterator[Message]:
+        """Yield all that comes, but nothing that is appended from now on; raises as `ReadService.reading`."""
         start: Position | None = None
-        until = self._expected.last()
+        began_ms = time.time_ns() // 1_000_000
         in_vain = 0
         while in_vain < _MOST_IN_VAIN:
-            with closing(EntryReading(self._service, self._topic, start, until=until)) as reading:
-                yield from reading
-            if not reading.is_silent:
-                return
-            self.is_silent = True
-            in_vain = in_vain + 1 if reading.last is None else 0
-            behind = self._expected.ledger_after(reading.last or start)
+            self._last = None
+            try:
+                with self._service.reading(self._topic, start) as reading:
+                    for message in self._read(reading):
+                        if message.place.ledger_id > self._expected.last_ledger and message.publish_ms > began_ms:
+                            return
+                        yield message
+                    return
+            except _SilenceError:
+                self.is_silent = True
+            in_vain = in_vain + 1 if self._last is None else 0
+            behind = self._expected.ledger_after(start if self._last is None else self._last.position)
             if behind is None:
                 return
             start = Position(behind, 0)
 
-
-def _in_order(came: Iterator[SentEntries], tallies: _Tallies) -> Iterator[EntryBlock]:
-    """Yield what came as blocks of one ledger each, without entries that came before, or after later ones."""
-    last = EARLIEST
-    for sent in came:
-        for start, stop in pairwise([0, *(np.flatnonzero(np.diff(sent.ledgers)) + 1).tolist(), len(sent)]):
-            block = _block_of(sent.rows(slice(start, stop)))
-            # The greatest id of all before each one; what is not above it came already, or comes too late.
-            before = last.entry_id if block.ledger_id == last.ledger_id else -1
-            highest = np.maximum.accumulate(np.concatenate(([before], block.ids)))[:-1]
-            is_next = (block.ids > highest) & (block.ledger_id >= last.ledger_id)
-            tallies.repeated.add(block.ledger_id, block.ids[~is_next])
-            block = block.rows(is_next)
-            if len(block):
-                last = Position(block.ledger_id, int(block.ids[-1]))
-                yield block
+    def _read(self, reading: TopicReading) -> Iterator[Message]:
+        """Yield what comes up to the end; the last message that is expected is waited for even behind the end that brokers tell."""
+        while True:
+            is_due = self._until is not None and (self._last is None or self._last < self._until)
+            sent = _next(self._service, reading, is_due=is_due)
+            if sent is None:
+                return
+            message = message_of(sent)
+            self._last = message.place
+            yield message
 
 
-def _side_by_side(
-    expected: Iterator[EntryBlock], sent: Iterator[EntryBlock]
-) -> Iterator[tuple[EntryBlock | None, EntryBlock | None]]:
-    """Yield blocks of both of the same ledger and the same range of ids, or one of either where the other has none there."""
-    one, other = next(expected, None), next(sent, None)
-    while one is not None or other is not None:
-        if other is None or (one is not None and one.ledger_id < other.ledger_id):
-            yield one, None
-            one = next(expected, None)
-        elif one is None or other.ledger_id < one.ledger_id:
-            yield None, other
-            other = next(sent, None)
+def _next(service: ReadService, reading: TopicReading, *, is_due: bool) -> ClientMessage | None:
+    """Return the next message; None at the end. Raises `_SilenceError`."""
+    if not is_due and reading.is_at_end():
+        return None
+    pauses = 0
+    while (sent := reading.next(service.silence_s)) is None:
+        pauses += 1
+        if is_due and reading.is_at_end():
+            return None
+        if pauses < _PAUSES:
+            continue
+        if not is_due:
+            # Brokers may call a marker the last message, and the client never gets beyond a batch that it cannot decrypt.
+            return None
+        if pauses * service.silence_s >= service.patience_s:
+            raise _SilenceError
+    return sent
+
+
+def _take(expected: Iterator[Message], sent: Iterator[Message], last_ledger: int, tallies: _Tallies) -> None:
+    """Compare messages, both in the order of the topic, but for what came again or too late."""
+    wanted = next(expected, None)
+    highest: MessagePlace | None = None
+    for came in sent:
+        if highest is not None and came.place <= highest:
+            tallies.repeated.add(came)
+            continue
+        highest = came.place
+        while wanted is not None and wanted.place < came.place:
+            tallies.miss(wanted)
+            wanted = next(expected, None)
+        if wanted is not None and wanted.place == came.place:
+            tallies.compare(wanted, came)
+            wanted = next(expected, None)
+        elif came.place.ledger_id > last_ledger:
+            tallies.appended += 1
         else:
-            last = min(int(one.ids[-1]), int(other.ids[-1]))
-            (wanted, one), (came, other) = one.split(last), other.split(last)
-            yield wanted, came
-            one = one if len(one) else next(expected, None)
-            other = other if len(other) else next(sent, None)
-
-
-def _take(wanted: EntryBlock | None, came: EntryBlock | None, last_ledger: int, tallies: _Tallies) -> None:
-    """Compare two blocks of one range of ids."""
-    if wanted is None or came is None:
-        if wanted is not None:
-            tallies.missing.add(wanted.ledger_id, wanted.ids)
-        elif came is not None and came.ledger_id > last_ledger:
-            tallies.appended += len(came)
-        elif came is not None:
-            tallies.unexpected.add(came.ledger_id, came.ids)
-        return
-    if not np.array_equal(wanted.ids, came.ids):
-        tallies.missing.add(wanted.ledger_id, np.setdiff1d(wanted.ids, came.ids, assume_unique=True))
-        tallies.unexpected.add(came.ledger_id, np.setdiff1d(came.ids, wanted.ids, assume_unique=True))
-        _, rows, sent_rows = np.intersect1d(wanted.ids, came.ids, assume_unique=True, return_indices=True)
-        wanted, came = wanted.rows(rows), came.rows(sent_rows)
-    _compare(wanted, came, tallies)
-
-
-def _compare(wanted: EntryBlock, came: EntryBlock, tallies: _Tallies) -> None:
-    """Compare the bytes of the same entries."""
-    is_same = equal_entries(wanted.batch, came.batch)
-    for row in np.flatnonzero(~is_same).tolist():
-        is_same[row] = is_settled(wanted.bytes_of(row), came.bytes_of(row))
-    tallies.same += int(np.count_nonzero(is_same))
-    tallies.differing.add(wanted.ledger_id, wanted.ids[~is_same])
+            tallies.unexpected.add(came)
+    while wanted is not None:
+        tallies.miss(wanted)
+        wanted = next(expected, None)
 
 
 def _compare_some(
-    service: BrokerService, topic: str, expected: ExpectedEntries, size: int, seed: int
+    service: ReadService, topic: str, expected: ExpectedMessages, size: int, seed: int
 ) -> TopicComparison:
     tallies = _Tallies()
-    chosen = expected.sample(size, seed)
     is_silent, in_vain = False, 0
-    with closing(read_each(service, topic, [position for _, position in chosen])) as came:
-        for number, position in chosen:
-            sent = next(came)[1] if in_vain < _MOST_IN_VAIN else None
-            is_silent |= sent is None
-            in_vain = in_vain + 1 if sent is None else 0
-            ids = np.array([position.entry_id])
-            if sent is None or (int(sent.ledgers[0]), int(sent.entries[0])) != position:
-                tallies.missing.add(position.ledger_id, ids)
-                continue
-            data = memoryview(expected.read(number, position))
-            wanted = EntryBlock(position.ledger_id, ids, data, np.zeros(1, np.int64), np.array([len(data)]))
-            _compare(wanted, _block_of(sent), tallies)
+    for number, position in expected.sample(size, seed):
+        wanted = expected.messages_of(number, position)
+        came: list[Message] = []
+        if in_vain < _MOST_IN_VAIN:
+            is_silent |= not _read_entry(service, topic, position, len(wanted), came)
+        in_vain = 0 if came else in_vain + 1
+        _take(iter(wanted), iter(came), expected.last_ledger, tallies)
     return tallies.comparison(topic, is_sample=True, is_silent=is_silent)
 
 
-def _block_of(sent: SentEntries) -> EntryBlock:
-    """Return entries of one ledger, as they came."""
-    return EntryBlock(int(sent.ledgers[0]), sent.entries, sent.buffer, sent.offsets, sent.lengths)
+def _read_entry(service: ReadService, topic: str, position: Position, count: int, came: list[Message]) -> bool:
+    """Add the messages of an entry that come, which has so many; return whether brokers did not fall silent."""
+    with suppress(_SilenceError), service.reading(topic, position) as reading:
+        while len(came) < count and (sent := _next(service, reading, is_due=True)) is not None:
+            message = message_of(sent)
+            if message.place.position != position:
+                break
+            came.append(message)
+        return True
+    return False

@@ -157,15 +157,12 @@ def comparison_text(found: TopicComparison) -> str:
         "unexpected": found.unexpected,
         "repeated": found.repeated,
     }
-    bad = [
-        f"{one.count:,} {name} ({', '.join(f'{at[0]}:{at[1]}' for at in one.first[:3])})"
-        for name, one in kinds.items()
-        if one.count
-    ]
+    bad = [f"{one.count:,} {name} ({', '.join(map(str, one.first[:3]))})" for name, one in kinds.items() if one.count]
     compared = f"{found.same:,} of {found.expected:,} the same{' (sample)' if found.is_sample else ''}"
     appended = f", {found.appended:,} appended since" if found.appended else ""
     silent = ", brokers stopped sending" if found.is_silent else ""
-    return ", ".join([compared, *bad]) + appended + silent
+    dropped = f", {found.not_compared:,} not compared (Pulsar's client drops them)" if found.not_compared else ""
+    return ", ".join([compared, *bad]) + appended + silent + dropped
 
 
 def _comparison_as_json(found: TopicComparison) -> dict[str, Any]:
@@ -176,7 +173,8 @@ def _comparison_as_json(found: TopicComparison) -> dict[str, Any]:
         "is_sample": found.is_sample,
         "is_silent": found.is_silent,
         "appended": found.appended,
-        **{name: {"entries": one.count, "first": [list(at) for at in one.first]} for name, one in kinds.items()},
+        "not_compared": found.not_compared,
+        **{name: {"messages": one.count, "first": [str(at) for at in one.first]} for name, one in kinds.items()},
     }
 
 

@@ -1,0 +1,168 @@
+"""Brokers, as the package ``pulsar-client`` reads topics from them: an optional extra, which is imported when it is needed."""
+
+import os
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ledgerfs.display import printable
+from ledgerfs.errors import (
+    AccessDeniedError,
+    AuthenticationError,
+    BrokerRefusalError,
+    InvalidNameError,
+    InvalidOptionError,
+    LedgerfsError,
+    NotFoundError,
+    StoreUnreachableError,
+)
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs.recovery.checking.messages import ClientMessage
+
+_SERVICE = re.compile(r"pulsar(\+ssl)?://[^\s@/?#]+/?", re.ASCII)
+_EXPECTED = "expected the address of brokers: pulsar://host:6650, or pulsar+ssl://host:6651"
+_AHEAD = 100
+"""Messages that the client takes ahead: they may have some MiB each."""
+
+_BY_NAME: dict[str, tuple[type[LedgerfsError], str]] = {
+    "AuthenticationError": (AuthenticationError, "the broker does not know who asks"),
+    "AuthorizationError": (AccessDeniedError, "the broker refused"),
+    "TopicNotFound": (NotFoundError, "the broker has no such topic"),
+    "InvalidTopicName": (InvalidNameError, "the broker does not take this name"),
+    **dict.fromkeys(
+        ("Timeout", "ConnectError", "NotConnected", "ReadError", "LookupError", "ServiceUnitNotReady", "AlreadyClosed"),
+        (StoreUnreachableError, "no broker answers"),
+    ),
+}
+
+
+class PulsarService:
+    """Brokers, or a proxy before them, until they are closed; the first reading connects.
+
+    Parameters
+    ----------
+    url
+        ``pulsar://host:6650,host:6650`` or ``pulsar+ssl://…``.
+    token
+        Who asks; None for nobody, or whoever the certificate is of.
+    ca, certificate, key
+        Files in PEM: who signed the brokers' certificates, and the certificate and key of this client.
+
+    Raises `InvalidOptionError` for what is no address, and where ``pulsar-client`` is not installed.
+
+    """
+
+    silence_s = 3.0
+    patience_s = 45.0
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        ca: Path | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
+        if not _SERVICE.fullmatch(url.strip()):
+            raise InvalidOptionError(_EXPECTED, key=printable(url))
+        self._url = url.strip()
+        self._token, self._ca, self._certificate, self._key = token, ca, certificate, key
+        self._pulsar = _package()
+        self._client: Any = None
+
+    @contextmanager
+    def reading(self, topic: str, start: Position | None) -> Iterator["_Reading"]:
+        """Return a reader of a topic, as `ledgerfs.recovery.checking.topic_reading.ReadService` has it."""
+        with _our_errors(self._pulsar, topic):
+            if self._client is None:
+                self._client = self._connected()
+            reader = self._client.create_reader(
+                topic,
+                self._pulsar.MessageId.earliest if start is None else self._pulsar.MessageId(-1, *start, -1),
+                receiver_queue_size=_AHEAD,
+                start_message_id_inclusive=True,
+                crypto_failure_action=self._pulsar.ConsumerCryptoFailureAction.CONSUME,
+            )
+        try:
+            yield _Reading(self._pulsar, reader, topic)
+        finally:
+            with _our_errors(self._pulsar, topic):
+                reader.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _connected(self) -> Any:  # noqa: ANN401  (the package has no types)
+        pulsar = self._pulsar
+        authentication = None
+        if self._token is not None:
+            authentication = pulsar.AuthenticationToken(self._token)
+        elif self._certificate is not None:
+            authentication = pulsar.AuthenticationTLS(str(self._certificate), str(self._key or self._certificate))
+        own: dict[str, str] = {}
+        if self._certificate is not None:
+            own["tls_certificate_file_path"] = str(self._certificate)
+            own["tls_private_key_file_path"] = str(self._key or self._certificate)
+        trusted = ssl.get_default_verify_paths().cafile if self._ca is None else str(self._ca)
+        # The client would write its log to standard output.
+        logger = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
+        return pulsar.Client(
+            self._url,
+            authentication,
+            tls_trust_certs_file_path=trusted,
+            tls_validate_hostname=True,
+            logger=logger,
+            **own,
+        )
+
+
+class _Reading:
+    """A reader of the client."""
+
+    __slots__ = ("_pulsar", "_reader", "_topic")
+
+    def __init__(self, pulsar: ModuleType, reader: Any, topic: str) -> None:  # noqa: ANN401  (the package has no types)
+        self._pulsar = pulsar
+        self._reader = reader
+        self._topic = topic
+
+    def next(self, wait_s: float) -> ClientMessage | None:
+        """Return the next message; None if none comes for so long."""
+        with _our_errors(self._pulsar, self._topic):
+            try:
+                message: ClientMessage = self._reader.read_next(round(wait_s * 1000))
+            except self._pulsar.Timeout:
+                return None
+        return message
+
+    def is_at_end(self) -> bool:
+        """Whether brokers say that the topic has no message behind the last one that came."""
+        with _our_errors(self._pulsar, self._topic):
+            return not self._reader.has_message_available()
+
+
+def _package() -> ModuleType:
+    try:
+        import pulsar
+    except ImportError as error:
+        reason = "topics are read back through the package pulsar-client; pip install 'ledgerfs[pulsar]'"
+        raise InvalidOptionError(reason, key="pulsar-client") from error
+    module: ModuleType = pulsar
+    return module
+
+
+@contextmanager
+def _our_errors(pulsar: ModuleType, topic: str) -> Iterator[None]:
+    """Raise errors of the client by our names."""
+    try:
+        yield
+    except pulsar.exceptions.PulsarException as error:
+        kind, reason = _BY_NAME.get(type(error).__name__, (BrokerRefusalError, "the broker refuses"))
+        raise kind(f"{reason}: {printable(str(error))}", key=topic) from error

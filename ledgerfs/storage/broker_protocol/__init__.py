@@ -1,1 +1,0 @@
-"""Reading topics through brokers, as a client does: connections, who has a topic, and entries as they are sent."""
