@@ -169,9 +169,8 @@ class CurrentCatalog:
         catalog = self._survey(progress)
         if not catalog.skips_refused:
             catalog.require_readable()
-        left_out = [*catalog.refused(), *catalog.unsearched]
-        if left_out:
-            warnings.warn(refused_text(self._store.url, left_out), UnreadableObjectsWarning, stacklevel=2)
+        elif refused := catalog.refused():
+            warnings.warn(refused_text(self._store.url, refused), UnreadableObjectsWarning, stacklevel=2)
             with self._lock:
                 self._catalog, self._is_listed, self._expired = catalog, True, False
         return catalog

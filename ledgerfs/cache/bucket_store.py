@@ -93,10 +93,6 @@ class BucketStore:
         """List the store itself."""
         return self.store.list_pages(prefix)
 
-    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """List one level of the store itself."""
-        return self.store.list_level(folder)
-
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """List a folder of the store itself."""
         return self.store.list_folder(folder)

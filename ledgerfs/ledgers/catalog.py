@@ -48,8 +48,6 @@ class Catalog:
         Rows of `GAP`, sorted by name and ledger id: the ledgers that readers of topics will miss.
     unlisted
         The errors of folders that may contain ledgers and could not be listed.
-    unsearched
-        The errors of folders that could not be listed beside ledgers at the top level: they may be others'.
     archived
         The keys of objects that the listing shows as archived (`ledgerfs.storage.objects.ObjectStat.archived`); not cached on disk.
     skips_refused
@@ -68,7 +66,6 @@ class Catalog:
     _by_id: npt.NDArray[np.int64] = field(repr=False)
     gaps: Table = field(default_factory=lambda: np.empty(0, GAP))
     unlisted: tuple[AccessDeniedError, ...] = ()
-    unsearched: tuple[AccessDeniedError, ...] = ()
     archived: frozenset[str] = frozenset()
     skips_refused: bool = False
 
@@ -139,22 +136,22 @@ class Catalog:
     @property
     def is_complete(self) -> bool:
         """Whether the store refused nothing, of whatever topic."""
-        return not (self.unlisted or self.unsearched or self.refusals())
+        return not (self.unlisted or self.refusals())
 
     def require_readable(self) -> None:
         """Raise the error of what the store refused if it may belong to any topic: topics and ledgers would be missing unseen."""
         self._raise_first(self.refused(), READ_THE_REST)
 
     def require_writable(self) -> None:
-        """Raise the same, also of `unsearched` folders: any of them may have the id that is to be written."""
-        self._raise_first([*self.refused(), *self.unsearched], "nothing is written before it can be read")
+        """Raise the same, whatever readers skip: it may have the id that is to be written."""
+        self._raise_first(self.refused(), "nothing is written before it can be read")
 
     def _raise_first(self, refused: Sequence[LedgerfsError], advice: str) -> None:
         if refused:
             first = refused[0]
             more = f" (and {len(refused) - 1:,} more objects or folders)" if len(refused) > 1 else ""
             what = "cannot read an object of unknown topic"
-            if first in (*self.unlisted, *self.unsearched):
+            if first in self.unlisted:
                 what = "cannot list a folder that may contain ledgers"
             reason = f"{what}{more}: {first.reason}; {advice}, `ledgerfs verify` names all"
             raise type(first)(reason, key=first.key, offset=first.offset)

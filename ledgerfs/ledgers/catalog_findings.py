@@ -58,7 +58,7 @@ def check_hidden_partitions(catalog: Catalog) -> Iterator[Finding]:
 
 def check_unlisted(catalog: Catalog) -> Iterator[Finding]:
     """Yield the folders that could not be listed."""
-    for error in (*catalog.unlisted, *catalog.unsearched):
+    for error in catalog.unlisted:
         message = f"what is in this folder is not known, and ledgers may be: {error.reason}"
         yield Finding(Severity.UNCHECKED, "unlisted-folder", message, error.key)
 

@@ -48,10 +48,6 @@ class Listing(Protocol):
         """Take the objects of this dialect; return the rest."""
         ...
 
-    def is_of_layout(self, folder: str) -> bool | None:
-        """Whether a folder has ledgers of this dialect, by its path from the top of the bucket; None if folders in it may."""
-        ...
-
     def may_be_behind(self, key: str) -> bool:
         """Whether ledgers of this dialect may be in the folder that a link leads to, by the link's place among what was taken."""
         ...

@@ -1,9 +1,10 @@
 """Listing a bucket: every dialect takes its own objects, and all of them become one catalog. Saved schemas are left out."""
 
+import logging
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -12,13 +13,15 @@ from ledgerfs.formats.schemas.saved_schema import is_saved_schema, is_schemas_fo
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, agree, are_settled_otherwise
 from ledgerfs.ledgers.dialect import Dialect, Listing, Names, Progress
+from ledgerfs.ledgers.dialects_known import NAMES
 from ledgerfs.ledgers.missing_ledgers import GAP, GapKind
 from ledgerfs.ledgers.remains import OtherKeys
 from ledgerfs.storage.object_store import ObjectStore
 from ledgerfs.storage.objects import ObjectStat
 
-_MOST_LEVELS = 100
-"""Folders in a folder at the top that are listed one level each. If there are more, it is listed in full, on S3 by 1,000 keys a request."""
+_log = logging.getLogger("ledgerfs.store")
+_MANY_KEYS = 100_000
+"""Foreign keys in a folder after which a log line names the option that lists no folders."""
 
 FOREIGN = "foreign"
 """Kind of the keys that no dialect knows."""
@@ -38,7 +41,6 @@ def list_bucket(
     survey = _Survey(store, dialects, progress)
     for page in store.list_pages():
         survey.take(page)
-    survey.take_folders()
     listings, others = survey.listings, survey.others
     names, places = Names(), Names()
     places.row_of("")
@@ -49,9 +51,7 @@ def list_bucket(
     ledgers = np.concatenate([np.empty(0, LEDGER), *(one.ledgers for one in found)])
     remains = {dialect.number: one.remains for dialect, one in zip(dialects, found, strict=True)}
     catalog = Catalog.of(names.texts, ledgers, remains, others, places.texts)
-    catalog = replace(
-        catalog, unlisted=survey.unlisted(), unsearched=survey.unsearched(), archived=frozenset(survey.archived)
-    )
+    catalog = replace(catalog, unlisted=survey.unlisted(), archived=frozenset(survey.archived))
     for dialect in dialects:
         catalog = dialect.completed(catalog)
     return replace(catalog, gaps=_gaps(catalog, dialects, listed_ms))
@@ -65,96 +65,64 @@ class _Survey:
         self.others = OtherKeys()
         self.archived: set[str] = set()
         self._denied: list[ObjectStat] = []
-        self._folders: list[str] = []
-        self._has_ledgers_at_top = False
         self._links: list[ObjectStat] = []
         self._store = store
         self._dialects = dialects
         self._progress = progress
         self._seen = 0
-        self._unsearched: list[ObjectStat] = []
 
     def take(self, page: Sequence[ObjectStat]) -> None:
-        """Take a page of the bucket itself, but for the folders: `take_folders` takes these, if a dialect has ledgers in folders."""
+        """Take a page of the bucket itself; folders are listed if a dialect has ledgers in folders."""
         looks = any(dialect.is_in_folders for dialect in self._dialects)
         for stat in self._not_taken(page):
             if stat.refused:
                 self._links.append(stat)
-            if looks and stat.key.endswith("/") and not is_schemas_folder(stat.key):
-                self._folders.append(stat.key)
-            else:
+            is_listed = looks and stat.key.endswith("/") and not is_schemas_folder(stat.key)
+            if not (is_listed and self._take_folder(stat.key)):
                 self._add_other(stat.key)
-
-    def take_folders(self) -> None:
-        """Take the objects in folders, in full: a folder of any name and depth may be the base of ledgers.
-
-        Beside ledgers at the top level others' folders are to be expected: there the base is the top, and folders without tenants are left.
-        """
-        for folder in self._folders:
-            is_foreign = self._has_ledgers_at_top and self._is_foreign(folder)
-            if is_foreign or not self._take_folder(folder):
-                self._add_other(folder)
 
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
         """Return the errors of folders that may have ledgers and could not be listed."""
         links = (stat for stat in self._links if any(one.may_be_behind(stat.key) for one in self.listings))
-        return tuple(AccessDeniedError(stat.refused, key=stat.key) for stat in (*self._denied, *links))
-
-    def unsearched(self) -> tuple[AccessDeniedError, ...]:
-        """Return the errors of folders that could not be listed beside ledgers at the top level: they may be others'."""
-        return tuple(AccessDeniedError(stat.refused, key=stat.key) for stat in self._unsearched)
-
-    def _is_foreign(self, top: str) -> bool:
-        """Whether few requests show that a folder has no folder of a layout at its place, however many objects are below."""
-        waiting = deque([top])
-        for _ in range(_MOST_LEVELS):
-            if not waiting:
-                return True
-            folder = waiting.popleft()
-            for page in self._store.list_level(folder):
-                below = [stat.key for stat in page if stat.key.endswith("/") and stat.key != folder]
-                found = {one: {listing.is_of_layout(one) for listing in self.listings} for one in below}
-                if any(stat.refused for stat in page) or any(True in kinds for kinds in found.values()):
-                    return False
-                waiting.extend(one for one in below if None in found[one])
-                if len(waiting) > _MOST_LEVELS:
-                    return False
-        return False
+        names = [NAMES[one.number] for one in self._dialects if not one.is_in_folders]
+        hint = f" (--dialect {names[0]} lists no folders)" if names else ""
+        return tuple(AccessDeniedError(stat.refused + hint, key=stat.key) for stat in (*self._denied, *links))
 
     def _take_folder(self, folder: str) -> bool:
-        """Take the objects in a folder and below it; return whether a dialect took any. If not, the folder is one key of no dialect."""
-        has_ledgers, is_closed, rest = False, False, OtherKeys()
+        """Take the objects in a folder and below it; return whether a dialect took any. If not, the folder is one key of no dialect.
+
+        All are listed: a folder of any name and depth may be the base of ledgers, and a page of keys costs less than a folder a request.
+        """
+        is_ours, rest = False, OtherKeys()
         links: list[ObjectStat] = []
-        denied: list[ObjectStat] = []
         for page in self._store.list_folder(folder):
             left = self._not_taken(page)
-            has_ledgers |= len(left) < len(page)
+            is_ours |= len(left) < len(page)
             for stat in left:
                 is_folder = stat.key.endswith("/")
                 if stat.refused and is_folder and stat.key.rstrip("/") not in _SYSTEM_FOLDERS:
-                    denied.append(stat)
-                    is_closed |= stat.key == folder
+                    self._denied.append(stat)
+                    is_ours |= stat.key == folder
                     continue
                 if stat.refused and not is_folder:
                     links.append(stat)
                 if not is_schemas_folder(stat.key):
                     rest.add(self._kind_of(stat.key), stat.key)
+            if not is_ours and sum(rest.counts.values()) >= _MANY_KEYS:
+                for one in self._dialects:
+                    if not one.is_in_folders:
+                        _log_many_keys(self._store.url, folder, NAMES[one.number])
         # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
-        is_all = not (has_ledgers or is_closed) and 0 < len(links) == sum(rest.counts.values())
-        denied.extend(links if is_all else ())
-        self._links.extend(() if is_all else links)
-        may_be_foreign = self._has_ledgers_at_top and not has_ledgers
-        (self._unsearched if may_be_foreign else self._denied).extend(denied)
-        if has_ledgers or is_closed:
+        is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
+        (self._denied if is_all else self._links).extend(links)
+        if is_ours:
             self.others.join(rest)
-        return has_ledgers or is_closed
+        return is_ours
 
     def _not_taken(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
         rest = [stat for stat in page if not is_saved_schema(stat.key)]
-        for dialect, listing in zip(self._dialects, self.listings, strict=True):
-            left = listing.take(rest)
-            self._has_ledgers_at_top |= len(left) < len(rest) and not dialect.is_in_folders
-            rest = left
+        for listing in self.listings:
+            rest = listing.take(rest)
         self.archived |= {stat.key for stat in page if stat.archived}.difference(stat.key for stat in rest)
         self._seen += len(page)
         if self._progress is not None:
@@ -168,6 +136,15 @@ class _Survey:
     def _kind_of(self, key: str) -> str:
         kinds = (dialect.kind_of_other(key) for dialect in self._dialects)
         return next((kind for kind in kinds if kind is not None), FOREIGN)
+
+
+@cache
+def _log_many_keys(url: str, folder: str, dialect: str) -> None:
+    """Log, once a process, that a folder takes long to list, and the dialect that lists none."""
+    _log.warning(
+        '%s: many foreign keys in %s; all are listed, since some may be ledgers. dialect="%s" (--dialect %s) lists no folders',
+        url, folder, dialect, dialect,
+    )  # fmt: skip
 
 
 def _gaps(catalog: Catalog, dialects: Sequence[Dialect], now_ms: int) -> Table:

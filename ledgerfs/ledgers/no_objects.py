@@ -14,10 +14,6 @@ class NoObjects:
         """Return all."""
         return list(page)
 
-    def is_of_layout(self, folder: str) -> bool:  # noqa: ARG002
-        """Return False."""
-        return False
-
     def may_be_behind(self, key: str) -> bool:  # noqa: ARG002
         """Return False."""
         return False

@@ -63,10 +63,6 @@ class EmptyStore:
                 raise BucketNotFoundError(reason, key=self.url) from error
         return iter(())
 
-    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:  # noqa: ARG002
-        """Yield nothing."""
-        return iter(())
-
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:  # noqa: ARG002
         """Yield nothing."""
         return iter(())

@@ -55,13 +55,6 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield all objects directly in a folder (its key ends with ``/``); a folder among them is one object, whose key ends with ``/``.
-
-        If the folder may not be listed, it is one object itself, whose ``refused`` says why; an empty one may be an object, too.
-        """
-        ...
-
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """Yield all objects in a folder (its key ends with ``/``) and in those below it; empty folders only if the store has them.
 

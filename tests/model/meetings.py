@@ -71,14 +71,6 @@ class MeetingStore:
         self._witness.met()
         return iter(pages)
 
-    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
-        self._witness.met()
-        if (refusal := self._witness.refusal_of(folder)) is not None:
-            return iter([[ObjectStat(folder, 0, 0, "", refusal.reason)]])
-        pages = list(self._store.list_level(folder))
-        self._witness.met()
-        return iter(pages)
-
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         self._witness.met()
         if (refusal := self._witness.refusal_of(folder)) is not None:

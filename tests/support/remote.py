@@ -40,9 +40,6 @@ class RemoteFolder:
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         return self._store.list_pages(prefix)
 
-    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
-        return self._store.list_level(folder)
-
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         return self._store.list_folder(folder)
 

@@ -163,11 +163,6 @@ class ListsOneLevelOfFolders(Broken):
             yield [stat for stat in page if "/" not in stat.key.removeprefix(folder)]
 
 
-class ListsAllLevels(Broken):
-    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
-        return self.real.list_folder(folder)
-
-
 class NamesWithoutFolders(Broken):
     def head(self, key: str) -> ObjectHead:
         head = self.real.head(key)
@@ -325,7 +320,6 @@ OF_LISTINGS = {
     "test_a_prefix_is_the_beginning_of_keys": [IgnoresThePrefix],
     "test_a_listing_is_of_now": [KeepsItsListing],
     "test_a_folder_is_listed_with_those_below_it": [ListsOneLevelOfFolders],
-    "test_one_level_of_a_folder_is_listed": [ListsAllLevels],
     "test_head_tells_what_the_listing_tells": [NamesWithoutFolders, TellsOtherVersions],
     "test_a_version_stays_until_the_object_changes": [OneVersionForAll],
     "test_a_pickle_is_the_same_store": [PicklesToAnotherPlace],

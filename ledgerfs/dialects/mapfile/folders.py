@@ -15,8 +15,6 @@ from ledgerfs.storage.objects import ObjectStat
 _PARTS = 5
 """Of the path of a ledger's folder, from the tenant on."""
 _NAME_PARTS = (4, 5)
-_MOST_ABOVE = 3
-"""Folders above ``persistent``."""
 _DOMAIN = "persistent"
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
 
@@ -145,16 +143,6 @@ class MapFileListing:
     def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
         """Take data, indexes, Hadoop's checksums, and folders of ledgers that are empty, or closed to us."""
         return [stat for stat in page if not self._take(stat)]
-
-    def is_of_layout(self, folder: str) -> bool | None:
-        """Whether a folder is ``tenant/namespace/persistent/`` (legacy: with a cluster behind the tenant), or is named as a ledger's.
-
-        None for one that may have such folders in it.
-        """
-        *above, name = folder.removesuffix("/").split("/")
-        if name == _DOMAIN or parse_ledger_name(name):
-            return True
-        return None if len(above) < _MOST_ABOVE else False
 
     def may_be_behind(self, key: str) -> bool:
         """Whether a link stands where the folder of a topic would, or below one, or beside folders on the way to ledgers."""

@@ -217,10 +217,6 @@ class BlobListing:
         self._indexes.append(np.array(index_rows, LISTED))
         return rest
 
-    def is_of_layout(self, folder: str) -> bool:  # noqa: ARG002
-        """Return False."""
-        return False
-
     def may_be_behind(self, key: str) -> bool:  # noqa: ARG002
         """Return False: ledgers are in no folders, and links with their names are taken for them."""
         return False

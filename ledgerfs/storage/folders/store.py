@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from stat import S_ISREG
 from typing import TYPE_CHECKING
@@ -75,42 +75,28 @@ class LocalStore:
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """Yield the files of a folder and of those in it; links to folders are followed only with ``follow_links``."""
-        waiting, seen = [folder], set[tuple[int, int]]()
+        waiting, seen = [folder], set()
         while waiting:
             key = waiting.pop()
-            found = self._level(key, seen)
-            below = [stat.key for stat in found if stat.key.endswith("/") and stat.key != key]
-            waiting += below
-            if found:
-                yield [stat for stat in found if not stat.key.endswith("/") or stat.key == key]
-
-    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield the files and folders in a folder; followed links that lead in a circle have none."""
-        names = folder.split("/")[:-1]
-        above = ("/".join([self._root, *names[:count]]) for count in range(len(names)))
-        found = self._level(folder, _identities(above) if self._follow_links else set())
-        if found:
-            yield found
-
-    def _level(self, key: str, seen: set[tuple[int, int]]) -> list[ObjectStat]:
-        """Return what is in a folder, or the folder itself if it is empty or closed; nothing for one of ``seen``, to which it is added."""
-        path = f"{self._root}/{key}"
-        try:
-            with Sent(Asked("LIST", key), self.traffic), os.scandir(path) as entries:
-                stat = os.stat(path)  # noqa: PTH116  (a hot path)
-                # Followed links may lead in circles.
-                if (stat.st_dev, stat.st_ino) in seen:
-                    return []
-                seen.add((stat.st_dev, stat.st_ino))
-                found = [self._stat_of_entry(entry, key) for entry in entries if not is_part(entry.name)]
-        except (FileNotFoundError, NotADirectoryError):
-            # Deleted since it was listed, or a pipe, socket or device.
-            return []
-        except PermissionError as error:
-            return [ObjectStat(key, 0, 0, "", f"access denied: {error.strerror}")]
-        except OSError as error:
-            raise translate(error, key) from error
-        return found or [ObjectStat(key, 0, 0, "")]
+            path = f"{self._root}/{key}"
+            try:
+                with Sent(Asked("LIST", key), self.traffic), os.scandir(path) as entries:
+                    stat = os.stat(path)  # noqa: PTH116  (a hot path)
+                    # Followed links may lead in circles.
+                    if (stat.st_dev, stat.st_ino) in seen:
+                        continue
+                    seen.add((stat.st_dev, stat.st_ino))
+                    found = [self._stat_of_entry(entry, key) for entry in entries if not is_part(entry.name)]
+            except (FileNotFoundError, NotADirectoryError):
+                # Deleted since it was listed, or a pipe, socket or device.
+                continue
+            except PermissionError as error:
+                yield [ObjectStat(key, 0, 0, "", f"access denied: {error.strerror}")]
+                continue
+            except OSError as error:
+                raise translate(error, key) from error
+            waiting += [stat.key for stat in found if stat.key.endswith("/")]
+            yield [stat for stat in found if not stat.key.endswith("/")] if found else [ObjectStat(key, 0, 0, "")]
 
     def head(self, key: str) -> ObjectHead:
         """Return the file's size and version."""
@@ -200,16 +186,6 @@ class LocalStore:
             return ObjectStat(f"{key}/", 0, 0, "")
         found = stat_of_file(key, stat)
         return replace(found, refused=LINK_REFUSED) if is_link and not _leads_to_file(entry) else found
-
-
-def _identities(folders: Iterable[str]) -> set[tuple[int, int]]:
-    """Return what identifies folders, without those that are gone."""
-    found = set()
-    for folder in folders:
-        with suppress(OSError):
-            stat = os.stat(folder)  # noqa: PTH116
-            found.add((stat.st_dev, stat.st_ino))
-    return found
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:

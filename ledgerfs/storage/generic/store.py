@@ -85,27 +85,21 @@ class FsspecStore:
             return
         yield [replace(self._sized(info), key=folder + below) for below, info in found if below]
 
-    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield the filesystem's own listing of one folder."""
-        try:
-            items = self._listed_folder(folder)
-        except AccessDeniedError as error:
-            yield [ObjectStat(folder, 0, 0, "", error.reason)]
-            return
-        except ObjectNotFoundError:  # deleted since it was listed
-            return
-        found = [replace(stat, key=folder + stat.key) for stat in map(self._sized, items)]
-        yield found or [ObjectStat(folder, 0, 0, "")]
-
     def _walked(self, folder: str) -> Iterator[list[ObjectStat]]:
         """List folder by folder: fsspec's own walk leaves out, without a word, those that it may not or cannot list."""
         waiting = [folder]
         while waiting:
             key = waiting.pop()
-            for page in self.list_level(key):
-                below = [stat.key for stat in page if stat.key.endswith("/") and stat.key != key]
-                waiting += below
-                yield [stat for stat in page if stat.key not in below]
+            try:
+                items = self._listed_folder(key)
+            except AccessDeniedError as error:
+                yield [ObjectStat(key, 0, 0, "", error.reason)]
+                continue
+            except ObjectNotFoundError:  # deleted since it was listed
+                continue
+            found = [replace(stat, key=key + stat.key) for stat in map(self._sized, items)]
+            waiting += [stat.key for stat in found if stat.key.endswith("/")]
+            yield [stat for stat in found if not stat.key.endswith("/")] if found else [ObjectStat(key, 0, 0, "")]
 
     def head(self, key: str) -> ObjectHead:
         """Ask for one object's information."""

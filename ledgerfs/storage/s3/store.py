@@ -86,14 +86,7 @@ class S3Store:
 
     def list_folder(self, folder: str) -> Iterator[list[ObjectStat]]:
         """Yield a page of the listing at a time, with the keys of all folders."""
-        return self._pages_of_folder(folder, "")
-
-    def list_level(self, folder: str) -> Iterator[list[ObjectStat]]:
-        """Yield a page of the listing at a time."""
-        return self._pages_of_folder(folder, "/")
-
-    def _pages_of_folder(self, folder: str, delimiter: str) -> Iterator[list[ObjectStat]]:
-        pages = self._pages(folder, delimiter)
+        pages = self._pages(folder, "")
         try:
             first = next(pages, [])
         except AccessDeniedError as error:

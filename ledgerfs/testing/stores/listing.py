@@ -32,7 +32,7 @@ DAY_MS = 86_400_000
 
 
 class ListingTests:
-    """What `list_pages`, `list_level`, `list_folder` and `head` promise."""
+    """What `list_pages`, `list_folder` and `head` promise."""
 
     odd_names: ClassVar[tuple[str, ...]] = ODD_NAMES
     """Names of objects that a store may have."""
@@ -68,13 +68,6 @@ class ListingTests:
         assert sorted(in_folder(place.store, "folder/d/")) == ["folder/d/e", "folder/d/f/g"]
         for key, stat in found.items():
             assert place.store.head(key).stat.version == stat.version, key
-
-    def test_one_level_of_a_folder_is_listed(self, place: StorePlace) -> None:
-        for key in ("folder/c", "folder/d/e", "folder/d/f/g", "folder/d f/h", "folder2/i", "a"):
-            place.put(key, b"1")
-        found = [stat.key for page in place.store.list_level("folder/") for stat in page if stat.key != "folder/"]
-        assert sorted(found) == ["folder/c", "folder/d f/", "folder/d/"]
-        assert not [stat for page in place.store.list_level("folder3/") for stat in page]
 
     def test_a_folder_that_is_not_there_has_no_objects(self, place: StorePlace) -> None:
         place.put("a", b"1")
