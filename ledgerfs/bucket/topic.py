@@ -1,12 +1,13 @@
 """One topic of a bucket: its ledgers, and its messages as a table. A partitioned topic is one topic, too."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ledgerfs.bucket.wanted_topics import NamedTopic
 from ledgerfs.display import html_table, names_shown, printable
-from ledgerfs.errors import AmbiguousLedgerError, InvalidOptionError, NotFoundError
+from ledgerfs.errors import AmbiguousLedgerError, InvalidOptionError, NotFoundError, UnreadableObjectsWarning
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.ledgers.reader import LedgerReader
@@ -320,13 +321,29 @@ class Topic:
 
         Messages are not built or decompressed, but for values as columns with ``on_undecodable="skip"``: only decoding tells which these
         are. (For JSON whose type is inferred that takes two readings: beside objects, any other document is left out.)
+        `UnreadableObjectsWarning` reports what ``on_unreadable="skip"`` leaves out: a number has no ``skipped`` or ``missing``.
         """
-        return self.scan(
+        scan = self.scan(
             (), start_time=start_time, end_time=end_time, clock_slack_ms=clock_slack_ms, transactions=transactions,
             on_corrupt=on_corrupt, private_keys=private_keys, on_encrypted=on_encrypted,
             include_markers=include_markers, check_checksums=check_checksums, max_message_bytes=max_message_bytes,
             values=values, schema_version=schema_version, flatten=flatten, on_undecodable=on_undecodable,
-        ).count()  # fmt: skip
+        )  # fmt: skip
+        messages = scan.count()
+        if self.bucket.on_unreadable == "skip":
+            self._warn_of_left_out(scan, messages)
+        return messages
+
+    def _warn_of_left_out(self, scan: "Scan | PartitionedScan", messages: int) -> None:
+        places = [f"{one.name}: {one.why} ({one.key})" for one in scan.missing]
+        places += [
+            f"{one.ledger_id}:{one.first_entry} to {one.ledger_id}:{one.last_entry}: {one.reason}"
+            for one in scan.skipped
+        ]
+        if places:
+            more = f"; and {len(places) - 1:,} more" if len(places) > 1 else ""
+            text = f"{self.name}: {messages:,} messages were counted; left out: {places[0]}{more}"
+            warnings.warn(text, UnreadableObjectsWarning, stacklevel=3)
 
     def message(
         self,

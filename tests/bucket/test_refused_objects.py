@@ -248,6 +248,19 @@ def test_refused_data_leaves_out_exactly_that_ledger(
     assert DATA in one.reason
 
 
+@pytest.mark.parametrize("faults", [OF_KNOWN_TOPIC, OF_DATA], ids=["missing", "skipped"])
+def test_a_count_without_refused_ledgers_is_a_warning(
+    faults: list[Fault], opened: Callable[..., Bucket], proxy: FaultProxy
+) -> None:
+    proxy.faults = faults
+    bucket = opened(on_unreadable="skip")
+    with pytest.warns(UnreadableObjectsWarning, match=rf"40 messages were counted; left out: .*{DATA}"):
+        assert bucket.topic(TOPIC).count() == 2 * MESSAGES
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert bucket.topic(OTHER).count() == MESSAGES
+
+
 def test_the_rest_of_a_ledger_is_left_out_from_where_the_store_refuses_it(
     place: LossyBucket, opened: Callable[..., Bucket], proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
