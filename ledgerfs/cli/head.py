@@ -187,7 +187,7 @@ def _print_text(batches: "Iterable[pa.RecordBatch]", shown: tuple[str, ...], *, 
 
 
 def _readable(batch: "pa.RecordBatch") -> "pa.RecordBatch":
-    """Return a batch with typed values that are nested, or times, as text."""
+    """Return a batch with times, and typed values that are nested, as text."""
     import pyarrow as pa
 
     from ledgerfs.messages.decode.table_schema import is_message_column
@@ -195,7 +195,8 @@ def _readable(batch: "pa.RecordBatch") -> "pa.RecordBatch":
 
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        is_kept = is_message_column(field) or is_bytes(field.type)
+        # Python has no times before the year 1 and after 9999; producers write some.
+        is_kept = (is_message_column(field) and not pa.types.is_timestamp(field.type)) or is_bytes(field.type)
         texts = None if is_kept else plain_texts(field.name, column)
         columns.append(column if texts is None else texts.to_array())
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)

@@ -1,7 +1,6 @@
 """A message as lines of text for people: its id and time, then a line for each field."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from ledgerfs.cli.output import human_size
@@ -16,7 +15,8 @@ def message_lines(row: dict[str, Any], names: Sequence[str], width: int | None =
     Parameters
     ----------
     row
-        Values of columns of the message table: ``ledger_id``, ``entry_id``, ``batch_index``, ``publish_time``, and all of ``names``.
+        Values of columns of the message table: ``ledger_id``, ``entry_id``, ``batch_index``, ``publish_time``, and all of ``names``; times
+        are texts.
     names
         The columns that get a line each, unless they are null; a null ``value``, which is a tombstone, gets one, too.
     width
@@ -24,7 +24,7 @@ def message_lines(row: dict[str, Any], names: Sequence[str], width: int | None =
 
     """
     index = "" if row["batch_index"] is None else f":{row['batch_index']}"
-    lines = [f"{row['ledger_id']}:{row['entry_id']}{index}  {_time(row['publish_time'])}"]
+    lines = [f"{row['ledger_id']}:{row['entry_id']}{index}  {row['publish_time'] or '-'}"]
     label = max((len(name) for name in names), default=0)
     for name in names:
         value = row[name]
@@ -43,7 +43,7 @@ def _text(value: Any, room: int | None) -> str:  # noqa: ANN401  (whatever a col
         return _fit(
             ", ".join(f"{printable(name)}={printable(text)}" for name, text in value), room, f"{len(value)} of them"
         )
-    text = _time(value) if isinstance(value, datetime) else printable(str(value))
+    text = printable(str(value))
     return _fit(text, room, f"{len(text)} characters")
 
 
@@ -58,7 +58,3 @@ def _fit(text: str, room: int | None, size: str) -> str:
         return text
     note = f"… ({size}; --full)"
     return text[: max(1, room - len(note))] + note
-
-
-def _time(time: datetime | None) -> str:
-    return "-" if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

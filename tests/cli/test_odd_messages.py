@@ -74,3 +74,14 @@ def test_unbatch_and_copies_keep_both(kafka: str, tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     output("offload", kafka, f"file://{tmp_path / 'copy'}", "--unbatch")
     assert b"1:1" not in run("head", f"file://{tmp_path / 'copy'}", "orders", "--on-corrupt", "skip", code=1).stdout
+
+
+def test_head_shows_times_that_python_has_not(tmp_path: Path) -> None:
+    (tmp_path / "bucket").mkdir()
+    times = {"+057742-": 1_760_000_000_000_000, "-000001-": -62_198_755_200_000, "1969-12-31T23:59:59.999Z": -1}
+    entries = [message(b"", event_time_ms=time % 2**64) for time in times.values()]
+    entries.append(frame(metadata(publish_time_ms=times["+057742-"]), b""))
+    shown = output("head", put_in_folder(tmp_path / "bucket", offload(entries)), "orders")
+    found = [line.split()[-1] for line in shown.splitlines() if "event_time" in line]
+    assert [time.startswith(start) for time, start in zip(found, times, strict=True)] == [True] * len(times)
+    assert "1:3  +057742-03-07T08:53:20.000Z" in shown
