@@ -77,8 +77,7 @@ class _Survey:
         for stat in self._not_taken(page):
             if stat.refused:
                 self._links.append(stat)
-            is_listed = looks and stat.key.endswith("/") and not is_schemas_folder(stat.key)
-            if not (is_listed and self._take_folder(stat.key)):
+            if not (looks and stat.key.endswith("/") and self._take_folder(stat.key)):
                 self._add_other(stat.key)
 
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
