@@ -24,7 +24,9 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
 
-command: Callable[..., Callable[[Callable[..., Any]], Command]] = partial(click.command, cls=Command)
+command: Callable[..., Callable[[Callable[..., Any]], Command]] = partial(
+    click.command, cls=Command, context_settings={"help_option_names": ["-h", "--help"]}
+)
 """``click.command`` for such commands."""
 
 
