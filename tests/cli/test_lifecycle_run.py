@@ -22,6 +22,7 @@ from ledgerfs.offload.opening import holder_text
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH, ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.nodes import Nodes
+from tests.support.children import started
 from tests.support.commands import LEDGERFS, output, run
 from tests.support.live_broker import live_broker
 from tests.support.live_clusters import LiveCluster, messages
@@ -183,7 +184,7 @@ def test_a_topic_that_cannot_be_completed_keeps_no_other_back(cluster: LiveClust
 def test_a_service_with_a_topic_that_cannot_be_completed_ends_and_says_so(cluster: LiveCluster, policy: str) -> None:
     foul_while_copied(cluster, PASSING)
     command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+    with started(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:
             wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3, seconds=300)
             process.send_signal(signal.SIGTERM)
@@ -221,7 +222,7 @@ def test_what_a_broker_leaves_when_it_is_asked_to_trim_is_told(cluster: LiveClus
 
 def test_a_service_goes_on_until_it_is_ended(cluster: LiveCluster, policy: str) -> None:
     command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+    with started(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:
             wait_until(lambda: [one.ledger_id for one in listed(cluster, PASSING)] == [156, 157], seconds=300)
             told = json.loads(output("lifecycle", "status", policy, "--json"))
@@ -353,7 +354,7 @@ def test_a_service_ends_once_its_policy_is_another_one(cluster: LiveCluster, pol
     text = Path(policy).read_text().replace('trash_grace = "0s"', 'trash_grace = "1h"')
     Path(policy).write_text(text)
     command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+    with started(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:
             wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3, seconds=300)
             keep(Path(policy), KEPT) if how == "edited" else Path(policy).unlink()

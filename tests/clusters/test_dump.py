@@ -32,6 +32,7 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.storage.zookeeper.node import Node
+from tests.support.children import started
 from tests.support.commands import LEDGERFS
 from tests.support.each import for_each
 from tests.support.invoked import run
@@ -192,7 +193,7 @@ def test_a_command_that_is_ended_leaves_what_the_next_one_goes_on_with(
 
     cluster.zookeeper.instead[MULTI_READ] = held_in_the_middle
     options = ("cluster", "dump", cluster.url, str(path), "--no-bookies", "-o", f"timeout_s={PATIENT_S}")
-    with subprocess.Popen([LEDGERFS, *options], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
+    with started([LEDGERFS, *options], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
         partial = partial_path(path)
         wait_until(
             lambda: process.poll() is not None or (partial.exists() and partial.stat().st_size > 500_000),

@@ -25,6 +25,7 @@ from ledgerfs.fuse_mount.option_names import sort_options, split_options
 from ledgerfs.fuse_mount.serving import load_environment
 from ledgerfs.fuse_mount.unmounting import detach
 from tests.support import commands
+from tests.support.children import started
 from tests.support.commands import LEDGERFS
 from tests.support.each import for_each
 from tests.support.invoked import Done, run
@@ -370,7 +371,7 @@ def test_a_store_that_hangs_does_not_keep_the_mount(s3_golden: str, proxy: Fault
     place.mount(s3_golden, *s3_options(proxy))
     proxy.faults.append(Fault("hang", matches=lambda *_: True))
     file = place.path / "entries/public/golden/plain/26.entries"
-    with subprocess.Popen(["cat", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
+    with started(["cat", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
         until(lambda: proxy.faults[0].met, "nothing is asked for")
         place.kill(signal.SIGTERM)
         until(lambda: not place.is_mounted, "the mount point stays")
@@ -502,13 +503,18 @@ def test_foreground(folder: Path, place: Place, tmp_path: Path) -> None:
     place.expect_end()
 
 
+def has_unmounted(place: Place) -> bool:
+    return subprocess.run([LEDGERFS, "umount", str(place.path)], capture_output=True, check=False).returncode == 0
+
+
 def test_foreground_ends_with_umount(folder: Path, place: Place) -> None:
-    with subprocess.Popen(
+    with started(
         [LEDGERFS, "mount", str(folder), str(place.path), "--foreground"], stderr=subprocess.DEVNULL
     ) as process:
         place.processes.append(process.pid)
         until(lambda: place.is_mounted, "it is not mounted")
-        run("umount", str(place.path))
+        # Who just looked whether it answers may be in it yet.
+        until(lambda: has_unmounted(place), "it cannot be unmounted")
         assert process.wait(PATIENCE) == 0
 
 
@@ -519,7 +525,7 @@ def test_foreground_tells_what_is_wrong(folder: Path, place: Place) -> None:
 def test_interrupted_while_waiting(s3_golden: str, proxy: FaultProxy, place: Place) -> None:
     proxy.faults.append(Fault("hang", matches=lambda *_: True))
     options = s3_options(proxy)
-    with subprocess.Popen([LEDGERFS, "mount", s3_golden, str(place.path), *options], stderr=subprocess.PIPE) as process:
+    with started([LEDGERFS, "mount", s3_golden, str(place.path), *options], stderr=subprocess.PIPE) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         until(lambda: children.read_text().split(), "no daemon was started")
         (daemon,) = map(int, children.read_text().split())
@@ -538,7 +544,7 @@ def test_nothing_is_mounted_for_a_command_that_was_killed(s3: S3Server, golden: 
     proxy.faults.append(Fault("", matches=lambda *_: True, action=lambda: killed.wait(PATIENCE)))
     options = s3_options(proxy)
     options += ["--log-file", str(place.log)]
-    with subprocess.Popen([LEDGERFS, "mount", "s3://killed", str(place.path), *options]) as process:
+    with started([LEDGERFS, "mount", "s3://killed", str(place.path), *options]) as process:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         until(lambda: children.read_text().split(), "no daemon was started")
         place.processes += map(int, children.read_text().split())

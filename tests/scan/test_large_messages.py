@@ -22,6 +22,7 @@ from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.scan.topic_entries import Reach
 from ledgerfs.vfs.tree import tree_of
+from tests.support.children import started
 from tests.support.each import for_each
 from tests.support.entries import LZ4, SNAPPY, ZLIB, ZSTD, compress, frame, framed, metadata
 from tests.support.invoked import run
@@ -220,7 +221,7 @@ class Measurer:
 @pytest.fixture(scope="module")
 def measured() -> Iterator[Measurer]:
     command = [sys.executable, "-c", MEASURED]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Measurer(process)
         assert process.stdin is not None
         process.stdin.close()

@@ -3,7 +3,10 @@
 import gc
 import os
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 
 def fork() -> int:
@@ -29,3 +32,13 @@ def status_in_child(function: Callable[[], object], seconds: int = 300) -> int:
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@contextmanager
+def started(command: Sequence[Any], **options: Any) -> Iterator["subprocess.Popen[Any]"]:
+    """Start a process, and kill it at the end if it goes on: a test that failed would wait for it for ever."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
