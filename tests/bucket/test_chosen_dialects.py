@@ -122,10 +122,8 @@ def test_an_export_folder_is_of_one_choice(url: str, tmp_path: Path) -> None:
         assert export(url, others[0], target, overwrite=True) == COUNTS[others[0]], first
 
 
-def test_a_folder_that_does_not_tell_is_of_all_dialects(url: str, tmp_path: Path) -> None:
-    """As those are that earlier versions made."""
+def test_a_folder_of_all_dialects_takes_no_single_one(url: str, tmp_path: Path) -> None:
     export(url, "auto", tmp_path / "out")
-    assert "dialect" not in (tmp_path / "out" / ".ledgerfs-export.json").read_text()
     with pytest.raises(InvalidOptionError, match="with other dialect"):
         export(url, "mapfile", tmp_path / "out")
 

@@ -165,5 +165,5 @@ def test_a_dump_names_what_was_named_before_it_began(cluster: LiveCluster, tmp_p
         named.subscription,
     }
     assert [
-        one for one in done.left_out if one.startswith("1 ledgers of schemas and subscriptions are not in BookKeeper")
+        one for one in done.unjudged if one.startswith("1 ledgers of schemas and subscriptions are not in BookKeeper")
     ]

@@ -1,6 +1,5 @@
 """Exports of a topic that goes on: what one wrote stays, what came since is added, and what nobody can know any more is said."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from ledgerfs import Bucket, export_topic
 from ledgerfs.bucket.partition_plan import plan_partitions
 from ledgerfs.bucket.wanted_topics import is_asked_for
 from ledgerfs.export.export import ExportReport
-from ledgerfs.export.folder import RECORD_NAME, Ahead, Unseen
+from ledgerfs.export.folder import Ahead, Unseen
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.row_dependencies import Basis
@@ -479,18 +478,6 @@ def test_partitions_are_told_of_each_for_itself(cluster: LiveCluster, tmp_path: 
     cluster.publish(topics[0], messages(3))
     report = exported(cluster, out, topic="public/default/parts")
     assert report.unseen == [Unseen(ledger, 1, was_open=True)]
-
-
-def test_a_record_without_these_notes_is_read(cluster: LiveCluster, tmp_path: Path) -> None:
-    cluster.write_ledger(TOPIC, messages(3))
-    out = tmp_path / "out"
-    exported(cluster, out)
-    record = json.loads((out / RECORD_NAME).read_text())
-    for one in record["ledgers"].values():
-        assert one.pop("is_open")
-        del one["is_last"]
-    (out / RECORD_NAME).write_text(json.dumps(record))
-    assert exported(cluster, out).kept == 1
 
 
 def lake_work(cluster: LiveCluster, done: Sequence[Unit] = (), **options: Any) -> tuple[Work, list[tuple[int, ...]]]:

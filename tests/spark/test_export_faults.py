@@ -94,7 +94,7 @@ def data_files(folder: Path) -> set[str]:
 def is_whole(folder: Path) -> bool:
     """Return whether a lake holds what its state tells, and nothing else."""
     state = json.loads((folder / FOLDER / "state.json").read_text())
-    told = {path for unit in state["units"] for path, _, _ in unit[-1]}
+    told = {file[0] for unit in state["units"] for file in unit[6]}
     rest = {path.name for path in (folder / FOLDER).iterdir()}
     return told == data_files(folder) and (folder / "_SUCCESS").exists() and rest == {"state.json"}
 

@@ -1,6 +1,5 @@
 """Imports and exports that meet at one folder: what an export has not finished is not taken for all of it, however it is named."""
 
-import json
 import multiprocessing
 import os
 import signal
@@ -238,16 +237,6 @@ def test_an_export_that_was_refused_changes_nothing(topic: Topic, out: Path, tar
     with pytest.raises(InvalidOptionError):
         export_topic(topic, out, "jsonl", columns=["value"])
     assert target.take(out) == 4
-
-
-def test_an_export_of_an_earlier_version_is_taken_as_whole(topic: Topic, out: Path, target: Target) -> None:
-    export_topic(topic, out, "jsonl")
-    path = out / RECORD_NAME
-    record = json.loads(path.read_text())
-    assert record.pop("is_whole") is True
-    path.write_text(json.dumps(record))
-    assert target.take(out) == 4
-    assert export_topic(topic, out, "jsonl").kept == 3
 
 
 def test_folders_that_no_export_made_get_no_lock(topic: Topic, out: Path, target: Target) -> None:
