@@ -43,18 +43,21 @@ class PagePosition:
 def each_key_once(fetch: Callable[[PagePosition], ListedPage], url: str) -> Iterator[list[ObjectStat]]:
     """Yield the pages of a listing without keys that were listed before.
 
-    Follows the store's tokens while they are new and bring new keys. Otherwise it asks for the keys behind the last one. Raises
-    `StoreError` when that brings nothing new, either.
+    Follows the store's tokens while they are new and bring new keys. Otherwise it asks for the keys behind the greatest one, if they came
+    in order: of an unsorted listing others would be missing. Raises `StoreError` when that brings nothing new, either.
     """
     seen: set[str] = set()
     tokens: set[str] = set()
-    greatest, empty_pages = "", 0
+    greatest, last, is_sorted, empty_pages = "", "", True, 0
     position = PagePosition()
     while True:
         page = fetch(position)
         new = list({stat.key: stat for stat in page.stats if stat.key not in seen}.values())
         seen.update(stat.key for stat in new)
         greatest = max([greatest, *(stat.key for stat in new)])
+        # Folders come before the objects of their page.
+        objects = [last, *(stat.key for stat in new if not stat.key.endswith("/"))]
+        is_sorted, last = is_sorted and objects == sorted(objects), objects[-1]
         yield new
         if page.is_last:
             return
@@ -63,7 +66,7 @@ def each_key_once(fetch: Callable[[PagePosition], ListedPage], url: str) -> Iter
         if page.token and page.token not in tokens and not is_repeated and empty_pages < _MOST_EMPTY_PAGES:
             tokens.add(page.token)
             position = PagePosition(token=page.token)
-        elif greatest and (new or position.start_after is None):
+        elif greatest and is_sorted and (new or position.start_after is None):
             position = PagePosition(start_after=greatest)
         else:
             raise stalled_listing(url, len(seen))

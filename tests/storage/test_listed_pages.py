@@ -30,10 +30,10 @@ class Store:
         self.requests += 1
         assert self.requests < 2000, "the listing never ends"
         start = int(position.token) if position.token is not None and self.obeys["token"] else 0
-        if position.start_after is not None and self.obeys["start_after"]:
-            start = next((i for i, key in enumerate(self.keys) if key > position.start_after), len(self.keys))
+        after = position.start_after if self.obeys["start_after"] else None
+        keys = [key for key in self.keys if after is None or key > after]
         end = start + PAGE
-        page = ListedPage(stats(self.keys[start:end]), end >= len(self.keys), str(end))
+        page = ListedPage(stats(keys[start:end]), end >= len(keys), str(end))
         return self.quirk(page, position)
 
 
@@ -100,11 +100,22 @@ def test_each_key_comes_once(store: Store) -> None:
         Store(KEYS, without_token, token=False, start_after=False),
         Store(KEYS, with_one_token, start_after=False),
         Store(SHUFFLED, with_one_token, start_after=False),
+        Store(SHUFFLED, with_one_token),
+        Store(SHUFFLED, without_token, token=False),
         Store(KEYS, lambda page, position: ListedPage(page.stats, is_last=False, token=page.token)),
         Store([], lambda page, position: ListedPage([], is_last=False)),
         Store([], lambda page, position: ListedPage([], is_last=False, token=f"{position.token or ''}1")),
     ],
-    ids=["no token", "one token", "one token, shuffled", "never the last", "nothing and more", "nothing for ever"],
+    ids=[
+        "no token",
+        "one token",
+        "one token, shuffled",
+        "one token, shuffled, behind a key",
+        "no token, shuffled, behind a key",
+        "never the last",
+        "nothing and more",
+        "nothing for ever",
+    ],
 )
 def test_a_listing_that_does_not_advance_is_an_error(store: Store) -> None:
     if store.keys == []:
