@@ -190,7 +190,7 @@ class Bucket:
 
     @property
     def on_unreadable(self) -> OnUnreadable:
-        """What becomes of objects that the store refuses, as `open_bucket` was told."""
+        """What happens to objects that the store refuses: the argument of `open_bucket`."""
         on_unreadable: OnUnreadable = self._options[5]
         return on_unreadable
 

@@ -226,7 +226,7 @@ def exit_code_of(error: LedgerfsError) -> int:
 
 
 def conclude(context: click.Context, *, is_sound: bool, is_complete: bool) -> None:
-    """Exit with the code of a check: damage, or else what could not be checked, which is never well."""
+    """Exit with the code of a check: 1 for damage, else 3 if something could not be checked."""
     if not is_sound:
         context.exit(EXIT_DAMAGE)
     if not is_complete:

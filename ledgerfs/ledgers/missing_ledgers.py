@@ -143,7 +143,7 @@ class MissingLedger:
 
     @property
     def is_unclear(self) -> bool:
-        """Whether nobody can say that it is gone: it is there, or unknown."""
+        """Whether it may be there: it is refused or unreadable, or not all of it is known."""
         return self.refusal is not None or self.kind in THERE_OR_UNCLEAR
 
     @property

@@ -1,8 +1,8 @@
 """A queue of ledgers for each topic; the next ledger is of the topic that was sent the fewest bytes.
 
 This is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996). A topic's *place* is how many bytes were sent of it, and a new topic
-begins at the place of the ledger that was taken last: nobody saves turns for later. Of two topics that have work all the time none is sent
-more than the other by more than the largest ledger of each.
+begins at the place of the ledger that was taken last: no topic saves turns for later. Of two topics that always have
+work, neither is sent more than the other by more than the largest ledger of each.
 """
 
 from collections import deque

@@ -232,7 +232,7 @@ class _Sent:
             start = Position(behind, 0)
 
     def _read(self, reading: TopicReading) -> Iterator[Message]:
-        """Yield what comes up to the end; the last message that is expected is waited for even behind the end that brokers tell."""
+        """Yield what comes up to the end; waits for the last expected message, also behind the end that brokers name."""
         while True:
             is_due = self._until is not None and (self._last is None or self._last < self._until)
             sent = _next(self._service, reading, is_due=is_due)

@@ -104,7 +104,7 @@ class ExpectedMessages:
         return sorted(chosen)
 
     def messages_of(self, number: int, position: Position) -> list[Message]:
-        """Return those of one entry of a ledger, which is told by its number."""
+        """Return those of one entry; ``number`` is the index of its ledger."""
         start, stop = Place(number, position.entry_id), Place(number, position.entry_id + 1)
         return list(self._messages(Reach(start, stop)))
 

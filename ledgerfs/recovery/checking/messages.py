@@ -45,7 +45,7 @@ class Message(NamedTuple):
     key
         Its key, in base64 if it was given as bytes; empty for none.
     properties
-        {name: values}: the client tells one value of a name that a message has twice.
+        {name: values}: of a name that a message has twice, the client has one value.
     is_encrypted
         Whether the value is what was encrypted. Then the rest is not compared, but for the publish time.
     is_dropped

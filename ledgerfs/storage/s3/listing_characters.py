@@ -1,6 +1,6 @@
-"""Listings that are not valid XML, since a key has a control character: XML has no form for it, and some stores send it nevertheless.
+"""Listings that are not valid XML because a key has a control character: XML cannot express it, and some stores send it all the same.
 
-Without this one such key, of whomever, would make the whole bucket unreadable. The character becomes U+FFFD: no object of Pulsar has one.
+Without this, one such key would make the whole bucket unreadable. The character becomes U+FFFD: no object of Pulsar has one.
 """
 
 import re
