@@ -113,9 +113,9 @@ def run_line(line: str, env: dict[str, str], folder: Path, java: Programs, monke
         check(java.run(LEDGERFS, *words[1:], folder=folder))
     elif words and can_be_forked(env):
         monkeypatch.chdir(folder)
-        check(run_forked(LEDGERFS, tuple(words[1:]), env, timeout=300))
+        check(run_forked(LEDGERFS, tuple(words[1:]), env, timeout=1800))
     else:
-        check(subprocess.run(["bash", "-c", line], env=env, cwd=folder, capture_output=True, timeout=300, check=False))
+        check(subprocess.run(["bash", "-c", line], env=env, cwd=folder, capture_output=True, timeout=1800, check=False))
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("console"))
@@ -159,7 +159,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         "NO_MKDOCS_2_WARNING": "1",
         **dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9"),
     }
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     pages = {

@@ -47,7 +47,7 @@ def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
     (tmp_path / "spark-defaults.conf").write_text("".join(lines))
     done = subprocess.run(
         [sys.executable, "-m", "ledgerfs.cli.spark.verify", s3_golden, *SMALL_SESSION, "--json", "--conf", "spark.log.level=ERROR"],
-        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)}, capture_output=True, timeout=300, check=False,
+        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)}, capture_output=True, timeout=1800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     report = json.loads(done.stdout)
@@ -186,12 +186,12 @@ def test_without_java_it_is_said_what_to_install(golden_url: str, tmp_path: Path
 def test_without_pyspark_it_is_said_what_to_install_and_other_commands_work(golden_url: str) -> None:
     program = "import sys; sys.modules['pyspark'] = None; from ledgerfs.cli import main; main()"
     command = [sys.executable, "-c", program]
-    done = subprocess.run([*command, "spark", "verify", golden_url], capture_output=True, timeout=300, check=False)
+    done = subprocess.run([*command, "spark", "verify", golden_url], capture_output=True, timeout=1800, check=False)
     assert done.returncode == 2
     assert b"pip install 'ledgerfs[spark]'" in done.stderr
     assert b"Traceback" not in done.stderr
     for arguments in (["topics", golden_url], ["spark", "verify", "--help"], ["--help"]):
-        subprocess.run([*command, *arguments], capture_output=True, timeout=300, check=True)
+        subprocess.run([*command, *arguments], capture_output=True, timeout=1800, check=True)
 
 
 def test_wrong_usage_is_told_before_a_session_starts(golden_url: str) -> None:
@@ -225,7 +225,7 @@ def test_ctrl_c_ends_jobs_and_session(s3_golden: str, proxy: FaultProxy) -> None
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=300)
+    stdout, stderr = process.communicate(timeout=1800)
     assert process.returncode == 130, stderr.decode()
     assert stdout == b""
     assert said(stderr) == ["interrupted"], stderr.decode()

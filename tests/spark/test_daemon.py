@@ -73,7 +73,7 @@ def in_a_session_of_a_command(**settings: str) -> subprocess.CompletedProcess[st
     given = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", **settings}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_PROGRAM), *(f"{key}={value}" for key, value in given.items())],
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done

@@ -22,7 +22,7 @@ PLAIN = "persistent://public/golden/plain"
 def run(name: str, *arguments: str, env: dict[str, str] | None = None, code: int = 0) -> str:
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     done = subprocess.run(
-        command, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=500, check=False
+        command, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=1800, check=False
     )
     assert done.returncode == code, done
     return done.stdout if code == 0 else done.stderr

@@ -307,7 +307,7 @@ def test_what_kubernetes_is_asked_for(kubernetes: KubernetesApi) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
         check=False,
     )
     assert done.returncode == 0, done.stderr
