@@ -28,7 +28,7 @@ from ledgerfs.cache.disk_ranges import DEFAULT_DISK_BYTES, DiskRanges
 from ledgerfs.cache.part_file import part_file
 from ledgerfs.cache.range_piece import BLOCK
 from ledgerfs.errors import InvalidOptionError
-from tests.support.children import fork, status_in_child
+from tests.support.children import fork, is_stopped, status_in_child
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -678,15 +678,6 @@ def held_by_stopped(processes, folder):
     finally:
         for process in processes:
             os.kill(process.pid, signal.SIGCONT)
-
-
-def is_stopped(process):
-    """Whether all threads of a process are stopped, or have ended."""
-    try:
-        stats = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/stat")]
-    except (FileNotFoundError, ProcessLookupError):  # of a thread that has just ended
-        return False
-    return all(stat.rpartition(")")[2].split()[0] in "TZX" for stat in stats)
 
 
 def test_processes_and_threads_that_share_a_small_folder_read_what_was_put(folder):

@@ -25,7 +25,7 @@ from ledgerfs.fuse_mount.option_names import sort_options, split_options
 from ledgerfs.fuse_mount.serving import load_environment
 from ledgerfs.fuse_mount.unmounting import detach
 from tests.support import commands
-from tests.support.children import started
+from tests.support.children import is_stopped, started
 from tests.support.commands import LEDGERFS
 from tests.support.each import for_each
 from tests.support.invoked import Done, run
@@ -383,6 +383,7 @@ def test_a_store_that_hangs_does_not_keep_the_mount(s3_golden: str, proxy: Fault
 def test_a_daemon_that_hangs_can_be_unmounted(folder: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.mount(str(folder))
     place.kill(signal.SIGSTOP)
+    until(lambda: is_stopped(place.process), "the daemon goes on")
     monkeypatch.setattr(mountpoint, "_ANSWER_SECONDS", 0.1)
     assert b"does not answer; --lazy" in run("umount", str(place.path), code=2).stderr
     run("umount", "-z", str(place.path))

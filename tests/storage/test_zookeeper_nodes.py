@@ -44,6 +44,7 @@ from ledgerfs.errors import (
 from ledgerfs.storage.token_bucket import Bandwidth
 from ledgerfs.storage.zookeeper import asking
 from ledgerfs.storage.zookeeper.asking import Asker
+from ledgerfs.storage.zookeeper.change_requests import Sync
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from ledgerfs.storage.zookeeper.replies import children_at, many_results, node_at, one_result
@@ -499,6 +500,19 @@ def test_a_server_that_lies_to_everybody(failing_zookeeper: ZooKeeperServer) -> 
             thread.join(300)
 
     side_by_side(ask)
+
+
+def test_ctrl_c_is_not_taken_for_a_closed_connection(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kazoo catches whatever comes while it wakes the thread of its connection, Ctrl-C too."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    nodes.children("/")
+    session = nodes._asker.session()
+    monkeypatch.setattr(session._client._connection, "_write_sock", SimpleNamespace(send=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        session.ask(Sync("/"))
 
 
 def test_a_bound_on_nodes_a_second(server: ZooKeeperServer) -> None:

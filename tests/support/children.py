@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -32,6 +33,15 @@ def status_in_child(function: Callable[[], object], seconds: int = 300) -> int:
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def is_stopped(process: int) -> bool:
+    """Whether all threads of a process are stopped, or have ended: `os.kill` returns before SIGSTOP has reached each of them."""
+    try:
+        stats = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/stat")]
+    except (FileNotFoundError, ProcessLookupError):  # of a thread that has just ended
+        return False
+    return all(stat.rpartition(")")[2].split()[0] in "TZX" for stat in stats)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import atexit
 import logging
 import os
 import select
+import sys
 from threading import Event, Thread
 from typing import Any, Protocol
 
@@ -83,7 +84,10 @@ class Answer:
             self._arrived()
 
     def set_exception(self, error: Exception) -> None:
-        """Take the error."""
+        """Take the error; raises the interruption that kazoo takes for one: its ``_call`` catches whatever comes while it sends."""
+        interruption = sys.exc_info()[1]
+        if interruption is not None and not isinstance(interruption, Exception):
+            raise interruption
         if not self._came.is_set():
             self.error = error
             self._arrived()
