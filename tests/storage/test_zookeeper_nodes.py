@@ -510,9 +510,10 @@ def test_ctrl_c_is_not_taken_for_a_closed_connection(nodes: Nodes, monkeypatch: 
 
     nodes.children("/")
     session = nodes._asker.session()
-    monkeypatch.setattr(session._client._connection, "_write_sock", SimpleNamespace(send=interrupted))
-    with pytest.raises(KeyboardInterrupt):
-        session.ask(Sync("/"))
+    with monkeypatch.context() as patch:
+        patch.setattr(session._client._connection, "_write_sock", SimpleNamespace(send=interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            session.ask(Sync("/"))
 
 
 def test_a_bound_on_nodes_a_second(server: ZooKeeperServer) -> None:
