@@ -25,7 +25,7 @@ from ledgerfs.cache.cache_folder import cache_folder
 from ledgerfs.dialects.pulsar_blob.columns import own_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER
-from ledgerfs.ledgers.dialects_known import NAMES
+from ledgerfs.ledgers.dialects_known import OF_BUCKETS
 from ledgerfs.storage.store_identity import identity_of
 from tests.support.ledgers import offload
 
@@ -99,7 +99,7 @@ def keep(bucket: str, cache: str) -> None:
         raise ValueError(bucket)
     catalog = made_up_catalog()
     start = time.perf_counter()
-    file = CatalogFile(cache_folder("catalogs", cache), identity, range(len(NAMES)))
+    file = CatalogFile(cache_folder("catalogs", cache), identity, OF_BUCKETS)
     file.save(catalog, int(time.time() * 1000))
     print(
         f"kept catalog: {KEPT_LEDGERS:,} ledgers of {KEPT_TOPICS:,} topics written in {time.perf_counter() - start:.2f} s"

@@ -20,6 +20,7 @@ from hypothesis import settings
 
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.cache.block_cache import process_cache
+from tests.support.entry_points import plug_in
 from tests.support.needs import needs_of, processes_started
 from tests.support.shares import Shares, in_order
 
@@ -32,6 +33,8 @@ GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
 GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
 GOLDEN_TYPED = GOLDEN_ARCHIVE.with_name("pulsar-typed.tar.xz")
 _TESTS = itertools.count()
+
+plug_in()
 
 # No test fails because the machine is slow, nor by an example that no other run has; LEDGERFS_RANDOM_EXAMPLES=1 looks for new ones.
 settings.register_profile(

@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "ledgerfs"
 LAYERS = [
     "exports",
     "display",
+    "plugins",
     "errors",
     "formats",
     "messages",

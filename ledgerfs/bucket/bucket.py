@@ -1,7 +1,7 @@
 """A bucket as a user sees it: its topics and ledgers."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachetools import LRUCache
@@ -10,21 +10,21 @@ from ledgerfs.bucket.catalog_file import max_age_of
 from ledgerfs.bucket.current_catalog import CatalogFiles, CurrentCatalog, OnUnreadable
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.bucket.wanted_topics import named_topic
-from ledgerfs.cache.block_cache import BlockCache
 from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.cache.cache_folder import cache_folder
 from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile, shared_offset_file
-from ledgerfs.dialects.opening import open_dialects
+from ledgerfs.dialects.object_source import ObjectSource
 from ledgerfs.display import names_shown, printable
-from ledgerfs.errors import InvalidNameError, InvalidOptionError, UnplacedLedgersWarning
+from ledgerfs.errors import InvalidNameError, InvalidOptionError, UnplacedLedgersWarning, UnsupportedWriteError
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialect import Dialect, Progress
-from ledgerfs.ledgers.dialects_known import AUTO, NAMES
+from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.ledgers.dialects_known import AUTO
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import unplaced_text
 from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.ledgers.source import Source
 from ledgerfs.ledgers.topic_infos import TopicInfo, TopicInfos
 from ledgerfs.scan.options import require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _FOR_OTHER_ROOMS = frozenset(
-    {"attached", "dialect_of", "dialects", "list_all", "list_to_write", "listed_catalog", "raw_store", "reader", "readers_of"}
-    | {"schemas_of", "store", "survey", "uncached_reader", "warn_of_unplaced"}
+    {"attached", "has_objects", "list_all", "list_to_write", "listed_catalog", "objects", "raw_store", "reader", "readers_of"}
+    | {"schemas_of", "source", "store", "survey", "uncached_reader", "url", "warn_of_unplaced"}
 )  # fmt: skip
 """Names that are not part of the public API."""
 
@@ -95,8 +95,8 @@ class Bucket:
 
     Parameters
     ----------
-    store
-        The store of its objects.
+    place
+        The store of its objects, or another source of ledgers.
     cache_dir, scan_options, catalog_max_age, dialect, on_unreadable
         As in `open_bucket`.
     identity
@@ -108,18 +108,17 @@ class Bucket:
         "__weakref__",
         "_attached",
         "_catalog",
-        "_dialects",
         "_lock",
         "_options",
-        "_raw_store",
+        "_place",
         "_readers",
         "_warned",
-        "store",
+        "source",
     )
 
     def __init__(  # noqa: PLR0917  (pickles hand them on by position)
         self,
-        store: RawStore,
+        place: RawStore | Source,
         cache_dir: str | None = None,
         scan_options: Mapping[str, Any] | None = None,
         catalog_max_age: float | None = None,
@@ -130,28 +129,33 @@ class Bucket:
         require_of_files(scan_options or {})
         if on_unreadable not in {"raise", "skip"}:
             raise InvalidOptionError("one of raise, skip", key=f"on_unreadable={on_unreadable!r}")
-        self._raw_store = store
-        self.store = BucketStore(store, identity, self.expire, _disk_ranges(cache_dir), cache_dir=cache_dir)
+        self._place = place
         self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, dialect, on_unreadable)
-        self._dialects = open_dialects(self.store, dialect)
+        self.source: Source = self._opened(place, cache_dir, identity, dialect)
         files, offsets = None, None
         if identity is not None:
             folder = cache_folder("catalogs", cache_dir)
             # What is learned of a ledger is true whatever others the bucket is read with; a catalog is not.
-            files, offsets = CatalogFiles.of(folder, identity, self._dialects), shared_offset_file(folder, identity)
-        self._catalog = CurrentCatalog(
-            self.store, dialect, self._dialects, max_age_of(catalog_max_age), files, on_unreadable=on_unreadable
-        )
-        self._readers = ReaderPool(self._open_ledger, offsets)
+            files, offsets = CatalogFiles.of(folder, identity, self.source), shared_offset_file(folder, identity)
+        self._catalog = CurrentCatalog(self.source, max_age_of(catalog_max_age), files, on_unreadable=on_unreadable)
+        self._readers = ReaderPool(self.source.open_ledger, offsets)
         self._lock = ForkLock()
         self._attached: dict[object, Any] = {}
         self._warned: tuple[Catalog | None, set[str | None]] = (None, set())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self._raw_store, *self._options))
+        return (type(self), (self._place, *self._options))
+
+    def _opened(self, place: RawStore | Source, cache_dir: str | None, identity: str | None, dialect: str) -> Source:
+        if not isinstance(place, Source):
+            ranges = _disk_ranges(cache_dir)
+            return ObjectSource(BucketStore(place, identity, self.expire, ranges, cache_dir=cache_dir), dialect)
+        if dialect != AUTO:
+            raise InvalidOptionError(f"{place.url}: {place.what}, which is read in one way", key=f"dialect={dialect}")
+        return place.opened(cache_dir, self.expire)
 
     def __repr__(self) -> str:
-        return f"<bucket {printable(self.store.url)}>"
+        return f"<bucket {printable(self.url)}>"
 
     def __dir__(self) -> list[str]:
         return list(names_shown(self, _FOR_OTHER_ROOMS))
@@ -235,9 +239,31 @@ class Bucket:
         return self._catalog.last
 
     @property
+    def url(self) -> str:
+        """The bucket as a URL, without credentials."""
+        return self.source.url
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether its ledgers are objects of a store."""
+        return isinstance(self.source, ObjectSource)
+
+    @property
+    def objects(self) -> ObjectSource:
+        """Its objects; raises `UnsupportedWriteError` for a source that has none, in which nothing can be stored."""
+        if not isinstance(self.source, ObjectSource):
+            raise UnsupportedWriteError(f"nothing is written to {self.source.what} here", key=self.url)
+        return self.source
+
+    @property
+    def store(self) -> BucketStore:
+        """The store of its objects, with a cache; raises as `objects`."""
+        return self.objects.store
+
+    @property
     def raw_store(self) -> RawStore:
-        """The store itself, without a cache, with its write side."""
-        return self._raw_store
+        """The store itself, without a cache, with its write side; raises as `objects`."""
+        return self.objects.raw_store
 
     def expire(self) -> None:
         """Make the next use refresh the catalog."""
@@ -253,7 +279,7 @@ class Bucket:
 
     def stats(self) -> TrafficStats:
         """Return counts of requests to the store, bytes, hits and retries, through this bucket in this process."""
-        return self.store.traffic.stats()
+        return self.source.traffic.stats()
 
     def topics(self) -> list[TopicInfo]:
         """Return a `TopicInfo` of each topic, sorted by name: a list, which notebooks show as a table."""
@@ -282,21 +308,8 @@ class Bucket:
         return self._readers.reader(ref)
 
     def uncached_reader(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader of one row of the catalog, in any dialect, that asks the store for every byte, past all caches."""
-        store = BucketStore(self._raw_store, None, self.expire, cache=BlockCache(0))
-        return _dialect_of(open_dialects(store), ref).open_ledger(ref)
-
-    @property
-    def dialects(self) -> tuple[Dialect, ...]:
-        """The dialects in which ledgers may lie in this bucket."""
-        return self._dialects
-
-    def dialect_of(self, ref: LedgerRef) -> Dialect:
-        """Return the dialect of a row of the catalog."""
-        return _dialect_of(self._dialects, ref)
-
-    def _open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None) -> LedgerReader:
-        return self.dialect_of(ref).open_ledger(ref, offsets)
+        """Return a reader of one row of the catalog, in any dialect, that asks the place for every byte, past all caches."""
+        return self.source.uncached().open_ledger(ref)
 
     def readers_of(self, managed_ledger: str | None, catalog: Catalog) -> list[LedgerReader]:
         """Return the ledgers of one managed ledger in a catalog of this bucket, ascending by id, each once."""
@@ -316,7 +329,7 @@ class Bucket:
         except InvalidNameError:
             # Ledgers that are no topic's have none: nothing can be saved for such a name.
             versions = ()
-        return TopicSchemas.of(versions, are_of_cluster=self._raw_store.cluster is not None)
+        return TopicSchemas.of(versions, are_of_cluster=self.source.keeps_schemas)
 
     def warn_of_unplaced(self, managed_ledgers: Iterable[str | None], catalog: Catalog) -> None:
         """Warn (`UnplacedLedgersWarning`) of ledgers that may belong to these topics, once for each catalog and topic.
@@ -332,16 +345,7 @@ class Bucket:
             return
         unplaced, being_written = catalog.unplaced(), catalog.being_written([None, *names])
         if unplaced or being_written:
-            warnings.warn(unplaced_text(self.store.url, unplaced, being_written), UnplacedLedgersWarning, stacklevel=3)
-
-
-def _dialect_of(dialects: Sequence[Dialect], ref: LedgerRef) -> Dialect:
-    for dialect in dialects:
-        if dialect.number == ref.dialect:
-            return dialect
-    raise InvalidOptionError(
-        "the bucket was opened to be read in another dialect than this ledger's", key=f"dialect={NAMES[ref.dialect]}"
-    )
+            warnings.warn(unplaced_text(self.url, unplaced, being_written), UnplacedLedgersWarning, stacklevel=3)
 
 
 def _disk_ranges(cache_dir: str | None) -> DiskRanges | None:

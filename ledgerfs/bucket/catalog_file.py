@@ -20,13 +20,13 @@ from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table
-from ledgerfs.ledgers.dialects_known import NAMES, dialect_rows
+from ledgerfs.ledgers.dialects_known import dialect_rows, is_known
 from ledgerfs.ledgers.missing_ledgers import GAP, UNKNOWN
 from ledgerfs.ledgers.remains import Kept, OtherKeys
 
 _HEADER = Struct("<qQ")  # when it was listed, ms since 1970; bytes of text
 _TABLES = {"ledgers": LEDGER, "lost": LEDGER, "gaps": GAP}
-_LAYOUT = (5, *(kind.descr for kind in _TABLES.values()))
+_LAYOUT = (6, *(kind.descr for kind in _TABLES.values()))
 _NEVER = -1
 _MAX_AGE_VARIABLE = "LEDGERFS_CATALOG_MAX_AGE"
 _COMPARED = 4 << 20
@@ -65,15 +65,14 @@ class CatalogFile:
     identity
         The bucket's (`Bucket.identity`).
     dialects
-        Numbers of those that it is listed in: in others it has other ledgers.
+        Names of those that it is listed in: in others it has other ledgers.
 
     """
 
     __slots__ = ("_file", "_last")
 
-    def __init__(self, folder: CacheFolder, identity: str, dialects: Sequence[int]) -> None:
-        listed_in = ",".join(NAMES[number] for number in sorted(dialects))
-        self._file = KeptFile(folder, "catalog", f"{identity} {listed_in}", _LAYOUT)
+    def __init__(self, folder: CacheFolder, identity: str, dialects: Sequence[str]) -> None:
+        self._file = KeptFile(folder, "catalog", f"{identity} {','.join(dialects)}", _LAYOUT)
         self._last: ListedCatalog | None = None
 
     def load(self, max_age: float | None = None) -> Catalog | None:
@@ -147,7 +146,7 @@ def _text_of(catalog: Catalog) -> bytes:
     others = {kind: (count, catalog.others.names[kind]) for kind, count in catalog.others.counts.items()}
     rows = [getattr(catalog, name).size for name in _TABLES]
     remains = [
-        (NAMES[number], kept.told, {name: table.size for name, table in kept.tables.items()})
+        (number, kept.told, {name: table.size for name, table in kept.tables.items()})
         for number, kept in _kept_of(catalog)
     ]
     return json.dumps([catalog.names, catalog.places, others, rows, remains]).encode()
@@ -161,8 +160,10 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
     at = read_array(descriptor, _HEADER.size, text)
     names, places, others, rows, told_remains = json.loads(text.tobytes())
     wanted = list(zip(_TABLES.values(), rows, strict=True))
-    for dialect, _, counts in told_remains:
-        kinds = dialect_rows(NAMES.index(dialect)).KEPT_TABLES
+    if not all(is_known(number) for number, _, _ in told_remains):
+        raise ValueError("its dialects are not those of this place")
+    for number, _, counts in told_remains:
+        kinds = dialect_rows(number).KEPT_TABLES
         wanted += [(kinds[name], count) for name, count in counts.items()]
     if size != at + sum(kind.itemsize * count for kind, count in wanted):
         raise ValueError("its size and its counts differ")
@@ -173,8 +174,7 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
     ledgers, lost, gaps, *own = tables
     _require_inside(len(names), len(places), ledgers, lost, gaps)
     remains = {}
-    for dialect, told, counts in told_remains:
-        number = NAMES.index(dialect)
+    for number, told, counts in told_remains:
         remains[number] = dialect_rows(number).remains_of_kept(Kept(told, {name: own.pop(0) for name in counts}))
     other_keys = OtherKeys(
         {kind: one[0] for kind, one in others.items()}, {kind: one[1] for kind, one in others.items()}
@@ -185,6 +185,8 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
 def _require_inside(names: int, places: int, *tables: Table) -> None:
     """Raise `ValueError` if rows refer to names, places or dialects that do not exist."""
     for table in tables:
-        for column, count in (("name", names), ("place", places), ("dialect", len(NAMES))):
+        for column, count in (("name", names), ("place", places)):
             if table.size and not (table[column].min() >= UNKNOWN and table[column].max() < count):
                 raise ValueError(f"rows have a {column} that is not there")
+        if not all(map(is_known, np.unique(table["dialect"]).tolist())):
+            raise ValueError("rows have a dialect that is not there")

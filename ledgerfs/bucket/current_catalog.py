@@ -2,22 +2,18 @@
 
 import time
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from ledgerfs.bucket.catalog_file import CatalogFile
-from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.dialects.opening import open_dialects
-from ledgerfs.errors import UnreadableObjectsWarning, UnsupportedWriteError
+from ledgerfs.dialects.object_source import ObjectSource
+from ledgerfs.errors import UnreadableObjectsWarning
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialect import Dialect, Progress
-from ledgerfs.ledgers.dialects_known import AUTO, dialect_rows, in_one_place
-from ledgerfs.ledgers.listing import list_bucket
+from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.missing_ledgers import refused_text
+from ledgerfs.ledgers.source import Source
 from ledgerfs.storage.fork_lock import ForkLock
-from ledgerfs.storage.object_store import is_of_a_cluster
 
 OnUnreadable = Literal["raise", "skip"]
 
@@ -29,10 +25,10 @@ class CatalogFiles(NamedTuple):
     whole: CatalogFile
 
     @classmethod
-    def of(cls, folder: CacheFolder, identity: str, dialects: Sequence[Dialect]) -> "CatalogFiles":
-        """Return the files of a bucket that is read in these dialects: a catalog answers for no others."""
-        numbers = [dialect.number for dialect in dialects]
-        return cls(CatalogFile(folder, identity, numbers), CatalogFile(folder, identity, in_one_place(numbers[0])))
+    def of(cls, folder: CacheFolder, identity: str, source: Source) -> "CatalogFiles":
+        """Return the files of a source that is read in some dialects: a catalog answers for no others."""
+        whole = _in_every_dialect(source).dialects
+        return cls(CatalogFile(folder, identity, source.dialects), CatalogFile(folder, identity, whole))
 
 
 class CurrentCatalog:
@@ -40,10 +36,8 @@ class CurrentCatalog:
 
     Parameters
     ----------
-    store
-        The store that is listed.
-    dialect, dialects
-        What the bucket is read in, by name, and opened.
+    source
+        What is listed.
     max_age
         How old a catalog may be, in seconds, that another process has listed.
     files
@@ -55,8 +49,6 @@ class CurrentCatalog:
 
     __slots__ = (
         "_catalog",
-        "_dialect",
-        "_dialects",
         "_expired",
         "_files",
         "_is_listed",
@@ -64,23 +56,19 @@ class CurrentCatalog:
         "_lock",
         "_max_age",
         "_on_unreadable",
-        "_store",
+        "_source",
         "_whole",
     )
 
     def __init__(
         self,
-        store: BucketStore,
-        dialect: str,
-        dialects: Sequence[Dialect],
+        source: Source,
         max_age: float,
         files: CatalogFiles | None,
         *,
         on_unreadable: OnUnreadable = "raise",
     ) -> None:
-        self._store = store
-        self._dialect = dialect
-        self._dialects = dialects
+        self._source = source
         self._max_age = max_age
         self._on_unreadable = on_unreadable
         self._files = files
@@ -126,19 +114,15 @@ class CurrentCatalog:
     def list_to_write(self, progress: Progress | None = None) -> Catalog:
         """List the bucket again, in every dialect: what may be written is decided by this.
 
-        Raises `UnsupportedWriteError` for a bucket that is read only in dialects that ledgerfs does not write, otherwise as `load`.
+        Raises as `Source.require_writable`, otherwise as `load`.
         """
-        if is_of_a_cluster(self._store):
-            what = "disks of bookies" if self._store.cluster is None else "a living cluster"
-            raise UnsupportedWriteError(f"nothing is written to {what} here", key=self._store.url)
-        if not any(dialect_rows(one.number).IS_WRITABLE for one in self._dialects):
-            reason = "ledgerfs does not write ledgers in this dialect, and others are not looked at; open the bucket without it"
-            raise UnsupportedWriteError(reason, key=f"dialect={self._dialect}")
+        self._source.require_writable()
         return self.list_all(progress)
 
     def list_all(self, progress: Progress | None = None) -> Catalog:
         """List the bucket again, in every dialect, whichever it is read in; raises as `load`, also for what reading may skip."""
-        if self._dialect == AUTO:
+        whole = _in_every_dialect(self._source)
+        if whole is self._source:
             with self._listing:
                 catalog = self._survey(progress)
                 catalog.require_writable()
@@ -149,7 +133,7 @@ class CurrentCatalog:
             self.expire()
             if self._whole is None and self._files is not None:
                 self._whole = self._files.whole.load()
-            catalog = list_bucket(self._store, open_dialects(self._store), self._whole, progress)
+            catalog = whole.list_ledgers(self._whole, progress)
             catalog.require_writable()
             self._whole = catalog
             if self._files is not None and catalog.is_complete:
@@ -170,7 +154,7 @@ class CurrentCatalog:
         if not catalog.skips_refused:
             catalog.require_readable()
         elif refused := catalog.refused():
-            warnings.warn(refused_text(self._store.url, refused), UnreadableObjectsWarning, stacklevel=2)
+            warnings.warn(refused_text(self._source.url, refused), UnreadableObjectsWarning, stacklevel=2)
             with self._lock:
                 self._catalog, self._is_listed, self._expired = catalog, True, False
         return catalog
@@ -182,7 +166,7 @@ class CurrentCatalog:
             # Objects that are written while the bucket is listed may be missing in the listing.
             self._expired = False
         try:
-            catalog = self._as_read(list_bucket(self._store, self._dialects, previous, progress))
+            catalog = self._as_read(self._source.list_ledgers(previous, progress))
         except BaseException:
             self._expired = True
             raise
@@ -201,6 +185,10 @@ class CurrentCatalog:
 
     def _kept(self, max_age: float | None = None) -> Catalog | None:
         return None if self._files is None else self._files.current.load(max_age)
+
+
+def _in_every_dialect(source: Source) -> Source:
+    return source.in_every_dialect() if isinstance(source, ObjectSource) else source
 
 
 def _now_ms() -> int:

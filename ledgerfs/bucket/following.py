@@ -1,4 +1,4 @@
-"""Following a topic of a living cluster: what its dialect looks with, partition by partition."""
+"""Following a topic of a living cluster: what its source looks with, partition by partition."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -52,9 +52,8 @@ def require_following(bucket: "Bucket") -> None:
 
 def _tails(bucket: "Bucket", managed_ledgers: Sequence[str | None]) -> Iterator[Tail]:
     for name in managed_ledgers:
-        found = (dialect.tail(name) for dialect in bucket.dialects)
-        tail = next((one for one in found if one is not None), None)
+        tail = bucket.source.tail(name)
         if tail is None:
             reason = "only topics of a living cluster (pulsar+zk://…) can be followed: a bucket gets whole ledgers, read it again"
-            raise InvalidOptionError(reason, key=bucket.store.url)
+            raise InvalidOptionError(reason, key=bucket.url)
         yield tail

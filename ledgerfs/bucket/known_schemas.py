@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.errors import CorruptObjectError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
-from ledgerfs.schemas.saved_schemas import SavedSchemas, ordered_versions
+from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.storage.ordered_map import ordered_map
 
 if TYPE_CHECKING:
@@ -20,24 +20,23 @@ OnDamage = Callable[[str, LedgerfsError], None]
 class KnownSchemas:
     """`ledgerfs.schemas.schema_store.SchemaStore` of a bucket or living cluster.
 
-    All methods raise as those of `SavedSchemas`, and as `ledgerfs.ledgers.dialect.Dialect.schema_versions`.
+    All methods raise as those of `SavedSchemas`, and as `ledgerfs.ledgers.source.Source.schema_versions`.
     """
 
     __slots__ = ("_bucket", "_saved")
 
     def __init__(self, bucket: "Bucket") -> None:
         self._bucket = bucket
-        self._saved = SavedSchemas(bucket.raw_store)
+        self._saved = SavedSchemas(bucket.raw_store) if bucket.has_objects else None
 
     @property
     def source(self) -> str:
         """Where schemas are saved in the bucket; the URL of a cluster."""
-        return self._saved.source if self._bucket.raw_store.cluster is None else self._bucket.raw_store.url
+        return self._bucket.url if self._saved is None else self._saved.source
 
     def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
         """Return all that is known of a topic."""
-        own = [one for dialect in self._bucket.dialects for one in dialect.schema_versions(topic)]
-        return ordered_versions([*self._saved.versions(topic), *own])
+        return self._bucket.source.schema_versions(topic) if self._saved is None else self._saved.versions(topic)
 
     def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
         """Return what is known of one number."""
@@ -45,11 +44,11 @@ class KnownSchemas:
 
     def topics(self) -> list[str]:
         """Return the topics whose schemas the cluster itself has, sorted; none for a bucket."""
-        return sorted({name for dialect in self._bucket.dialects for name in dialect.schema_topics()})
+        return list(self._bucket.source.schema_topics())
 
     def all_versions(self, on_damage: OnDamage) -> dict[str, tuple[SchemaVersion, ...]]:
         """Return what is known of each topic, by the topics' names, sorted; without those of the cluster's that are damaged."""
-        found = self._saved.all_versions() | self.versions_of(self.topics(), on_damage)
+        found = self.versions_of(self.topics(), on_damage) if self._saved is None else self._saved.all_versions()
         return {name: found[name] for name in sorted(found) if found[name]}
 
     def versions_of(self, topics: Sequence[str], on_damage: OnDamage) -> dict[str, tuple[SchemaVersion, ...]]:
@@ -72,7 +71,7 @@ class KnownSchemas:
 
     def require_place(self) -> None:
         """Raise `BucketNotFoundError` if the bucket or cluster is not there: nothing is known of it either."""
-        if self._bucket.raw_store.cluster is None:
-            self._saved.require_place()
-        else:
+        if self._saved is None:
             self._bucket.load_catalog()
+        else:
+            self._saved.require_place()

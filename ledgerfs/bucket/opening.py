@@ -10,11 +10,13 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.current_catalog import OnUnreadable
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.ledgers.dialects_known import AUTO
+from ledgerfs.ledgers.source import Source, scheme_of_filesystem, url_of_paths
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.fsspec_handle import FsspecHandle
+from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.store_identity import identity_of
-from ledgerfs.storage.url_filesystem import filesystem_of
+from ledgerfs.storage.url_filesystem import filesystem_of, require_url
 
 _SHARED_BUCKETS = 16
 
@@ -69,10 +71,25 @@ def open_bucket(
     """
     if cache_bytes is not None:
         process_cache.resize(cache_bytes)
-    fs, root = filesystem_of(os.fspath(url), storage_options or {})
+    options = storage_options or {}
+    fs, root = filesystem_of(_named(os.fspath(url), options), options)
     return Bucket(
-        open_store(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root), dialect, on_unreadable
+        _place(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root), dialect, on_unreadable
     )
+
+
+def _named(url: str, options: Mapping[str, Any]) -> str:
+    """Return the URL of a source whose path of this machine is given; any other URL as it is."""
+    require_url(url)
+    if "://" in url:
+        return url
+    path = os.path.abspath(os.path.expanduser(url))  # noqa: PTH100, PTH111  (texts, as fsspec has them)
+    return url_of_paths([path], options) or url
+
+
+def _place(fs: Any, root: str) -> RawStore | Source:  # noqa: ANN401  (fsspec is not typed)
+    scheme = scheme_of_filesystem(fs)
+    return open_store(fs, root) if scheme is None else scheme.source(fs, root)
 
 
 def bucket_at(bucket: BucketOrUrl) -> Bucket:
@@ -108,7 +125,7 @@ def shared_bucket(
         bucket = _shared.get(arguments)
         if bucket is None:
             bucket = Bucket(
-                open_store(fs, root),
+                _place(fs, root),
                 cache_dir,
                 scan_options,
                 catalog_max_age,

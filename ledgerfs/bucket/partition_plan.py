@@ -17,7 +17,6 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import Table
-from ledgerfs.ledgers.dialects_known import NAMES
 from ledgerfs.ledgers.id_blocks import ends_in
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 
@@ -27,8 +26,6 @@ COST_OF_LEDGER = 1 << 20
 """Opening a ledger takes about as long as reading so many bytes, and counts as these: a part never has thousands of small ledgers."""
 
 _TO_THE_END = -1
-
-_LIVE = NAMES.index("live_cluster")
 
 _EARLIER, _LATER = 1, 2
 """So many neighbours are in a part, too: a chunked message may begin before its ledgers, a transaction may end after them."""
@@ -215,7 +212,7 @@ def _begins_of_runs(primary: _Primary, places: Int64, first_cuts: Int64, parts: 
     steps = np.diff(places)
     follows = (steps == 0) | ((steps == 1) & (np.diff(primary.topics[places]) == 0) & (first_cuts[1:] == 0))
     # What is made of a ledger that is still written is made again: without others, which may be gone by then.
-    is_last = np.isin(places, primary.starts[1:] - 1) & (primary.table["dialect"][places] == _LIVE)
+    is_last = np.isin(places, primary.starts[1:] - 1) & primary.table["open"][places]
     follows &= (steps == 0) | ~is_last[1:]
     begins = np.append(True, ~follows) if places.size else np.zeros(0, bool)
     begins[parts[:-1]] = True

@@ -18,9 +18,6 @@ from ledgerfs.storage.traffic import Traffic
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from ledgerfs.storage.disks.bookie_disks import BookieDisks
-    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-
 
 class BucketStore:
     """`ObjectStore` that keeps bytes of remote objects in the process's cache, and shares reads under way.
@@ -78,16 +75,6 @@ class BucketStore:
     def is_remote(self) -> bool:
         """Whether reads are slow, and therefore kept."""
         return self.store.is_remote
-
-    @property
-    def cluster(self) -> "LivingCluster | None":
-        """The cluster that the store stands for."""
-        return self.store.cluster
-
-    @property
-    def disks(self) -> "BookieDisks | None":
-        """The disks that the store stands for."""
-        return self.store.disks
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
         """List the store itself."""

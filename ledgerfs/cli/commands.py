@@ -12,6 +12,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from ledgerfs.plugins import plugged_in
+
 
 class Command(click.Command):
     """A command whose options and arguments must not be empty texts."""
@@ -64,27 +66,52 @@ class LazyCommand(click.Command):
 
 
 class LazyGroup(click.Group):
-    """A group of commands, each imported on use (`get_command`)."""
+    """A group of commands, each imported on use (`get_command`).
 
-    def __init__(self, *args: Any, lazy: Iterable[LazyCommand] = (), **options: Any) -> None:  # noqa: ANN401  (click's)
+    ``plugged`` names the entry points of further commands, which are imported together, for a name that is not among the others.
+    """
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401  (click's)
+        lazy: Iterable[LazyCommand] = (),
+        plugged: str | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__(*args, **options)
+        self._plugged = plugged
         self._summaries = click.Group(commands=list(lazy))
         # Of misspelt commands click suggests those of this mapping.
         self.commands.update(self._summaries.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, imported."""
+        if cmd_name not in self.commands:
+            self._plug_in()
         command = super().get_command(ctx, cmd_name)
         if isinstance(command, LazyCommand):
             command = self.commands[cmd_name] = command.load()
         return command
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all."""
+        self._plug_in()
+        return super().list_commands(ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line about each, without importing any."""
+        """Write a line about each, without importing any but those that are plugged in."""
+        self._plug_in()
         self._summaries.format_commands(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that begin so, without importing any."""
+        """Return the commands and options that begin so, without importing any but those that are plugged in."""
+        self._plug_in()
         commands = (one for name, one in sorted(self._summaries.commands.items()) if name.startswith(incomplete))
         found = [CompletionItem(one.name, help=one.get_short_help_str()) for one in commands]
         return found + click.Command.shell_complete(self, ctx, incomplete)
+
+    def _plug_in(self) -> None:
+        plugged, self._plugged = self._plugged, None
+        for name, entry in () if plugged is None else plugged_in(plugged).items():
+            command = self.commands[name] = entry.load()
+            self._summaries.add_command(command, name)

@@ -113,17 +113,6 @@ _COMMANDS = (
     LazyCommand(
         "schemas", "ledgerfs.cli.schemas.group:schemas", "Save the schemas of topics beside their bucket, show them, give them by hand."
     ),
-    LazyCommand("bookie", "ledgerfs.cli.bookie.group:bookie", "Look at the disks of bookies: entry logs, journals, and their space."),
-    LazyCommand(
-        "cluster", "ledgerfs.cli.cluster.group:cluster", "Show what lies in a living cluster, and what its brokers would do with it."
-    ),
-    LazyCommand(
-        "lifecycle", "ledgerfs.cli.lifecycle.group:lifecycle", "Offload and delete by policy, of all topics of a cluster, loaded or not."
-    ),
-    LazyCommand(
-        "recover", "ledgerfs.cli.recover.group:recover",
-        "Have a new cluster serve a lost cluster's topics again, from its bucket and what was saved beside it.",
-    ),
     LazyCommand("rm", "ledgerfs.cli.rm:rm", "Delete ledgers of the tree's entries/: of each the index object first, then the data object."),
     LazyCommand("mount", "ledgerfs.cli.mount:mount", "Mount BUCKET on FOLDER, and return when it answers."),
     LazyCommand("umount", "ledgerfs.cli.umount:umount", "End the mount on FOLDER; one whose process was killed is cleared away."),
@@ -136,6 +125,7 @@ _COMMANDS = (
 @click.group(
     cls=LazyGroup,
     lazy=_COMMANDS,
+    plugged="ledgerfs.commands",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog=_EPILOG,
 )

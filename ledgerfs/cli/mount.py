@@ -17,7 +17,7 @@ from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
 from ledgerfs.fuse_mount.mountpoint import absolute, require_usable
 from ledgerfs.fuse_mount.option_names import SortedOptions, sort_options
 from ledgerfs.fuse_mount.unmounting import clear_if_dead
-from ledgerfs.ledgers.dialects_known import AUTO, NAMES
+from ledgerfs.ledgers.dialects_known import AUTO, OF_BUCKETS
 from ledgerfs.scan.options import require_of_files
 
 _FUSE_CONF = Path("/etc/fuse.conf")
@@ -40,7 +40,11 @@ _OPTION_HELP = (
     "--cache-dir", type=LocalPath(), help="Folder for what is kept on disk; without it byte ranges are not kept."
 )
 @click.option(
-    "--dialect", type=click.Choice([AUTO, *NAMES]), default=AUTO, show_default=True, help="How ledgers lie in BUCKET."
+    "--dialect",
+    type=click.Choice([AUTO, *OF_BUCKETS]),
+    default=AUTO,
+    show_default=True,
+    help="How ledgers lie in BUCKET.",
 )
 @click.option(
     "--on-unreadable", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,

@@ -21,16 +21,15 @@ def notice(bucket: "Bucket") -> None:
     """Say on standard error, in one line, what the bucket has besides readable ledgers, or that it has no ledgers."""
     # This imports numpy, which --help does not need.
     from ledgerfs.ledgers.catalog_rows import is_sound
-    from ledgerfs.storage.object_store import is_of_a_cluster
 
     catalog = bucket.catalog
     others = sum(catalog.others.counts.values())
     if catalog.is_empty:
-        if is_of_a_cluster(bucket.store):
-            say(f"{bucket.store.url}: {'no topics' if bucket.store.disks is None else 'no ledgers'}")
+        if not bucket.has_objects:
+            say(f"{bucket.url}: no ledgers")
             return
         found = f"none of its {others} objects is a ledger's" if others else "it has no objects"
-        say(f"{bucket.store.url}: no offloaded ledgers; {found}")
+        say(f"{bucket.url}: no offloaded ledgers; {found}")
         return
     counts = {
         "damaged ledgers": int((~is_sound(catalog.ledgers)).sum()),
@@ -41,7 +40,7 @@ def notice(bucket: "Bucket") -> None:
     counts["other keys"] = others
     found = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if found:
-        say(f"{bucket.store.url}: also {found}; `ledgerfs verify` names them")
+        say(f"{bucket.url}: also {found}; `ledgerfs verify` names them")
 
 
 class LeavesOut(Protocol):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.traffic_options import Command, say_stats_at_end, traffic_options
-from ledgerfs.ledgers.dialects_known import AUTO, NAMES
+from ledgerfs.ledgers.dialects_known import AUTO, OF_BUCKETS
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -58,7 +58,7 @@ def opened_here(context: click.Context, url: str) -> "Bucket":
 def dialect_option(command: Command) -> Command:
     """Add the options --dialect, whose value `dialect_of` returns, and --on-unreadable."""
     option = click.option(
-        "--dialect", type=click.Choice([AUTO, *NAMES]), default=AUTO, is_eager=True, expose_value=False, callback=_dialect,
+        "--dialect", type=click.Choice([AUTO, *OF_BUCKETS]), default=AUTO, is_eager=True, expose_value=False, callback=_dialect,
         help="How ledgers lie in BUCKET; all dialects are read if not given.", show_default=True,
     )  # fmt: skip
     refused = click.option(
@@ -175,12 +175,15 @@ def _open_disks(context: click.Context, param: click.Parameter, urls: tuple[str,
         return None
     if len(urls) == 1:
         return opened_here(context, urls[0])
-    from ledgerfs.storage.disks.bookie_disks import url_of
+    from ledgerfs.ledgers.source import url_of_paths
 
     strange = next((url for url in urls if "://" in url), None)
-    if strange is not None:
-        raise click.BadParameter(f"several paths are disks of bookies, and {strange} is none", ctx=context, param=param)
-    return opened_here(context, url_of(tuple(os.path.abspath(url) for url in urls)))  # noqa: PTH100
+    paths = [os.path.abspath(url) for url in urls]  # noqa: PTH100  (texts, as fsspec has them)
+    url = None if strange is not None else url_of_paths(paths, storage_options_of(context))
+    if url is None:
+        reason = f"several paths are disks of bookies, and {strange or urls[0]} is none"
+        raise click.BadParameter(reason, ctx=context, param=param)
+    return opened_here(context, url)
 
 
 def _metadata(context: click.Context, _: click.Parameter, value: str | None) -> None:

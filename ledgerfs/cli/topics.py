@@ -14,9 +14,10 @@ from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.cli.hot_and_cold import HotAndCold
     from ledgerfs.errors import LedgerfsError
-    from ledgerfs.ledgers.topic_infos import TopicInfo
+    from ledgerfs.ledgers.topic_infos import TopicColumns, TopicInfo
+
+_MOST_LINES = 10
 
 
 @command()
@@ -56,14 +57,14 @@ def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json:
       ledgerfs topics s3://tier -o endpoint_url=http://127.0.0.1:9000
       ledgerfs topics /backup/tier --json | jq '.[].name'
     """
-    if with_backlog and bucket.raw_store.cluster is None:
+    if with_backlog and bucket.has_objects:
         raise click.UsageError("--backlog is of living clusters: a bucket knows no subscriptions")
     with progress() as update:
         bucket.load_catalog(update)
     found, unplaced = bucket.topics(), len(bucket.catalog.unplaced())
     damaged: dict[str, LedgerfsError] = {}
     schemas = _schemas(bucket, found, damaged) if with_schemas else {}
-    halves, is_damaged = _halves(bucket, with_backlog=with_backlog)
+    more = _more_columns(bucket, with_backlog=with_backlog)
     if as_json:
         print_json(
             [
@@ -78,13 +79,13 @@ def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json:
                     "missing": topic.missing,
                     "unplaced_in_bucket": unplaced,
                     **(schemas[topic.name].as_json() if schemas else {}),
-                    **({} if halves is None else halves.as_json(topic)),
+                    **({} if more is None else more.as_json(topic)),
                 }
                 for topic in found
             ]
         )
     elif found:
-        _show_table(found, halves, {name: one.shown for name, one in schemas.items()})
+        _show_table(found, more, {name: one.shown for name, one in schemas.items()})
     for topic in found:
         if topic.missing:
             say(f"{topic.name}: {topic.missing:,} ledgers are missing")
@@ -93,7 +94,7 @@ def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json:
     bucket.warn_of_unplaced([None, *bucket.catalog.known_names], bucket.catalog)
     notice(bucket)
     # Nobody knows how long a topic of a cluster is that is not listed whole.
-    if damaged or is_damaged or (halves is not None and any(topic.missing for topic in found)):
+    if damaged or (more is not None and (more.is_damaged or any(topic.missing for topic in found))):
         click.get_current_context().exit(1)
     if are_refused:
         click.get_current_context().exit(1 if bucket.on_unreadable == "skip" else EXIT_STORAGE)
@@ -117,7 +118,7 @@ def _say_lacking(bucket: "Bucket", schemas: "dict[str, _Schemas]", damaged: "dic
     for name, of_topic in schemas.items():
         if of_topic.unsaved:
             versions = ", ".join(map(str, of_topic.unsaved))
-            if bucket.raw_store.cluster is None:
+            if not bucket.source.keeps_schemas:
                 say(
                     f"{name}: schema version {versions} is not saved; save it while the cluster lives: ledgerfs schemas save"
                 )
@@ -125,15 +126,15 @@ def _say_lacking(bucket: "Bucket", schemas: "dict[str, _Schemas]", damaged: "dic
                 say(f"{name}: schema version {versions} is lost: the cluster does not have it any more")
 
 
-def _show_table(found: "list[TopicInfo]", halves: "HotAndCold | None", schemas: dict[str, str]) -> None:
-    own = ("ledgers", "entries", "bytes") if halves is None else halves.columns
+def _show_table(found: "list[TopicInfo]", more: "TopicColumns | None", schemas: dict[str, str]) -> None:
+    own = ("ledgers", "entries", "bytes") if more is None else more.columns
     columns = ("topic", *own, "oldest", "newest", *(("schemas",) if schemas else ()))
     rows = table(*columns, right=(*own, "schemas"))
     for topic in found:
         sums = f"{topic.ledgers:,}", f"{topic.entries:,}", human_size(topic.bytes)
         rows.add_row(
             printable(topic.name),
-            *(sums if halves is None else halves.cells(topic)),
+            *(sums if more is None else more.cells(topic, human_size)),
             minute(topic.created_ms),
             minute(topic.uploaded_ms or None),
             *((schemas[topic.name],) if schemas else ()),
@@ -141,15 +142,21 @@ def _show_table(found: "list[TopicInfo]", halves: "HotAndCold | None", schemas: 
     show(rows)
 
 
-def _halves(bucket: "Bucket", *, with_backlog: bool) -> "tuple[HotAndCold | None, bool]":
-    """Return what is hot and what is cold of a living cluster, None of a bucket; and whether nodes of subscriptions are damaged."""
-    cluster = bucket.raw_store.cluster
-    if cluster is None:
-        return None, False
-    from ledgerfs.cli.hot_and_cold import HotAndCold, backlogs_of
+def _more_columns(bucket: "Bucket", *, with_backlog: bool) -> "TopicColumns | None":
+    """Return what the place knows of topics besides; say on standard error what could not be read."""
+    from ledgerfs.ledgers.source import scheme_of
 
-    backlogs, is_damaged = backlogs_of(cluster) if with_backlog else (None, False)
-    return HotAndCold(bucket.catalog, backlogs), is_damaged
+    scheme = scheme_of(bucket.url)
+    if scheme is None:
+        return None
+    with progress() as update:
+        found = scheme.topic_columns(bucket.source, bucket.catalog, with_backlog=with_backlog, progress=update)
+    troubles = () if found is None else found.troubles
+    for trouble in troubles[:_MOST_LINES]:
+        say(f"not known: {trouble}")
+    if len(troubles) > _MOST_LINES:
+        say(f"not known: {len(troubles) - _MOST_LINES:,} more")
+    return found
 
 
 class _Schemas(NamedTuple):

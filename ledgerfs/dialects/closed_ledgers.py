@@ -6,14 +6,12 @@ Here so that rooms that know no dialect can ask.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.hot_ledger import HotLedger
 from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.storage.empty_store import EmptyStore
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
@@ -51,7 +49,7 @@ class ClosedLedgers:
     __slots__ = ("_access",)
 
     def __init__(self, cluster: LivingCluster, is_stopping: Callable[[], bool] | None = None) -> None:
-        self._access = ClusterAccess(BucketStore(EmptyStore(cluster)), cluster, is_stopping)
+        self._access = ClusterAccess(cluster, is_stopping=is_stopping)
 
     @property
     def ledgers_path(self) -> str:

@@ -43,7 +43,6 @@ from ledgerfs.scan.options import (
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Place, Reach
-from ledgerfs.storage.object_store import is_of_a_cluster
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 
 if TYPE_CHECKING:
@@ -214,7 +213,7 @@ def export_listed(
     versions = {one.name: one.ref.version for one in ledgers}
     with ExportFolder(path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
         unclear = _unclear(scan.missing, is_of_partitions=isinstance(scan, PartitionedScan))
-        unseen = folder.unseen(unclear, is_living=is_of_a_cluster(topic.bucket.raw_store))
+        unseen = folder.unseen(unclear, is_living=topic.bucket.source.may_trim)
         export = _Export(
             ExportReport(topic.name, missing=scan.missing, unseen=unseen), folder, kind, progress or (lambda *_: None)
         )

@@ -17,7 +17,7 @@ _LONGEST_TYPE = 40
 
 def told_bucket(bucket: Bucket) -> dict[str, str]:
     """Return what an export notes of its bucket: its URL, and a digest of all that tells it from others, neither with credentials."""
-    url = without_credentials(bucket.store.url).rstrip("/")
+    url = without_credentials(bucket.url).rstrip("/")
     return {"url": url, "identity": sha256((bucket.identity or url).encode(errors="surrogateescape")).hexdigest()}
 
 

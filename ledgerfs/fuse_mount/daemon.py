@@ -56,7 +56,7 @@ def _notice_of(bucket: Bucket, request: MountRequest) -> str:
     """Return why the mount shows less than its user expects, or nothing; otherwise an empty text."""
     refused = bucket.catalog.refused()
     if refused:
-        return f"mounted; {refused_text(bucket.store.url, refused)}"
+        return f"mounted; {refused_text(bucket.url, refused)}"
     has_ledgers = any(topic.ledgers for topic in bucket.topics())
     return "" if has_ledgers else f"{request.shown_url}: mounted; there are no offloaded ledgers in it"
 

@@ -359,7 +359,7 @@ class MountedBucket:
 
     def _say_hidden(self) -> None:
         """Log what no directory shows, if that has changed: refused, of unknown topic, or just being written in a topic without others."""
-        url, refused = self._bucket.store.url, self._catalog.refused()
+        url, refused = self._bucket.url, self._catalog.refused()
         shown = set(self._catalog.managed_ledgers)
         hidden = [name for name in self._catalog.known_names if name not in shown]
         unplaced, being_written = self._catalog.unplaced(), self._catalog.being_written(hidden)

@@ -1,4 +1,4 @@
-"""The seam between dialects: how ledgers are stored. All rooms above know only `Catalog`, `LedgerRef`, `LedgerReader` and findings."""
+"""How ledgers lie in a bucket. All rooms above know only `Catalog`, `LedgerRef`, `LedgerReader` and findings."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -7,7 +7,6 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
-from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import Table
 from ledgerfs.ledgers.findings import Finding
@@ -15,7 +14,6 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.remains import Remains
 from ledgerfs.ledgers.repairs import Repair
-from ledgerfs.ledgers.tail import Tail
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat
 
@@ -138,7 +136,7 @@ class Dialect(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number in `ledgerfs.ledgers.dialects_known`."""
+        """Its number (`ledgerfs.ledgers.dialects_known.DialectRows.NUMBER`)."""
         ...
 
     @property
@@ -177,10 +175,6 @@ class Dialect(Protocol):
         """Return a reader, which uses the known offsets and adds to them; it sends no request before it is used."""
         ...
 
-    def tail(self, managed_ledger: str | None) -> Tail | None:
-        """Return what looks at the end of a topic again and again; None if nothing is written there but whole ledgers."""
-        ...
-
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterable[Finding]:
         """Yield the findings of listing and catalog alone; reads no entries."""
         ...
@@ -191,17 +185,6 @@ class Dialect(Protocol):
 
     def remarks(self, catalog: Catalog) -> Iterable[Finding]:
         """Yield remarks on the bucket, after all ledgers were read in full."""
-        ...
-
-    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:
-        """Return what the place itself knows of a topic's schema, ascending by number: all versions, read anew; none for buckets.
-
-        Raises `InvalidNameError` for what cannot have any, and the errors of the place.
-        """
-        ...
-
-    def schema_topics(self) -> Sequence[str]:
-        """Return the names of the topics of which `schema_versions` returns any, sorted."""
         ...
 
     @property

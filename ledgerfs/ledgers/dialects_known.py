@@ -1,11 +1,9 @@
-"""The dialects by number, and how they read rows of a catalog, also of one that another process kept.
+"""How dialects read their rows of a catalog, by number, also of one that another process kept.
 
-A dialect is a package of `ledgerfs.dialects`, loaded when a bucket has objects of it: this room knows only its name.
+A dialect registers its module ``rows`` when it is loaded: rows are read after the bucket was opened.
 """
 
-from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerfs.storage.objects import ObjectStat
 
@@ -16,24 +14,8 @@ if TYPE_CHECKING:
 
     from ledgerfs.ledgers.remains import Kept, Remains
 
-NAMES = ("pulsar_blob", "mapfile", "live_cluster", "bookie")
-"""The number of a name never changes: catalogs on disk have it."""
-
 OF_BUCKETS = ("pulsar_blob", "mapfile")
 """The dialects that may be together in one bucket."""
-
-OF_CLUSTERS = ("live_cluster",)
-"""The dialects of a living cluster, which stands where a bucket is expected."""
-
-OF_DISKS = ("bookie",)
-"""The dialects of disks of bookies, which stand where a bucket is expected."""
-
-
-def in_one_place(number: int) -> tuple[int, ...]:
-    """Return the numbers of all dialects that may be in one place with a dialect, itself among them."""
-    names = next(names for names in (OF_BUCKETS, OF_CLUSTERS, OF_DISKS) if NAMES[number] in names)
-    return tuple(map(NAMES.index, names))
-
 
 AUTO = "auto"
 """Instead of a name: every dialect takes its own objects, by their keys, since a bucket may hold several dialects."""
@@ -43,7 +25,17 @@ class DialectRows(Protocol):
     """The module ``rows`` of a dialect."""
 
     @property
-    def KEPT_TABLES(self) -> "Mapping[str, np.dtype[np.void]]":  # noqa: N802  (a constant of the module)
+    def NAME(self) -> str:  # noqa: N802  (a constant of the module)
+        """The dialect's name."""
+        ...
+
+    @property
+    def NUMBER(self) -> int:  # noqa: N802
+        """Its number, which never changes: catalogs on disk have it."""
+        ...
+
+    @property
+    def KEPT_TABLES(self) -> "Mapping[str, np.dtype[np.void]]":  # noqa: N802
         """{table of its `Kept`: type of the rows}."""
         ...
 
@@ -56,10 +48,6 @@ class DialectRows(Protocol):
         self, row: tuple[Any, ...], own: bytes, managed_ledger: str | None, place: str
     ) -> tuple[tuple[str, ObjectStat], ...]:
         """Return the objects of a ledger, each with its role, from its row and the dialect's own columns."""
-        ...
-
-    def is_open(self, own: bytes) -> bool:
-        """Return whether a ledger was still written when it was listed, from the dialect's own columns."""
         ...
 
     def key_of_missing(self, uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:
@@ -75,7 +63,20 @@ class DialectRows(Protocol):
         ...
 
 
-@cache
+_known: dict[int, DialectRows] = {}
+
+
+def register_rows(rows: DialectRows) -> None:
+    """Have rows with this dialect's number be read by its module; raises `ValueError` for a number of another dialect."""
+    if _known.setdefault(rows.NUMBER, rows).NAME != rows.NAME:
+        raise ValueError(f"dialect {rows.NAME} has the number of {_known[rows.NUMBER].NAME}")
+
+
 def dialect_rows(number: int) -> DialectRows:
-    """Return the module ``rows`` of a dialect."""
-    return cast("DialectRows", import_module(f"ledgerfs.dialects.{NAMES[number]}.rows"))
+    """Return the module ``rows`` of a dialect that was loaded."""
+    return _known[number]
+
+
+def is_known(number: int) -> bool:
+    """Whether rows with this number can be read."""
+    return number in _known

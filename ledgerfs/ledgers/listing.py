@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ledgerfs.formats.schemas.saved_schema import is_saved_schema, is_schemas_fo
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, agree, are_settled_otherwise
 from ledgerfs.ledgers.dialect import Dialect, Listing, Names, Progress
-from ledgerfs.ledgers.dialects_known import NAMES
+from ledgerfs.ledgers.dialects_known import dialect_rows
 from ledgerfs.ledgers.missing_ledgers import GAP, GapKind
 from ledgerfs.ledgers.remains import OtherKeys
 from ledgerfs.storage.object_store import ObjectStore
@@ -54,7 +55,7 @@ def list_bucket(
     catalog = replace(catalog, unlisted=survey.unlisted(), archived=frozenset(survey.archived))
     for dialect in dialects:
         catalog = dialect.completed(catalog)
-    return replace(catalog, gaps=_gaps(catalog, dialects, listed_ms))
+    return with_gaps(catalog, (row for dialect in dialects for row in dialect.gaps(catalog, listed_ms)))
 
 
 class _Survey:
@@ -83,7 +84,7 @@ class _Survey:
     def unlisted(self) -> tuple[AccessDeniedError, ...]:
         """Return the errors of folders that may have ledgers and could not be listed."""
         links = (stat for stat in self._links if any(one.may_be_behind(stat.key) for one in self.listings))
-        names = [NAMES[one.number] for one in self._dialects if not one.is_in_folders]
+        names = [dialect_rows(one.number).NAME for one in self._dialects if not one.is_in_folders]
         hint = f" (--dialect {names[0]} lists no folders)" if names else ""
         return tuple(AccessDeniedError(stat.refused + hint, key=stat.key) for stat in (*self._denied, *links))
 
@@ -110,7 +111,7 @@ class _Survey:
             if not is_ours and sum(rest.counts.values()) >= _MANY_KEYS:
                 for one in self._dialects:
                     if not one.is_in_folders:
-                        _log_many_keys(self._store.url, folder, NAMES[one.number])
+                        _log_many_keys(self._store.url, folder, dialect_rows(one.number).NAME)
         # A folder of nothing but links may be a tenant, whose namespaces are elsewhere.
         is_all = not is_ours and 0 < len(links) == sum(rest.counts.values())
         (self._denied if is_all else self._links).extend(links)
@@ -146,18 +147,16 @@ def _log_many_keys(url: str, folder: str, dialect: str) -> None:
     )  # fmt: skip
 
 
-def _gaps(catalog: Catalog, dialects: Sequence[Dialect], now_ms: int) -> Table:
-    """Return rows of `GAP`, each ledger of a topic at most once."""
-    rows = [row for dialect in dialects for row in dialect.gaps(catalog, now_ms)]
-    gaps = np.concatenate([np.array(rows, GAP), _contradictions(catalog)])
+def with_gaps(catalog: Catalog, rows: Iterable[tuple[Any, ...]]) -> Catalog:
+    """Return a catalog with its missing ledgers, given as rows of `GAP`: each ledger of a topic at most once."""
+    gaps = np.concatenate([np.array(list(rows), GAP), _contradictions(catalog)])
     # A refusal is the first reason of its ledger: with others the rest of a topic may be read.
     refusals = catalog.refusals()
     keys = zip(*(gaps[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
     is_other = np.array([key not in refusals for key in keys], np.bool_)
     gaps = gaps[np.lexsort((gaps["kind"], is_other, gaps["ledger_id"], gaps["name"]))]
     is_first = np.append(True, (np.diff(gaps["ledger_id"]) != 0) | (np.diff(gaps["name"]) != 0))[: gaps.size]
-    first: Table = gaps[is_first]
-    return first
+    return replace(catalog, gaps=gaps[is_first])
 
 
 def _contradictions(catalog: Catalog) -> Table:

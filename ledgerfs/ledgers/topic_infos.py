@@ -1,8 +1,9 @@
 """The ledgers, entries and bytes of each topic, summed up from the catalog's tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +60,33 @@ class TopicInfo:
         return time_of(self.uploaded_ms)
 
 
+class TopicColumns(Protocol):
+    """What a listing of topics shows besides `TopicInfo`, or instead of its sums."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of numbers."""
+        ...
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """What could not be read."""
+        ...
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something is damaged that the columns would show."""
+        ...
+
+    def cells(self, topic: TopicInfo, size_text: Callable[[int], str]) -> tuple[str, ...]:
+        """Return the columns of a topic as texts."""
+        ...
+
+    def as_json(self, topic: TopicInfo) -> dict[str, Any]:
+        """Return the same for programs."""
+        ...
+
+
 class TopicInfos(list[TopicInfo]):
     """A list of `TopicInfo`, which a notebook shows as a table with a caption."""
 
@@ -83,15 +111,17 @@ class TopicInfos(list[TopicInfo]):
 
 
 def topic_infos(
-    names: Sequence[str | None], ledgers: Table, missing: Table, empty: Iterable[int] = ()
+    names: Sequence[str | None], ledgers: Table, missing: Table | None = None, empty: Iterable[int] = ()
 ) -> list[TopicInfo]:
     """Sum up each topic, sorted by managed-ledger name; ``empty`` are names without an entry.
 
     ``ledgers`` are rows of `ledgerfs.ledgers.catalog.LEDGER`, of which ``copy`` 0 counts; ``missing`` are rows of
     `ledgerfs.ledgers.missing_ledgers.GAP`, both sorted by ``name``, a row of ``names``.
     """
-    rows, counts = np.unique(missing["name"], return_counts=True)
-    gaps: dict[int, int] = dict(zip(rows.tolist(), counts.tolist(), strict=True))
+    gaps: dict[int, int] = {}
+    if missing is not None:
+        rows, counts = np.unique(missing["name"], return_counts=True)
+        gaps = dict(zip(rows.tolist(), counts.tolist(), strict=True))
     found = {row: (0, 0, 0, _NEVER, 0) for row in (*gaps, *empty) if row >= 0} | _sums(ledgers)
     return [
         TopicInfo(

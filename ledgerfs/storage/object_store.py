@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ledgerfs.formats.buffers import Buffer
-    from ledgerfs.storage.disks.bookie_disks import BookieDisks
     from ledgerfs.storage.object_writes import WritableStore
-    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
 class ObjectStore(Protocol):
@@ -36,16 +34,6 @@ class ObjectStore(Protocol):
     @property
     def is_remote(self) -> bool:
         """Whether a request costs as much time as many kilobytes: then reading ahead, joining reads and keeping bytes pay off."""
-        ...
-
-    @property
-    def cluster(self) -> "LivingCluster | None":
-        """The living cluster that stands where a bucket is expected; None for a bucket."""
-        ...
-
-    @property
-    def disks(self) -> "BookieDisks | None":
-        """The disks of bookies that stand where a bucket is expected; None for a bucket."""
         ...
 
     def list_pages(self, prefix: str = "") -> Iterator[list[ObjectStat]]:
@@ -128,8 +116,3 @@ class KeepingStore(ObjectStore, Protocol):
     def is_current(self, stat: ObjectStat) -> bool:
         """Ask the store whether an object is still of this version; if not, the bucket will be listed again."""
         ...
-
-
-def is_of_a_cluster(store: ObjectStore) -> bool:
-    """Whether a living cluster, or disks of one, stand where a bucket is expected: nothing is written there, and ledgers may be trimmed."""
-    return store.cluster is not None or store.disks is not None

@@ -1,4 +1,4 @@
-"""The object store for a filesystem of fsspec: S3, folders, living clusters and disks have their own, all others a generic one."""
+"""The object store for a filesystem of fsspec: S3 and folders have their own, all others a generic one."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def open_store(fs: Any, root: str, *, is_private: bool = False) -> RawStore:  # 
     With ``is_private`` what is written to a local folder can be read by its owner alone; who may read other stores is theirs to say.
     """
     handle = FsspecHandle.of(fs)
-    given, root = root, root.rstrip("/")
+    root = root.rstrip("/")
     if handle.is_kind("s3fs.core", "S3FileSystem"):
         # This import, and that of the generic store, are slow, and folders do not need them.
         from ledgerfs.storage.s3.store import S3Store
@@ -25,14 +25,6 @@ def open_store(fs: Any, root: str, *, is_private: bool = False) -> RawStore:  # 
         return S3Store(handle, root)
     if handle.is_kind("fsspec.implementations.local", "LocalFileSystem"):
         return LocalStore(root or "/", follow_links=_follows_links(handle), is_private=is_private)
-    if handle.is_kind("ledgerfs.storage.zookeeper.filesystem", "ClusterFileSystem"):
-        from ledgerfs.storage.empty_store import EmptyStore
-
-        return EmptyStore(handle.fs.cluster(root))
-    if handle.is_kind("ledgerfs.storage.disks.filesystem", "DisksFileSystem"):
-        from ledgerfs.storage.empty_store import EmptyStore
-
-        return EmptyStore(handle.fs.disks(given))
     from ledgerfs.storage.generic.store import FsspecStore
 
     return FsspecStore(handle, root)

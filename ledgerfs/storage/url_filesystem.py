@@ -1,6 +1,5 @@
 """fsspec's filesystem for a URL; its errors become ours."""
 
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +8,6 @@ import fsspec
 
 from ledgerfs.errors import UnusableUrlError
 from ledgerfs.storage.credentials import without_credentials
-from ledgerfs.storage.disks.bookie_disks import url_of
-from ledgerfs.storage.disks.disk_files import looks_like_disks
 from ledgerfs.storage.failures import translate
 
 _ONE_SLASH = re.compile(r"(?!file:|local:)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
@@ -24,7 +21,6 @@ def filesystem_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, st
     (`AccessDeniedError`, `StoreError`, …).
     """
     require_url(url)
-    url = url_of_disks(url, storage_options)
     key = without_credentials(url)
     try:
         fs, root = fsspec.core.url_to_fs(url, **storage_options)
@@ -37,14 +33,6 @@ def filesystem_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, st
     except Exception as error:
         raise UnusableUrlError(without_credentials(str(error)), key=key) from error
     return fs, root
-
-
-def url_of_disks(url: str, storage_options: Mapping[str, Any]) -> str:
-    """Return ``bookies://…`` for a path of this machine that is a bookie's disk, or whose ``metadata`` is named; else the URL as it is."""
-    if "://" in url:
-        return url
-    path = os.path.abspath(os.path.expanduser(url))  # noqa: PTH100, PTH111  (texts, as fsspec has them)
-    return url_of((path,)) if "metadata" in storage_options or looks_like_disks(path) else url
 
 
 def require_url(url: str) -> None:

@@ -28,11 +28,10 @@ from ledgerfs.errors import (
     StaleObjectError,
     StoreUnreachableError,
 )
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
 from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import NO_UUID, is_sound
+from ledgerfs.ledgers.catalog_rows import is_sound
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.ledgers.id_blocks import ends_cluster
@@ -268,7 +267,7 @@ class _Copy:
             claim = self._claim(ref, ledger_id, uuid)
             found = self._found(ref, claim, uuid) if first is None else self._made(claim)
             if found is not None:
-                _require_own_copy(self.source, ref, is_settled=is_settled_copy_of(ref.uuid, found.uuid))
+                _require_own_copy(self.ends, ref, is_settled=is_settled_copy_of(ref.uuid, found.uuid))
                 expected = Expected(_claim_of_skipped(claim, found), found.uuid, is_new=False)
                 return CopiedLedger(ref, CopyOutcome.SKIPPED, found.ledger_id, found.uuid), expected
             self._require_own_name(claim)
@@ -283,20 +282,13 @@ class _Copy:
         return CopiedLedger(ref, CopyOutcome.COPIED, ledger_id, expected.uuid), expected
 
     def _uuid(self, ref: LedgerRef, ledger_id: int) -> str | None:
-        """Return the uuid of a copy, None for a fresh one; a ledger that a living cluster has not offloaded has none."""
+        """Return the uuid of a copy, None for a new one."""
         if ends_cluster(ref) and ref.managed_ledger is not None:
             # It tells where a cluster ends, also among ledgers that get fresh ones.
             return end_uuid(ledger_id, ref.managed_ledger)
         if self.options.new_uuid or self.options.first_ledger_id is not None:
             return None
-        return None if self.source.raw_store.cluster is not None and ref.uuid == NO_UUID else ref.uuid
-
-    def _created_ms(self, ref: LedgerRef) -> int | None:
-        """Return when a ledger was made, which a living cluster's listing does not tell: others may have one of its topic, id and size."""
-        if ref.created_ms is not None or self.source.raw_store.cluster is None:
-            return ref.created_ms
-        metadata = self.source.reader(ref).metadata()
-        return None if metadata is None else metadata.created_ms
+        return self.source.source.uuid_of_copy(ref)
 
     def _require_agreed(self, ref: LedgerRef) -> None:
         """Raise `CorruptLedgerError` for a ledger whose copies contradict each other: the copy would hide that."""
@@ -311,7 +303,7 @@ class _Copy:
 
     def _claim(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> Claim:
         """Return the claim for the target; copies that an earlier run brought from the same bucket are no rivals."""
-        created_ms = self._created_ms(ref)
+        created_ms = self.source.source.created_ms_of(ref)
         twins = frozenset(one.ledger_id for one in self.same_messages.others_of(ref))
         may_hide = ref.managed_ledger is not None and bool(partitions_of(self.catalog, ref.managed_ledger))
         if self.options.first_ledger_id is not None:
@@ -330,9 +322,7 @@ class _Copy:
             )
         there = None if uuid is None else self.there.copy(ledger_id, uuid)
         # A living cluster's listing does not tell it of its own offloads.
-        is_settled = ref.is_settled or (
-            self.source.raw_store.cluster is not None and there is not None and there.is_settled
-        )
+        is_settled = ref.is_settled or (self.ends.are_of_living and there is not None and there.is_settled)
         copies = [] if uuid is None else self.catalog.copies_of(ref.managed_ledger, ledger_id)
         friends = frozenset(one.uuid for one in copies)
         policy = self.options.if_exists
@@ -407,11 +397,9 @@ class _Copy:
         reader = self.source.reader(ref)
         transform = None if self.options.transform is None else self.options.transform()
         require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
-        _require_owner(self.source, ref)
         metadata = copied_metadata(reader, ledger_id, ref.managed_ledger)
-        _require_same_topic(self.source, ref, metadata.managed_ledger)
-        _require_end(self.source, ref, metadata.state)
-        _require_own_copy(self.source, ref, is_settled=metadata.settled_from is not None)
+        self.source.source.require_copyable(ref, metadata.managed_ledger, metadata.state)
+        _require_own_copy(self.ends, ref, is_settled=metadata.settled_from is not None)
         return NewLedger(
             new_key(ledger_id, uuid),
             metadata if ledger_id == ref.ledger_id else metadata.made_of(ref.root),
@@ -433,7 +421,7 @@ class _Copy:
     def _read_back(self, written: WrittenLedger) -> None:
         """Read all of the copy as `verify` does; a copy that is not whole is removed, and raises `CorruptLedgerError`."""
         ref = ref_of(written)
-        check = self.target.dialect_of(ref).check_ledger(self.target.uncached_reader(ref), lambda _: None)
+        check = self.target.source.check_ledger(self.target.uncached_reader(ref), lambda _: None)
         wrong = [finding for finding in check.findings if finding.severity is not Severity.REMARK]
         if check.entries != written.offload_index.metadata.entries and not wrong:
             raise StaleObjectError("the copy was replaced or removed before it was read back", key=written.data.key)
@@ -443,51 +431,16 @@ class _Copy:
             raise CorruptLedgerError(reason, key=wrong[0].key, offset=wrong[0].offset)
 
 
-def _require_owner(source: Bucket, ref: LedgerRef) -> None:
-    """Raise `RefusedLedgerError` for a ledger of bookies' disks that is no topic's: its own metadata may name one that has dropped it."""
-    disks = source.raw_store.disks
-    if disks is not None and ref.managed_ledger is None:
-        reason = (
-            "no topic lists the ledger"
-            if disks.metadata
-            else "its metadata is needed, which tells its topic and its end"
-        )
-        raise RefusedLedgerError(reason, key=ref.key)
-
-
-def _require_same_topic(source: Bucket, ref: LedgerRef, told: str | None) -> None:
-    """Raise `RefusedLedgerError` for a ledger whose own metadata do not name the topic that lists it: a bucket goes by these alone."""
-    store = source.raw_store
-    if (store.cluster is not None or store.disks is not None) and told != ref.managed_ledger:
-        reason = (
-            f"the list of {ref.managed_ledger} names the ledger, and by its own metadata it is of {told or 'no topic'}: "
-            "in a bucket it would not be that topic's. Export the topic to have its rows"
-        )
-        raise RefusedLedgerError(reason, key=ref.key)
-
-
-def _require_own_copy(source: Bucket, ref: LedgerRef, *, is_settled: bool) -> None:
+def _require_own_copy(ends: RestoredEnds, ref: LedgerRef, *, is_settled: bool) -> None:
     """Raise `RefusedLedgerError` for a settled copy that the list of a living cluster names: its topic was restored from a bucket.
 
     That has the ledger itself, and where the lost cluster ends, which readers of a copy need as well, and no list names.
     """
-    if source.raw_store.cluster is not None and is_settled:
+    if ends.are_of_living and is_settled:
         reason = (
             "a settled copy, which a recovery made for this cluster: copy the bucket that it was restored from, too "
             "(`ledgerfs offload` of that bucket), which has the ledger itself, and tells where the lost cluster ends"
         )
-        raise RefusedLedgerError(reason, key=ref.key)
-
-
-def _require_end(source: Bucket, ref: LedgerRef, state: int | None) -> None:
-    """Raise `RefusedLedgerError` for a ledger of which nobody knows yet where it ends."""
-    store = source.raw_store
-    if state == LedgerState.CLOSED:
-        return
-    if store.cluster is not None:
-        raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)
-    if store.disks is not None:
-        reason = "the ledger is not closed; if these disks are all that is left, -o open_end=recovered ends it as BookKeeper would"
         raise RefusedLedgerError(reason, key=ref.key)
 
 

@@ -26,5 +26,5 @@ def copied_metadata(reader: LedgerReader, ledger_id: int, managed_ledger: str | 
     if metadata is not None:
         return metadata if ledger_id == reader.ref.ledger_id else metadata.moved()
     if managed_ledger is None:
-        raise RefusedLedgerError("nothing tells whose ledger it is", key=str(reader.ref.ledger_id))
+        raise RefusedLedgerError("its metadata is needed: nothing else names its topic", key=str(reader.ref.ledger_id))
     return made_up_metadata(managed_ledger, reader.ref.created_ms)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.bucket import Bucket
@@ -209,7 +208,7 @@ def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str 
         if one.kind is not GapKind.CONTRADICTED
     }
     topics = {topic_of(name) for name in managed_ledgers or []}
-    for finding in chain.from_iterable(dialect.check_catalog(catalog, source.reader) for dialect in source.dialects):
+    for finding in source.source.check_catalog(catalog, source.reader):
         is_wanted = managed_ledgers is None or finding.topic in topics or finding.key in missing
         if finding.kind in _NO_LEDGERS and finding.severity is not Severity.REMARK and is_wanted:
             known = missing.pop(finding.key or "", None)

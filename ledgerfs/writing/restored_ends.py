@@ -17,6 +17,7 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 if TYPE_CHECKING:
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+    from ledgerfs.storage.disks.bookie_disks import BookieDisks
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
@@ -33,10 +34,15 @@ class RestoredEnds:
     """
 
     def __init__(self, source: Bucket, there: Catalog) -> None:
-        self._cluster = source.raw_store.cluster
-        self._disks = source.raw_store.disks
+        self._cluster: LivingCluster | None = getattr(source.source, "cluster", None)
+        self._disks: BookieDisks | None = getattr(source.source, "disks", None)
         self._there = there
         self._known: dict[str, int | None] = {}
+
+    @property
+    def are_of_living(self) -> bool:
+        """Whether a living cluster is copied."""
+        return self._cluster is not None
 
     def require(self, ref: LedgerRef) -> None:
         """Raise `RefusedLedgerError` for a ledger that would come to those of a lost cluster, and not to the end of that.

@@ -50,7 +50,7 @@ from tests.support.s3 import FaultProxy, S3Server
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 HOUR = 3600.0
-ALL = range(len(OF_BUCKETS))
+ALL = OF_BUCKETS
 
 
 class WatchedStore:

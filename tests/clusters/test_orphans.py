@@ -14,6 +14,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.dumping import dump_cluster
 from ledgerfs.clusters.findings import FindingKind
@@ -320,8 +321,7 @@ def test_objects_of_another_cluster_are_never_orphans(cluster: LiveCluster, admi
         cluster.zookeeper.set(f"/admin/clusters/{admin}", b"{}")
         cluster.zookeeper.set("/admin/clusters/global", b"{}")
     clusters = {own: "ours", **{uuid: name or None for name, uuid in uuids.items()}}
-    bucket = open_bucket(cluster.bucket_url())
-    bucket._raw_store = _Telling(bucket.raw_store, clusters)  # type: ignore[assignment]
+    bucket = Bucket(_Telling(open_bucket(cluster.bucket_url()).raw_store, clusters))  # type: ignore[arg-type]
     time.sleep(0.05)
     with living(cluster) as opened:
         done = check_cluster(opened, None, [Tier(bucket, frozenset({"tier"}))], Rules(1, 0.01), lambda *_: None)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs.dialects.opening import open_dialects
+from ledgerfs.dialects.object_source import open_dialects
 from ledgerfs.ledgers.dialect import Dialect
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.testing import DialectTests, SampleBucket

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from ledgerfs import open_bucket
+from ledgerfs.dialects.source_schemes import DEFAULT_BOOKIE_CONNECTIONS, DEFAULT_BOOKIE_RATE
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.folder import Ahead, Unseen
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.spark.pipelines.export import LakeExport, run_export
 from ledgerfs.spark.pipelines.export_request import ExportRequest
-from ledgerfs.spark.runtime.bookie_rate import DEFAULT_BOOKIE_CONNECTIONS, DEFAULT_BOOKIE_RATE, with_share
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.read_options import read_options
 from ledgerfs.storage.store_identity import identity_of
@@ -110,14 +110,14 @@ def test_a_lake_notes_that_an_open_ledger_was_closed_also_where_it_writes_nothin
 
 @pytest.mark.parametrize(("rate", "tasks", "share"), [(None, 4, DEFAULT_BOOKIE_RATE / 4), (1000, 8, 125), (9, 0, 9)])
 def test_tasks_share_the_rate(rate: int | None, tasks: int, share: float) -> None:
-    assert with_share(Storage("pulsar+zk://zk:2181"), rate, tasks).options["bookie_rate"] == share
+    assert Storage("pulsar+zk://zk:2181").of_task(rate, tasks).options["bookie_rate"] == share
 
 
 def test_buckets_have_no_rate_and_users_go_first() -> None:
-    assert with_share(Storage("s3://tier"), 1000, 2) == Storage("s3://tier")
+    assert Storage("s3://tier").of_task(1000, 2) == Storage("s3://tier")
     own = Storage("pulsar+zk://zk:2181", {"bookie_rate": 5})
-    assert with_share(own, None, 2) == own
-    assert with_share(own, 100, 2).options["bookie_rate"] == 50
+    assert own.of_task(None, 2) == own
+    assert own.of_task(100, 2).options["bookie_rate"] == 50
 
 
 @pytest.mark.parametrize("name", ["maxBookieRate", "maxBookieConnections"])

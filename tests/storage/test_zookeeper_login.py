@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.dialects.live_cluster.dialect import LiveCluster as LiveSource
 from ledgerfs.storage.zookeeper.settings import PASSWORD_VARIABLE, USERNAME_VARIABLE, with_login
 from tests.support.each import for_each
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
@@ -51,5 +52,5 @@ def test_a_cluster_is_read_with_the_login_of_the_environment(tmp_path: Path, mon
         # What is kept of one login's listing is not another's: ZooKeeper may show them different nodes.
         assert bucket.identity != before.identity
         assert "s3cr3t" not in f"{bucket!r} {bucket.identity}"
-        assert bucket.raw_store.cluster is not None
-        bucket.raw_store.cluster.nodes.close()
+        assert isinstance(bucket.source, LiveSource)
+        bucket.source.cluster.nodes.close()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledgerfs.dialects.opening import open_dialects
+from ledgerfs.dialects.object_source import open_dialects
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, LedgerfsError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.ledgers.dialect import FoundLedgers

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.known_schemas import KnownSchemas
     from ledgerfs.schemas.saved_schemas import SavedSchemas
 
-_INTO_A_CLUSTER = "nothing is written into a living cluster, which has its own schemas; name another place (--to)"
-
 
 def place_option(name: str, text: str) -> Callable[[Command], Command]:
     """Return what adds the option for the URL, and -O; the command gets both as ``place``, for `saved_at`."""
@@ -51,11 +49,14 @@ def saved_at(bucket: "Bucket", place: tuple[str, dict[str, Any]] | None, *, make
     from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 
     if place is None:
-        if bucket.raw_store.cluster is not None:
-            raise UnsupportedWriteError(_INTO_A_CLUSTER, key=bucket.raw_store.url)
+        if bucket.source.keeps_schemas:
+            reason = (
+                f"nothing is written into {bucket.source.what}, which has its own schemas; name another place (--to)"
+            )
+            raise UnsupportedWriteError(reason, key=bucket.url)
         return SavedSchemas(bucket.raw_store)
     saved = saved_schemas_at(*place)
-    if bucket.raw_store.cluster is None and saved.source == SavedSchemas(bucket.raw_store, "").source:
+    if bucket.has_objects and saved.source == SavedSchemas(bucket.raw_store, "").source:
         reason = "is the bucket itself, whose schemas have a folder of their own; leave out the option"
         raise InvalidOptionError(reason, key=place[0])
     if make:

@@ -51,7 +51,7 @@ def show(
     found = ([] if latest is None else [latest]) if number is None else known.numbered(number)
     if not found:
         place_of_schemas.require_place()
-        is_saved = place is not None or bucket.raw_store.cluster is None
+        is_saved = place is not None or not bucket.source.keeps_schemas
         raise UnknownSchemaError(_why_none(known.versions, number, is_saved=is_saved), key=name)
     for one in found:
         if one.schema.unreadable:

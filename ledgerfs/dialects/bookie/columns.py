@@ -6,9 +6,8 @@ import numpy as np
 
 from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.ledgers.catalog_rows import OWN_BYTES, Table, own_columns
-from ledgerfs.ledgers.dialects_known import NAMES
 
-NUMBER = NAMES.index("bookie")
+NUMBER = 3
 
 CUT_BYTES = 8 << 20
 """Bytes between entries at which reading begins at little cost: every entry does; fewer are quicker to handle."""
@@ -18,11 +17,11 @@ _MOST_CUTS = 1 << 20
 ROLE = "ledger"
 """The role of what stands for a ledger in the catalog."""
 
-OWN = np.dtype([("digest", "i1"), ("is_open", "?"), ("newest", "<i8"), ("_", f"V{OWN_BYTES - 10}")])
-"""What only this dialect knows of a ledger: its `DigestType`, whether it was still written, and the greatest id of an entry that is there,
-which may be behind the end of a ledger that is not closed."""
+OWN = np.dtype([("digest", "i1"), ("newest", "<i8"), ("_", f"V{OWN_BYTES - 9}")])
+"""What only this dialect knows of a ledger: its `DigestType`, and the greatest id of an entry that is there, which may be behind the end
+of a ledger that is not closed."""
 
-_OWN_STRUCT = Struct("<b?q")
+_OWN_STRUCT = Struct("<bq")
 
 
 def own_of(rows: Table) -> Table:
@@ -30,15 +29,9 @@ def own_of(rows: Table) -> Table:
     return own_columns(rows, OWN)
 
 
-def pack_own(digest: DigestType, newest: int, *, is_open: bool) -> bytes:
+def pack_own(digest: DigestType, newest: int) -> bytes:
     """Return the dialect's own columns of a row."""
-    return _OWN_STRUCT.pack(digest, is_open, newest).ljust(OWN_BYTES, b"\0")
-
-
-def unpack_own(own: bytes) -> tuple[DigestType, bool, int]:
-    """Return the digest, whether the ledger was still written, and the greatest id of an entry."""
-    digest, is_open, newest = _OWN_STRUCT.unpack_from(own)
-    return DigestType(digest), is_open, newest
+    return _OWN_STRUCT.pack(digest, newest).ljust(OWN_BYTES, b"\0")
 
 
 def entries_between_cuts(entries: int, length: int) -> int:

@@ -3,31 +3,35 @@
 A listing reads of the disks what is new on them. Nothing is ever written to them, and nothing locked: a bookie may run meanwhile.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.dialects.bookie import rows
 from ledgerfs.dialects.bookie.columns import NUMBER, own_of
 from ledgerfs.dialects.bookie.place import DiskPlace
 from ledgerfs.dialects.bookie.reader import DiskReader
 from ledgerfs.dialects.bookie.remains import DiskRemains
+from ledgerfs.dialects.cluster_copies import require_same_topic
 from ledgerfs.disks.scanning import ScannedFile
-from ledgerfs.errors import InvalidOptionError
+from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
-from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_findings import severity_of
-from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
+from ledgerfs.ledgers.dialect import Names, OpenLedger, Progress
+from ledgerfs.ledgers.dialects_known import register_rows
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.listing import with_gaps
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
-from ledgerfs.ledgers.no_objects import NoObjects
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
-from ledgerfs.ledgers.repairs import Repair
-from ledgerfs.storage.object_store import KeepingStore
+from ledgerfs.ledgers.source import Source
+from ledgerfs.storage.disks.bookie_disks import BookieDisks
+from ledgerfs.storage.traffic import Traffic
 
 if TYPE_CHECKING:
     from hashlib import blake2b
@@ -44,34 +48,34 @@ _KINDS = {
 }
 
 
-class Disks:
-    """`Dialect` of disks of bookies."""
+register_rows(rows)
 
-    __slots__ = ("_place",)
 
-    number = NUMBER
-    is_in_folders = False
-    repaired_kinds: frozenset[str] = frozenset()
+class Disks(Source):
+    """Disks of bookies."""
 
-    def __init__(self, place: DiskPlace) -> None:
-        self._place = place
+    __slots__ = ("_place", "traffic", "url")
 
-    def begin_listing(self) -> NoObjects:
-        """Return what takes no objects."""
-        return NoObjects()
+    what = "disks of bookies"
+    dialects = (rows.NAME,)
 
-    def kind_of_other(self, key: str) -> str | None:  # noqa: ARG002
-        """Know nothing."""
-        return None
+    def __init__(self, disks: BookieDisks, cache_dir: str | None = None) -> None:
+        self._place = DiskPlace(disks, cache_dir)
+        self.url, self.traffic = disks.url, Traffic()
 
-    def load(
-        self,
-        listing: Any,  # noqa: ANN401, ARG002
-        previous: Catalog | None,  # noqa: ARG002  (any ledger may have changed)
-        names: Names,
-        places: Names,
-        progress: Progress | None,
-    ) -> FoundLedgers:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.disks,))
+
+    @property
+    def disks(self) -> BookieDisks:
+        """Their paths, and where the metadata of their ledgers is."""
+        return self._place.disks
+
+    def opened(self, cache_dir: str | None, on_change: Callable[[], None]) -> "Disks":  # noqa: ARG002  (readers list the disks themselves)
+        """Return the disks with an index of their own."""
+        return Disks(self.disks, cache_dir)
+
+    def list_ledgers(self, previous: Catalog | None, progress: Progress | None) -> Catalog:  # noqa: ARG002  (any ledger may have changed)
         """Read the metadata, then what is new on the disks: a ledger that is closed meanwhile has all its entries there.
 
         Raises `BucketNotFoundError` for a path without a disk, `InvalidOptionError` for disks, or metadata, of another cluster,
@@ -84,28 +88,20 @@ class Disks:
         index, files = self._place.index_now(progress)
         if known is not None:
             known.require_same_cluster(index.listing)
-        path = self._place.disks.ledgers_path if known is None else known.ledgers_path
-        found = FoundOnDisks(index, files, known, self._place.disks.open_end, names, places.row_of(path))
+        path = self.disks.ledgers_path if known is None else known.ledgers_path
+        names = Names()
+        found = FoundOnDisks(index, files, known, self.disks.open_end, names, 1)
         found.find(progress)
-        return FoundLedgers(found.table(), found.remains())
-
-    def completed(self, catalog: Catalog) -> Catalog:
-        """Return the catalog as it is."""
-        return catalog
-
-    def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
-        """Yield rows of `GAP`: ledgers and topics that cannot be read, or not to their end."""
-        row = len(catalog.places) - 1
-        for one in _remains(catalog).lacking:
-            yield (0, 0, one.ledger_id, one.name, row, NUMBER, one.kind, one.is_beside, -1, -1, 0, 0)
+        catalog = Catalog.of(names.texts, found.table(), {NUMBER: found.remains()}, places=("", path))
+        lacking = _remains(catalog).lacking
+        return with_gaps(
+            catalog,
+            [(0, 0, one.ledger_id, one.name, 1, NUMBER, one.kind, one.is_beside, -1, -1, 0, 0) for one in lacking],
+        )
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (tables have them)
         """Return a reader of one ledger; nothing is read before it is needed."""
         return DiskReader(self._place, ref)
-
-    def tail(self, managed_ledger: str | None) -> None:  # noqa: ARG002
-        """Return None: the bookies themselves are asked for what is being written."""
-        return
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
         """Yield what is lacking, by metadata and tables alone."""
@@ -131,33 +127,20 @@ class Disks:
 
         return DiskCheck(cast("DiskReader", ledger), on_read, digest=digest).run()
 
-    def remarks(self, catalog: Catalog) -> list[Finding]:  # noqa: ARG002
-        """Say nothing more."""
-        return []
-
-    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:  # noqa: ARG002
-        """Return none: disks tell of none."""
-        return ()
-
-    def schema_topics(self) -> list[str]:
-        """Return none."""
-        return []
-
-    def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
-        """Yield nothing: disks are not changed."""
-        return iter(())
+    def require_copyable(self, ref: LedgerRef, managed_ledger: str | None, state: int | None) -> None:
+        """Raise `RefusedLedgerError` for a ledger of no topic, or of another one by its own metadata, and for one that is not closed."""
+        if ref.managed_ledger is None:
+            # Its own metadata may name a topic that has dropped it.
+            raise RefusedLedgerError("no topic lists the ledger", key=ref.key)
+        require_same_topic(ref, managed_ledger)
+        if state != LedgerState.CLOSED:
+            reason = "the ledger is not closed; if these disks are all that is left, -o open_end=recovered ends it as BookKeeper would"
+            raise RefusedLedgerError(reason, key=ref.key)
 
 
 def _remains(catalog: Catalog) -> DiskRemains:
     remains = catalog.remains.get(NUMBER)
     return remains if isinstance(remains, DiskRemains) else DiskRemains()
-
-
-def open_dialect(store: KeepingStore) -> Disks:
-    """Return the dialect over some disks (`ledgerfs.dialects.opening`)."""
-    if store.disks is None:
-        raise InvalidOptionError(f"{store.url} is no disk of a bookie", key="dialect=bookie")
-    return Disks(DiskPlace(store.disks, store.cache_dir))
 
 
 def check_rows(place: DiskPlace, catalog: Catalog) -> Iterator[Finding]:

@@ -258,7 +258,8 @@ class FoundOnDisks:
             closed_ms or created_ms or 0,
             *origin_columns(None),
             False,
-            pack_own(digest.kind, newest, is_open=is_open),
+            is_open,
+            pack_own(digest.kind, newest),
         )
 
     def _lack(

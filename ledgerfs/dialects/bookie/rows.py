@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ledgerfs.dialects.bookie.columns import ROLE, unpack_own
+from ledgerfs.dialects.bookie import columns
+from ledgerfs.dialects.bookie.columns import ROLE
 from ledgerfs.dialects.bookie.remains import DiskRemains
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
@@ -10,6 +11,8 @@ from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.remains import Kept, Remains
 from ledgerfs.storage.objects import ObjectStat
 
+NAME = "bookie"
+NUMBER = columns.NUMBER
 KEPT_TABLES: dict[str, Any] = {}
 IS_WRITABLE = False
 
@@ -20,16 +23,11 @@ def objects_of(
     managed_ledger: str | None,  # noqa: ARG001  (ledgers are named by their ids)
     place: str,
 ) -> tuple[tuple[str, ObjectStat], ...]:
-    """Return what stands for a ledger: its node (`ledgerfs.ledgers.dialects_known.ObjectsOf`).
+    """Return what stands for a ledger: its node.
 
     Its version is the id of the last entry that was there: what is before that never changes.
     """
     return ((ROLE, ObjectStat(ledger_path(row[2], place), row[11], row[16], str(row[10]))),)
-
-
-def is_open(own: bytes) -> bool:
-    """Return whether a ledger was still written."""
-    return unpack_own(own)[1]
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001

@@ -14,7 +14,6 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.ledgers.catalog_rows import NO_UUID
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.fork_lock import ForkLock
-from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
 
@@ -29,33 +28,33 @@ _LISTS = 64
 class ClusterAccess:
     """A live cluster as its readers use it. Safe in threads and after a fork. All but `known_ledger` reads ZooKeeper at each call.
 
-    ``is_stopping`` returns whether reads of bookies stop that wait for their rate; pickles have none.
+    ``expire`` has the cluster listed again when it is next used, ``is_stopping`` returns whether reads of bookies stop that wait for their
+    rate; pickles have neither.
     """
 
-    __slots__ = ("_lists", "_lock", "_offloaded", "_store", "cluster", "is_stopping")
+    __slots__ = ("_lists", "_lock", "_offloaded", "cluster", "expire", "is_stopping", "traffic")
 
     def __init__(
-        self, store: KeepingStore, cluster: LivingCluster, is_stopping: Callable[[], bool] | None = None
+        self,
+        cluster: LivingCluster,
+        expire: Callable[[], None] = lambda: None,
+        is_stopping: Callable[[], bool] | None = None,
     ) -> None:
-        self._store = store
         self.cluster = cluster
+        self.expire = expire
         self.is_stopping = is_stopping
+        self.traffic = Traffic()
         self._offloaded: OffloadedLedgers | None = None
         self._lock = ForkLock()
         self._lists: LRUCache[str, dict[int, LedgerInfo]] = LRUCache(_LISTS)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (self._store, self.cluster))
+        return (type(self), (self.cluster,))
 
     @property
     def reading(self) -> LiveReading:
         """How its topics are to be read."""
         return self.cluster.reading
-
-    @property
-    def traffic(self) -> Traffic:
-        """The counts of requests."""
-        return self._store.traffic
 
     @property
     def pool(self) -> BookiePool:
@@ -71,10 +70,6 @@ class ClusterAccess:
 
             self._offloaded = OffloadedLedgers(self.reading)
         return self._offloaded
-
-    def expire(self) -> None:
-        """Have the cluster listed again when it is next used: it has changed."""
-        self._store.expire()
 
     def path_of(self, ledger_id: int) -> str:
         """Return where the metadata of a ledger is."""

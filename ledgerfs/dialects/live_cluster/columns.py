@@ -1,14 +1,12 @@
 """The columns that ledgers of a living cluster have in a catalog besides those of all dialects."""
 
 from enum import IntEnum
-from struct import Struct
 
 import numpy as np
 
 from ledgerfs.ledgers.catalog_rows import OWN_BYTES, Table, own_columns
-from ledgerfs.ledgers.dialects_known import NAMES
 
-NUMBER = NAMES.index("live_cluster")
+NUMBER = 2
 
 HOT_CUT = 1 << 20
 """Bytes between entries at which reading begins at little cost: every entry does, of bookies; fewer are quicker to handle."""
@@ -31,10 +29,8 @@ class Place(IntEnum):
     BOTH = 2
 
 
-OWN = np.dtype([("where", "i1"), ("is_open", "?"), ("_", f"V{OWN_BYTES - 2}")])
-"""What only this dialect knows of a ledger: its `Place`, and whether it was still written."""
-
-_OWN_STRUCT = Struct("<b?")
+OWN = np.dtype([("where", "i1"), ("_", f"V{OWN_BYTES - 1}")])
+"""What only this dialect knows of a ledger: its `Place`."""
 
 
 def own_of(rows: Table) -> Table:
@@ -42,15 +38,14 @@ def own_of(rows: Table) -> Table:
     return own_columns(rows, OWN)
 
 
-def pack_own(place: Place, *, is_open: bool) -> bytes:
+def pack_own(place: Place) -> bytes:
     """Return the dialect's own columns of a row."""
-    return _OWN_STRUCT.pack(place, is_open).ljust(OWN_BYTES, b"\0")
+    return bytes([place]).ljust(OWN_BYTES, b"\0")
 
 
-def unpack_own(own: bytes) -> tuple[Place, bool]:
-    """Return where a ledger was, and whether it was still written."""
-    where, is_open = _OWN_STRUCT.unpack_from(own)
-    return Place(where), is_open
+def place_in(own: bytes) -> Place:
+    """Return where a ledger was."""
+    return Place(own[0])
 
 
 def entries_between_cuts(entries: int, length: int, place: Place) -> int:

@@ -3,12 +3,14 @@
 A listing reads the list of every topic, and asks bookies only where open ledgers end. Nothing is ever written, and no ledger fenced.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.dialects.cluster_copies import require_same_topic
+from ledgerfs.dialects.live_cluster import rows
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.cluster_schemas import ClusterSchemas
 from ledgerfs.dialects.live_cluster.columns import NUMBER
@@ -17,20 +19,24 @@ from ledgerfs.dialects.live_cluster.reader import LiveReader
 from ledgerfs.dialects.live_cluster.remains import LiveRemains, Unknown
 from ledgerfs.dialects.live_cluster.tail import TopicTail
 from ledgerfs.dialects.live_cluster.topics import listed_topics, managed_ledger_names
-from ledgerfs.errors import InvalidOptionError, ObjectNotFoundError
+from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError, RefusedLedgerError
+from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
 from ledgerfs.formats.bookkeeper.ledger_paths import layout_path, require_layout
 from ledgerfs.formats.managed_ledgers.names import is_of_transactions
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
+from ledgerfs.ledgers.catalog_rows import NO_UUID
+from ledgerfs.ledgers.dialect import Names, OpenLedger, Progress
+from ledgerfs.ledgers.dialects_known import register_rows
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.ledgers.listing import with_gaps
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
-from ledgerfs.ledgers.no_objects import NoObjects
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
-from ledgerfs.ledgers.repairs import Repair
-from ledgerfs.storage.object_store import KeepingStore
+from ledgerfs.ledgers.source import Source
+from ledgerfs.ledgers.tail import Tail
+from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 if TYPE_CHECKING:
     from hashlib import blake2b
@@ -38,72 +44,66 @@ if TYPE_CHECKING:
     from ledgerfs.dialects.live_cluster.ledger_check import LiveCheck
 
 
-class LiveCluster:
-    """`Dialect` of a living cluster."""
+register_rows(rows)
 
-    __slots__ = ("_access",)
 
-    number = NUMBER
-    is_in_folders = False
-    repaired_kinds: frozenset[str] = frozenset()
+class LiveCluster(Source):
+    """A living cluster."""
 
-    def __init__(self, access: ClusterAccess) -> None:
-        self._access = access
+    __slots__ = ("_access", "traffic", "url")
 
-    def begin_listing(self) -> NoObjects:
-        """Return what takes no objects."""
-        return NoObjects()
+    what = "a living cluster"
+    dialects = (rows.NAME,)
+    keeps_schemas = True
 
-    def kind_of_other(self, key: str) -> str | None:  # noqa: ARG002
-        """Know nothing."""
-        return None
+    def __init__(self, cluster: LivingCluster, on_change: Callable[[], None] = lambda: None) -> None:
+        self._access = ClusterAccess(cluster, on_change)
+        self.url, self.traffic = cluster.url, self._access.traffic
 
-    def load(
-        self,
-        listing: Any,  # noqa: ANN401, ARG002
-        previous: Catalog | None,  # noqa: ARG002  (every list may have changed)
-        names: Names,
-        places: Names,
-        progress: Progress | None,
-    ) -> FoundLedgers:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.cluster,))
+
+    @property
+    def cluster(self) -> LivingCluster:
+        """Its metadata, and how its topics are read."""
+        return self._access.cluster
+
+    def opened(self, cache_dir: str | None, on_change: Callable[[], None]) -> "LiveCluster":  # noqa: ARG002  (nothing is kept)
+        """Return the cluster with lists and connections of its own."""
+        return LiveCluster(self.cluster, on_change)
+
+    def list_ledgers(self, previous: Catalog | None, progress: Progress | None) -> Catalog:  # noqa: ARG002  (every list may have changed)
         """Read all lists of ledgers, and where open ledgers end.
 
-        Raises `StoreUnreachableError` when ZooKeeper does not answer, `UnsupportedFormatError` for a layout of ledgers that is not known,
-        and the error of bookies that demand what ledgerfs does not have. Damaged
-        nodes, and open ledgers whose bookies are silent, are gaps of their topics, and raise nothing.
+        Raises `BucketNotFoundError` for servers without the chroot, `StoreUnreachableError` when ZooKeeper does not answer,
+        `UnsupportedFormatError` for a layout of ledgers that is not known, and the error of bookies that demand another login.
+        Damaged nodes, and open ledgers whose bookies are silent, are gaps of their topics, and raise nothing.
         """
-        nodes = self._access.cluster.nodes
+        nodes = self.cluster.nodes
+        try:
+            nodes.children("/")
+        except ObjectNotFoundError as error:
+            reason = "these servers have no such path, below which a cluster would be"
+            raise BucketNotFoundError(reason, key=self.url) from error
         with suppress(ObjectNotFoundError):
             node = nodes.get(layout_path(self._access.reading.ledgers_path))
             require_layout(node.data, key=node.path)
-        place = places.row_of(self._access.reading.ledgers_path)
-        found = ListedLedgers(self._access, names, place)
+        names = Names()
+        found = ListedLedgers(self._access, names, place=1)
         managed_ledgers = managed_ledger_names(nodes)
         topics = [name for name in managed_ledgers if not is_of_transactions(name)]
         for topic in listed_topics(nodes, topics, progress):
             found.take(topic)
         found.find_ends(progress)
         remains = replace(found.remains(), transaction_logs=len(managed_ledgers) - len(topics))
-        return FoundLedgers(found.table(), remains)
-
-    def completed(self, catalog: Catalog) -> Catalog:
-        """Return the catalog as it is."""
-        return catalog
-
-    def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
-        """Yield rows of `GAP`: open ledgers that topics list, and that are gone; and what could not be learned of topics."""
-        for row in catalog.lost[catalog.lost["dialect"] == NUMBER]:
-            key = (0, 0, int(row["ledger_id"]), int(row["name"]), int(row["place"]))
-            yield (*key, NUMBER, GapKind.NOT_IN_BOOKKEEPER, False, -1, -1, 0, int(row["changed_ms"]))
-        place = catalog.places.index(self._access.reading.ledgers_path)
-        for one in _unknown(catalog):
-            yield (0, 0, one.ledger_id, one.name, place, NUMBER, one.kind, False, -1, -1, 0, 0)
+        places = ("", self._access.reading.ledgers_path)
+        return _with_gaps(Catalog.of(names.texts, found.table(), {NUMBER: remains}, places=places))
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (bookies know where entries are)
         """Return a reader of one ledger; nothing is asked before it is needed."""
         return LiveReader(self._access, ref)
 
-    def tail(self, managed_ledger: str | None) -> TopicTail:
+    def tail(self, managed_ledger: str | None) -> Tail:
         """Return what looks at the end of a topic."""
         return TopicTail(self._access, managed_ledger or "")
 
@@ -127,10 +127,6 @@ class LiveCluster:
 
         return LiveCheck(cast("LiveReader", ledger), on_read, digest=digest).run()
 
-    def remarks(self, catalog: Catalog) -> list[Finding]:  # noqa: ARG002
-        """Say nothing more."""
-        return []
-
     def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:
         """Return all versions that the cluster has, those that are deleted softly among them; raises as `ClusterSchemas.versions`."""
         return ClusterSchemas(self._access).versions(topic)
@@ -139,18 +135,34 @@ class LiveCluster:
         """Return the topics that have schemas; raises as `ClusterSchemas.topics`."""
         return ClusterSchemas(self._access).topics()
 
-    def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
-        """Yield nothing: a living cluster is not changed."""
-        return iter(())
+    def uuid_of_copy(self, ref: LedgerRef) -> str | None:
+        """Return the uuid of an offloaded ledger; others have none."""
+        return None if ref.uuid == NO_UUID else ref.uuid
+
+    def created_ms_of(self, ref: LedgerRef) -> int | None:
+        """Return when a ledger was made, by its metadata."""
+        if ref.created_ms is not None:
+            return ref.created_ms
+        metadata = self.open_ledger(ref).metadata()
+        return None if metadata is None else metadata.created_ms
+
+    def require_copyable(self, ref: LedgerRef, managed_ledger: str | None, state: int | None) -> None:
+        """Raise `RefusedLedgerError` for a ledger that is still written, or whose own metadata does not name the topic that lists it."""
+        require_same_topic(ref, managed_ledger)
+        if state != LedgerState.CLOSED:
+            raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)
+
+
+def _with_gaps(catalog: Catalog) -> Catalog:
+    """Add what is missing: open ledgers that topics list, and that are gone; and what could not be learned of topics."""
+    rows: list[tuple[Any, ...]] = []
+    for row in catalog.lost:
+        key = (0, 0, int(row["ledger_id"]), int(row["name"]), int(row["place"]))
+        rows.append((*key, NUMBER, GapKind.NOT_IN_BOOKKEEPER, False, -1, -1, 0, int(row["changed_ms"])))
+    rows += [(0, 0, one.ledger_id, one.name, 1, NUMBER, one.kind, False, -1, -1, 0, 0) for one in _unknown(catalog)]
+    return with_gaps(catalog, rows)
 
 
 def _unknown(catalog: Catalog) -> tuple[Unknown, ...]:
     remains = catalog.remains.get(NUMBER)
     return remains.unknown if isinstance(remains, LiveRemains) else ()
-
-
-def open_dialect(store: KeepingStore) -> LiveCluster:
-    """Return the dialect over one cluster (`ledgerfs.dialects.opening`)."""
-    if store.cluster is None:
-        raise InvalidOptionError(f"{store.url} is no living cluster", key="dialect=live_cluster")
-    return LiveCluster(ClusterAccess(store, store.cluster))

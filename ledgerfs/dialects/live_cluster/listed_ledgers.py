@@ -79,7 +79,7 @@ class ListedLedgers:
                 self._open.append(_Open(topic, info))
 
     def find_ends(self, progress: Progress | None) -> None:
-        """Find where open ledgers end; raises as `ledgerfs.dialects.live_cluster.dialect.LiveCluster.load`."""
+        """Find where open ledgers end; raises as `ledgerfs.dialects.live_cluster.dialect.LiveCluster.list_ledgers`."""
         for _ in range(_TRIES):
             gone = self._find_ends(progress)
             if not (gone or self._open):
@@ -251,5 +251,6 @@ class ListedLedgers:
             info.closed_ms or topic.changed_ms,
             *origin_columns(None),
             False,
-            pack_own(where, is_open=is_open),
+            is_open,
+            pack_own(where),
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.dialects.live_cluster.offload_places import OffloadPlace, place_of
-from ledgerfs.dialects.opening import open_dialects
+from ledgerfs.dialects.object_source import ObjectSource, open_dialects
 from ledgerfs.errors import CorruptIndexError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
 from ledgerfs.ledgers.catalog import Catalog
@@ -41,8 +41,7 @@ class OffloadedLedgers:
         if (ref.entries, ref.length) != (info.entries, info.size):
             reason = f"the index tells {ref.entries:,} entries of {ref.length:,} bytes, the cluster {info.entries:,} of {info.size:,}"
             raise CorruptIndexError(reason, key=f"{store.url}/{place.index_key}")
-        (dialect,) = open_dialects(store, place.dialect)
-        return dialect.open_ledger(ref)
+        return ObjectSource(store, place.dialect).open_ledger(ref)
 
     def told(self, managed_ledger: str, info: LedgerInfo, context: OffloadContext) -> tuple[int, int]:
         """Return how many entries, and bytes of them, a ledger has by its objects, whatever its line in the list says; raises as `open`."""

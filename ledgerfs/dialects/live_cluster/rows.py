@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ledgerfs.dialects.live_cluster.columns import IN_BOOKKEEPER, IN_BUCKET, Place, unpack_own
+from ledgerfs.dialects.live_cluster import columns
+from ledgerfs.dialects.live_cluster.columns import IN_BOOKKEEPER, IN_BUCKET, Place, place_in
 from ledgerfs.dialects.live_cluster.remains import LiveRemains
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
@@ -12,6 +13,8 @@ from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.remains import Kept, Remains
 from ledgerfs.storage.objects import ObjectStat
 
+NAME = "live_cluster"
+NUMBER = columns.NUMBER
 KEPT_TABLES: dict[str, Any] = {}
 IS_WRITABLE = False
 
@@ -22,21 +25,15 @@ def objects_of(
     managed_ledger: str | None,  # noqa: ARG001  (ledgers are named by their ids)
     place: str,
 ) -> tuple[tuple[str, ObjectStat], ...]:
-    """Return what stands for a ledger: its node in ZooKeeper, or its data object (`ledgerfs.ledgers.dialects_known.ObjectsOf`).
+    """Return what stands for a ledger: its node in ZooKeeper, or its data object.
 
     Its version is the id of the last entry that was there: what is before that never changes.
     """
-    where, _ = unpack_own(own)
-    if where is Place.BUCKET:
+    if place_in(own) is Place.BUCKET:
         role, key = IN_BUCKET, LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key
     else:
         role, key = IN_BOOKKEEPER, ledger_path(row[2], place)
     return ((role, ObjectStat(key, row[11], row[16], str(row[10]))),)
-
-
-def is_open(own: bytes) -> bool:
-    """Return whether a ledger was still written."""
-    return unpack_own(own)[1]
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001

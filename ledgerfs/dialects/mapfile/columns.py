@@ -6,10 +6,9 @@ from struct import Struct
 import numpy as np
 
 from ledgerfs.ledgers.catalog_rows import OWN_BYTES, Table, own_columns
-from ledgerfs.ledgers.dialects_known import NAMES
 from ledgerfs.storage.objects import ObjectStat
 
-NUMBER = NAMES.index("mapfile")
+NUMBER = 1
 
 VERSION_BYTES = 64
 """More than an ETag of any store known; a longer one is not kept, and reads then do not check it."""

@@ -20,7 +20,6 @@ from ledgerfs.dialects.mapfile.loading import Loaded, Unloaded, load_folders, ma
 from ledgerfs.dialects.mapfile.reader import MapFileReader
 from ledgerfs.dialects.mapfile.remains import MapFileRemains, PartialLedger, remains_of, require_top
 from ledgerfs.errors import CorruptLedgerError, CorruptMetadataError, CorruptObjectError
-from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
@@ -104,10 +103,6 @@ class MapFiles:
         """Return a reader of one ledger; nothing is read before it is needed."""
         return MapFileReader(self._store, ref)
 
-    def tail(self, managed_ledger: str | None) -> None:  # noqa: ARG002
-        """Return None: ledgers come whole."""
-        return
-
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002  (the catalog tells all)
         """Yield what was seen while the catalog was made."""
         return check_catalog(catalog)
@@ -123,22 +118,9 @@ class MapFiles:
         """Say nothing more."""
         return []
 
-    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:  # noqa: ARG002
-        """Return none: what is saved beside a bucket is no dialect's."""
-        return ()
-
-    def schema_topics(self) -> list[str]:
-        """Return none."""
-        return []
-
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:  # noqa: ARG002
         """Yield nothing: there is no writer."""
         return iter(())
-
-
-def open_dialect(store: KeepingStore) -> MapFiles:
-    """Return the dialect over one bucket (`ledgerfs.dialects.opening`)."""
-    return MapFiles(store)
 
 
 class _KnownRows:
@@ -275,6 +257,7 @@ def _row(one: Loaded) -> tuple[Any, ...]:
         metadata.created_ms or 0,
         data.modified_ms,
         *origin_columns(metadata.origin),
+        False,
         False,
         pack_own(data, one.files.index, one.index_state, is_named=metadata.managed_ledger is not None),
     )

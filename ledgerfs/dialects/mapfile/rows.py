@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ledgerfs.dialects.mapfile import columns
 from ledgerfs.dialects.mapfile.columns import OWN_STRUCT
 from ledgerfs.dialects.mapfile.remains import MapFileRemains
 from ledgerfs.ledgers.catalog_rows import uuid_from_halves
@@ -9,6 +10,8 @@ from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.remains import Kept, Remains
 from ledgerfs.storage.objects import ObjectStat
 
+NAME = "mapfile"
+NUMBER = columns.NUMBER
 KEPT_TABLES: dict[str, Any] = {}
 IS_WRITABLE = False
 
@@ -16,7 +19,7 @@ IS_WRITABLE = False
 def objects_of(
     row: tuple[Any, ...], own: bytes, managed_ledger: str | None, place: str
 ) -> tuple[tuple[str, ObjectStat], ...]:
-    """Return the data of a row of `LEDGER`, and the index where there is one (`ledgerfs.ledgers.dialects_known.ObjectsOf`)."""
+    """Return the data of a row of `LEDGER`, and the index where there is one."""
     folder = _folder(uuid_from_halves(row[0], row[1]), row[2], managed_ledger, place)
     index_size, index_ms, data_version, index_version, *_ = OWN_STRUCT.unpack_from(own)
     stored, changed_ms = row[12], row[16]
@@ -25,11 +28,6 @@ def objects_of(
         return (data,)
     index = ObjectStat(f"{folder}/index", index_size, index_ms, index_version.rstrip(b"\0").decode())
     return data, ("index", index)
-
-
-def is_open(own: bytes) -> bool:  # noqa: ARG001
-    """Return False: a bucket has whole ledgers."""
-    return False
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:

@@ -8,11 +8,10 @@ import numpy.typing as npt
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import OWN_BYTES, Table, own_columns, uuid_from_halves, uuid_halves
-from ledgerfs.ledgers.dialects_known import NAMES
 from ledgerfs.ledgers.ledger_ref import CatalogState
 from ledgerfs.storage.objects import ObjectStat
 
-NUMBER = NAMES.index("pulsar_blob")
+NUMBER = 0
 
 VERSION_BYTES = 64
 """Longer than the ETags of all known stores; a longer one is not kept, and reads then do not check it."""

@@ -36,7 +36,6 @@ from ledgerfs.errors import NotFoundError
 from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
-from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import LEDGER, Table
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
@@ -110,10 +109,6 @@ class PulsarBlob:
         """Yield rows of `GAP`: missing ledgers of which one object is left."""
         return find_gaps(catalog, now_ms)
 
-    def tail(self, managed_ledger: str | None) -> None:  # noqa: ARG002
-        """Return None: ledgers come whole."""
-        return
-
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:
         """Yield findings from listing and indexes alone: objects without a partner, sizes that do not agree."""
         return check_catalog(catalog, cast("Callable[[LedgerRef], PulsarLedgerReader]", open_ledger))
@@ -130,14 +125,6 @@ class PulsarBlob:
     def remarks(self, catalog: Catalog) -> list[Finding]:
         """Return a remark if the store keeps no user metadata."""
         return metadata_remark(catalog, self._store)
-
-    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:  # noqa: ARG002
-        """Return none: what is saved beside a bucket is no dialect's."""
-        return ()
-
-    def schema_topics(self) -> list[str]:
-        """Return none."""
-        return []
 
     def repairs(self, request: RepairRequest) -> Iterator[Repair]:
         """Yield repairs of the objects."""
@@ -187,11 +174,6 @@ class _NoMetadata:
 
 
 _KEEPS_NO_METADATA = _NoMetadata()
-
-
-def open_dialect(store: KeepingStore) -> PulsarBlob:
-    """Return the dialect over one bucket (`ledgerfs.dialects.opening`)."""
-    return PulsarBlob(store)
 
 
 class BlobListing:

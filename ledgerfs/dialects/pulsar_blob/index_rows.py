@@ -144,5 +144,6 @@ def _row(listed: tuple[Any, ...], index: OffloadIndex, names: Names) -> tuple[An
         modified_ms,
         *origin_columns(metadata.origin),
         metadata.settled_from is not None,
+        False,
         pack_own(size, version, is_plausible=index.is_plausible, is_odd=index.oddity is not None),
     )

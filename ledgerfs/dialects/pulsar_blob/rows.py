@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ledgerfs.dialects.pulsar_blob import columns
 from ledgerfs.dialects.pulsar_blob.columns import ORPHAN, OWN_STRUCT
 from ledgerfs.dialects.pulsar_blob.remains import BlobRemains
 from ledgerfs.formats.pulsar_blob.object_names import INDEX_SUFFIX, LedgerKey
@@ -10,6 +11,8 @@ from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.remains import Kept, Remains
 from ledgerfs.storage.objects import ObjectStat
 
+NAME = "pulsar_blob"
+NUMBER = columns.NUMBER
 KEPT_TABLES = {"orphans": ORPHAN}
 IS_WRITABLE = True
 
@@ -20,7 +23,7 @@ def objects_of(
     managed_ledger: str | None,  # noqa: ARG001  (keys are flat)
     place: str,  # noqa: ARG001
 ) -> tuple[tuple[str, ObjectStat], ...]:
-    """Return the data and the index object of a row of `LEDGER` (`ledgerfs.ledgers.dialects_known.ObjectsOf`)."""
+    """Return the data and the index object of a row of `LEDGER`."""
     data_key = LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key
     data_ms, index_size, data_version, index_version, _, _ = OWN_STRUCT.unpack_from(own)
     stored, changed_ms = row[12], row[16]
@@ -31,11 +34,6 @@ def objects_of(
             ObjectStat(f"{data_key}{INDEX_SUFFIX}", index_size, changed_ms, index_version.rstrip(b"\0").decode()),
         ),
     )
-
-
-def is_open(own: bytes) -> bool:  # noqa: ARG001
-    """Return False: a bucket has whole ledgers."""
-    return False
 
 
 def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001  (keys are flat)

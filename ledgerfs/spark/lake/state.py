@@ -19,7 +19,7 @@ from ledgerfs.export.identity import what_differs
 from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialects_known import NAMES, OF_BUCKETS
+from ledgerfs.ledgers.dialects_known import OF_BUCKETS, dialect_rows
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 
@@ -223,7 +223,11 @@ class LedgerIds:
         for ledger, version in zip(unit.ledgers, unit.versions, strict=True):
             row = self.row(unit.managed_ledger, ledger)
             ref = None if row is None else self._catalog.ref(row)
-            if ref is not None and NAMES[ref.dialect] in OF_BUCKETS and ledger_version(ref, unit.schemas) != version:
+            if (
+                ref is not None
+                and dialect_rows(ref.dialect).NAME in OF_BUCKETS
+                and ledger_version(ref, unit.schemas) != version
+            ):
                 found.append(ledger)
         return found
 

@@ -31,7 +31,6 @@ from ledgerfs.spark.lake.target import Lake
 from ledgerfs.spark.pipelines.export_outcome import ExportOutcome, TopicExport, WrittenFile
 from ledgerfs.spark.pipelines.export_request import CheckedRequest, ExportRequest, ToDo, left_to_do
 from ledgerfs.spark.pipelines.export_task import RESULT_SCHEMA, ExportTask, NumberedPartition, RunResult
-from ledgerfs.spark.runtime.bookie_rate import with_share
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute, error_of
 
@@ -143,8 +142,8 @@ def run_export(
     """Export topics as `export`, and return what was done."""
     if incremental and overwrite:
         raise InvalidOptionError("either incremental or overwrite", key="overwrite")
-    where, target = storage_of(spark, storage), storage_of(spark, target)
-    where = with_share(where, None, spark.sparkContext.defaultParallelism)
+    where = storage_of(spark, storage).of_task(None, spark.sparkContext.defaultParallelism)
+    target = storage_of(spark, target)
     checked = CheckedRequest.of(where, request)
     lake = Lake.of(target)
     # Before anything is written to a folder that may be somebody else's.

@@ -22,7 +22,6 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.spark.runtime.bookie_rate import with_share
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_reading, ledger_parts
@@ -119,7 +118,7 @@ def prepare(
 
     ``progress`` is called with the progress of the listing; the other arguments and the errors are those of `verify`.
     """
-    where = with_share(storage_of(spark, storage), None, spark.sparkContext.defaultParallelism)
+    where = storage_of(spark, storage).of_task(None, spark.sparkContext.defaultParallelism)
     bucket = where.bucket()
     catalog = bucket.survey(progress)
     first = list(check_listed(bucket, catalog, quick=quick))

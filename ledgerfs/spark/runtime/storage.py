@@ -20,6 +20,7 @@ from ledgerfs.bucket.current_catalog import OnUnreadable
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.dialects_known import AUTO
+from ledgerfs.ledgers.source import scheme_of
 from ledgerfs.spark.runtime.hadoop_settings import S3Settings, only_s3, settings_of_files
 from ledgerfs.storage.credentials import find_credential, without_credentials
 from ledgerfs.storage.fork_lock import ForkLock
@@ -71,6 +72,14 @@ class Storage:
     def with_settings(self, settings: Mapping[str, str]) -> "Storage":
         """Return the same with a session's settings of S3; those that are known already take precedence."""
         return replace(self, settings={**settings, **self.settings})
+
+    def of_task(self, rate: int | None, tasks: int) -> "Storage":
+        """Return the storage for one of ``tasks`` tasks that may run at once, which together read ``rate`` bytes a second of each server.
+
+        Without a rate it is that of the source, unless the user has given what each process may read. Buckets have no such rate.
+        """
+        scheme = scheme_of(self.url)
+        return self if scheme is None else replace(self, options=scheme.options_of_task(self.options, rate, tasks))
 
     def bucket(self) -> Bucket:
         """Return the bucket, in one process the same one for the same storage: its connections, caches and catalog serve all tasks."""

@@ -109,12 +109,11 @@ class MessageReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """List the bucket, and cut the wanted ledgers into parts, each with the schemas of its topics."""
-        from ledgerfs.spark.runtime.bookie_rate import with_share
         from ledgerfs.spark.runtime.tasks import spare_imports
         from ledgerfs.spark.source.planning import plan_parts
 
         parts = list(plan_parts(self._options, self._values))
-        storage = with_share(self._options.storage, self._options.bookie_rate, len(parts))
+        storage = self._options.storage.of_task(self._options.bookie_rate, len(parts))
         spare_imports()
         return [InputPartition((*told, storage)) for told in parts]
 

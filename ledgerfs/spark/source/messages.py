@@ -12,7 +12,6 @@ from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.bucket.partitions import Partition, Told
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
-from ledgerfs.spark.runtime.bookie_rate import with_share
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.left_out import Omissions, omissions_of
@@ -69,7 +68,7 @@ def read_messages(
 
     """
     require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
-    where = with_share(storage_of(spark, storage), None, spark.sparkContext.defaultParallelism)
+    where = storage_of(spark, storage).of_task(None, spark.sparkContext.defaultParallelism)
 
     def tell_missing(missing: Sequence[MissingLedger]) -> None:
         if left_out is not None:

@@ -105,7 +105,7 @@ def with_topics(
     found = dict(zip(new, ordered_map(partial(_saved, bucket), new, _THREADS, "ledgerfs-schemas"), strict=True))
     first, *_ = [*known.schemas, *new, None]
     if first is None:
-        raise UnknownSchemaError("there is no topic here, so nothing tells what its values are", key=bucket.store.url)
+        raise UnknownSchemaError("there is no topic here, so nothing tells what its values are", key=bucket.url)
     shown = known.shown if known.schemas else _shown(first, found[first], scan)
     for name in new:
         _require_same(first, shown, name, _shown(name, found[name], scan))

@@ -11,7 +11,7 @@ from typing import Any
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.ledgers.dialects_known import AUTO
-from ledgerfs.spark.runtime.bookie_rate import most_tasks
+from ledgerfs.ledgers.source import scheme_of
 from ledgerfs.spark.runtime.option_texts import (
     flag,
     json_or_text,
@@ -78,7 +78,9 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if connections is not None and connections < 1:
         raise InvalidOptionError("1 connection or more", key=f"maxBookieConnections={connections}")
     scan = {_SCAN_NAMES.get(name, name): value for name, value in known.items()}
-    return ReadOptions(storage, topics, pattern, scan, partition_bytes, bookie_rate, most_tasks(storage, connections))
+    scheme = scheme_of(storage.url)
+    most = None if scheme is None else scheme.most_tasks(connections)
+    return ReadOptions(storage, topics, pattern, scan, partition_bytes, bookie_rate, most)
 
 
 def separate_storage(given: Mapping[str, str], known: Mapping[str, object]) -> tuple[dict[str, str], Storage]:

@@ -34,9 +34,6 @@ class LocalStore:
 
     __slots__ = ("_follow_links", "_is_private", "_root", "traffic")
 
-    cluster = None
-    disks = None
-
     def __init__(self, root: str, *, follow_links: bool = False, is_private: bool = False) -> None:
         self._root = root
         self._follow_links = follow_links

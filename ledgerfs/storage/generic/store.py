@@ -41,9 +41,6 @@ class FsspecStore:
 
     __slots__ = ("_handle", "_has_answered", "_in_memory", "_root", "traffic")
 
-    cluster = None
-    disks = None
-
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle
         self._root = root

@@ -50,9 +50,6 @@ class S3Store:
 
     __slots__ = ("_bucket", "_client", "_handle", "_has_answered", "_lacks_if_match", "_prefix", "_renewal", "traffic")
 
-    cluster = None
-    disks = None
-
     def __init__(self, handle: FsspecHandle, root: str) -> None:
         self._handle = handle
         # s3fs knows where the name of an access point ends (arn:…:accesspoint/name/prefix).

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import RepairRequest
-from ledgerfs.ledgers.dialects_known import NAMES, dialect_rows
+from ledgerfs.ledgers.dialects_known import dialect_rows
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.ledgers.remains import Kept
 from ledgerfs.storage.objects import ObjectStat
@@ -18,7 +18,7 @@ class CataloguingTests:
     """What `begin_listing`, `load`, `completed` and `gaps` promise."""
 
     def test_a_dialect_has_a_number_for_good(self, whole: OpenedBucket) -> None:
-        assert 0 <= whole.dialect.number < len(NAMES)
+        assert whole.dialect.number == dialect_rows(whole.dialect.number).NUMBER
         assert isinstance(whole.dialect.is_in_folders, bool)
 
     def test_it_takes_its_own_objects_and_no_others(self, sample: SampleBucket, whole: OpenedBucket) -> None:

@@ -40,7 +40,7 @@ class RepairPlan:
 
         A repair that fails does not stop the others, and stopping between two leaves nothing half done. Raises `StoreUnreachableError`.
         """
-        store = self.bucket.store.store
+        store = self.bucket.raw_store
         try:
             for repair in self.to_do:
                 yield _carried_out(repair, store)

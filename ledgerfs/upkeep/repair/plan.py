@@ -57,24 +57,24 @@ def plan_repair(
     NotFoundError, AccessDeniedError, StoreError
         The bucket cannot be listed. `StoreUnreachableError` is raised at any time.
     UnsupportedWriteError
-        It is a living cluster.
+        It is not a bucket.
 
     """
     managed_ledger = None if topic is None else managed_ledger_of(topic)
     bucket = bucket_at(bucket)
-    if bucket.store.cluster is not None:
-        reason = "a living cluster is not repaired from here; `ledgerfs verify` names what is damaged"
-        raise UnsupportedWriteError(reason, key=bucket.store.url)
+    if not bucket.has_objects:
+        reason = f"{bucket.source.what} cannot be repaired from here; `ledgerfs verify` names what is damaged"
+        raise UnsupportedWriteError(reason, key=bucket.url)
+    dialects = bucket.objects.opened_dialects
     # An id that a ledger of another dialect has is no less taken.
     catalog = bucket.list_all(progress)
     if managed_ledger is not None:
         require_own_name(catalog, managed_ledger)
-    store = bucket.store.store
     request = RepairRequest(
-        store=store,
+        store=bucket.raw_store,
         catalog=catalog,
         list_all=bucket.list_all,
-        dialects=frozenset(dialect.number for dialect in bucket.dialects),
+        dialects=frozenset(dialect.number for dialect in dialects),
         open_ledger=bucket.uncached_reader,
         managed_ledger=managed_ledger,
         ledgers=ledgers,
@@ -82,7 +82,7 @@ def plan_repair(
         metadata=metadata,
         progress=progress,
     )
-    items = [repair for dialect in bucket.dialects for repair in dialect.repairs(request)]
+    items = [repair for dialect in dialects for repair in dialect.repairs(request)]
     read = catalog if bucket.dialect == AUTO else bucket.load_catalog(progress, listed=True)
     items += _unmendable(bucket, ledgers, verify_listed(bucket, read, quick=not full, progress=progress).findings)
     return RepairPlan(bucket, tuple(items))
@@ -90,7 +90,7 @@ def plan_repair(
 
 def _unmendable(bucket: Bucket, ledgers: Collection[int] | None, findings: Iterable[Finding]) -> Iterator[Repair]:
     """Yield the findings of `verify` that cannot be repaired from the bucket alone."""
-    told = frozenset(kind for dialect in bucket.dialects for kind in dialect.repaired_kinds)
+    told = frozenset(kind for dialect in bucket.objects.opened_dialects for kind in dialect.repaired_kinds)
     for finding in findings:
         is_meant = ledgers is None or finding.ledger_id in ledgers
         if finding.severity is Severity.REMARK or finding.kind in told or not is_meant:

@@ -27,7 +27,7 @@ class UnsavedSchemas:
 
     def __init__(self, bucket: Bucket) -> None:
         self._schemas = KnownSchemas(bucket)
-        self._is_cluster = bucket.raw_store.cluster is not None
+        self._is_cluster = bucket.source.keeps_schemas
         self._named: dict[str, set[int]] = {}
 
     def add(self, managed_ledger: str | None, versions: AbstractSet[int]) -> None:

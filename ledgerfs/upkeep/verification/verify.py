@@ -85,8 +85,7 @@ def verify_listed(
 
 def check_listed(bucket: Bucket, catalog: Catalog, *, quick: bool) -> Iterator[Finding]:
     """Yield the findings from listing and catalog alone; with ``quick`` also archived objects, on which a full check comes by itself."""
-    for dialect in bucket.dialects:
-        yield from dialect.check_catalog(catalog, bucket.reader)
+    yield from bucket.source.check_catalog(catalog, bucket.reader)
     yield from check_unlisted(catalog)
     yield from check_copies(catalog)
     yield from check_messages_twice(catalog)
@@ -98,13 +97,13 @@ def check_listed(bucket: Bucket, catalog: Catalog, *, quick: bool) -> Iterator[F
 
 
 def check_ledger(bucket: Bucket, ref: LedgerRef, on_read: OnRead, digest: blake2b | None = None) -> LedgerCheck:
-    """Read a ledger in full, as its dialect does it, past all caches."""
-    return bucket.dialect_of(ref).check_ledger(bucket.uncached_reader(ref), on_read, digest)
+    """Read a ledger in full, past all caches."""
+    return bucket.source.check_ledger(bucket.uncached_reader(ref), on_read, digest)
 
 
 def last_remarks(bucket: Bucket, catalog: Catalog) -> list[Finding]:
     """Return the remarks that come after all ledgers were read."""
-    return [finding for dialect in bucket.dialects for finding in dialect.remarks(catalog)]
+    return list(bucket.source.remarks(catalog))
 
 
 def _archived(bucket: Bucket, catalog: Catalog) -> Iterator[Finding]:

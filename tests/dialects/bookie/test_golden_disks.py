@@ -12,9 +12,9 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.kept_dump_names import DIGITS, kept_dump_key
+from ledgerfs.dialects.bookie.dialect import Disks
 from ledgerfs.dialects.bookie.place import DiskPlace
 from ledgerfs.errors import UnplacedLedgersWarning
-from ledgerfs.storage.disks.bookie_disks import BookieDisks
 from ledgerfs.upkeep.verification.verify import verify
 from tests.support.bookie_disks import golden_disk
 from tests.support.golden_rows import expected_of, rows_of, wanted
@@ -68,7 +68,8 @@ def records(data: bytes) -> Iterator[bytes]:
 
 def stored_on(disk: Bucket, ledger_id: int) -> tuple[int, list[bytes]]:
     """Return how many copies the logs have of a ledger's entries, and these as they lie there."""
-    place = DiskPlace(disk.raw_store.disks or BookieDisks(()), disk.cache_dir)
+    assert isinstance(disk.source, Disks)
+    place = DiskPlace(disk.source.disks, disk.cache_dir)
     index, files = place.index()
     copies = index.copies(ledger_id, 0, 2**40)
     rows = zip(copies.files.tolist(), copies.places.tolist(), copies.sizes.tolist(), strict=True)

@@ -11,6 +11,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.dialects.live_cluster.bookies import pool
+from ledgerfs.dialects.live_cluster.dialect import LiveCluster as LiveSource
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptLedgerError,
@@ -467,9 +468,8 @@ def test_a_zookeeper_that_goes_is_told_after_the_time_out(
     bucket = opened(cluster)
     assert bucket.topics()
     cluster.zookeeper.refuse()
-    living = bucket.raw_store.cluster
-    assert living is not None
-    asker = living.nodes._asker
+    assert isinstance(bucket.source, LiveSource)
+    asker = bucket.source.cluster.nodes._asker
     with monkeypatch.context() as patch:
         # Short only while nobody answers.
         patch.setattr(asker, "_settings", replace(asker._settings, timeout_s=0.1))
