@@ -61,6 +61,7 @@ $(READY)-interop: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 
 # The site of docs/, in build/site. (With --quiet, warnings would not be counted. The variable silences a notice of the theme's.)

@@ -22,7 +22,7 @@ import ledgerfs
 from ledgerfs.dialects.live_cluster.reader import LiveReader
 from ledgerfs.dialects.live_cluster.stream import stream_live
 from ledgerfs.dialects.newest_entries import NewestEntries
-from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
+from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.ledgers.reader import Span
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster

@@ -37,7 +37,7 @@ LAYERS = [
     "testing",
 ]
 SUB_ROOMS = {
-    "formats": ["bookkeeper", "pulsar_blob", "mapfile", "managed_ledgers", "schemas"],
+    "formats": ["proto", "bookkeeper", "pulsar_blob", "mapfile", "managed_ledgers", "schemas"],
     "formats/bookkeeper": ["proto"],
     "formats/managed_ledgers": ["proto"],
     "formats/schemas": ["proto"],

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType, LedgerMetadata, LedgerState
+from ledgerfs.formats.ledger_metadata import DigestType, LedgerMetadata, LedgerState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import iso_time
 from ledgerfs.storage.objects import ObjectHead

@@ -5,7 +5,7 @@ import numpy as np
 from ledgerfs.disks.entries import EntryReading, OpenFiles
 from ledgerfs.disks.index import DiskIndex
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
+from ledgerfs.formats.ledger_metadata import DigestType
 
 _TRIED = (DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)
 """In the order of how usual they are; HMAC with an empty password, which is Pulsar's. Without a digest nothing would show damage."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from ledgerfs.disks.entries import EntryReading, OpenFiles, Read
 from ledgerfs.disks.index import DiskIndex
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
+from ledgerfs.formats.ledger_metadata import DigestType
 
 _LOOKED_AT = 64
 """Newest entries of each bookie of which one at least is sound, or nothing of its end is known."""

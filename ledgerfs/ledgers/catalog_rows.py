@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.formats.bookkeeper.origin import Origin
+from ledgerfs.formats.origin import Origin
 from ledgerfs.ledgers.dialects_known import dialect_rows
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 

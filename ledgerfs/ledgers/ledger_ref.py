@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ledgerfs.display import printable
 from ledgerfs.errors import CorruptLedgerError
-from ledgerfs.formats.bookkeeper.origin import Origin
+from ledgerfs.formats.origin import Origin
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.storage.objects import ObjectStat

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.errors import CorruptLedgerError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.ledgers.file_reader import FileReader
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ledgerfs.formats.bookkeeper.origin import Origin
+from ledgerfs.formats.origin import Origin
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 

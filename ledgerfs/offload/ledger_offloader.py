@@ -17,8 +17,8 @@ from ledgerfs.ledgers.reader import LedgerReader
 
 if TYPE_CHECKING:
     from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
-    from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
     from ledgerfs.formats.buffers import Buffer
+    from ledgerfs.formats.ledger_metadata import LedgerMetadata
     from ledgerfs.formats.records import EntryBatch
     from ledgerfs.messages.transforms.entry_transform import EntryTransform
     from ledgerfs.writing.sources import EntrySource

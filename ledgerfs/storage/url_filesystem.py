@@ -11,7 +11,7 @@ from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.failures import translate
 
 _ONE_SLASH = re.compile(r"(?!file:|local:)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure", "pulsar+zk": "cluster"}
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}
 
 
 def filesystem_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:

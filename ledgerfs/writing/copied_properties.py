@@ -2,7 +2,7 @@
 
 from ledgerfs.dialects.pulsar_blob.new_ledger import DEFAULT_BLOCK_SIZE, completed_user_metadata, made_up_metadata
 from ledgerfs.errors import RefusedLedgerError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.ledgers.reader import LedgerReader
 
 

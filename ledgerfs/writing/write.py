@@ -17,7 +17,7 @@ from ledgerfs.dialects.pulsar_blob.new_ledger import (
 )
 from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.errors import RefusedLedgerError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.writing.admission import Admission

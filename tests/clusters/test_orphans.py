@@ -26,7 +26,7 @@ from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.clusters.tables import LISTED
 from ledgerfs.clusters.tiered_objects import pair_keys
 from ledgerfs.dialects.newest_entries import NewestEntries
-from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
+from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.managed_ledgers.names import cursor_path
 from ledgerfs.formats.schemas.schema_info import SchemaInfo

@@ -9,7 +9,7 @@ from ledgerfs.dialects.pulsar_blob import index_rows
 from ledgerfs.dialects.pulsar_blob.columns import LISTED, keys_of, listed_row
 from ledgerfs.dialects.pulsar_blob.index_rows import IndexRows
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, StoreUnreachableError
-from ledgerfs.formats.bookkeeper.origin import Origin
+from ledgerfs.formats.origin import Origin
 from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES, build_index, parse_index
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.ledgers.catalog_rows import Table

@@ -23,9 +23,9 @@ from ledgerfs.formats.bookkeeper.entry_log_header import (
     parse_ledgers_map,
     parse_log_header,
 )
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.bookkeeper.log_records import MOST_ENTRY_BYTES, LogRecords, least_window_bytes, scan_records
 from ledgerfs.formats.bookkeeper.stored_entries import Fault, check_entries
+from ledgerfs.formats.ledger_metadata import DigestType
 from tests.support.each import for_each
 from tests.support.log_windows import LEAST_BYTES, MOST_BYTES, at_once, in_windows, logs, record
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptIndexError, CorruptMetadataError, LedgerfsError, UnsupportedFormatError
-from ledgerfs.formats.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata, build_ledger_metadata
+from ledgerfs.formats.ledger_metadata import Ensemble, LedgerMetadata, build_ledger_metadata
 from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index, parse_index
 from tests.support.each import for_each
 from tests.support.ledgers import offload

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMetadataError
-from ledgerfs.formats.bookkeeper.ledger_metadata import (
+from ledgerfs.formats.ledger_metadata import (
     DigestType,
     Ensemble,
     LedgerMetadata,
@@ -12,7 +12,7 @@ from ledgerfs.formats.bookkeeper.ledger_metadata import (
     parse_ledger_metadata,
     records_size,
 )
-from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadataRecord
+from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 from tests.support.each import for_each
 
 MAX_INT64 = 2**63 - 1

@@ -10,13 +10,6 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMetadataError, EntryRangeError, InvalidNameError
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import (
-    DigestType,
-    Ensemble,
-    LedgerState,
-    build_ledger_metadata,
-    parse_ledger_metadata,
-)
 from ledgerfs.formats.bookkeeper.ledger_nodes import (
     LedgerNode,
     build_ledger_node,
@@ -25,7 +18,14 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import (
     ledger_path,
     parse_ledger_node,
 )
-from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadataRecord
+from ledgerfs.formats.ledger_metadata import (
+    DigestType,
+    Ensemble,
+    LedgerState,
+    build_ledger_metadata,
+    parse_ledger_metadata,
+)
+from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 from tests.support.each import for_each
 
 MAX_INT64 = 2**63 - 1

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.bookkeeper.ledger_metadata import MOVED_KEY, SETTLED_KEY, Ensemble, LedgerMetadata
-from ledgerfs.formats.bookkeeper.origin import ORIGIN_KEY, Origin
+from ledgerfs.formats.ledger_metadata import MOVED_KEY, SETTLED_KEY, Ensemble, LedgerMetadata
+from ledgerfs.formats.origin import ORIGIN_KEY, Origin
 from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index, parse_index
 from ledgerfs.formats.pulsar_blob.plain_indexes import SUMMARY, summarise
 from tests.support.each import for_each

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_path, parse_ledger_node
 from ledgerfs.formats.bookkeeper.replies import batch_entries
 from ledgerfs.formats.bookkeeper.stored_entries import Digest, Fault, build_stored_entry, check_entries
+from ledgerfs.formats.ledger_metadata import DigestType
 from tests.support.each import for_each
 
 PASSWORDS = [b"", b"secret"]

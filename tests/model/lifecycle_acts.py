@@ -6,8 +6,8 @@ from enum import Enum
 from random import Random
 from uuid import uuid4
 
-from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from tests.model.lifecycle_world import MINUTE_MS, TERMS, TIMED, LifecycleWorld

@@ -9,7 +9,7 @@ import pytest
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
 from ledgerfs.errors import LedgerfsError, LockHeldError, RefusedLedgerError
-from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
+from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
 from ledgerfs.formats.topic_names import managed_ledger_of

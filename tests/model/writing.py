@@ -9,7 +9,7 @@ import pytest
 
 from ledgerfs.dialects.pulsar_blob import ledger_group
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.bookkeeper.origin import Origin
+from ledgerfs.formats.origin import Origin
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.records import scan_records

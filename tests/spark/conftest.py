@@ -31,7 +31,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.python.daemon.module", "tests.support.spark_daemon")
-        .config("spark.executorEnv.PYTHONPATH", os.pathsep.join((str(Path(__file__).parents[2]), os.environ["PYTHONPATH"])))
+        .config(
+            "spark.executorEnv.PYTHONPATH", os.pathsep.join((str(Path(__file__).parents[2]), os.environ["PYTHONPATH"]))
+        )
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -19,7 +19,9 @@ def plug_in() -> None:
     metadata = folder / "ledgerfs-0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: ledgerfs\nVersion: 0\n")
-    lines = [f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in group.items()) for name, group in groups.items()]
+    lines = [
+        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in group.items()) for name, group in groups.items()
+    ]
     (metadata / "entry_points.txt").write_text("\n".join(lines))
     sys.path.insert(0, str(folder))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY, Ensemble, LedgerMetadata
+from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY, Ensemble, LedgerMetadata
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
 from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index
 

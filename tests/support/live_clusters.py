@@ -21,7 +21,6 @@ import pytest
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY, DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import (
     Ensemble,
     LedgerNode,
@@ -29,6 +28,7 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import (
     build_ledger_node,
     ledger_path,
 )
+from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY, DigestType
 from ledgerfs.formats.managed_ledgers.cursor_info import (
     IN_THE_NODE,
     CursorInfo,

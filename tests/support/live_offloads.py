@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, build_ledger_metadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, build_ledger_metadata
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext, Properties
 from ledgerfs.offload.ledger_offloader import LedgerEntries, LedgerOffloader
 from tests.support.ledgers import record

@@ -9,8 +9,8 @@ from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import Ensemble, LedgerNode, LedgerState, build_ledger_node, ledger_path
+from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.formats.managed_ledgers.cursor_info import IN_THE_NODE, CursorInfo, build_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,

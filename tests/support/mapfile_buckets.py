@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from ledgerfs.formats.bookkeeper.ledger_metadata import build_ledger_metadata
+from ledgerfs.formats.ledger_metadata import build_ledger_metadata
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, NAME, ledger_metadata, record
 from tests.support.mapfiles import MapFileWriter, ledger_records

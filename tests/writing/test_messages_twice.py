@@ -12,7 +12,7 @@ import pytest
 from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import LedgerExistsError
-from ledgerfs.formats.bookkeeper.origin import Origin, build_origin, parse_origin
+from ledgerfs.formats.origin import Origin, build_origin, parse_origin
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.read_order import is_own_id
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord

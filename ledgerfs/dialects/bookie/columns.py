@@ -4,7 +4,7 @@ from struct import Struct
 
 import numpy as np
 
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
+from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.ledgers.catalog_rows import OWN_BYTES, Table, own_columns
 
 NUMBER = 3

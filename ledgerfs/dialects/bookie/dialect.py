@@ -17,8 +17,8 @@ from ledgerfs.dialects.bookie.remains import DiskRemains
 from ledgerfs.dialects.cluster_copies import require_same_topic
 from ledgerfs.disks.scanning import ScannedFile
 from ledgerfs.errors import RefusedLedgerError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_findings import severity_of

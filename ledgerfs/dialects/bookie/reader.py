@@ -15,8 +15,8 @@ from ledgerfs.disks.index import MOST_ENTRY
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.bookkeeper.differing_copies import differing_copies
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import Cuts, Entry, Glance, OnDamage, Origin, Stream
 

@@ -20,8 +20,8 @@ from ledgerfs.dialects.live_cluster.remains import LiveRemains, Unknown
 from ledgerfs.dialects.live_cluster.tail import TopicTail
 from ledgerfs.dialects.live_cluster.topics import listed_topics, managed_ledger_names
 from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError, RefusedLedgerError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
 from ledgerfs.formats.bookkeeper.ledger_paths import layout_path, require_layout
+from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.formats.managed_ledgers.names import is_of_transactions
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.formats.topic_names import topic_of

@@ -25,7 +25,7 @@ from ledgerfs.errors import (
     NotFoundError,
     StaleObjectError,
 )
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import Cuts, Entry, Glance, LedgerReader, OnDamage, Origin, Stream
 

@@ -26,7 +26,7 @@ from ledgerfs.errors import (
     StoreUnreachableError,
     UnsupportedFormatError,
 )
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, parse_ledger_metadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from ledgerfs.formats.mapfile.first_record import read_metadata_value
 from ledgerfs.formats.mapfile.header import SequenceHeader, parse_header
 from ledgerfs.formats.mapfile.index import MapFileIndex, parse_index

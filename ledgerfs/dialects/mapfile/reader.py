@@ -18,7 +18,7 @@ from ledgerfs.dialects.mapfile.loading import HEAD_BYTES, Start, read_start
 from ledgerfs.dialects.mapfile.positions import cuts_of
 from ledgerfs.dialects.object_stream import leads_to, stream_objects
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.mapfile.header import FIRST_BYTES
 from ledgerfs.formats.mapfile.index import MapFileIndex, parse_index
 from ledgerfs.ledgers.ledger_ref import LedgerRef

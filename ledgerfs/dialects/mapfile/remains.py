@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ledgerfs.dialects.mapfile.columns import NUMBER
 from ledgerfs.dialects.mapfile.folders import LedgerFolder
 from ledgerfs.errors import LedgerfsError, NotFoundError, ObjectNotFoundError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.ledgers.remains import Unreadable
 from ledgerfs.storage.failures import is_refusal
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from ledgerfs import __version__
 from ledgerfs.errors import InvalidNameError, RefusedLedgerError
-from ledgerfs.formats.bookkeeper.ledger_metadata import (
+from ledgerfs.formats.ledger_metadata import (
     MANAGED_LEDGER_KEY,
     DigestType,
     Ensemble,

@@ -20,7 +20,7 @@ from ledgerfs.dialects.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
 from ledgerfs.dialects.pulsar_blob.padding_proof import PaddingProof
 from ledgerfs.display import names_shown, printable
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.ledgers.ledger_ref import LedgerRef

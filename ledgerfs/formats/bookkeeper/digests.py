@@ -4,7 +4,7 @@ import builtins
 import hashlib
 from dataclasses import dataclass, field
 
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
+from ledgerfs.formats.ledger_metadata import DigestType
 
 _BYTES = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
 

@@ -12,16 +12,16 @@ from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptMetadataError, EntryRangeError
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import (
+from ledgerfs.formats.bookkeeper.ledger_paths import is_folder_of_ledgers, ledger_id_at, ledger_path
+from ledgerfs.formats.bookkeeper.old_ledger_nodes import read_lines, read_text
+from ledgerfs.formats.ledger_metadata import (
     MANAGED_LEDGER_KEY,
     DigestType,
     Ensemble,
     LedgerMetadata,
     LedgerState,
 )
-from ledgerfs.formats.bookkeeper.ledger_paths import is_folder_of_ledgers, ledger_id_at, ledger_path
-from ledgerfs.formats.bookkeeper.old_ledger_nodes import read_lines, read_text
-from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadataRecord
+from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 from ledgerfs.formats.record_header import records_size
 
 __all__ = [

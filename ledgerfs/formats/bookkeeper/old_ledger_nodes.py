@@ -7,9 +7,9 @@ import re
 
 from google.protobuf import text_format
 
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType, LedgerState
-from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 from ledgerfs.formats.bookkeeper.proto.ledger_text_pb2 import LedgerText
+from ledgerfs.formats.ledger_metadata import DigestType, LedgerState
+from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 _IN_RECOVERY = -102

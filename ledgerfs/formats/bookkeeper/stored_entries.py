@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.crc import crc32_after, crc32c_after
 from ledgerfs.formats.kernel import kernel
+from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.formats.memory_loads import load_int64, load_uint32
 
 __all__ = ["ENTRY_HEADER_BYTES", "Checked", "Digest", "Fault", "build_stored_entry", "check_entries", "is_digest"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ledgerfs.errors import CorruptIndexError, UnsupportedFormatError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, build_ledger_metadata, parse_ledger_metadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, build_ledger_metadata, parse_ledger_metadata
 from ledgerfs.formats.pulsar_blob.block import MIN_HEADER_BYTES
 
 MAX_INDEX_BYTES = 8 << 20

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.formats.array_types import Bytes, Int64
-from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY, OWN_KEYS_BEGIN
 from ledgerfs.formats.kernel import inlined_kernel, kernel
+from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY, OWN_KEYS_BEGIN
 from ledgerfs.formats.memory_loads import load_int32, load_int64, load_uint32
 from ledgerfs.formats.pulsar_blob.block import MIN_HEADER_BYTES
 from ledgerfs.formats.pulsar_blob.index import BLOCK_BYTES, HEADER_BYTES, MAGIC

@@ -1,18 +1,13 @@
-"""The name of bookies' disks in fsspec, ``bookies:///srv/bookie1,/srv/bookie2``, so that it can stand wherever a bucket's URL does.
+"""The name of bookies' disks in fsspec, ``bookies:///srv/bookie1,/srv/bookie2``."""
 
-It has no files of its own: what can be read of the disks is the tree of the protocol ``ledger`` over it.
-"""
+from typing import Any
 
-from typing import Any, NoReturn
-
-from fsspec.spec import AbstractFileSystem
-
-from ledgerfs.errors import UnsupportedWriteError, UnusableUrlError
 from ledgerfs.formats.byte_sizes import parse_size
 from ledgerfs.storage.disks.bookie_disks import PROTOCOL, BookieDisks, paths_of
+from ledgerfs.storage.source_filesystem import SourceFileSystem
 
 
-class DisksFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is not typed
+class DisksFileSystem(SourceFileSystem):
     """Disks of bookies.
 
     Parameters
@@ -27,7 +22,7 @@ class DisksFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is no
     """
 
     protocol = PROTOCOL
-    root_marker = ""
+    what = "disks of bookies"
 
     def __init__(
         self,
@@ -42,35 +37,11 @@ class DisksFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is no
         self._max_entry = _size_of(max_entry)
         self._login = login
 
-    @classmethod
-    def _strip_protocol(cls, path: str) -> str:
-        return str(path).removeprefix(f"{PROTOCOL}://")
-
-    def unstrip_protocol(self, name: str) -> str:
-        """Return the URL of some disks."""
-        return f"{PROTOCOL}://{self._strip_protocol(name)}"
-
     def disks(self, rest: str) -> BookieDisks:
         """Return the disks of a URL without its scheme; reads nothing yet. Raises `InvalidOptionError`."""
         return BookieDisks(
             paths_of(rest), self._metadata, self._login, self._ledgers_path, self._open_end, self._max_entry
         )
-
-    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
-        """Refuse: there are no files."""
-        raise UnusableUrlError(
-            "disks of bookies have no files of their own here; open ledger://entries/… over them, or use ledgerfs.open_bucket",
-            key=self.unstrip_protocol(path),
-        )
-
-    def info(self, path: str, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
-        """Refuse: there are no files."""
-        self.ls(path)
-
-    def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
-        if mode != "rb":
-            raise UnsupportedWriteError("nothing is written to disks of bookies", key=self.unstrip_protocol(path))
-        self.ls(path)
 
 
 def _size_of(text: int | str | None) -> int | None:

@@ -1,13 +1,9 @@
-"""The name of a living cluster in fsspec, ``pulsar+zk://host:port,…[/chroot]``, so that its URL can stand wherever a bucket's does.
+"""The name of a living cluster in fsspec, ``pulsar+zk://host:port,…[/chroot]``."""
 
-It has no files of its own: what can be read of the cluster is the tree of the protocol ``ledger`` over it.
-"""
+from typing import Any
 
-from typing import Any, NoReturn
-
-from fsspec.spec import AbstractFileSystem
-
-from ledgerfs.errors import UnsupportedWriteError, UnusableUrlError
+from ledgerfs.errors import UnusableUrlError
+from ledgerfs.storage.source_filesystem import SourceFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from ledgerfs.storage.zookeeper.settings import with_login
@@ -15,7 +11,7 @@ from ledgerfs.storage.zookeeper.settings import with_login
 PROTOCOL = "pulsar+zk"
 
 
-class ClusterFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is not typed
+class ClusterFileSystem(SourceFileSystem):
     """A living cluster.
 
     Parameters
@@ -29,7 +25,7 @@ class ClusterFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is 
     """
 
     protocol = PROTOCOL
-    root_marker = ""
+    what = "a living cluster"
 
     def __init__(  # noqa: PLR0917  (fsspec makes copies by position)
         self,
@@ -50,11 +46,7 @@ class ClusterFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is 
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
-        return str(path).removeprefix(f"{PROTOCOL}://").rstrip("/")
-
-    def unstrip_protocol(self, name: str) -> str:
-        """Return the URL of some servers."""
-        return f"{PROTOCOL}://{self._strip_protocol(name)}"
+        return super()._strip_protocol(path).rstrip("/")
 
     def cluster(self, servers: str) -> LivingCluster:
         """Return the cluster of some servers; asks nothing yet. Raises `UnusableUrlError` where none are named."""
@@ -62,19 +54,3 @@ class ClusterFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec is 
             raise UnusableUrlError("no server is named: pulsar+zk://host:port,host:port", key=f"{PROTOCOL}://{servers}")
         login = with_login(self._login)
         return LivingCluster(servers, Nodes(servers, timeout_s=self._reading.timeout_s, **login), self._reading)
-
-    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
-        """Refuse: there are no files."""
-        raise UnusableUrlError(
-            "a living cluster has no files of its own; open ledger://entries/… over it, or use ledgerfs.open_bucket",
-            key=self.unstrip_protocol(path),
-        )
-
-    def info(self, path: str, **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
-        """Refuse: there are no files."""
-        self.ls(path)
-
-    def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> NoReturn:  # noqa: ANN401, ARG002
-        if mode != "rb":
-            raise UnsupportedWriteError("nothing is written to a living cluster here", key=self.unstrip_protocol(path))
-        self.ls(path)

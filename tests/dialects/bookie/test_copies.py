@@ -11,8 +11,8 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.disks import entries
 from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, MissingLedgerError, UnplacedLedgersWarning
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import build_ledger_node, ledger_path
+from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,

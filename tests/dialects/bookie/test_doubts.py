@@ -13,7 +13,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.disks import reading
 from ledgerfs.errors import CorruptLedgerError, MissingLedgerError
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
+from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType, LedgerState
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.bookkeeper.stored_entries import check_entries
+from ledgerfs.formats.ledger_metadata import DigestType, LedgerState
 from ledgerfs.formats.managed_ledgers.cursor_info import parse_cursor_info, parse_position_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     ManagedLedgerInfo,

@@ -24,9 +24,9 @@ from ledgerfs.errors import (
 )
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.bookkeeper.stored_entries import build_stored_entry
+from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,

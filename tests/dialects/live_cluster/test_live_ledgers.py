@@ -12,7 +12,7 @@ from ledgerfs.bucket.partition_plan import plan_partitions
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.errors import NotFoundError
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_metadata import DigestType
+from ledgerfs.formats.ledger_metadata import DigestType
 from tests.support.children import status_in_child
 from tests.support.entries import LZ4, NONE, ZLIB, ZSTD
 from tests.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages

@@ -11,7 +11,7 @@ import pytest
 
 from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.errors import CorruptLedgerError, IncompleteCopyError, MissingLedgerError
-from ledgerfs.formats.bookkeeper.ledger_metadata import build_ledger_metadata
+from ledgerfs.formats.ledger_metadata import build_ledger_metadata
 from ledgerfs.formats.mapfile.header import RecordCompression
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.offload import LedgerOffloader

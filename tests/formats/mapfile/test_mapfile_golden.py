@@ -8,7 +8,7 @@ import pytest
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, LedgerfsError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, parse_ledger_metadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from ledgerfs.formats.mapfile.first_record import METADATA_KEY, read_metadata_value
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression, parse_header
 from ledgerfs.formats.mapfile.index import parse_index

@@ -21,9 +21,9 @@ from ledgerfs.errors import (
     LockLostError,
     StoreError,
 )
-from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.decompression import Compression
+from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,

@@ -16,8 +16,8 @@ from ledgerfs.clusters.subscriptions_now import subscriptions_now
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
-from ledgerfs.formats.bookkeeper.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
+from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.acting.carrying_out import CarryingOut, Seen

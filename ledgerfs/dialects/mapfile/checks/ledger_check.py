@@ -23,7 +23,7 @@ from ledgerfs.errors import (
     StoreUnreachableError,
     UnsupportedFormatError,
 )
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
+from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.formats.mapfile.blocks import SYNC_ESCAPE
 from ledgerfs.formats.mapfile.first_record import METADATA_KEY
 from ledgerfs.formats.mapfile.header import SYNC_BYTES, RecordCompression

@@ -17,7 +17,7 @@ from ledgerfs.errors import (
     StoreUnreachableError,
     UnsupportedFormatError,
 )
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerState
+from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.formats.pulsar_blob.block import (
     BLOCK_HEADER_BYTES,
     MIN_HEADER_BYTES,

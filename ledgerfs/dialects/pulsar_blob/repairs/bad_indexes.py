@@ -17,7 +17,7 @@ from ledgerfs.errors import (
     ObjectNotFoundError,
     UnsupportedFormatError,
 )
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata

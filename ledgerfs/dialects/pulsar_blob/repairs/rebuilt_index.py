@@ -6,7 +6,7 @@ from dataclasses import replace
 from ledgerfs.dialects.pulsar_blob.new_ledger import SMALLEST_BLOCK_SIZE, made_up_metadata, of_topic
 from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
 from ledgerfs.errors import CorruptMetadataError
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata, parse_ledger_metadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, build_index, parse_index
 from ledgerfs.storage.objects import ObjectStat

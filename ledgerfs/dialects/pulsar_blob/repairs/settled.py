@@ -9,7 +9,7 @@ from ledgerfs.dialects.pulsar_blob.columns import NUMBER, key_of
 from ledgerfs.dialects.pulsar_blob.new_ledger import made_up_metadata
 from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
-from ledgerfs.formats.bookkeeper.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.formats.pulsar_blob.user_metadata import settled_of

@@ -9,8 +9,8 @@ from enum import IntEnum
 from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptMetadataError
-from ledgerfs.formats.bookkeeper.origin import ORIGIN_KEY, Origin, build_origin, parse_origin
-from ledgerfs.formats.bookkeeper.proto.ledger_metadata_pb2 import LedgerMetadataRecord
+from ledgerfs.formats.origin import ORIGIN_KEY, Origin, build_origin, parse_origin
+from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 from ledgerfs.formats.record_header import records_size
 
 MANAGED_LEDGER_KEY = "pulsar/managed-ledger"

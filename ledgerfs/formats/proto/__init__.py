@@ -1,0 +1,1 @@
+"""Protobuf messages of BookKeeper inside index objects. ``*_pb2.py`` is generated from the ``.proto`` beside it by ``make protos``."""
