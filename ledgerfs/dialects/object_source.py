@@ -38,20 +38,25 @@ class ObjectSource(Source):
 
     """
 
-    __slots__ = ("_dialect", "dialects", "opened_dialects", "store", "traffic", "url")
+    __slots__ = ("_dialect", "dialects", "opened_dialects", "store", "traffic")
 
     what = "a bucket"
     may_trim = False
 
     def __init__(self, store: BucketStore, dialect: str = AUTO) -> None:
         self.store = store
-        self.url, self.traffic = store.url, store.traffic
+        self.traffic = store.traffic
         self._dialect = dialect
         self.opened_dialects = open_dialects(store, dialect)
         self.dialects = OF_BUCKETS if dialect == AUTO else (dialect,)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.store, self._dialect))
+
+    @property
+    def url(self) -> str:
+        """The bucket as a URL."""
+        return self.store.url
 
     @property
     def raw_store(self) -> RawStore:

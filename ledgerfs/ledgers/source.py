@@ -34,8 +34,6 @@ class Source(ABC):
 
     Attributes
     ----------
-    url
-        The place as a URL, without credentials.
     traffic
         The counts of this process's requests.
     what
@@ -51,12 +49,16 @@ class Source(ABC):
 
     __slots__ = ()
 
-    url: str
     traffic: Traffic
     what: ClassVar[str]
     dialects: tuple[str, ...]
     keeps_schemas: ClassVar[bool] = False
     may_trim: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The place as a URL, without credentials."""
 
     @abstractmethod
     def opened(self, cache_dir: str | None, on_change: Callable[[], None]) -> "Source":

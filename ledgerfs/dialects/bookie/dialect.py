@@ -54,14 +54,14 @@ register_rows(rows)
 class Disks(Source):
     """Disks of bookies."""
 
-    __slots__ = ("_place", "traffic", "url")
+    __slots__ = ("_place", "traffic")
 
     what = "disks of bookies"
     dialects = (rows.NAME,)
 
     def __init__(self, disks: BookieDisks, cache_dir: str | None = None) -> None:
         self._place = DiskPlace(disks, cache_dir)
-        self.url, self.traffic = disks.url, Traffic()
+        self.traffic = Traffic()
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.disks,))
@@ -70,6 +70,11 @@ class Disks(Source):
     def disks(self) -> BookieDisks:
         """Their paths, and where the metadata of their ledgers is."""
         return self._place.disks
+
+    @property
+    def url(self) -> str:
+        """The place as a URL."""
+        return self.disks.url
 
     def opened(self, cache_dir: str | None, on_change: Callable[[], None]) -> "Disks":  # noqa: ARG002  (readers list the disks themselves)
         """Return the disks with an index of their own."""

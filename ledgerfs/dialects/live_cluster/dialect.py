@@ -50,7 +50,7 @@ register_rows(rows)
 class LiveCluster(Source):
     """A living cluster."""
 
-    __slots__ = ("_access", "traffic", "url")
+    __slots__ = ("_access", "traffic")
 
     what = "a living cluster"
     dialects = (rows.NAME,)
@@ -58,7 +58,7 @@ class LiveCluster(Source):
 
     def __init__(self, cluster: LivingCluster, on_change: Callable[[], None] = lambda: None) -> None:
         self._access = ClusterAccess(cluster, on_change)
-        self.url, self.traffic = cluster.url, self._access.traffic
+        self.traffic = self._access.traffic
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.cluster,))
@@ -67,6 +67,11 @@ class LiveCluster(Source):
     def cluster(self) -> LivingCluster:
         """Its metadata, and how its topics are read."""
         return self._access.cluster
+
+    @property
+    def url(self) -> str:
+        """The place as a URL."""
+        return self.cluster.url
 
     def opened(self, cache_dir: str | None, on_change: Callable[[], None]) -> "LiveCluster":  # noqa: ARG002  (nothing is kept)
         """Return the cluster with lists and connections of its own."""
