@@ -469,10 +469,10 @@ def test_a_zookeeper_that_goes_is_told_after_the_time_out(
     cluster.zookeeper.refuse()
     living = bucket.raw_store.cluster
     assert living is not None
-    asker = living.nodes._asker
+    client = living.nodes._client
     with monkeypatch.context() as patch:
         # Short only while nobody answers.
-        patch.setattr(asker, "_settings", replace(asker._settings, timeout_s=0.1))
+        patch.setattr(client, "_settings", replace(client._settings, timeout_s=0.1))
         with pytest.raises(StoreUnreachableError, match="no ZooKeeper server answered"):
             entries_of(bucket)
     cluster.zookeeper.listen()
