@@ -23,8 +23,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion, key_value_schema
 from ledgerfs.schemas.admin_api import AdminApi
-from ledgerfs.storage.admin_api.access import tls_context
-from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests, tls_context
 from tests.support.admin_api import (
     AdminServer,
     Certificates,
@@ -252,7 +251,7 @@ def test_a_broker_that_drips_is_given_up(orders: AdminServer, monkeypatch: pytes
 
 
 def test_an_answer_is_bounded(orders: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledgerfs.storage.admin_api.exchange.MOST_BYTES", 1000)
+    monkeypatch.setattr("ledgerfs.storage.admin_api.admin_requests.MOST_BYTES", 1000)
     orders.faults = [lambda handler: send(handler, 200, " " * 2000)]
     with pytest.raises(AdminApiError, match="more than 1000 bytes"):
         api(orders).versions(ORDERS)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.storage.admin_api.access import tls_context
-from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests, tls_context
 from tests.support.admin_api import Certificates, make_certificates
 from tests.support.each import for_each
 
