@@ -160,6 +160,7 @@ def test_what_does_not_pass_is_an_error_in_bounded_time(
 
 def test_a_broker_that_drips_is_given_up(broker: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """After four minutes, on a clock by which it sends a byte a minute."""
+    monkeypatch.undo()
     now = [0.0]
     tries_on(lambda: now[0], monkeypatch)
 
