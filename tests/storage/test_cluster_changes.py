@@ -28,7 +28,6 @@ from ledgerfs.errors import (
     StoreError,
     StoreUnreachableError,
     UnsupportedWriteError,
-    UnusableUrlError,
 )
 from ledgerfs.storage.zookeeper.changes import (
     LOCK_PATH,
@@ -321,19 +320,6 @@ def test_a_lock_that_an_operator_took_away(server: ZooKeeperServer, nodes: Nodes
         assert server.nodes == before
         other.commit([SetNode(LIST, b"other's", 0)])
         other.release()
-
-
-def test_a_lock_that_was_deleted_can_be_taken_and_the_old_holder_writes_nothing(
-    server: ZooKeeperServer, nodes: Nodes
-) -> None:
-    old = ClusterLock.take(nodes.settings, b"old")
-    server.delete(LOCK_PATH)
-    with ClusterLock.take(nodes.settings, b"new") as new:
-        assert mark(server)
-        with pytest.raises(LockLostError):
-            old.commit([SetNode(LIST, b"old's", 0)])
-        new.commit([SetNode(LIST, b"new's", 0)])
-    assert server.nodes[LIST] == b"new's"
 
 
 def test_the_session_ends_between_two_commits(server: ZooKeeperServer, nodes: Nodes) -> None:
@@ -688,12 +674,6 @@ def test_more_than_a_server_takes_at_once_is_refused_before(server: ZooKeeperSer
         lock.commit([MakeNode("/x", b"1"), SetNode(LIST, b"x" * (1 << 20), 0)])
     assert len(server.writes) == before
     lock.commit([SetNode(LIST, b"x" * 999_000, 0)])
-
-
-@for_each("servers", ["", "host:port", "user:secret@host:2181"])
-def test_what_names_no_servers(nodes: Nodes, servers: str) -> None:
-    with pytest.raises(UnusableUrlError):
-        ClusterLock.take(dataclasses.replace(nodes.settings, servers=servers), HOLDER)
 
 
 def test_a_commit_that_is_withdrawn_is_never_sent() -> None:

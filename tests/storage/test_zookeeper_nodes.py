@@ -3,12 +3,10 @@
 import builtins
 import contextlib
 import dataclasses
-import datetime as dt
 import gc
 import pickle
 import re
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -19,10 +17,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 from kazoo.handlers.threading import SequentialThreadingHandler
@@ -57,6 +51,7 @@ from ledgerfs.storage.zookeeper.packets import (
     one_result,
 )
 from ledgerfs.storage.zookeeper.session import Answer, Session
+from tests.support.admin_api import Certificates, make_certificates
 from tests.support.children import status_in_child
 from tests.support.each import for_each
 from tests.support.interrupts import interrupt_in
@@ -708,43 +703,26 @@ def test_replies_of_any_bytes_are_read_or_refused(packet: bytes, at: int) -> Non
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate of it for localhost, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path = tmp_path_factory.mktemp("tls") / "server.pem"
-    path.write_bytes(private + made.public_bytes(pem))
-    return path
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Of a server at 127.0.0.1."""
+    return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
-def secure_server(certificate: Path) -> Iterator[ZooKeeperServer]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with ZooKeeperServer(tls=context) as made:
+def secure_server(certificates: Certificates) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(tls=certificates.server_context()) as made:
         yield made
 
 
-def test_over_tls(secure_server: ZooKeeperServer, certificate: Path) -> None:
+def test_over_tls(secure_server: ZooKeeperServer, certificates: Certificates) -> None:
     paths = fill(secure_server)
-    port = secure_server.address.partition(":")[2]
-    nodes = Nodes(f"localhost:{port}", timeout_s=PATIENT_S, use_ssl=True, ca=str(certificate))
+    nodes = Nodes(secure_server.address, timeout_s=PATIENT_S, use_ssl=True, ca=str(certificates.ca))
     assert data(nodes.get_many(paths)) == [data_of(i) for i in range(FEW)]
     nodes.close()
 
 
 def test_answers_that_tls_decrypts_together_are_all_read_at_once(
-    secure_server: ZooKeeperServer, certificate: Path
+    secure_server: ZooKeeperServer, certificates: Certificates
 ) -> None:
     paths = fill(secure_server, 3)
     held: list[bytes] = []
@@ -754,8 +732,7 @@ def test_answers_that_tls_decrypts_together_are_all_read_at_once(
         return b"".join(held) if len(held) == 3 else b""
 
     secure_server.instead[DATA] = together
-    port = secure_server.address.partition(":")[2]
-    nodes = Nodes(f"localhost:{port}", timeout_s=900, use_ssl=True, ca=str(certificate))
+    nodes = Nodes(secure_server.address, timeout_s=900, use_ssl=True, ca=str(certificates.ca))
     nodes._client.session("/").reads_many = False
     assert data(nodes.get_many(paths)) == [data_of(i) for i in range(3)]
     # What is left unread is read with the answer to the next ping, minutes later.
@@ -763,29 +740,24 @@ def test_answers_that_tls_decrypts_together_are_all_read_at_once(
     nodes.close()
 
 
-def test_a_certificate_of_nobody_known_is_refused(
-    failing_zookeeper: ZooKeeperServer, secure_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give_up_only(monkeypatch, lambda session: "certificate" in session.trouble.lower())
-    port = secure_server.address.partition(":")[2]
-    nodes = Nodes(f"localhost:{port}", timeout_s=0.3, use_ssl=True)
-    with pytest.raises(StoreUnreachableError, match=r"(?i)certificate"):
-        nodes.get("/")
-    nodes.close()
-
-
-def test_a_certificate_of_another_host_is_refused(
+@for_each("is_known", [False, True])
+def test_a_certificate_of_nobody_known_or_of_another_host_is_refused(
     failing_zookeeper: ZooKeeperServer,
     secure_server: ZooKeeperServer,
-    certificate: Path,
+    certificates: Certificates,
     monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_known: bool,
 ) -> None:
-    give_up_only(monkeypatch, lambda session: "certificate" in session.trouble.lower())
-    nodes = Nodes(secure_server.address, timeout_s=0.3, use_ssl=True, ca=str(certificate))
-    with pytest.raises(StoreUnreachableError, match=r"(?i)certificate"):
-        nodes.get("/")
-    nodes.close()
-    nodes = Nodes(secure_server.address, timeout_s=PATIENT_S, use_ssl=True, ca=str(certificate), check_hostname=False)
+    port = secure_server.address.partition(":")[2]
+    address, ca = (f"localhost:{port}", str(certificates.ca)) if is_known else (secure_server.address, None)
+    with monkeypatch.context() as patch:
+        give_up_only(patch, lambda session: "certificate" in session.trouble.lower())
+        nodes = Nodes(address, timeout_s=0.3, use_ssl=True, ca=ca)
+        with pytest.raises(StoreUnreachableError, match=r"(?i)certificate"):
+            nodes.get("/")
+        nodes.close()
+    nodes = Nodes(address, timeout_s=PATIENT_S, use_ssl=True, ca=ca, verify_certs=is_known, check_hostname=not is_known)
     assert nodes.get("/").path == "/"
     nodes.close()
 
