@@ -1,7 +1,7 @@
 """What the clusters of an instance of Pulsar are called, as ZooKeeper has it."""
 
 from ledgerfs.errors import ObjectNotFoundError
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 CLUSTERS = "/admin/clusters"
 GLOBAL = "global"

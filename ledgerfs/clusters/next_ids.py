@@ -4,7 +4,7 @@ import re
 
 from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_paths import BLOCK_BITS
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 RECOVERY = "/ledgerfs/recovery"
 """Folder of what `ledgerfs recover` notes in a cluster into which it restores."""

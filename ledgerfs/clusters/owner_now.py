@@ -5,7 +5,7 @@ from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, Owner, 
 from ledgerfs.clusters.cluster_names import cluster_names
 from ledgerfs.clusters.policies import json_object
 from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 
 def owner_now(nodes: NodeReader, managed_ledger: str, brokers: BrokerRequests | None = None) -> Owner:

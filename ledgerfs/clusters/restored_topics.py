@@ -4,7 +4,7 @@ import json
 
 from ledgerfs.clusters.next_ids import RECOVERY
 from ledgerfs.errors import CorruptMetadataError, ObjectNotFoundError
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 NOTES = f"{RECOVERY}/topics"
 """Folder of the notes, a node for each managed ledger of the cluster."""

@@ -13,7 +13,7 @@ from ledgerfs.clusters.retention import slowest_of
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     parse_managed_ledger_info,
 )
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 
 @dataclass(frozen=True, slots=True)

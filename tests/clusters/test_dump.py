@@ -25,18 +25,17 @@ from ledgerfs.clusters.answers import CursorAnswer, LastEnd, LedgerEndAnswer, Sc
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, PartDone, Record, read_dump, read_partial
 from ledgerfs.clusters.dumping import dump_cluster, partial_path
 from ledgerfs.clusters.survey import Survey
-from ledgerfs.clusters.surveying import survey_cluster, survey_dump
+from ledgerfs.clusters.surveying import survey_dump
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.errors import CorruptObjectError, InvalidOptionError, NotFoundError, ObjectExistsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.storage.zookeeper.node import Node
 from tests.support.children import started
 from tests.support.commands import LEDGERFS
 from tests.support.each import for_each
 from tests.support.invoked import run
 from tests.support.live_clusters import LiveCluster, messages
+from tests.support.living_clusters import living, surveyed
 from tests.support.sessions import PATIENT_S
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import MULTI_READ
@@ -57,16 +56,9 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
         assert made.not_reads() == []
 
 
-def living(cluster: LiveCluster) -> LivingCluster:
-    return ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-
-
 def dumped(cluster: LiveCluster, path: Path) -> int:
-    one = living(cluster)
-    try:
+    with living(cluster) as one:
         return dump_cluster(one, NewestEntries(one.reading), path, lambda *_: None).nodes_before
-    finally:
-        one.nodes.close()
 
 
 def same(one: Survey, other: Survey) -> None:
@@ -84,11 +76,8 @@ def test_a_survey_of_a_dump_is_that_of_the_cluster(cluster: LiveCluster, tmp_pat
     path, before_ms = tmp_path / "x.json.zst", time.time_ns() // 1_000_000
     dumped(cluster, path)
     after_ms = time.time_ns() // 1_000_000
-    one = living(cluster)
-    expected = survey_cluster(one, NewestEntries(one.reading), lambda *_: None)
-    one.nodes.close()
     found = survey_dump(path, lambda *_: None)
-    same(found, expected)
+    same(found, surveyed(cluster))
     assert found.topic_table["last_end"].tolist() == [LastEnd.OPEN] * 2
     assert not found.cursors["is_stale"].any()
     assert before_ms <= found.began_ms <= found.read_ms <= after_ms
@@ -140,10 +129,8 @@ def test_a_dump_goes_on_where_it_was_interrupted(cluster: LiveCluster, tmp_path:
     whole, path = tmp_path / "whole.json.zst", tmp_path / f"{steps}.json.zst"
     if not whole.exists():
         dumped(cluster, whole)
-    one = living(cluster)
-    with pytest.raises(Interrupted):
+    with living(cluster) as one, pytest.raises(Interrupted):
         dump_cluster(one, NewestEntries(one.reading), path, interrupt_after(steps))
-    one.nodes.close()
     assert not path.exists()
     assert partial_path(path).exists()
     cluster.zookeeper.asked.clear()
@@ -216,17 +203,16 @@ def test_a_command_that_is_ended_leaves_what_the_next_one_goes_on_with(
 
 def test_only_one_process_writes_a_dump(cluster: LiveCluster, tmp_path: Path) -> None:
     path = tmp_path / "x.json.zst"
-    one = living(cluster)
     found: list[str] = []
 
     def another(what: str, done: int, total: int | None) -> None:
         if not found:
             with pytest.raises(InvalidOptionError, match="another process") as caught:
-                dump_cluster(one, None, path, lambda *_: None)
+                dumped(cluster, path)
             found.append(str(caught.value))
 
-    dump_cluster(one, None, path, another)
-    one.nodes.close()
+    with living(cluster) as one:
+        dump_cluster(one, None, path, another)
     assert found
     assert path.exists()
 
@@ -378,9 +364,8 @@ def test_what_is_made_while_a_dump_is_is_in_it(cluster: LiveCluster, tmp_path: P
             cluster.add_cursor("public/default/late", "s", (made[1], 2), stale=(made[1], 1))
 
     path = tmp_path / "x.json.zst"
-    one = living(cluster)
-    dump_cluster(one, NewestEntries(one.reading), path, progress)
-    one.nodes.close()
+    with living(cluster) as one:
+        dump_cluster(one, NewestEntries(one.reading), path, progress)
     found = survey_dump(path, lambda *_: None)
     assert "public/default/persistent/late" in found.topics
     listed = set(found.listed["ledger_id"].tolist())
@@ -399,7 +384,6 @@ def test_what_is_made_while_a_dump_is_is_in_it(cluster: LiveCluster, tmp_path: P
 def test_what_is_made_before_a_dump_goes_on_is_in_it_once(cluster: LiveCluster, tmp_path: Path) -> None:
     """A first run ends after the topics, a second one after what came meanwhile; the third one reads neither again."""
     path = tmp_path / "x.json.zst"
-    one = living(cluster)
 
     def until(end: str):
         def progress(what: str, done: int, total: int | None) -> None:
@@ -409,10 +393,9 @@ def test_what_is_made_before_a_dump_goes_on_is_in_it_once(cluster: LiveCluster, 
         return progress
 
     for end in ("reading schemas", "asking bookies"):
-        with pytest.raises(Interrupted):
+        with living(cluster) as one, pytest.raises(Interrupted):
             dump_cluster(one, NewestEntries(one.reading), path, until(end))
         cluster.write_ledger(f"public/default/{end.split()[-1]}", messages(2))
-    one.nodes.close()
     dumped(cluster, path)
     found = survey_dump(path, lambda *_: None)
     names = [name.rpartition("/")[2] for name in found.topics]

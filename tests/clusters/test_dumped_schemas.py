@@ -11,17 +11,17 @@ from ledgerfs.clusters.answers import SchemaAnswer
 from ledgerfs.clusters.dump_file import DumpWriter, read_dump
 from ledgerfs.clusters.dumping import Dumped, dump_cluster
 from ledgerfs.clusters.survey import Survey
-from ledgerfs.clusters.surveying import survey_cluster, survey_dump
+from ledgerfs.clusters.surveying import survey_dump
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from tests.support.each import for_each
 from tests.support.invoked import run
 from tests.support.live_clusters import LiveCluster, messages
+from tests.support.living_clusters import living, surveyed
 from tests.support.patience import patience_with_bookies
 
 ORDERS, ODD = "public/default/orders", "public/default/a b"
@@ -60,20 +60,14 @@ class Bookies:
             yield found
 
 
-def living(cluster: LiveCluster) -> LivingCluster:
-    return ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-
-
 def dumped(cluster: LiveCluster, path: Path, most: int | None = None) -> tuple[Dumped | None, list[int]]:
     """Make a dump; return it, or None if it ended after so many schemas, and the ledgers of those that were asked for."""
-    one = living(cluster)
-    bookies = Bookies(one, most)
-    try:
-        return dump_cluster(one, bookies, path, lambda *_: None), bookies.asked
-    except KeyboardInterrupt:
-        return None, bookies.asked
-    finally:
-        one.nodes.close()
+    with living(cluster) as one:
+        bookies = Bookies(one, most)
+        try:
+            return dump_cluster(one, bookies, path, lambda *_: None), bookies.asked
+        except KeyboardInterrupt:
+            return None, bookies.asked
 
 
 def schemas_in(path: Path) -> dict[tuple[str, int], SchemaAnswer]:
@@ -164,9 +158,8 @@ def test_a_schema_with_trouble_is_not_asked_for_by_a_run_that_goes_on(cluster: L
 
 
 def test_without_bookies_there_are_none(cluster: LiveCluster, tmp_path: Path) -> None:
-    one = living(cluster)
-    done = dump_cluster(one, None, tmp_path / "x", lambda *_: None)
-    one.nodes.close()
+    with living(cluster) as one:
+        done = dump_cluster(one, None, tmp_path / "x", lambda *_: None)
     assert done.troubles == 0
     assert schemas_in(tmp_path / "x") == {}
 
@@ -184,9 +177,7 @@ def test_surveys_neither_ask_for_schemas_nor_keep_them(cluster: LiveCluster, tmp
     same(survey_dump(tmp_path / "x", lambda *_: None), of_old)
     for bookie in cluster.bookies:
         bookie.asked.clear()
-    living_one = living(cluster)
-    same(survey_cluster(living_one, NewestEntries(living_one.reading), lambda *_: None), of_old)
-    living_one.nodes.close()
+    same(surveyed(cluster), of_old)
     asked = {read.ledger_id for bookie in cluster.bookies for read in bookie.asked}
     assert asked
     assert not asked & {*cluster.schema_ledgers(ORDERS), *cluster.schema_ledgers(ODD)}

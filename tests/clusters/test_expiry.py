@@ -11,12 +11,10 @@ from ledgerfs.clusters.cursors import CursorState, cursors
 from ledgerfs.clusters.policies import BrokerDefaults, Retention
 from ledgerfs.clusters.retention import TopicRetention, retention
 from ledgerfs.clusters.survey import Survey
-from ledgerfs.clusters.surveying import survey_cluster
-from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.support.living_clusters import surveyed
 
 HOUR = 3_600_000
 TOPIC = "t/ttl/x"
@@ -29,14 +27,6 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
         made.set_policies("t/ttl", message_ttl_in_seconds=3600)
         yield made
         assert made.not_reads() == []
-
-
-def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
-    living = ClusterFileSystem(skip_instance_cache=True).cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
-        return survey_cluster(living, NewestEntries(living.reading) if bookies else None, lambda *_: None)
-    finally:
-        living.nodes.close()
 
 
 def ago(hours: float) -> int:

@@ -11,9 +11,9 @@ from ledgerfs.clusters.dumping import dump_cluster
 from ledgerfs.clusters.findings import Finding, FindingKind
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster, check_dump
 from tests.support.live_clusters import LiveCluster
+from tests.support.living_clusters import living
 from tests.support.sick_clusters import topic_of_ledgers, write_of
 
 TOPIC = "persistent://public/default/orders"
@@ -56,12 +56,9 @@ class Named:
 
 
 def checked(cluster: LiveCluster, *, bookies: bool = True) -> Check:
-    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
+    with living(cluster) as opened:
         reads = NewestEntries(opened.reading) if bookies else None
         return check_cluster(opened, reads, [], Rules(3_600_000, 0), lambda *_: None)
-    finally:
-        opened.nodes.close()
 
 
 def told(check: Check) -> dict[tuple[FindingKind, str], tuple[int, ...]]:
@@ -153,11 +150,8 @@ def test_a_dump_names_what_was_named_before_it_began(cluster: LiveCluster, tmp_p
         cluster.delete_from_bookkeeper(one)
     time.sleep(0.1)
     path = tmp_path / "dump.json.zst"
-    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
+    with living(cluster) as opened:
         dump_cluster(opened, NewestEntries(opened.reading), path, lambda *_: None)
-    finally:
-        opened.nodes.close()
     done = check_dump(path, [], Rules(50, 0), lambda *_: None)
     assert {ids for one in done.findings for ids in one.ledger_ids} == {
         named.schemas[1],

@@ -9,10 +9,8 @@ from ledgerfs.clusters.findings import Finding, FindingKind
 from ledgerfs.clusters.policies import BrokerDefaults, OffloadThresholds, Retention
 from ledgerfs.clusters.stuck import StuckLimits, not_known, stuck
 from ledgerfs.clusters.survey import Survey
-from ledgerfs.clusters.surveying import survey_cluster
-from ledgerfs.dialects.newest_entries import NewestEntries
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.support.living_clusters import surveyed
 
 DEFAULT = StuckLimits()
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -31,14 +29,6 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
         made.zookeeper.set("/loadbalance/brokers/127.0.0.1:8080", MODULAR)
         yield made
         assert made.not_reads() == []
-
-
-def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
-    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
-        return survey_cluster(living, NewestEntries(living.reading) if bookies else None, lambda *_: None)
-    finally:
-        living.nodes.close()
 
 
 def found(

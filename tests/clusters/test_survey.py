@@ -13,10 +13,9 @@ from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.cursors import backlog_of, cursors
 from ledgerfs.clusters.policies import BrokerDefaults, Retention
 from ledgerfs.clusters.retention import Stays, TopicRetention, retention
-from ledgerfs.clusters.survey import Survey, TopicLedgers, is_of_brokers, is_system_topic
+from ledgerfs.clusters.survey import TopicLedgers, is_of_brokers, is_system_topic
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.clusters.surveying import survey_cluster
-from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.errors import BucketNotFoundError, UnsupportedFormatError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
@@ -29,6 +28,7 @@ from tests.support.each import for_each
 from tests.support.entries import LZ4, ZSTD
 from tests.support.golden_nodes import GoldenNodes
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.support.living_clusters import surveyed
 from tests.support.sessions import PATIENT_S
 
 TOPIC = "persistent://public/default/orders"
@@ -42,16 +42,6 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
     with LiveCluster(tmp_path) as made:
         yield made
         assert made.not_reads() == []
-
-
-def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
-    before = cluster.nodes
-    living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
-        return survey_cluster(living, NewestEntries(living.reading) if bookies else None, lambda *_: None)
-    finally:
-        living.nodes.close()
-        assert cluster.nodes == before
 
 
 def retained(

@@ -1,49 +1,32 @@
 """A broker's admin API: what it tells of schemas, and every way in which it does not."""
 
 import json
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from ledgerfs.errors import (
-    AccessDeniedError,
     AdminApiError,
-    AdminApiUnreachableError,
-    AuthenticationError,
-    InvalidNameError,
-    InvalidOptionError,
     InvalidSchemaError,
     NotFoundError,
     SchemaConflictError,
 )
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion, key_value_schema
 from ledgerfs.schemas.admin_api import AdminApi
-from ledgerfs.storage.admin_api.access import tls_context
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import (
     AdminServer,
-    Certificates,
     answers_of,
     golden_answers,
-    make_certificates,
     schema_json,
     send,
     serving,
 )
 from tests.support.each import for_each
-from tests.support.tries import tries_on, without_pauses
 
 ORDERS = "public/default/orders"
-
-
-@pytest.fixture
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pauses(monkeypatch)
 
 
 @pytest.fixture
@@ -58,13 +41,8 @@ def orders() -> Iterator[AdminServer]:
         yield admin
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
-def api(admin: AdminServer, token: str | None = None) -> AdminApi:
-    return AdminApi(AdminRequests(admin.url, token))
+def api(admin: AdminServer) -> AdminApi:
+    return AdminApi(AdminRequests(admin.url))
 
 
 def numbers(versions: tuple[SchemaVersion, ...]) -> list[int | str]:
@@ -148,32 +126,11 @@ def test_an_api_that_does_not_tell_positions_is_no_error() -> None:
             assert numbers(api(admin).versions(ORDERS)) == [2]
 
 
-def test_a_token_is_sent_and_refusals_say_what_is_wrong() -> None:
-    with serving(answers_of(ORDERS, [schema_json(0, '"long"', 1)]), token="s3cret") as admin:
-        assert len(api(admin, "token:s3cret\n").versions(ORDERS)) == 1
-        for token in (None, "other"):
-            with pytest.raises(AuthenticationError, match=r"Unable to authenticate.*--token-file") as caught:
-                api(admin, token).versions(ORDERS)
-            assert "other" not in str(caught.value)
-        admin.token, admin.faults = None, [lambda handler: send(handler, 403, '{"reason":"Unauthorized"}')]
-        with pytest.raises(AccessDeniedError, match="Unauthorized"):
-            api(admin).versions(ORDERS)
-    for token in ("", " ", "a b", "a\r\nHost: x", "é"):
-        with pytest.raises(InvalidOptionError, match="token"):
-            AdminRequests("http://x", token)
-
-
 @for_each(
     ("status", "body", "error", "text"),
     [
         (404, '{"reason":"Namespace not found"}', NotFoundError, "Namespace not found"),
-        (404, "<html>nginx</html>", AdminApiError, "status 404; this is not the web service"),
-        (412, '{"reason":"Topic name is not valid"}', InvalidNameError, "Topic name is not valid"),
-        (500, '{"reason":"no bookies"}', AdminApiError, "status 500: no bookies"),
-        (418, "", AdminApiError, "status 418"),
         (200, "<!DOCTYPE html><html>Log in</html>", AdminApiError, "no JSON .'<!DOCTYPE html.*this is not the web service"),
-        (200, "", AdminApiError, "no JSON"),
-        (200, "[" * 100_000, AdminApiError, "no JSON"),
         (200, "[]", AdminApiError, "no list of schemas"),
         (200, '{"getSchemaResponses": {}}', AdminApiError, "no list of schemas"),
         (200, '{"getSchemaResponses": [3]}', AdminApiError, "a schema that is no object"),
@@ -190,145 +147,6 @@ def test_what_is_no_answer_is_told_by_name(
         api(orders).versions(ORDERS)
     assert type(caught.value) is error
     assert orders.url in str(caught.value)
-
-
-def cut(handler: BaseHTTPRequestHandler) -> None:
-    send(handler, 200, '{"getSchemaResponses":[', claimed=1000)
-    handler.close_connection = True
-
-
-def reset(handler: BaseHTTPRequestHandler) -> None:
-    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    handler.connection.close()
-
-
-def busy(handler: BaseHTTPRequestHandler) -> None:
-    send(handler, 503, "try later")
-
-
-@for_each("fault", [cut, reset, busy])
-@pytest.mark.usefixtures("_without_pauses")
-def test_what_may_pass_is_tried_again(orders: AdminServer, fault: object) -> None:
-    orders.faults = [fault, fault]  # type: ignore[list-item]
-    orders.seen.clear()
-    assert numbers(api(orders).versions(ORDERS)) == [0]
-    assert len(orders.seen) == 4
-
-
-@for_each(
-    ("fault", "error", "text"),
-    [(cut, AdminApiError, "ends 977 bytes before its end"), (busy, AdminApiError, "busy or broken: status 503"),
-     (reset, AdminApiUnreachableError, "cannot be reached")],
-)  # fmt: skip
-@pytest.mark.usefixtures("_without_pauses")
-def test_what_does_not_pass_is_an_error_in_bounded_time(
-    orders: AdminServer, fault: object, error: type[Exception], text: str
-) -> None:
-    orders.faults = [fault] * 100  # type: ignore[list-item]
-    orders.seen.clear()
-    with pytest.raises(error, match=text):
-        api(orders).versions(ORDERS)
-    assert 4 <= len(orders.seen) <= 8
-
-
-def test_a_broker_that_drips_is_given_up(orders: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After four minutes, on a clock by which it sends a byte a minute."""
-    now = [0.0]
-    tries_on(lambda: now[0], monkeypatch)
-
-    def drip(handler: BaseHTTPRequestHandler) -> None:
-        send(handler, 200, "", claimed=1000)
-        with suppress(OSError):
-            for _ in range(999):
-                now[0] += 60
-                handler.wfile.write(b" ")
-            handler.connection.settimeout(300)
-            handler.connection.recv(1)  # until the client has gone
-
-    orders.faults = [drip] * 20
-    with pytest.raises(AdminApiUnreachableError, match="in time"):
-        api(orders).versions(ORDERS)
-    assert len(orders.seen) == 1
-
-
-def test_an_answer_is_bounded(orders: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledgerfs.storage.admin_api.exchange.MOST_BYTES", 1000)
-    orders.faults = [lambda handler: send(handler, 200, " " * 2000)]
-    with pytest.raises(AdminApiError, match="more than 1000 bytes"):
-        api(orders).versions(ORDERS)
-
-
-@pytest.mark.usefixtures("_without_pauses")
-def test_nobody_there_and_somebody_else_there() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        with pytest.raises(AdminApiUnreachableError, match=rf"127\.0\.0\.1:{port}: the broker cannot be reached"):
-            AdminApi(AdminRequests(f"http://127.0.0.1:{port}")).versions(ORDERS)
-        taken.listen()
-
-        def answer() -> None:
-            # Until nobody listens any more; a client that has seen enough hangs up.
-            with suppress(OSError):
-                while True:
-                    connection, _ = taken.accept()
-                    with connection, suppress(ConnectionError):
-                        connection.recv(1000)
-                        connection.sendall(b"\0\0\0\5hello\n")
-
-        thread = threading.Thread(target=answer, daemon=True)
-        thread.start()
-        with pytest.raises(AdminApiError, match=r"no answer of HTTP.*pulsar://host:6650"):
-            AdminApi(AdminRequests(f"http://127.0.0.1:{port}")).versions(ORDERS)
-        taken.shutdown(socket.SHUT_RDWR)
-        thread.join(300)
-
-
-def test_other_brokers_that_it_leads_to_are_asked_with_the_token(orders: AdminServer) -> None:
-    with serving({}) as first:
-        first.faults = [
-            lambda handler: send(handler, 307, "", Location=f"{orders.url}{handler.path}?authoritative=false")
-        ]
-        orders.answers[f"/admin/v2/schemas/{ORDERS}/schemas?authoritative=false"] = orders.answers[
-            f"/admin/v2/schemas/{ORDERS}/schemas"
-        ]
-        assert numbers(api(first, "mine").versions(ORDERS)) == [0]
-        assert orders.seen[0][1]["Authorization"] == "Bearer mine"
-        first.faults = [lambda handler: send(handler, 307, "", Location=handler.path)] * 20
-        with pytest.raises(AdminApiError, match="more than 10 times"):
-            api(first).versions(ORDERS)
-        first.faults = [lambda handler: send(handler, 302, "", Location="file:///etc/passwd")]
-        with pytest.raises(AdminApiError, match="not followed"):
-            api(first).versions(ORDERS)
-
-
-@pytest.mark.usefixtures("_without_pauses")
-def test_tls_with_an_authority_of_ones_own(certificates: Certificates) -> None:
-    answers = answers_of(ORDERS, [schema_json(0, '"long"', 1)])
-    with serving(answers, certificates.server_context()) as admin, serving(answers) as plain:
-        trusted = AdminRequests(admin.url, "mine", tls_context(certificates.ca))
-        assert numbers(AdminApi(trusted).versions(ORDERS)) == [0]
-        with pytest.raises(AdminApiUnreachableError, match=r"not trusted.*--tls-ca"):
-            api(admin).versions(ORDERS)
-        with pytest.raises(AdminApiError):
-            AdminApi(AdminRequests(admin.url.replace("https", "http"))).versions(ORDERS)
-        with pytest.raises(AdminApiUnreachableError, match="TLS"):
-            AdminApi(AdminRequests(plain.url.replace("http", "https"))).versions(ORDERS)
-        # With TLS on the way there, the token is not sent on without it.
-        admin.faults = [lambda handler: send(handler, 307, "", Location=f"{plain.url}{handler.path}")]
-        with pytest.raises(AdminApiError, match="not followed"):
-            AdminApi(trusted).versions(ORDERS)
-        assert all("Authorization" not in headers for _, headers in plain.seen)
-
-
-@pytest.mark.usefixtures("_without_pauses")
-def test_a_broker_that_asks_for_a_certificate(certificates: Certificates) -> None:
-    answers = answers_of(ORDERS, [schema_json(0, '"long"', 1)])
-    with serving(answers, certificates.server_context(asks_for_client=True)) as admin:
-        known = tls_context(certificates.ca, certificates.client, certificates.client)
-        assert numbers(AdminApi(AdminRequests(admin.url, tls=known)).versions(ORDERS)) == [0]
-        with pytest.raises(AdminApiUnreachableError):
-            AdminApi(AdminRequests(admin.url, tls=tls_context(certificates.ca))).versions(ORDERS)
 
 
 def test_a_schema_is_registered_and_deleted_under_its_name_encoded_twice() -> None:

@@ -28,9 +28,7 @@ from ledgerfs.errors import (
     StoreError,
     StoreUnreachableError,
     UnsupportedWriteError,
-    UnusableUrlError,
 )
-from ledgerfs.storage.zookeeper.change_requests import Commit
 from ledgerfs.storage.zookeeper.changes import (
     LOCK_PATH,
     MARKS_PATH,
@@ -42,7 +40,7 @@ from ledgerfs.storage.zookeeper.changes import (
     SetNode,
 )
 from ledgerfs.storage.zookeeper.nodes import Nodes
-from ledgerfs.storage.zookeeper.operations import MakeEphemeral
+from ledgerfs.storage.zookeeper.packets import Commit
 from ledgerfs.storage.zookeeper.session import Answer
 from tests.support.children import status_in_child
 from tests.support.each import for_each
@@ -91,7 +89,7 @@ def mark(server: ZooKeeperServer) -> str:
 
 def give_up_soon(lock: ClusterLock) -> None:
     """Have commits, from the next one on, wait less than a second for servers."""
-    lock._session._timeout_s = 0.2
+    lock._client._settings = dataclasses.replace(lock._client._settings, timeout_s=0.2)
 
 
 @pytest.fixture
@@ -324,19 +322,6 @@ def test_a_lock_that_an_operator_took_away(server: ZooKeeperServer, nodes: Nodes
         other.release()
 
 
-def test_a_lock_that_was_deleted_can_be_taken_and_the_old_holder_writes_nothing(
-    server: ZooKeeperServer, nodes: Nodes
-) -> None:
-    old = ClusterLock.take(nodes.settings, b"old")
-    server.delete(LOCK_PATH)
-    with ClusterLock.take(nodes.settings, b"new") as new:
-        assert mark(server)
-        with pytest.raises(LockLostError):
-            old.commit([SetNode(LIST, b"old's", 0)])
-        new.commit([SetNode(LIST, b"new's", 0)])
-    assert server.nodes[LIST] == b"new's"
-
-
 def test_the_session_ends_between_two_commits(server: ZooKeeperServer, nodes: Nodes) -> None:
     lock = ClusterLock.take(nodes.settings, HOLDER)
     lock.commit([SetNode(LIST, b"first", 0)])
@@ -455,7 +440,7 @@ def test_servers_that_are_away_before_a_commit_make_it_certain_that_it_was_not_d
     lock = ClusterLock.take(nodes.settings, HOLDER)
     writes = len(server.writes)
     server.refuse()
-    wait_until(lambda: not lock._session._session._client.connected, 300)
+    wait_until(lambda: not lock._client.session("/")._client.connected, 300)
     give_up_soon(lock)
     with pytest.raises(LockLostError) as raised:
         lock.commit([SetNode(LIST, b"longer", 0)])
@@ -521,7 +506,7 @@ def test_a_commit_that_kazoo_answers_and_keeps(server: ZooKeeperServer, nodes: N
             return getattr(self.plain, name)
 
     with ClusterLock.take(nodes.settings, HOLDER) as lock:
-        connection = lock._session._session._client._connection
+        connection = lock._client.session("/")._client._connection
         waking = connection._write_sock = Waking(connection._write_sock)
         lock.commit([SetNode(LIST, b"longer", 0)])
         assert waking.failures
@@ -642,7 +627,7 @@ def test_a_lock_that_nobody_uses_any_more_is_given_back(server: ZooKeeperServer,
 def test_release_of_a_session_that_is_gone(
     server: ZooKeeperServer, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ledgerfs.storage.zookeeper.changes._END_S", 0.2)
+    monkeypatch.setattr("ledgerfs.storage.zookeeper.client._END_S", 0.2)
     lock = ClusterLock.take(nodes.settings, HOLDER)
     server.expire_sessions()
     server.refuse()
@@ -677,7 +662,7 @@ def test_what_is_no_change(server: ZooKeeperServer, lock: ClusterLock) -> None:
             with pytest.raises(InvalidOptionError):
                 make("/x", version)
     before = len(server.writes)
-    for one in (DropNode(LOCK_PATH, 0), SetNode(mark(server), b"9", 0), MakeEphemeral("/x", b"")):
+    for one in (DropNode(LOCK_PATH, 0), SetNode(mark(server), b"9", 0), MakeNode("/x", b"", is_ephemeral=True)):
         with pytest.raises(InvalidNameError):
             lock.commit([one])
     assert len(server.writes) == before
@@ -689,12 +674,6 @@ def test_more_than_a_server_takes_at_once_is_refused_before(server: ZooKeeperSer
         lock.commit([MakeNode("/x", b"1"), SetNode(LIST, b"x" * (1 << 20), 0)])
     assert len(server.writes) == before
     lock.commit([SetNode(LIST, b"x" * 999_000, 0)])
-
-
-@for_each("servers", ["", "host:port", "user:secret@host:2181"])
-def test_what_names_no_servers(nodes: Nodes, servers: str) -> None:
-    with pytest.raises(UnusableUrlError):
-        ClusterLock.take(dataclasses.replace(nodes.settings, servers=servers), HOLDER)
 
 
 def test_a_commit_that_is_withdrawn_is_never_sent() -> None:

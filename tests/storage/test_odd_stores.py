@@ -234,16 +234,6 @@ def test_the_rest_is_read_on_request(name: str, some: Path, truth: dict[str, Any
         assert ways.outcomes() == truth
 
 
-@pytest.mark.parametrize("name", ["denied ledger", "archived data object"])
-def test_commands_say_what_is_refused_and_exit_with_3_or_1(name: str, some: Path) -> None:
-    with OddS3.of_golden(some, refuses=REFUSED[name].of) as odd:
-        of_store = {**ENVIRONMENT, "AWS_ENDPOINT_URL": odd.endpoint, "AWS_DEFAULT_REGION": "us-east-1"}
-        failed = run("count", "s3://tier", TOPIC, code=3, env=of_store)
-        assert b"--on-unreadable skip" in failed.stderr or b"restore it" in failed.stderr
-        done = run("count", "s3://tier", TOPIC, "--on-unreadable", "skip", code=1, env=of_store)
-        assert REFUSED[name].words.encode() in done.stderr
-
-
 CLASS, RESTORE, STATUS = "x-amz-storage-class", "x-amz-restore", "x-amz-archive-status"
 RESTORED = 'ongoing-request="false", expiry-date="Fri, 21 Dec 2040 00:00:00 GMT"'
 

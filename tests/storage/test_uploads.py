@@ -290,18 +290,6 @@ def local_upload(folder: Path, *parts: bytes) -> Any:
     return upload
 
 
-def test_a_part_that_is_finished_while_parts_are_listed_ends_no_listing(tmp_path: Path) -> None:
-    for number in range(3):
-        (tmp_path / f".ledger.{number:032x}.part").write_bytes(b"x")
-    fs = fsspec.filesystem("file")
-    found = open_store(fs, str(tmp_path)).writes.unfinished_uploads()
-    first = next(found)
-    for one in tmp_path.iterdir():
-        if one.name != first.token:
-            one.rename(tmp_path / f"whole{one.name}")
-    assert list(found) == []
-
-
 def test_a_file_with_the_same_bytes_counts_as_written(folder: Path) -> None:
     first = local_upload(folder, b"one", b"two").complete()
     again = local_upload(folder, b"onetwo").complete()

@@ -158,7 +158,7 @@ class LiveCluster:
     def __enter__(self) -> Self:
         # Released locks are free, on a busy machine, too: `ClusterLock.release` waits for ZooKeeper to end the session.
         patch = self._servers.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr("ledgerfs.storage.zookeeper.changes._END_S", 300.0)
+        patch.setattr("ledgerfs.storage.zookeeper.client._END_S", 300.0)
         for one in (self.zookeeper, *self.bookies):
             self._servers.enter_context(one)
         self._set("/ledgers/LAYOUT", b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1")

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.surveying import survey_cluster
+from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from tests.support.live_clusters import LiveCluster
@@ -19,3 +22,12 @@ def living(cluster: LiveCluster) -> Iterator[LivingCluster]:
         yield made
     finally:
         made.nodes.close()
+
+
+def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
+    """Survey it, which changes nothing in it."""
+    before = cluster.nodes
+    with living(cluster) as one:
+        found = survey_cluster(one, NewestEntries(one.reading) if bookies else None, lambda *_: None)
+    assert cluster.nodes == before
+    return found

@@ -14,11 +14,11 @@ from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.upkeep.doctor import tier_listing
 from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster, check_dump
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.support.living_clusters import living
 from tests.support.sick_clusters import topic_of_ledgers, write_of
 
 TOPIC, OTHER = "persistent://public/default/orders", "persistent://public/default/others"
@@ -34,17 +34,14 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 def dumped(cluster: LiveCluster, path: Path, meanwhile: Callable[[], object] = lambda: None) -> Path:
     """Dump a cluster in which something happens once its ledgers are read."""
-    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     waiting = [meanwhile]
 
     def progress(what: str, done: int, total: int | None) -> None:
         if what == "reading ledgers" and total is not None and waiting:
             waiting.pop()()
 
-    try:
+    with living(cluster) as opened:
         dump_cluster(opened, NewestEntries(opened.reading), path / "dump.json.zst", progress)
-    finally:
-        opened.nodes.close()
     return path / "dump.json.zst"
 
 
@@ -124,11 +121,8 @@ def test_a_ledger_that_ends_elsewhere_by_its_list_is_named(
     cluster.change_ledger(
         TOPIC, unequal, lambda info: replace(info, entries=info.entries + entries, size=info.size + size)
     )
-    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
+    with living(cluster) as opened:
         live = check_cluster(opened, NewestEntries(opened.reading), [], Rules(pass_s=0), lambda *_: None)
-    finally:
-        opened.nodes.close()
     for done in (live, checked(dumped(cluster, tmp_path), Rules())):
         (found,) = done.findings
         assert (found.kind, found.ledger_ids, found.size) == (FindingKind.UNEQUAL_LEDGER, (unequal,), abs(size))
@@ -172,9 +166,6 @@ def test_a_ledger_that_was_compressed_again_is_listed_with_the_bytes_of_its_obje
     cluster.change_ledger(
         TOPIC, first, lambda info: replace(info, entries=info.entries + entries, size=info.size - 100)
     )
-    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
+    with living(cluster) as opened:
         live = check_cluster(opened, NewestEntries(opened.reading), [], Rules(pass_s=0), lambda *_: None)
-    finally:
-        opened.nodes.close()
     assert [one.kind for one in live.findings] == ([FindingKind.UNEQUAL_LEDGER] if entries else [])

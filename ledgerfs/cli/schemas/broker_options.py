@@ -74,8 +74,7 @@ def admin_requests(
 ) -> "AdminRequests":
     """Return requests to a broker; raises `InvalidOptionError`. A file with a token comes before the environment."""
     # This imports ssl and fsspec, which --help does not need.
-    from ledgerfs.storage.admin_api.access import tls_context
-    from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+    from ledgerfs.storage.admin_api.admin_requests import AdminRequests, tls_context
 
     return AdminRequests(broker, token_of(token, token_file), tls_context(tls_ca, tls_cert, tls_key))
 

@@ -18,7 +18,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 ListReader = Callable[[str], ManagedLedgerInfo]
 """Returns the list of ledgers of a managed ledger as it is now; raises `ObjectNotFoundError` for a topic that is gone."""

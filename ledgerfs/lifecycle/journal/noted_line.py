@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ledgerfs.lifecycle.journal.trash_line import TrashLine, TrashState, build_trash_line, parse_trash_line
-from ledgerfs.storage.zookeeper.node import Node
-from ledgerfs.storage.zookeeper.operations import DropNode, Operation, SetNode
+from ledgerfs.storage.zookeeper.node import DropNode, Node, Operation, SetNode
 
 
 @dataclass(frozen=True, slots=True)

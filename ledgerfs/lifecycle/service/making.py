@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ledgerfs.messages.transforms.entry_transform import EntryTransform
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
-    from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+    from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 _MUCH_MS = 5000
 

@@ -9,7 +9,7 @@ from ledgerfs.clusters.gauges_file import escaped_label
 from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, ObjectNotFoundError
 from ledgerfs.lifecycle.service.events import Trouble
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, SetNode
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 STATUS_PATH = "/ledgerfs/lifecycle/status"
 _MOST_MS = 1 << 47

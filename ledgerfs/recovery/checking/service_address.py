@@ -4,7 +4,7 @@ import json
 
 from ledgerfs.clusters.cluster_names import CLUSTERS, only_cluster
 from ledgerfs.errors import InvalidOptionError, ObjectNotFoundError
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 _MISSING = "the cluster does not tell where clients connect; name it (--service pulsar://host:6650)"
 

@@ -7,8 +7,8 @@ from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
-from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 
 def set_partitions(lock: ClusterLock, counts: Mapping[str, int], there_before: Collection[str] = ()) -> dict[str, str]:

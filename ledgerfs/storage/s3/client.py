@@ -4,6 +4,7 @@ If botocore does not know all of them (a session or a connector), s3fs's own cli
 """
 
 import os
+import re
 from typing import Any
 
 from ledgerfs.storage.fork_lock import ForkLock
@@ -11,6 +12,12 @@ from ledgerfs.storage.retries import store_timeout
 from ledgerfs.storage.s3.direct_get import LeanGet
 
 _ONLY_AIOHTTP = frozenset({"connector_args", "http_session_cls"})
+_ILLEGAL = re.compile(
+    rb"&#(?:[xX]0*(?:[0-8bBcCeEfF]|1[0-9a-fA-F])|0*(?:[0-8]|1[1245-9]|2[0-9]|3[01]));|[\x00-\x08\x0b\x0c\x0e-\x1f]"
+)
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
+_LISTING = b"<ListBucketResult"
+_EVENT = "before-parse.s3.ListObjectsV2"
 
 
 class S3Client:
@@ -70,3 +77,19 @@ def _make_client(fs: Any) -> Any:  # noqa: ANN401
     session.register_component("data_loader", fs.session.get_component("data_loader"))
     given = {name: value for name, value in client.items() if value is not None}
     return session.create_client("s3", config=Config(**config), **given)
+
+
+def accept_control_characters(client: Any) -> None:  # noqa: ANN401  (botocore is not typed)
+    """Have a client replace control characters in the answers to its listings; once for each client, however often it is called.
+
+    XML cannot express them in a key, and some stores send them all the same: one such key would make the whole bucket unreadable. They
+    become U+FFFD; no object of Pulsar has one.
+    """
+    client.meta.events.register_last(_EVENT, _replace, unique_id="ledgerfs-listing-characters")
+
+
+def _replace(response_dict: dict[str, Any], **_: object) -> None:
+    body = response_dict["body"]
+    if _LISTING in body[:1024] and _ILLEGAL.search(body):
+        # botocore has made 500 of the status, since the body could not be parsed.
+        response_dict.update(status_code=200, body=_ILLEGAL.sub(_REPLACEMENT, body))

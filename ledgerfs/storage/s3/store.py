@@ -22,12 +22,10 @@ from ledgerfs.storage.idle_timeout import Silence, bounded
 from ledgerfs.storage.listed_pages import ListedPage, PagePosition, each_key_once
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.retries import Tries, retry, retry_async
-from ledgerfs.storage.s3.body import check_answer, read_body
-from ledgerfs.storage.s3.client import S3Client, is_known_to_botocore
+from ledgerfs.storage.s3.body import StoredChecksum, check_answer, read_body
+from ledgerfs.storage.s3.client import S3Client, accept_control_characters, is_known_to_botocore
 from ledgerfs.storage.s3.credentials_renewal import CredentialsRenewal
 from ledgerfs.storage.s3.direct_get import LeanGet
-from ledgerfs.storage.s3.listing_characters import accept_control_characters
-from ledgerfs.storage.s3.stored_checksums import StoredChecksum
 from ledgerfs.storage.s3.transfers import Transfer
 from ledgerfs.storage.s3.writes import S3Writes
 from ledgerfs.storage.sent_requests import Asked, Sent

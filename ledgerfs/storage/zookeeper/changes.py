@@ -7,9 +7,8 @@ fail as a whole. `ledgerfs.storage.zookeeper.nodes.Nodes` reads, and cannot writ
 import datetime as dt
 import os
 import secrets
-import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -23,29 +22,25 @@ from ledgerfs.errors import (
     LockLostError,
     ObjectNotFoundError,
     StoreUnreachableError,
-    UnusableUrlError,
 )
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.fork_lock import ForkLock
-from ledgerfs.storage.zookeeper.newest_nodes import NewestNodes
-from ledgerfs.storage.zookeeper.node import Node
-from ledgerfs.storage.zookeeper.nodes import Nodes
-from ledgerfs.storage.zookeeper.operations import (
-    DropNode,
-    MakeEphemeral,
-    MakeNode,
-    Operation,
-    RequireNode,
-    SetNode,
-    parent_of,
+from ledgerfs.storage.zookeeper.fenced_writes import FencedWrites, Unanswered, send
+from ledgerfs.storage.zookeeper.node import DropNode, MakeNode, Node, Operation, RequireNode, SetNode, parent_of
+from ledgerfs.storage.zookeeper.nodes import NodeReader, Nodes, client_for
+from ledgerfs.storage.zookeeper.packets import (
+    BAD_VERSION,
+    NO_AUTH,
+    NO_NODE,
+    NODE_EXISTS,
+    NOT_EMPTY,
+    Refusal,
+    failure,
 )
-from ledgerfs.storage.zookeeper.replies import NO_AUTH, NO_NODE, Parse, Result, failure
 from ledgerfs.storage.zookeeper.settings import Settings
 
 if TYPE_CHECKING:
-    from ledgerfs.storage.zookeeper.change_requests import Refusal
-    from ledgerfs.storage.zookeeper.changing_session import OneSession
-    from ledgerfs.storage.zookeeper.fenced_writes import FencedWrites
+    from ledgerfs.storage.zookeeper.client import Client
 
 __all__ = [
     "LOCK_PATH",
@@ -65,9 +60,7 @@ MARKS_PATH = "/ledgerfs/lifecycle/holders"
 """Below it is the mark of the holder (`ledgerfs.storage.zookeeper.fenced_writes`), ephemeral, too."""
 
 _TRIES = 5
-_END_S = 2.0
-_BAD_VERSION, _NODE_EXISTS, _NOT_EMPTY = -103, -110, -111
-_FOUND = {NO_NODE: "gone", _BAD_VERSION: "other version", _NODE_EXISTS: "there already", _NOT_EMPTY: "not empty"}
+_FOUND = {NO_NODE: "gone", BAD_VERSION: "other version", NODE_EXISTS: "there already", NOT_EMPTY: "not empty"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +77,15 @@ class ClusterLock:
     For all threads of the process that took it, one at a time; a forked child has no part in it. For ``with``, which releases it.
     """
 
-    __slots__ = ("__weakref__", "_known", "_leaving", "_lock", "_session", "_writes")
+    __slots__ = ("_client", "_known", "_lock", "_process", "_reader", "_writes")
 
-    def __init__(self, session: "OneSession", writes: "FencedWrites") -> None:
-        self._session = session
-        self._writes = writes
+    def __init__(self, client: "Client", mark: str) -> None:
+        self._client = client
+        self._reader = NodeReader(client)
+        self._writes = FencedWrites(client, LOCK_PATH, mark)
+        self._process = os.getpid()
         self._lock = ForkLock()
         self._known: set[str] = set()
-        self._leaving = weakref.finalize(self, session.leave)
-        self._leaving.atexit = False
 
     @classmethod
     def take(cls, settings: Settings, holder: bytes) -> Self:
@@ -119,14 +112,14 @@ class ClusterLock:
             kazoo is not installed, or there is no server in the settings.
 
         """
-        session, writes_of = _opened(settings)
+        client = client_for(replace(settings, most_per_second=None), is_renewed=False)
         mark = f"{MARKS_PATH}/{secrets.token_hex(16)}"
         try:
-            _take(session, mark, holder)
+            _take(client, mark, holder, without_credentials(settings.servers))
         except BaseException:
-            session.leave()
+            client.leave()
             raise
-        return cls(session, writes_of(session, LOCK_PATH, mark))
+        return cls(client, mark)
 
     @staticmethod
     def holder_of(nodes: Nodes) -> LockHolder | None:
@@ -140,7 +133,7 @@ class ClusterLock:
     @property
     def is_lost(self) -> bool:
         """Whether it is known, without asking, that nothing can be committed any more."""
-        return self._session.process != os.getpid() or self._writes.is_lost or self._session.is_over
+        return self._process != os.getpid() or self._writes.is_lost or self._client.is_over
 
     def node(self, path: str) -> Node | None:
         """Return a node as it is now, after all that was committed before, by anybody; None if there is none.
@@ -149,24 +142,16 @@ class ClusterLock:
         Raises `StoreUnreachableError`, also once the lock is lost, `AccessDeniedError`, and `StoreError`.
         """
         self._require_own()
-        with self._lock:
-            return self._session.node(path)
+        return self._reader.newest(path)
 
-    def newest(self) -> NewestNodes:
+    def newest(self) -> NodeReader:
         """Return what reads several nodes, none of them older than this moment, and behind a commit none older than that commit.
 
         One request to the leader of the servers for all of them. Raises the errors of `node`.
         """
         self._require_own()
-        with self._lock:
-            self._session.catch_up(LOCK_PATH)
-        return NewestNodes(self)
-
-    def read_on(self, opcode: int, paths: Sequence[str], parse: Parse[Result]) -> list[Result | ObjectNotFoundError]:
-        """Return what there is of each path, no older than what was read or committed before (for `NewestNodes`)."""
-        self._require_own()
-        with self._lock:
-            return self._session.read_on(opcode, paths, parse)
+        self._reader.catch_up()
+        return self._reader
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """Do all of it, or nothing, and that once; with no operations: make sure that the lock is held.
@@ -190,7 +175,11 @@ class ClusterLock:
         """
         operations = list(operations)
         for one in operations:
-            if one.path == LOCK_PATH or one.path.startswith(f"{MARKS_PATH}/") or isinstance(one, MakeEphemeral):
+            if (
+                one.path == LOCK_PATH
+                or one.path.startswith(f"{MARKS_PATH}/")
+                or (isinstance(one, MakeNode) and one.is_ephemeral)
+            ):
                 raise InvalidNameError("the nodes of the lock are not for commits", key=one.path)
         self._require_own()
         with self._lock:
@@ -201,13 +190,9 @@ class ClusterLock:
 
     def release(self) -> None:
         """Give the lock back; nothing happens if it is lost, or released already. In a forked child the parent keeps it."""
-        self._leaving.detach()
-        if self._session.process != os.getpid():
-            self._session.leave()
-            return
         with self._lock:
             self._writes.is_lost = True
-            self._session.end().join(_END_S)
+            self._client.close()
 
     def __enter__(self) -> Self:
         return self
@@ -218,7 +203,7 @@ class ClusterLock:
         self.release()
 
     def _require_own(self) -> None:
-        if self._session.process != os.getpid():
+        if self._process != os.getpid():
             reason = "a forked child has no part in the lock of its parent"
             raise LockLostError.of(reason, LOCK_PATH, is_uncertain=False)
 
@@ -234,19 +219,16 @@ class ClusterLock:
 
     def _make_folder(self, path: str) -> None:
         for _ in range(_TRIES):
-            try:
-                missing = _missing(self._session, path)
-            except StoreUnreachableError as error:
-                raise self._writes.lose(error.reason) from error
+            missing = _missing(self._writes.newest, path)
             refused = self._writes.write(missing) if missing else None
             if refused is None:
                 self._known.add(path)
                 return
-            if refused.code not in {NO_NODE, _NODE_EXISTS}:
+            if refused.code not in {NO_NODE, NODE_EXISTS}:
                 raise self._error(missing[refused.at], refused)
         raise ChangedMeanwhileError.of("gone", path)
 
-    def _error(self, operation: Operation, refused: "Refusal") -> LedgerfsError:
+    def _error(self, operation: Operation, refused: Refusal) -> LedgerfsError:
         path = operation.path
         if isinstance(operation, MakeNode) and refused.code == NO_NODE:
             path = parent_of(path)
@@ -254,57 +236,48 @@ class ClusterLock:
         return _refused(path, refused.code)
 
 
-def _opened(settings: Settings) -> "tuple[OneSession, type[FencedWrites]]":
-    """Return a session, and what writes in it. Raises `UnusableUrlError` without kazoo, or for servers that are none."""
-    try:
-        from ledgerfs.storage.zookeeper.changing_session import OneSession  # kazoo is optional, and slow to import
-        from ledgerfs.storage.zookeeper.fenced_writes import FencedWrites
-        from ledgerfs.storage.zookeeper.session import require_servers
-    except ImportError as error:
-        key = without_credentials(settings.servers)
-        raise UnusableUrlError(f"{error}; pip install 'ledgerfs[cluster]'", key=key) from error
-    require_servers(settings.servers)
-    return OneSession(settings), FencedWrites
-
-
-def _take(session: "OneSession", mark: str, holder: bytes) -> None:
+def _take(client: "Client", mark: str, holder: bytes, servers: str) -> None:
     """Make the lock and the mark, which is how the lock is known to be ours after a lost answer."""
+    reader = NodeReader(client)
     trouble = "others change its nodes all the time"
     for _ in range(_TRIES):
-        found = session.node(LOCK_PATH)
+        found = reader.newest(LOCK_PATH)
         if found is not None:
-            if session.node(mark) is not None:
+            if reader.newest(mark) is not None:
                 return
             raise _held(LockHolder(found.data, found.created_ms))
-        written = session.write(
-            [
-                *_missing(session, MARKS_PATH),
-                *_marks_of_others(session),
-                MakeEphemeral(LOCK_PATH, holder),
-                MakeEphemeral(mark, b"0"),
-            ]
-        )
-        if written.is_done:
+        operations = [*_missing(reader.newest, MARKS_PATH, servers), *_marks_of_others(reader)]
+        operations += [MakeNode(LOCK_PATH, holder, is_ephemeral=True), MakeNode(mark, b"0", is_ephemeral=True)]
+        outcome = send(client, operations)
+        if outcome is None:
             return
-        if written.refusal is not None and written.refusal.code not in _FOUND:
-            raise _refused(LOCK_PATH, written.refusal.code)
-        trouble = written.trouble or trouble
+        if isinstance(outcome, Unanswered):
+            trouble = outcome.reason
+        elif outcome.code not in _FOUND:
+            raise _refused(LOCK_PATH, outcome.code)
     raise StoreUnreachableError(f"the lock was not to be had in {_TRIES} tries: {trouble}", key=LOCK_PATH)
 
 
-def _marks_of_others(session: "OneSession") -> list[Operation]:
-    """Return how to drop the marks of those whose lock an operator deleted: they commit nothing once another has it."""
-    paths = [f"{MARKS_PATH}/{name}" for name in session.children(MARKS_PATH)]
-    return [DropNode(path, node.version) for path in paths if (node := session.node(path)) is not None]
+def _marks_of_others(reader: NodeReader) -> Iterator[Operation]:
+    """Yield how to drop the marks of those whose lock an operator deleted: they commit nothing once another has it."""
+    reader.catch_up()
+    try:
+        names = reader.children(MARKS_PATH)
+    except ObjectNotFoundError:
+        return
+    for node in reader.get_many(f"{MARKS_PATH}/{name}" for name in names):
+        if isinstance(node, Node):
+            yield DropNode(node.path, node.version)
+        elif not isinstance(node, ObjectNotFoundError):
+            raise node
 
 
-def _missing(session: "OneSession", path: str) -> list[Operation]:
+def _missing(newest: Callable[[str], Node | None], path: str, servers: str = "") -> list[Operation]:
     """Return how to make a folder: the missing ones above it first."""
     missing: list[Operation] = []
-    while session.node(path) is None:
+    while newest(path) is None:
         if path == "/":
-            reason = "these servers have no such path, below which a cluster would be"
-            raise BucketNotFoundError(reason, key=without_credentials(session.servers))
+            raise BucketNotFoundError("these servers have no such path, below which a cluster would be", key=servers)
         missing.append(MakeNode(path, b""))
         path = parent_of(path)
     return missing[::-1]

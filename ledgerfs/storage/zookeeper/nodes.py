@@ -2,23 +2,31 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
-from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerfsError, UnusableUrlError, WrongBodyError
+from ledgerfs.errors import InvalidNameError, LedgerfsError, ObjectNotFoundError, UnusableUrlError
 from ledgerfs.storage.credentials import without_credentials
-from ledgerfs.storage.zookeeper.change_requests import Sync
 from ledgerfs.storage.zookeeper.node import Node
-from ledgerfs.storage.zookeeper.replies import Parse, children_at, failure, many_results, node_at, one_result
-from ledgerfs.storage.zookeeper.requests import GET_CHILDREN, GET_DATA, ReadMany, ReadOne
+from ledgerfs.storage.zookeeper.packets import (
+    GET_CHILDREN,
+    GET_DATA,
+    SYNC,
+    AskOne,
+    Parse,
+    ReadMany,
+    Result,
+    children_at,
+    failure,
+    many_results,
+    node_at,
+    one_result,
+)
 from ledgerfs.storage.zookeeper.settings import Settings
 
 if TYPE_CHECKING:
-    from ledgerfs.storage.zookeeper.asking import Asked, Asker
+    from ledgerfs.storage.zookeeper.client import Asked, Client
 
-__all__ = ["Node", "Nodes"]
-
-Result = TypeVar("Result")
+__all__ = ["Node", "NodeReader", "Nodes"]
 
 # A server takes requests of less than 1 MiB (jute.maxbuffer). It keeps whole replies in memory, twice while it makes one, and nodes have up
 # to 1 MiB each: 512 such nodes under way ended a ZooKeeper with a heap of 512 MiB. At 16 a packet a node costs 12 µs, at 128 it costs 4.
@@ -29,83 +37,18 @@ _MOST_NODES = 16
 _PACKETS_AHEAD = 8
 
 
-class Nodes:
-    """The nodes of a ZooKeeper, with one session a process, opened on first use.
+class NodeReader:
+    """Reads nodes over a client, in any thread. Reads of one process never go back in time.
 
-    Safe in threads, in forked children, which get sessions of their own, and in pickles. Nothing is ever written: no node, no watch.
-
-    Reads of one process never go back in time, but what is read first may be of a server that is behind: `catch_up`.
-
-    Parameters
-    ----------
-    servers
-        ``host:port,host:port``, and a folder (chroot) that all paths are below: ``host:port,host:port/folder``.
-    timeout_s
-        Seconds after which a server that never answered is given up, and which the session outlives without a connection. A request whose
-        connection is lost is tried for twice as long.
-    most_per_second
-        How many nodes this process asks for in a second at most.
-    username, password
-        A login of the scheme ``digest``.
-    use_ssl, verify_certs, check_hostname, ca, certfile, keyfile
-        As kazoo has them. Names of hosts are checked unless certificates are not verified at all.
-
-    Raises
-    ------
-    UnusableUrlError
-        ``servers`` names none, or kazoo is not installed.
-    InvalidOptionError
-        A time or rate that is not positive.
-
+    The first read may be of a server that is behind: see `catch_up`. A leader that was deposed, and has not noticed it yet, is behind
+    itself: what must not be wrong even then is read in the session of a lock, behind a commit
+    (`ledgerfs.storage.zookeeper.changes.ClusterLock`).
     """
 
-    __slots__ = ("__weakref__", "_asker", "_settings")
+    __slots__ = ("_client",)
 
-    def __init__(
-        self,
-        servers: str,
-        *,
-        timeout_s: float = 10,
-        most_per_second: float | None = None,
-        username: str | None = None,
-        password: str | None = None,
-        use_ssl: bool = False,
-        verify_certs: bool = True,
-        check_hostname: bool = True,
-        ca: str | None = None,
-        certfile: str | None = None,
-        keyfile: str | None = None,
-    ) -> None:
-        for name, number in (("timeout_s", timeout_s), ("most_per_second", most_per_second)):
-            if number is not None and not number > 0:
-                raise InvalidOptionError(f"must be greater than 0, not {number}", key=name)
-        if username is not None and ":" in username:
-            raise InvalidOptionError("a name with a colon cannot be told to ZooKeeper", key="username")
-        self._settings = Settings(
-            servers=servers,
-            timeout_s=timeout_s,
-            most_per_second=most_per_second,
-            username=username,
-            password=password,
-            use_ssl=use_ssl,
-            verify_certs=verify_certs,
-            check_hostname=check_hostname,
-            ca=ca,
-            certfile=certfile,
-            keyfile=keyfile,
-        )
-        self._asker = _asker_for(self._settings)
-
-    def __repr__(self) -> str:
-        return f"Nodes({self._settings.servers!r})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_restored, (self._settings,))
-
-    @property
-    def settings(self) -> Settings:
-        """What they were made with, for who opens a session of their own."""
-        return self._settings
+    def __init__(self, client: "Client") -> None:
+        self._client = client
 
     def get(self, path: str) -> Node:
         """Return one node.
@@ -117,133 +60,155 @@ class Nodes:
         AccessDeniedError
             The server does not show it, or refuses the login.
         StoreUnreachableError
-            No server answered in time.
+            No server answered in time, or the session of a lock is over.
         StoreError
             The server answered with another error, or with what is no answer (`WrongBodyError`).
 
         """
-        return _raised(self._one(GET_DATA, path, node_at))
+        return self._one(GET_DATA, path, node_at)
 
     def get_many(self, paths: Iterable[str]) -> Iterator[Node | LedgerfsError]:
         """Yield each node, in the order of ``paths``, or the error that `get` raises about this node alone.
 
         At most 128 nodes are asked for ahead of the caller. Raises `StoreUnreachableError`, and `AccessDeniedError` for a refused login.
         """
-        return self._many(GET_DATA, paths, node_at)
+        return _Packets(self._client, GET_DATA, node_at).results(iter(paths))
 
     def children(self, path: str) -> list[str]:
         """Return the sorted names of the nodes right below one. Raises the errors of `get`."""
-        return _raised(self._one(GET_CHILDREN, path, children_at))
+        return self._one(GET_CHILDREN, path, children_at)
 
     def children_many(self, paths: Iterable[str]) -> Iterator[list[str] | LedgerfsError]:
         """Yield the sorted names of the nodes right below each, as `get_many` yields nodes."""
-        return self._many(GET_CHILDREN, paths, children_at)
+        return _Packets(self._client, GET_CHILDREN, children_at).results(iter(paths))
 
     def catch_up(self) -> None:
-        """Have all that this process reads from now on be no older than this moment: a server may be behind the others.
+        """Have all reads of this process from now on be no older than this moment: a server may be behind the others.
 
-        One request, which the server passes on to the leader of the servers. A leader that was deposed, and does not know it yet, is behind
-        itself: what must not be wrong even then is read in the session of a lock, behind a commit
-        (`ledgerfs.storage.zookeeper.changes.ClusterLock`). Raises the errors of `get`.
+        One request, which the server passes on to the leader of the servers. Raises the errors of `get`.
         """
-        reply = self._asker.reply(self._asker.ask(Sync(self._asker.full("/")), "/"))
+        (reply,) = self._client.replies(self._client.ask([AskOne(SYNC, self._client.full("/"))], "/"))
         if isinstance(reply, int):
             raise failure(reply, "/")
 
+    def newest(self, path: str) -> Node | None:
+        """Return a node as it is now, or None if there is none; `catch_up` and `get` in one step. Raises the errors of `get`."""
+        try:
+            return self._one(GET_DATA, path, node_at, is_newest=True)
+        except ObjectNotFoundError:
+            return None
+
+    def _one(self, opcode: int, path: str, parse: Parse[Result], *, is_newest: bool = False) -> Result:
+        _require_path(path)
+        full = self._client.full(path)
+        requests = [AskOne(SYNC, full)] if is_newest else []
+        requests.append(AskOne(opcode, full))
+        *_, reply = self._client.replies(self._client.ask(requests, path))
+        result = one_result(reply, path, parse)
+        if isinstance(result, LedgerfsError):
+            raise result
+        return result
+
+
+class Nodes(NodeReader):
+    """The nodes of a ZooKeeper, with one session a process, opened on first use.
+
+    Safe in threads, in forked children, which get sessions of their own, and in pickles. Nothing is ever written: no node, no watch.
+
+    Parameters
+    ----------
+    servers, options
+        See `Settings`.
+
+    Raises
+    ------
+    UnusableUrlError
+        ``servers`` names none, or kazoo is not installed.
+    InvalidOptionError
+        A time or rate that is not positive.
+
+    """
+
+    __slots__ = ("__weakref__", "settings")
+
+    def __init__(self, servers: str, **options: Any) -> None:  # noqa: ANN401
+        self.settings = Settings(servers, **options)
+        super().__init__(client_for(self.settings))
+
+    def __repr__(self) -> str:
+        return f"Nodes({self.settings.servers!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_restored, (self.settings,))
+
     def close(self) -> None:
         """End the session of this process; the next request opens another."""
-        self._asker.close()
-
-    def _one(self, opcode: int, path: str, parse: Parse[Result]) -> Result | LedgerfsError:
-        _require_path(path)
-        return _Packets(self._asker, opcode, parse).one(path)
-
-    def _many(self, opcode: int, paths: Iterable[str], parse: Parse[Result]) -> Iterator[Result | LedgerfsError]:
-        packets = _Packets(self._asker, opcode, parse)
-        return packets.results(iter(paths))
-
-
-@dataclass(slots=True)
-class _Packet:
-    """Paths that were asked for: all with one request, or each with its own."""
-
-    paths: list[str]
-    asked: "list[Asked]"
+        self._client.close()
 
 
 class _Packets(Generic[Result]):
     """The packets of one call: as many nodes in each as their sizes allow, and a few packets under way."""
 
-    __slots__ = ("_ahead", "_asker", "_most", "_nodes", "_opcode", "_parse")
+    __slots__ = ("_ahead", "_client", "_most", "_nodes", "_opcode", "_parse")
 
-    def __init__(self, asker: "Asker", opcode: int, parse: Parse[Result]) -> None:
-        self._asker = asker
+    def __init__(self, client: "Client", opcode: int, parse: Parse[Result]) -> None:
+        self._client = client
         self._opcode = opcode
         self._parse = parse
-        at_once = asker.pace.most_at_once
-        self._most = _MOST_NODES if at_once is None else min(at_once, _MOST_NODES)
+        rate = client.pace.rate
+        # With a bound on its rate, ten packets in a second; and one that waits for its turn would keep the results of the one before it
+        # waiting, too.
+        self._most = _MOST_NODES if rate is None else min(max(1, int(rate / 10)), _MOST_NODES)
         self._nodes = min(_FIRST_NODES, self._most)
-        # With a bound on its rate, a packet that waits for its turn would keep the results of the one before it waiting, too.
-        self._ahead = _PACKETS_AHEAD if at_once is None else 1
-
-    def one(self, path: str) -> Result | LedgerfsError:
-        """Return the result of one node."""
-        return self._single(self._asked(path))
+        self._ahead = _PACKETS_AHEAD if rate is None else 1
 
     def results(self, paths: Iterator[str]) -> Iterator[Result | LedgerfsError]:
         """Yield the results of all paths, in order."""
-        waiting: deque[_Packet] = deque()
+        waiting: deque[tuple[list[str], Asked]] = deque()
         while True:
             while len(waiting) < self._ahead and (some := _taken(paths, self._nodes)):
-                waiting.append(self._sent(some))
+                waiting.append((some, self._sent(some)))
             if not waiting:
                 return
-            yield from self._received(waiting.popleft())
+            yield from self._received(*waiting.popleft())
 
-    def _sent(self, paths: list[str]) -> _Packet:
-        if len(paths) == 1 or not self._asker.session().reads_many:
-            return _Packet(paths, [self._asked(path) for path in paths])
-        request = ReadMany(self._opcode, [self._asker.full(path) for path in paths])
-        return _Packet(paths, [self._asker.ask(request, paths[0], len(paths))])
+    def _sent(self, paths: list[str]) -> "Asked":
+        if len(paths) == 1 or not self._client.session(paths[0]).reads_many:
+            return self._singly(paths)
+        request = ReadMany(self._opcode, [self._client.full(path) for path in paths])
+        return self._client.ask([request], paths[0], len(paths))
 
-    def _asked(self, path: str) -> "Asked":
-        return self._asker.ask(ReadOne(self._opcode, self._asker.full(path)), path)
+    def _singly(self, paths: list[str]) -> "Asked":
+        requests = [AskOne(self._opcode, self._client.full(path)) for path in paths]
+        return self._client.ask(requests, paths[0], len(paths))
 
-    def _received(self, packet: _Packet) -> Sequence[Result | LedgerfsError]:
-        first = packet.asked[0]
-        if not isinstance(first.request, ReadMany):
-            return [self._single(asked) for asked in packet.asked]
-        found = self._whole(first, packet.paths)
-        if found is not None:
+    def _received(self, paths: list[str], asked: "Asked") -> Sequence[Result | LedgerfsError]:
+        replies = self._client.replies(asked)
+        if not isinstance(asked.requests[0], ReadMany):
+            return [one_result(reply, path, self._parse) for reply, path in zip(replies, paths, strict=True)]
+        reply = replies[0]
+        found = None if isinstance(reply, int) else many_results(reply, self._opcode, paths, self._parse)
+        if found is not None and not isinstance(reply, int):
+            fitting = len(paths) * _REPLY_BYTES // len(reply[0])
+            self._nodes = max(1, min(fitting, 2 * self._nodes, self._most))
             return found
-        singles = [self._single(asked) for asked in [self._asked(path) for path in packet.paths]]
-        if first.losses:
-            # What is answered singly, but not as a packet, is no fault of the connection.
-            self._asker.session().reads_many = False
+        singles = self._received(paths, self._singly(paths))
+        if asked.losses:
+            # Answers that come singly, but not as a packet, are no fault of the connection.
+            self._client.session(paths[0]).reads_many = False
         return singles
 
-    def _whole(self, asked: "Asked", paths: Sequence[str]) -> list[Result | LedgerfsError] | None:
-        """Return the results of a packet; None if its paths have to be asked for singly."""
-        reply = self._asker.reply(asked)
-        if isinstance(reply, int):
-            return None
-        packet, at = reply
-        try:
-            found = many_results(packet, at, self._opcode, paths, self._parse)
-        except WrongBodyError:
-            return None
-        fitting = len(paths) * _REPLY_BYTES // len(packet)
-        self._nodes = max(1, min(fitting, 2 * self._nodes, self._most))
-        return found
 
-    def _single(self, asked: "Asked") -> Result | LedgerfsError:
-        reply = self._asker.reply(asked)
-        if isinstance(reply, int):
-            return failure(reply, asked.path)
-        try:
-            return one_result(*reply, asked.path, self._parse)
-        except WrongBodyError as error:
-            return error
+def client_for(settings: Settings, *, is_renewed: bool = True) -> "Client":
+    """Return a client. Raises `UnusableUrlError` without kazoo, or for servers that are none."""
+    try:
+        from ledgerfs.storage.zookeeper.client import Client  # kazoo is optional, and takes its time to import
+        from ledgerfs.storage.zookeeper.session import require_servers
+    except ImportError as error:
+        key = without_credentials(settings.servers)
+        raise UnusableUrlError(f"{error}; pip install 'ledgerfs[cluster]'", key=key) from error
+    require_servers(settings.servers)
+    return Client(settings, is_renewed=is_renewed)
 
 
 def _taken(paths: Iterator[str], most: int) -> list[str]:
@@ -267,23 +232,5 @@ def _require_path(path: str) -> int:
     return size
 
 
-def _raised(result: Result | LedgerfsError) -> Result:
-    if isinstance(result, LedgerfsError):
-        raise result
-    return result
-
-
 def _restored(settings: Settings) -> Nodes:
     return Nodes(**{name: getattr(settings, name) for name in Settings.__dataclass_fields__})
-
-
-def _asker_for(settings: Settings) -> "Asker":
-    """Return what asks for nodes. Raises `UnusableUrlError` without kazoo, or for servers that are none."""
-    try:
-        from ledgerfs.storage.zookeeper.asking import Asker  # kazoo is optional, and takes its time to import
-        from ledgerfs.storage.zookeeper.session import require_servers
-    except ImportError as error:
-        key = without_credentials(settings.servers)
-        raise UnusableUrlError(f"{error}; pip install 'ledgerfs[cluster]'", key=key) from error
-    require_servers(settings.servers)
-    return Asker(settings)

@@ -10,54 +10,27 @@ import logging
 import os
 import select
 import sys
-from threading import Event, Thread
-from typing import Any, Protocol
+from threading import Event, Lock, Thread
+from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    ConnectionLoss,
-    KazooException,
-    OperationTimeoutError,
-    RequestTimeoutError,
-    SessionExpiredError,
-    SessionMovedError,
-    ThrottledOpError,
-    ZookeeperError,
-)
+from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import KeeperState
 
 from ledgerfs.errors import UnusableUrlError
-from ledgerfs.storage.zookeeper.requests import Reply
+from ledgerfs.storage.zookeeper.packets import Reply, Request
 from ledgerfs.storage.zookeeper.settings import Settings
 
 _MOST_REPLY_BYTES = 256 << 20
 _MOST_AT_ONCE = 1 << 20
 _LONGEST_DELAY_S = 1.0
-_PASSING = {
-    failed.code
-    for failed in (
-        *(ConnectionLoss, OperationTimeoutError, RequestTimeoutError),
-        *(SessionExpiredError, SessionMovedError, ThrottledOpError),
-    )
-}
 _GOING_ON = "Transition to CONNECTING"
 
 
-class Request(Protocol):
-    """What kazoo can send."""
-
-    @property
-    def type(self) -> int:
-        """The opcode."""
-
-    def serialize(self) -> bytes:
-        """Return the request without its header."""
-
-
 class _Client(KazooClient):  # type: ignore[misc]  # kazoo is not typed
-    """A client whose sessions, the one after the other, do not go back: kazoo forgets with a session what it has seen."""
+    """A client that does not go back: kazoo forgets with a session what it has seen, and may send to the next one what it still holds."""
 
     def _reset(self) -> None:
         newest = getattr(self, "last_zxid", 0)
@@ -102,10 +75,10 @@ class Answer:
 
 
 class Session:
-    """A session of this process; used by all its threads.
+    """A session of this process, used by all its threads; it ends when its server reports that it is over, where kazoo would begin another.
 
-    What is read of it is never older than what was read of it before, nor than ``newest``, whichever server it is connected to: one that is
-    behind refuses who has seen more.
+    Reads in it are never older than reads in it before, nor than ``newest``, whichever server it is connected to: one that is behind
+    refuses a client that has seen more.
 
     Parameters
     ----------
@@ -119,7 +92,7 @@ class Session:
     was_connected
         Whether a server ever answered.
     is_over
-        Whether no request will be answered any more.
+        Whether no request is sent any more.
     reads_many
         Whether the server takes requests for several nodes, as far as is known.
     trouble
@@ -127,7 +100,10 @@ class Session:
 
     """
 
-    __slots__ = ("_client", "_handler", "_unanswered", "is_over", "process", "reads_many", "trouble", "was_connected")
+    __slots__ = (
+        *("_client", "_ending", "_handler", "_lock", "_unanswered"),
+        *("is_over", "process", "reads_many", "trouble", "was_connected"),
+    )
 
     def __init__(self, settings: Settings, newest: int = 0) -> None:
         self.process = os.getpid()
@@ -136,6 +112,8 @@ class Session:
         self.reads_many = True
         self.trouble = ""
         self._unanswered: dict[Answer, None] = {}
+        self._lock = Lock()
+        self._ending: Thread | None = None
         self._handler = self._make_handler(settings.timeout_s / settings.hosts)
         self._client = _Client(
             settings.servers.partition("/")[0],
@@ -164,27 +142,38 @@ class Session:
         return newest
 
     def ask(self, request: Request) -> Answer:
-        """Send a request as soon as there is a connection."""
+        """Send a request as soon as there is a connection, unless this session is over."""
         answer = Answer(self._unanswered)
+        if self.is_over:
+            answer.set_exception(SessionExpiredError())
+            return answer
         self._client._call(request, answer)  # noqa: SLF001  (kazoo's own requests go this way, and it has no public one)
         if self.is_over:
             answer.set_exception(ConnectionLoss())
         return answer
 
-    def end(self) -> Thread:
-        """Take leave of the server in a thread, which may take its time."""
+    def leave(self) -> Thread | None:
+        """End it in a thread, which may take its time; return that. In a forked child close the inherited sockets: the parent goes on."""
+        if self.process != os.getpid():
+            self._forget()
+            return None
         self._over()
-        thread = Thread(target=self._stop, name="ledgerfs-zookeeper-end", daemon=True)
-        thread.start()
-        return thread
+        return self._ended()
 
-    def forget(self) -> None:
-        """Close what a forked child inherited of its parent's session, which goes on."""
+    def _forget(self) -> None:
         atexit.unregister(self._handler.stop)
         connection = self._client._connection  # noqa: SLF001
         for one in (connection._socket, connection._read_sock, connection._write_sock):  # noqa: SLF001
             if one is not None:
                 one.close()
+
+    def _ended(self) -> Thread:
+        """Have the server end the session, once."""
+        with self._lock:
+            if self._ending is None:
+                self._ending = Thread(target=self._stop, name="ledgerfs-zookeeper-end", daemon=True)
+                self._ending.start()
+            return self._ending
 
     def _make_handler(self, seconds: float) -> Any:  # noqa: ANN401  (kazoo is not typed)
         """Return what kazoo makes threads and connections with."""
@@ -215,6 +204,10 @@ class Session:
 
     def _changed(self, state: str) -> None:
         self.was_connected = self.was_connected or state == "CONNECTED"
+        if state == "LOST" and not self.is_over:
+            self.is_over = True
+            # kazoo's thread, which this is, has to go on to be stopped, and to answer what it holds.
+            self._ended()
 
     def _over(self) -> None:
         self.is_over = True
@@ -289,9 +282,3 @@ def require_servers(servers: str) -> None:
         collect_hosts(servers)
     except ValueError as error:
         raise UnusableUrlError(f"no servers of ZooKeeper (host:port,host:port/folder): {error}", key=servers) from error
-
-
-def refusal(error: Exception) -> int | None:
-    """Return the code that the server answered a request with; None if the same request may be answered later."""
-    code = error.code if isinstance(error, ZookeeperError) else None
-    return None if code in _PASSING else code

@@ -461,33 +461,6 @@ def test_a_ledger_whose_bookies_moved_after_it_was_opened(tmp_path: Path) -> Non
 # ZooKeeper.
 
 
-def test_a_zookeeper_that_goes_is_told_after_the_time_out(
-    cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled(cluster, 50)
-    bucket = opened(cluster)
-    assert bucket.topics()
-    cluster.zookeeper.refuse()
-    assert isinstance(bucket.source, LiveSource)
-    asker = bucket.source.cluster.nodes._asker
-    with monkeypatch.context() as patch:
-        # Short only while nobody answers.
-        patch.setattr(asker, "_settings", replace(asker._settings, timeout_s=0.1))
-        with pytest.raises(StoreUnreachableError, match="no ZooKeeper server answered"):
-            entries_of(bucket)
-    cluster.zookeeper.listen()
-    assert entries_of(bucket) == cluster.entries_of(TOPIC)
-
-
-def test_a_zookeeper_that_breaks_connections_is_asked_again(cluster: LiveCluster) -> None:
-    filled(cluster, 50)
-    bucket = opened(cluster)
-    for after in range(4):
-        cluster.zookeeper.drop_after = after
-        bucket.refresh()
-        assert entries_of(bucket) == cluster.entries_of(TOPIC)
-
-
 @pytest.mark.parametrize("hidden", ["/managed-ledgers/public/default/persistent/orders", "ledger"])
 def test_nodes_that_we_may_not_see(cluster: LiveCluster, hidden: str) -> None:
     ledger_id = filled(cluster, 50)
