@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ledgerfs.cli.output import human_size, progress, say
-from ledgerfs.clusters.backlogs import Backlog, backlogs
+from ledgerfs.clusters.cursors import Backlog, backlogs
 from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.clusters.walk import TOPICS
 from ledgerfs.dialects.offloaded_parts import offloaded_parts

@@ -3,10 +3,10 @@
 import json
 from dataclasses import replace
 
-from ledgerfs.clusters.asked_brokers import ask_brokers
 from ledgerfs.clusters.bundles import BundleOwners, Owner, hash_of
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.survey_builder import SurveyBuilder
+from ledgerfs.clusters.topic_owners import ask_brokers
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import Answers, send, serving
 from tests.support.each import for_each

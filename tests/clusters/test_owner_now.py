@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.clusters.bundles import Owner
-from ledgerfs.clusters.owner_now import owner_now
+from ledgerfs.clusters.topic_owners import owner_now
 from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.zookeeper.nodes import Nodes
-from tests.support.live_broker import EXTENSIBLE, MODULAR, WHOLE, LiveBroker, answering, bundle_of, live_broker
+from tests.support.live_broker import EXTENSIBLE, WHOLE, bundle_of, live_broker
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.sessions import PATIENT_S
 
@@ -69,35 +68,6 @@ def test_a_broker_whose_load_manager_is_another_or_not_told_makes_it_unknown(
         assert owner_now(nodes, LEDGER) is Owner.UNKNOWN
         live.own_bundle("public/default", WHOLE)
         assert owner_now(nodes, LEDGER) is Owner.SOME
-
-
-@pytest.fixture
-def extensible(live: LiveCluster) -> Iterator[LiveBroker]:
-    with live_broker(live, load_manager=EXTENSIBLE) as made:
-        yield made
-
-
-def test_the_extensible_one_is_asked_if_brokers_are_given(
-    live: LiveCluster, nodes: Nodes, extensible: LiveBroker
-) -> None:
-    requests = AdminRequests(extensible.url)
-    assert owner_now(nodes, LEDGER) is Owner.UNKNOWN
-    assert owner_now(nodes, LEDGER, requests) is Owner.NONE
-    assert extensible.loads == []
-    extensible.load(TOPIC)
-    assert (owner_now(nodes, LEDGER, requests), owner_now(nodes, OTHER, requests)) == (Owner.SOME, Owner.NONE)
-    assert owner_now(nodes, LEDGER) is Owner.UNKNOWN
-
-
-def test_a_silent_broker_makes_it_unknown_not_free(live: LiveCluster, nodes: Nodes, extensible: LiveBroker) -> None:
-    requests = AdminRequests(extensible.url)
-    extensible.admin.faults = [answering(401, "who?")] * 4
-    assert owner_now(nodes, LEDGER, requests) is Owner.UNKNOWN
-    extensible.admin.faults = []
-    live.zookeeper.set(f"{live.chroot}/loadbalance/brokers/other:8080", json.dumps({"loadManagerClassName": MODULAR}).encode())  # fmt: skip
-    assert owner_now(nodes, LEDGER, requests) is Owner.UNKNOWN
-    live.zookeeper.delete(f"{live.chroot}/admin/clusters/ours")
-    assert owner_now(nodes, LEDGER, requests) is Owner.UNKNOWN
 
 
 def test_a_zookeeper_that_is_away_is_an_error_not_an_answer(live: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,7 @@ def test_an_empty_range_of_acknowledged_entries_is_none(cluster: LiveCluster) ->
     cluster.add_cursor(TOPIC, "s", (first, 1), holes=[(end, end), (Position(first, 4), Position(first, 6))])
     found = surveyed(cluster)
     assert found.damaged == []
-    assert found.holes[int(found.cursors["hole_ranges"][0])].tolist() == [[first, 5, 6]]
+    assert found.cursors["hole_entries"].tolist() == [2]
 
 
 def test_a_dead_bookie_leaves_an_end_unknown_and_says_so(cluster: LiveCluster) -> None:

@@ -64,7 +64,7 @@ def offloads(
 
 
 def _show_table(found: "list[TopicOffloads]") -> None:
-    from ledgerfs.cli.cluster.cells import ledgers_text, owner_text
+    from ledgerfs.cli.cluster.source import ledgers_text, owner_text
 
     columns = ("topic", "ledgers", "bytes", "since", "broker", "offloaded", "unfinished", "why not more")
     shown = table(*columns, right=("bytes", "offloaded"))

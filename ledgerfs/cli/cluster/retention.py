@@ -75,7 +75,7 @@ def retention(
 
 
 def _show_table(found: "list[TopicRetention]") -> None:
-    from ledgerfs.cli.cluster.cells import ledgers_text, owner_text
+    from ledgerfs.cli.cluster.source import ledgers_text, owner_text
 
     shown = table("topic", "ledgers", "bytes", "since", "broker", "stays", "why", right=("bytes", "stays"))
     for one in found:
