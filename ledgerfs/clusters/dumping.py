@@ -78,24 +78,6 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
 class _Dump:
     """One dump under way."""
 
-    __slots__ = (
-        "_bookies",
-        "_builder",
-        "_cluster",
-        "_done",
-        "_file",
-        "_ids",
-        "_paths",
-        "_progress",
-        "_schemas",
-        "_topics",
-        "began_ms",
-        "lost_schemas",
-        "nodes",
-        "troubles",
-        "writer",
-    )
-
     def __init__(self, cluster: LivingCluster, bookies: BookieReads | None, file: BinaryIO, progress: Progress) -> None:
         self._cluster = cluster
         self._bookies = bookies

@@ -86,40 +86,6 @@ class SurveyBuilder:
 
     """
 
-    __slots__ = (
-        "_bookie_names",
-        "_bookies",
-        "_clusters",
-        "_cursor_names",
-        "_cursor_rows",
-        "_cursors",
-        "_damaged",
-        "_damaged_ledgers",
-        "_delayed",
-        "_denied",
-        "_drivers",
-        "_ends",
-        "_fragments",
-        "_last",
-        "_ledgers",
-        "_ledgers_path",
-        "_listed",
-        "_members",
-        "_namespaces_asked",
-        "_namespaces_read",
-        "_neighbours",
-        "_owners",
-        "_policies",
-        "_positions",
-        "_schemas",
-        "_told",
-        "_topic_policies",
-        "_topic_rows",
-        "_topics",
-        "_troubles",
-        "_words",
-    )
-
     def __init__(self, ledgers_path: str = "/ledgers") -> None:
         self._ledgers_path = ledgers_path
         self._ledgers, self._listed, self._topics = GrowingTable(LEDGER), GrowingTable(LISTED), GrowingTable(TOPIC)

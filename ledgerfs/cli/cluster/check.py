@@ -12,6 +12,7 @@ from ledgerfs.cli.cluster.source import (
     admin_option,
     bookies_of,
     broker_defaults,
+    ledgers_text,
     offload_options,
     opened_cluster,
     retention_options,
@@ -187,8 +188,6 @@ def _losses(done: "Check") -> int:
 
 
 def _show_table(findings: "Sequence[Finding]") -> None:
-    from ledgerfs.cli.cluster.source import ledgers_text
-
     shown = table("what", "where", "ledgers", "bytes", "since", "seen", "mend", right=("bytes",))
     for one in findings:
         shown.add_row(
