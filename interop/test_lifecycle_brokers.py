@@ -19,7 +19,7 @@ from interop.stages import stage
 from interop.waiting import wait_until
 from ledgerfs.clusters.bundles import NAMESPACES, BundleOwners, Owner, hash_of
 from ledgerfs.clusters.cluster_names import only_cluster
-from ledgerfs.clusters.owner_now import owner_now
+from ledgerfs.clusters.topic_owners import owner_now
 from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
 from ledgerfs.errors import NotFoundError, TooSoonError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position

@@ -25,7 +25,7 @@ from interop.stages import stage
 from interop.surveys import ledgers_of, list_of
 from interop.waiting import wait_until
 from ledgerfs.clusters.bundles import Owner
-from ledgerfs.clusters.owner_now import owner_now
+from ledgerfs.clusters.topic_owners import owner_now
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.storage.zookeeper.nodes import Nodes

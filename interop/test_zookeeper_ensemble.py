@@ -21,7 +21,7 @@ from interop.stages import stage
 from interop.waiting import wait_until
 from interop.zookeeper_ensemble import SERVERS, Ensemble, orders
 from ledgerfs.clusters.bundles import NAMESPACES, Owner
-from ledgerfs.clusters.owner_now import owner_now
+from ledgerfs.clusters.topic_owners import owner_now
 from ledgerfs.errors import ChangedMeanwhileError, LockHeldError, StoreUnreachableError
 from ledgerfs.offload.owners import OwnersInZooKeeper
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, SetNode

@@ -15,8 +15,7 @@ from typing import BinaryIO
 from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.dumping import Dumped, dump_cluster
-from ledgerfs.clusters.kept_dump_names import DIGITS, KeptDump, cluster_folder, kept_dump_key
-from ledgerfs.clusters.kept_dumps import kept_dumps
+from ledgerfs.clusters.kept_dumps import DIGITS, KeptDump, cluster_folder, kept_dump_key, kept_dumps
 from ledgerfs.clusters.surveying import Progress
 from ledgerfs.errors import ObjectExistsError
 from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS

@@ -13,7 +13,7 @@ from ledgerfs.clusters.answers import Answer, BookieReads, SchemaAnswer
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, PartDone, Record, read_partial
 from ledgerfs.clusters.questions import Questions
 from ledgerfs.clusters.survey_builder import SurveyBuilder
-from ledgerfs.clusters.surveying import EVERY, Progress
+from ledgerfs.clusters.surveying import Progress, take_all
 from ledgerfs.clusters.walk import LEDGERS, PARTS, Walk
 from ledgerfs.errors import InvalidOptionError, LedgerfsError, ObjectExistsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
@@ -78,24 +78,6 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
 class _Dump:
     """One dump under way."""
 
-    __slots__ = (
-        "_bookies",
-        "_builder",
-        "_cluster",
-        "_done",
-        "_file",
-        "_ids",
-        "_paths",
-        "_progress",
-        "_schemas",
-        "_topics",
-        "began_ms",
-        "lost_schemas",
-        "nodes",
-        "troubles",
-        "writer",
-    )
-
     def __init__(self, cluster: LivingCluster, bookies: BookieReads | None, file: BinaryIO, progress: Progress) -> None:
         self._cluster = cluster
         self._bookies = bookies
@@ -139,7 +121,7 @@ class _Dump:
         for part in PARTS:
             if part in self._done:
                 continue
-            self._read(part, walk.part(part))
+            self._take_all(f"reading {part}", walk.part(part))
             self.writer.write(PartDone(part, _now()))
             if part == LEDGERS:
                 self._ids.clear()
@@ -147,33 +129,22 @@ class _Dump:
         self._ask()
         self.writer.write(DumpEnd(self.nodes, _now()))
 
-    def _read(self, what: str, nodes: Iterable[Node]) -> None:
-        done = 0
-        for done, node in enumerate(nodes, 1):
-            self._take(node)
-            if done % EVERY == 0:
-                self._progress(f"reading {what}", done, None)
-        self._progress(f"reading {what}", done, done)
-
     def _read_what_came_meanwhile(self, walk: Walk) -> None:
         """Read the topics, and the ledgers that any node names, that were made after their part of the walk had passed them.
 
         A list that is read after all ledgers may name one of them that was made in between; without its node nobody could read from
         bookies' disks what was acknowledged in it.
         """
-        self._read("new topics", walk.new_topics(self._topics))
-        self._read("new ledgers", walk.named_ledgers(self._builder.unread_ledgers()))
+        self._take_all("reading new topics", walk.new_topics(self._topics))
+        self._take_all("reading new ledgers", walk.named_ledgers(self._builder.unread_ledgers()))
 
     def _ask(self) -> None:
         questions = Questions(self._builder, self._cluster.nodes, self._bookies, self._cluster.reading.ledgers_path)
         self._take_all("asking bookies", questions.answers(), len(questions))
         self._take_all("asking for schemas", questions.schemas(frozenset(self._schemas)))
 
-    def _take_all(self, what: str, answers: Iterable[Answer | SchemaAnswer], total: int | None = None) -> None:
-        for done, answer in enumerate(answers, 1):
-            self._take(answer)
-            if done % EVERY == 0 or done == total:
-                self._progress(what, done, total)
+    def _take_all(self, what: str, some: Iterable[Node | Answer | SchemaAnswer], total: int | None = None) -> None:
+        take_all(some, self._take, what, self._progress, total)
 
     def _take(self, record: Node | Answer | SchemaAnswer) -> None:
         self.writer.write(record)

@@ -1,11 +1,20 @@
-"""A file of Prometheus's text format, for the textfile collector of a node exporter, written as a whole."""
+"""Gauges in Prometheus's text format, and a file of them for the textfile collector of a node exporter."""
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ledgerfs.errors import InvalidOptionError
+
+
+def gauge_lines(name: str, about: str, samples: Iterable[tuple[Mapping[str, str], object]]) -> Iterator[str]:
+    """Yield the lines of a gauge; samples are labels and values."""
+    yield f"# HELP {name} {about}"
+    yield f"# TYPE {name} gauge"
+    for labels, value in samples:
+        texts = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        yield f"{name}{{{texts}}} {value}"
 
 
 def write_gauges_file(path: Path, lines: Iterable[str]) -> None:
@@ -28,6 +37,5 @@ def write_gauges_file(path: Path, lines: Iterable[str]) -> None:
         raise InvalidOptionError(f"the gauges cannot be written: {error.strerror}", key=str(path)) from error
 
 
-def escaped_label(text: str) -> str:
-    """Return a text as the value of a label has it."""
+def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

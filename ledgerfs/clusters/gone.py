@@ -12,10 +12,11 @@ from enum import IntEnum
 import numpy as np
 
 from ledgerfs.clusters.findings import Finding, FindingKind
-from ledgerfs.clusters.ownership import COMPACTION, is_in
+from ledgerfs.clusters.ownership import is_in
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table, parts_by
 from ledgerfs.formats.array_types import Mask
+from ledgerfs.formats.managed_ledgers.names import COMPACTION
 from ledgerfs.formats.topic_names import topic_of
 
 _UNTIL_NOW = 2**63 - 1

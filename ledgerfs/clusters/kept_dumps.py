@@ -1,19 +1,25 @@
-"""Dumps that are kept beside a bucket: which there are, reading one, and copying one to a file.
+"""Dumps that are kept beside a bucket: their names, which there are, reading one, and copying one to a file.
 
-Whoever decides by them lists anew: nothing of it is remembered.
+``_ledgerfs/dumps/<cluster>/<time>-full-<digest>.json.zst`` is a dump as `ledgerfs.clusters.dump_file` has it. The digest is the beginning
+of the object's SHA-256: a name can only mean these bytes, so two dumpers that know nothing of each other never have one name for two
+dumps, and an incomplete object is not taken for a dump. Whoever decides by them lists anew: nothing of it is remembered.
 """
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from ledgerfs.clusters.dump_file import Record, read_dump, records_in
-from ledgerfs.clusters.kept_dump_names import FOLDER, KeptDump, parse_kept_dump
 from ledgerfs.errors import (
     AccessDeniedError,
+    CorruptObjectError,
     InvalidOptionError,
     LedgerfsError,
     NotFoundError,
@@ -22,21 +28,98 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.local_paths import local_path
 from ledgerfs.storage.object_store import ObjectStore, RawStore
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.url_filesystem import filesystem_of
-from ledgerfs.storage.whole_objects import WholeObject
 
-__all__ = [
-    "KeptDump",
-    "copy_kept_dump",
-    "kept_dump_at",
-    "kept_dumps",
-    "read_dump_at",
-    "read_kept_dump",
-]
-
+FOLDER = "_ledgerfs/dumps/"
+"""Where dumps are in a bucket; a folder in it for each cluster."""
+DIGITS = 32
+"""Of a digest, in names."""
+_SUFFIX = ".json.zst"
+_STAMP = r"[0-9]{8}T[0-9]{9}Z"
+_DIGEST = rf"[0-9a-f]{{{DIGITS}}}"
+_NAME = re.compile(rf"(?P<time>{_STAMP})-full-(?P<digest>{_DIGEST}){re.escape(_SUFFIX)}")
+_CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS = 250_000_000_000_000
+"""The year 9892: there is a time behind each."""
+_PIECE = 8 << 20
 _log = logging.getLogger("ledgerfs.dumps")
-_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDump:
+    """A dump as a listing of the bucket shows it.
+
+    Attributes
+    ----------
+    cluster
+        Whose it is: the name of its folder (`cluster_folder`).
+    taken_ms
+        When it was begun, ms since 1970 UTC: what was there before is in it. Dumps of a cluster ascend by it, also if the clock went back.
+    digest
+        With what the object's SHA-256 begins.
+    stat
+        The object.
+
+    """
+
+    cluster: str
+    taken_ms: int
+    digest: str
+    stat: ObjectStat
+
+    @property
+    def key(self) -> str:
+        """The object's key."""
+        return self.stat.key
+
+
+class WholeObject:
+    """The bytes of an object, one piece of some mebibytes in memory at a time, as what is read from a file.
+
+    Parameters
+    ----------
+    stat
+        As listed; only that version is read.
+    digest
+        With what the SHA-256 of all bytes begins, in hexadecimal digits.
+
+    """
+
+    __slots__ = ("_at", "_digest", "_expected", "_left", "_stat", "_store")
+
+    def __init__(self, store: ObjectStore, stat: ObjectStat, digest: str) -> None:
+        self._store = store
+        self._stat = stat
+        self._expected = digest
+        self._digest = sha256()
+        self._left = memoryview(b"")
+        self._at = 0
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most so many of the next bytes, none behind the last.
+
+        Raises `CorruptObjectError` in place of the end of an object that has another digest, and the errors of
+        `ledgerfs.storage.object_store.ObjectStore.read`.
+        """
+        if not self._left:
+            self._left = memoryview(self._next())
+        found, self._left = bytes(self._left[:size]), self._left[size:]
+        return found
+
+    def _next(self) -> bytes:
+        end = min(self._at + _PIECE, self._stat.size)
+        if self._at == end:
+            if not self._digest.hexdigest().startswith(self._expected):
+                raise CorruptObjectError("its bytes are not those that its name has the digest of", key=self._stat.key)
+            return b""
+        request = ReadRequest(self._stat.key, self._at, end, self._stat.version, is_kept=False)
+        data = self._store.read(request)
+        self._digest.update(data)
+        self._at = end
+        return data
 
 
 def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]:
@@ -150,3 +233,47 @@ def _only_one(store: ObjectStore, beginning: str) -> KeptDump:
         reason = f"{len(found):,} dumps have names that begin so: {found[0].key} is the first, {found[-1].key} the last"
         raise InvalidOptionError(reason, key=f"{store.url}/{beginning}")
     return found[0]
+
+
+def kept_dump_key(cluster: str, taken_ms: int, digest: str) -> str:
+    """Return the key of a dump."""
+    return f"{FOLDER}{cluster}/{_stamp(taken_ms)}-full-{digest}{_SUFFIX}"
+
+
+def parse_kept_dump(stat: ObjectStat) -> KeptDump | None:
+    """Return what the key of an object means; None for one that no dump has."""
+    folder, _, name = stat.key.removeprefix(FOLDER).rpartition("/")
+    match = _NAME.fullmatch(name)
+    if not stat.key.startswith(FOLDER) or match is None or not _CLUSTER.fullmatch(folder):
+        return None
+    taken_ms = _milliseconds(match["time"])
+    if taken_ms is None or not 0 <= taken_ms < _LATEST_MS:
+        return None
+    return KeptDump(folder, taken_ms, match["digest"], stat)
+
+
+def cluster_folder(instance_id: str | None, url: str, made_ms: int | None = None) -> str:
+    """Return what a cluster's dumps are below.
+
+    Its BookKeeper's id, and when Pulsar's metadata were made, ms since 1970 UTC, since several clusters may have one BookKeeper. A digest
+    stands for an id that is no name, and one of the cluster's URL for none.
+    """
+    made = "" if made_ms is None else f".{made_ms:x}"
+    if instance_id is not None and _CLUSTER.fullmatch(f"{instance_id}{made}"):
+        return f"{instance_id}{made}"
+    servers, slash, chroot = url.rpartition("://")[2].partition("/")
+    told = ",".join(sorted(servers.split(","))) + slash + chroot if instance_id is None else instance_id
+    return f"{'url' if instance_id is None else 'id'}-{sha256(told.encode()).hexdigest()[:DIGITS]}{made}"
+
+
+def _stamp(milliseconds: int) -> str:
+    time = _EPOCH + timedelta(milliseconds=milliseconds)
+    return f"{time:%Y%m%dT%H%M%S}{time.microsecond // 1000:03}Z"
+
+
+def _milliseconds(stamp: str) -> int | None:
+    try:
+        time = datetime.strptime(f"{stamp[:-1]}000+0000", "%Y%m%dT%H%M%S%f%z")
+    except ValueError:
+        return None
+    return (time - _EPOCH) // timedelta(milliseconds=1)

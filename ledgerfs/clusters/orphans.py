@@ -1,7 +1,11 @@
 """Ledgers in BookKeeper that nothing names, and those that a list calls deleted: pure functions over a survey.
 
 A survey reads ledgers before what may own them. One look is not enough: a ledger is made before it is named, and named no more before it is
-deleted. So whoever tells users of orphans looks twice, some seconds apart, and leaves out what is younger than a grace.
+deleted. So whoever tells users of orphans looks twice, some seconds apart, and leaves out what is younger than a grace. A dump is one look:
+of it only those are orphans whose owners have not changed since it was begun (`with_unchanged_owners`).
+
+Ledgers of other Pulsar clusters on the same BookKeeper look like orphans, too. Ledgers name topics, and no cluster, so nothing tells for
+sure; `signs_of_sharing` hint at it. A cluster whose metadata are on other servers of ZooKeeper leaves no trace but its topics.
 """
 
 from collections.abc import Iterator
@@ -10,13 +14,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ledgerfs.clusters.findings import Finding, FindingKind
-from ledgerfs.clusters.ownership import COMPACTED, DELAYED, MANAGED_LEDGER, SCHEMA, Claim, Claims, is_in, named_ledgers
+from ledgerfs.clusters.ownership import (
+    COMPACTED,
+    DELAYED,
+    MANAGED_LEDGER,
+    SCHEMA,
+    Claim,
+    Claims,
+    is_in,
+    named_ledgers,
+)
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
-from ledgerfs.formats.topic_names import managed_ledger_of, split_partition, topic_of
+from ledgerfs.formats.managed_ledgers.names import COMPACTION
+from ledgerfs.formats.topic_names import decode_topic, managed_ledger_of, split_partition, topic_of
 
 PULSAR = "pulsar"
 _KINDS = {
@@ -32,6 +46,8 @@ _NAMED_BY = {
     FindingKind.ORPHAN_COMPACTED_LEDGER: "the cursor of compaction",
     FindingKind.ORPHAN_DELAYED_LEDGER: "the properties of its subscription",
 }
+_OWN_PATH = "/ledgers"
+"""Where BookKeeper keeps its metadata beside those of the one cluster that it was set up with."""
 _SHARED = "do not delete it before you know: there are signs that other Pulsar clusters have their ledgers here, too; "
 
 
@@ -87,7 +103,7 @@ def flagged_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> tuple[Table, 
 def orphan_findings(survey: Survey, rows: Table, *, is_shared: bool = False) -> Iterator[Finding]:
     """Yield a finding for each owner of ledgers that nothing names: one for closed ledgers, one for those that a writer may have open.
 
-    With ``is_shared`` there are signs that other Pulsar clusters have ledgers here (`ledgerfs.clusters.shared_bookkeeper`).
+    With ``is_shared`` there are signs that other Pulsar clusters have ledgers here (`signs_of_sharing`).
     """
     is_open = rows["state"] != LedgerState.CLOSED
     known = known_topics(survey)
@@ -200,3 +216,85 @@ def _groups(rows: Table, columns: tuple[str, ...]) -> Iterator[Int64]:
 
 def _row_of(words: list[str], word: str) -> int:
     return words.index(word) if word in words else -2
+
+
+def with_unchanged_owners(survey: Survey, rows: Table, before_ms: int) -> Table:
+    """Return those of some rows of `LEDGER` whose owners are as they were at a time, or are not there."""
+    if not rows.size:
+        return rows
+    changed = _Changed(survey, before_ms)
+    # Row -1 is that of no word.
+    words = [*survey.words, None]
+    whose = [rows[name].tolist() for name in ("component", "owner", "cursor")]
+    is_changed = {
+        key: changed.is_owner(words[key[0]], words[key[1]], words[key[2]]) for key in set(zip(*whose, strict=True))
+    }
+    found: Table = rows[[not is_changed[key] for key in zip(*whose, strict=True)]]
+    return found
+
+
+class _Changed:
+    """The lists, subscriptions and locators that were set since a time."""
+
+    __slots__ = ("_compacting", "_cursors", "_of_cursors", "_schemas", "_topics")
+
+    def __init__(self, survey: Survey, before_ms: int) -> None:
+        topics = np.flatnonzero(survey.topic_table["changed_ms"] >= before_ms).tolist()
+        self._topics = frozenset(survey.topics[row] for row in topics)
+        cursors = survey.cursors[survey.cursors["changed_ms"] >= before_ms]
+        self._cursors = frozenset(_names(survey, cursors))
+        self._of_cursors = frozenset(topic for topic, _ in self._cursors)
+        # The state of a subscription in use changes without its node, and names another compacted ledger.
+        in_use = survey.cursors[survey.cursors["cursors_ledger"] >= 0]
+        compacting = {topic for topic, cursor in _names(survey, in_use) if cursor == COMPACTION}
+        self._compacting = frozenset(compacting | {topic for topic, cursor in self._cursors if cursor == COMPACTION})
+        schemas = survey.schemas["name"][survey.schemas["changed_ms"] >= before_ms]
+        self._schemas = frozenset(decode_topic(survey.words[row]) for row in np.unique(schemas).tolist())
+
+    def is_owner(self, component: str | None, owner: str | None, cursor: str | None) -> bool:
+        """Whether what custom metadata tell of an owner is one of these."""
+        if owner is None:
+            return False
+        if component == MANAGED_LEDGER:
+            return owner in self._topics if cursor is None else (owner, cursor) in self._cursors
+        if component == SCHEMA:
+            return decode_topic(owner) in self._schemas
+        try:
+            topic = managed_ledger_of(owner)
+        except InvalidNameError:
+            return False
+        return topic in (self._compacting if component == COMPACTED else self._of_cursors)
+
+
+def _names(survey: Survey, cursors: Table) -> list[tuple[str, str]]:
+    """Return the managed ledger and the name of each of some rows of `CURSOR`."""
+    pairs = zip(cursors["topic"].tolist(), cursors["name"].tolist(), strict=True)
+    return [(survey.topics[topic], survey.cursor_names[name]) for topic, name in pairs]
+
+
+def signs_of_sharing(survey: Survey) -> list[str]:
+    """Return a sentence for each sign; none is no proof that BookKeeper is this cluster's alone."""
+    signs = []
+    if survey.ledgers_path != _OWN_PATH:
+        signs.append(f"BookKeeper keeps its metadata in {survey.ledgers_path}, as one that several clusters use may do")
+    if survey.neighbours:
+        signs.append(f"ZooKeeper has the metadata of other Pulsar clusters in {', '.join(survey.neighbours)}")
+    strangers = _open_ledgers_of_others(survey)
+    if strangers:
+        signs.append(f"{strangers:,} ledgers that are not closed are of topics that this cluster does not have")
+    return signs
+
+
+def _open_ledgers_of_others(survey: Survey) -> int:
+    """Return how many ledgers without an end were made for topics that are not here."""
+    words = survey.words
+    if MANAGED_LEDGER not in words:
+        return 0
+    ledgers = survey.ledgers
+    is_open = (ledgers["state"] != LedgerState.CLOSED) & (ledgers["component"] == words.index(MANAGED_LEDGER))
+    owners, counts = np.unique(ledgers["owner"][is_open & (ledgers["owner"] >= 0)], return_counts=True)
+    # A list that cannot be read is that of a topic which is here.
+    known = known_topics(survey) | Claims(survey).damaged_topics
+    return sum(
+        count for owner, count in zip(owners.tolist(), counts.tolist(), strict=True) if words[owner] not in known
+    )

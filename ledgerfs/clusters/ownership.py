@@ -13,13 +13,11 @@ import numpy as np
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.formats.managed_ledgers.names import COMPACTION, cursor_of, managed_ledger_of
 from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
-from ledgerfs.formats.managed_ledgers.names import cursor_of, managed_ledger_of
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.formats.topic_names import managed_ledger_of as managed_ledger_of_topic
 
-COMPACTION = "__compaction"
-"""The cursor that names a topic's compacted ledger."""
 MANAGED_LEDGER, SCHEMA = "managed-ledger", "schema"
 COMPACTED, DELAYED = "compacted-ledger", "delayed-index-bucket"
 

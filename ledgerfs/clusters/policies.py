@@ -5,8 +5,8 @@ Those of single topics (`ledgerfs.clusters.topic_policies`) have the same form.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 from ledgerfs.errors import CorruptMetadataError
 
@@ -15,6 +15,7 @@ BROKERS_DELETION_LAG_MS = 4 * 3_600_000
 """``managedLedgerOffloadDeletionLagMs`` of brokers that are not configured otherwise."""
 _MINUTE_MS = 60_000
 _MIB = 1 << 20
+Policies = TypeVar("Policies", "NamespacePolicies", "OffloadTarget")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,7 @@ class OffloadTarget:
 
     def over(self, lower: "OffloadTarget") -> "OffloadTarget":
         """Return this target, and what it does not set as ``lower`` has it."""
-        return OffloadTarget(
-            lower.driver if self.driver is None else self.driver,
-            lower.bucket if self.bucket is None else self.bucket,
-            lower.region if self.region is None else self.region,
-            lower.endpoint if self.endpoint is None else self.endpoint,
-        )
+        return _filled(self, lower)
 
 
 NO_TARGET = OffloadTarget()
@@ -128,18 +124,17 @@ class NamespacePolicies:
 
     def over(self, lower: "NamespacePolicies") -> "NamespacePolicies":
         """Return these policies, and what they do not set as ``lower`` has it; the numbers of offloading each for itself."""
-        return NamespacePolicies(
-            lower.retention if self.retention is None else self.retention,
-            lower.offload_size if self.offload_size is None else self.offload_size,
-            lower.offload_time_ms if self.offload_time_ms is None else self.offload_time_ms,
-            lower.deletion_lag_ms if self.deletion_lag_ms is None else self.deletion_lag_ms,
-            lower.ttl_ms if self.ttl_ms is None else self.ttl_ms,
-            self.is_deleted or lower.is_deleted,
-            self.target.over(lower.target),
-        )
+        filled = _filled(self, lower)
+        return replace(filled, is_deleted=self.is_deleted or lower.is_deleted, target=self.target.over(lower.target))
 
 
 NOTHING_SET = NamespacePolicies()
+
+
+def _filled(upper: Policies, lower: Policies) -> Policies:
+    """Return a value with what it does not set as another one has it."""
+    unset = [one.name for one in fields(upper) if getattr(upper, one.name) is None]
+    return replace(upper, **{name: getattr(lower, name) for name in unset})
 
 
 def parse_policies(data: bytes, *, key: str) -> NamespacePolicies:

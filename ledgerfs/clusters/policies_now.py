@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.bundles import namespace_of
-from ledgerfs.clusters.ownership import COMPACTION
 from ledgerfs.clusters.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs.clusters.policies import NamespacePolicies
 from ledgerfs.clusters.questions import ManyNodes, Questions
 from ledgerfs.clusters.survey import CHANGE_EVENTS, Survey
 from ledgerfs.clusters.survey_builder import POLICIES, SurveyBuilder
 from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError
-from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
+from ledgerfs.formats.managed_ledgers.names import COMPACTION, cursor_path, managed_ledger_path
 from ledgerfs.formats.schemas.stored_schema import locator_path
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.storage.zookeeper.node import Node

@@ -20,12 +20,12 @@ from ledgerfs.clusters.retention import retention
 from ledgerfs.clusters.survey import Survey, is_of_brokers
 from ledgerfs.display import span
 from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.managed_ledgers.names import COMPACTION
 from ledgerfs.formats.topic_names import topic_of
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _LATEST_ROLLOVER = 1.05
 """Of the longest time: brokers add up to 5 % by chance, so that not all topics roll over at once."""
-_COMPACTION = "__compaction"
 _OWN_CURSORS = ("__", "pulsar.")
 """What the names of subscriptions begin with that brokers have for themselves: of compaction, deduplication, replication."""
 
@@ -152,7 +152,7 @@ def _inactive_cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int, lim
 
 
 def _mend_of_cursor(name: str, topic: str) -> str:
-    if name == _COMPACTION:
+    if name == COMPACTION:
         return f"pulsar-admin topics compact {quote(topic)}"
     if name.startswith(_OWN_CURSORS):
         return (

@@ -103,8 +103,6 @@ class Survey:
         Names of all clusters that this one knows, itself among them.
     damaged_ledgers
         Ids of the ledgers whose nodes are damaged: they are there.
-    holes
-        What subscriptions have acknowledged one by one, shape (ranges, 3) each: ledger, first and last entry, ascending.
     ledgers_path
         Where BookKeeper keeps its metadata.
     neighbours
@@ -137,7 +135,6 @@ class Survey:
     bookies: frozenset[str] = frozenset()
     clusters: frozenset[str] = frozenset()
     damaged_ledgers: frozenset[int] = frozenset()
-    holes: list[Int64] = field(default_factory=list)
     ledgers_path: str = "/ledgers"
     neighbours: tuple[str, ...] = ()
 

@@ -4,7 +4,6 @@ Whatever is created meanwhile is then known to its owner at least, and no ledger
 """
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,12 +33,13 @@ from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_id_at, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info, parse_position_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from ledgerfs.formats.managed_ledgers.names import COMPACTION, cursor_of
 from ledgerfs.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
-from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.formats.schemas.stored_schema import locator_path, parse_locator
 from ledgerfs.formats.topic_names import decode_topic, topic_of
+from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.storage.zookeeper.node import Node
 
 POLICIES = "/admin/policies"
@@ -51,10 +51,6 @@ _DIGITS = 19
 """Ids with fewer digits fit into a column."""
 _MOST_HOLES, _MOST_ENTRIES = 2**31 - 1, 2**62
 """What the columns can count; bytes of a topic, too."""
-_MOST_RANGES = 100_000
-"""Of a subscription that are kept: brokers keep 10,000. Without the others it is said to be less far than it may be."""
-
-_COMPACTION = "__compaction"
 
 
 class EventPlaces(NamedTuple):
@@ -90,41 +86,6 @@ class SurveyBuilder:
 
     """
 
-    __slots__ = (
-        "_bookie_names",
-        "_bookies",
-        "_clusters",
-        "_cursor_names",
-        "_cursor_rows",
-        "_cursors",
-        "_damaged",
-        "_damaged_ledgers",
-        "_delayed",
-        "_denied",
-        "_drivers",
-        "_ends",
-        "_fragments",
-        "_holes",
-        "_last",
-        "_ledgers",
-        "_ledgers_path",
-        "_listed",
-        "_members",
-        "_namespaces_asked",
-        "_namespaces_read",
-        "_neighbours",
-        "_owners",
-        "_policies",
-        "_positions",
-        "_schemas",
-        "_told",
-        "_topic_policies",
-        "_topic_rows",
-        "_topics",
-        "_troubles",
-        "_words",
-    )
-
     def __init__(self, ledgers_path: str = "/ledgers") -> None:
         self._ledgers_path = ledgers_path
         self._ledgers, self._listed, self._topics = GrowingTable(LEDGER), GrowingTable(LISTED), GrowingTable(TOPIC)
@@ -150,7 +111,6 @@ class SurveyBuilder:
         self._clusters: set[str] = set()
         self._neighbours: set[str] = set()
         self._delayed = GrowingTable(DELAYED)
-        self._holes: list[Int64] = []
         self._damaged: list[DamagedNode] = []
         self._damaged_ledgers: set[int] = set()
         self._denied: set[str] = set()
@@ -245,7 +205,7 @@ class SurveyBuilder:
         """Return the rows of topics that have a compacted ledger, and which; None if that is not known."""
         found: dict[int, int | None] = {}
         cursors = self._cursors.table()
-        for at in np.flatnonzero(cursors["name"] == self._cursor_names.row_of(_COMPACTION)).tolist():
+        for at in np.flatnonzero(cursors["name"] == self._cursor_names.row_of(COMPACTION)).tolist():
             state = self._positions.get(at)
             ledger_id = int(cursors["compacted_ledger"][at])
             if state is not None:
@@ -305,7 +265,6 @@ class SurveyBuilder:
             bookies=frozenset(self._bookies),
             clusters=frozenset(self._clusters),
             damaged_ledgers=frozenset(self._damaged_ledgers),
-            holes=self._holes,
             ledgers_path=self._ledgers_path,
             neighbours=tuple(sorted(self._neighbours)),
         )
@@ -335,8 +294,7 @@ class SurveyBuilder:
         self._ledgers.append(
             (
                 *(ledger_id, one.state, one.length, one.last_entry, node.created_ms, node.changed_ms, node.version),
-                one.digest.kind,
-                *(one.ensemble_size, one.write_quorum, one.ack_quorum),
+                one.write_quorum,
                 words.row_of(one.application),
                 words.row_of(one.component),
                 words.row_of(one.owner),
@@ -384,7 +342,7 @@ class SurveyBuilder:
         context = one.context
         if context is None:
             return (topic, one.ledger_id, one.entries, one.size, one.closed_ms, False, False, False, 0, 0, 0, -1)
-        high, low = (0, 0) if context.uuid is None else _halves(context.uuid)
+        high, low = (0, 0) if context.uuid is None else uuid_halves(context.uuid)
         return (
             *(topic, one.ledger_id, one.entries, one.size, one.closed_ms),
             *(True, context.is_complete, context.is_deleted_from_bookkeeper, context.offloaded_ms or 0, high, low),
@@ -403,24 +361,11 @@ class SurveyBuilder:
             self._cursor_rows[node.path] = (len(self._cursors), info.cursors_ledger)
         self._cursors.append(
             (
-                *(row, number, *_position_columns(info), self._row_of_holes(info)),
+                *(row, number, *_position_columns(info)),
                 *(info.last_active_ms or 0, node.changed_ms, info.cursors_ledger, dict(info.properties).get(_COMPACTED, -1)),
                 not info.is_in_the_node,
             )
         )  # fmt: skip
-
-    def _row_of_holes(self, info: CursorInfo) -> int:
-        """Keep what a cursor has acknowledged one by one; return the row of that, -1 for none."""
-        found = [
-            (upper.ledger_id, lower.entry_id + 1 if lower.ledger_id == upper.ledger_id else 0, upper.entry_id)
-            for lower, upper in islice(info.acknowledged_ranges(), _MOST_RANGES)
-            # An empty one may begin behind the last id that there is.
-            if lower < upper
-        ]
-        if not found:
-            return -1
-        self._holes.append(np.array(sorted(found), np.int64))
-        return len(self._holes) - 1
 
     def _take_schema(self, node: Node) -> None:
         path = node.path.removeprefix(f"{SCHEMAS}/")
@@ -494,7 +439,6 @@ class SurveyBuilder:
             compacted = dict(state.properties).get(_COMPACTED, cursors["compacted_ledger"][row])
             cursors[["mark_ledger", "mark_entry", "holes", "hole_entries"]][row] = _position_columns(state)
             cursors["compacted_ledger"][row] = compacted
-            cursors["hole_ranges"][row] = self._row_of_holes(state)
             cursors["is_stale"][row] = False
         return _sorted(cursors, "topic")
 
@@ -526,11 +470,6 @@ def _position_columns(info: CursorInfo) -> tuple[int, int, int, int]:
 def _decoded(cursor: str | None) -> str | None:
     """Return the name of a subscription, which brokers encode before they make its cursor: in ledgers as in the paths of nodes."""
     return None if cursor is None else decode_topic(cursor)
-
-
-def _halves(uuid: str) -> tuple[int, int]:
-    digits = uuid.replace("-", "")
-    return int(digits[:16], 16), int(digits[16:], 16)
 
 
 def _sorted(table: Table, column: str) -> Table:

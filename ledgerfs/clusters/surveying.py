@@ -1,17 +1,21 @@
-"""Making a survey: of a living cluster, or of a dump of one."""
+"""Making a survey: of a living cluster, of what was suspect in one, or of a dump of one."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.answers import BookieReads, SchemaAnswer
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, PartDone
 from ledgerfs.clusters.kept_dumps import read_dump_at
 from ledgerfs.clusters.questions import Questions
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.survey_builder import SurveyBuilder
-from ledgerfs.clusters.walk import PARTS, SCHEMAS_PART, Walk
+from ledgerfs.clusters.walk import BOOKIES, PARTS, SCHEMAS_PART, TOPICS, Walk
+from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs.formats.managed_ledgers.names import COMPACTION
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.storage.zookeeper.node import Node
 
@@ -20,6 +24,7 @@ Progress = Callable[[str, int, int | None], None]
 
 EVERY = 256
 """Nodes after which progress is told."""
+One = TypeVar("One")
 
 
 def survey_cluster(
@@ -42,18 +47,9 @@ def survey_cluster(
     builder = SurveyBuilder(path)
     walk = Walk(cluster.nodes, path, on_denied=builder.take_denied if skips_denied else None)
     for part in parts:
-        done = 0
-        for done, node in enumerate(walk.part(part), 1):
-            builder.take(node)
-            if done % EVERY == 0:
-                progress(f"reading {part}", done, None)
-        progress(f"reading {part}", done, done)
+        take_all(walk.part(part), builder.take, f"reading {part}", progress)
     questions = Questions(builder, cluster.nodes, bookies, path, has_schemas=SCHEMAS_PART in parts)
-    total = len(questions)
-    for done, answer in enumerate(questions.answers(), 1):
-        builder.answer(answer)
-        if done % EVERY == 0 or done == total:
-            progress("asking bookies", done, total)
+    take_all(questions.answers(), builder.answer, "asking bookies", progress, len(questions))
     return builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)
 
 
@@ -75,3 +71,46 @@ def survey_dump(place: Path | str, progress: Progress, storage_options: Mapping[
         if done % (4 * EVERY) == 0:
             progress("reading the dump", done, None)
     return builder.survey(str(place), ended_ms, began_ms)
+
+
+def look_again(
+    cluster: LivingCluster,
+    ledger_ids: Int64,
+    bookies: BookieReads | None,
+    progress: Progress,
+    *,
+    skips_denied: bool = False,
+) -> Survey:
+    """Return a survey of some ledgers alone, with all topics, subscriptions, schemas, and bookies; policies and owners of bundles are left.
+
+    In this order a ledger that is gone by then was trimmed, or is lost if its list still names it; and one that is there by then and is
+    not named afterwards is an orphan, since whoever made it has had the time between the looks to name it.
+
+    ``skips_denied`` and what is raised is as of `ledgerfs.clusters.surveying.survey_cluster`.
+    """
+    # Of a server that is behind, all that the second look shows may be as old as what the first one has shown.
+    cluster.nodes.catch_up()
+    path, began_ms = cluster.reading.ledgers_path, time.time_ns() // 1_000_000
+    builder = SurveyBuilder(path)
+    paths = (ledger_path(one, path) for one in ledger_ids.tolist())
+    on_denied = builder.take_denied if skips_denied else None
+    for _, node in answered(cluster.nodes.get_many, paths, on_denied):
+        builder.take(node)
+    walk = Walk(cluster.nodes, path, on_denied=on_denied)
+    for part in (TOPICS, SCHEMAS_PART, BOOKIES):
+        take_all(walk.part(part), builder.take, f"reading {part} again", progress)
+    for answer in Questions(builder, cluster.nodes, bookies, path).cursors(COMPACTION):
+        builder.answer(answer)
+    return builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)
+
+
+def take_all(
+    some: Iterable[One], take: Callable[[One], object], what: str, progress: Progress, total: int | None = None
+) -> None:
+    """Take nodes or answers as they come, and tell progress."""
+    done = 0
+    for done, one in enumerate(some, 1):
+        take(one)
+        if done % EVERY == 0:
+            progress(what, done, total)
+    progress(what, done, done if total is None else total)

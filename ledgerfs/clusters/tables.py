@@ -53,7 +53,6 @@ CURSOR = np.dtype(
         ("mark_entry", "i8"),
         ("holes", "i4"),
         ("hole_entries", "i8"),
-        ("hole_ranges", "i4"),
         ("last_active_ms", "i8"),
         ("changed_ms", "i8"),
         ("cursors_ledger", "i8"),
@@ -61,8 +60,7 @@ CURSOR = np.dtype(
         ("is_stale", "?"),
     ]
 )
-"""A subscription; ``name`` is a row of `Survey.cursor_names`, ``hole_ranges`` of `Survey.holes`; ids and
-rows are -1 if there is none. ``is_stale``: it may be further than is told."""
+"""A subscription; ``name`` is a row of `Survey.cursor_names`; ids are -1 if there is none. ``is_stale``: it may be further than is told."""
 
 LEDGER = np.dtype(
     [
@@ -73,10 +71,7 @@ LEDGER = np.dtype(
         ("created_ms", "i8"),
         ("changed_ms", "i8"),
         ("version", "i4"),
-        ("digest", "i1"),
-        ("ensemble_size", "i4"),
         ("write_quorum", "i4"),
-        ("ack_quorum", "i4"),
         ("application", "i4"),
         ("component", "i4"),
         ("owner", "i4"),

@@ -17,6 +17,7 @@ from ledgerfs.clusters.tables import Table
 from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.pulsar_blob.end_uuids import are_ends
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
+from ledgerfs.formats.uuid_halves import uuid_from_halves
 
 PAIR = np.dtype(
     [
@@ -69,8 +70,7 @@ class TieredObjects:
 
 def uuid_text(row: np.void) -> str:
     """Return the uuid of a row of `PAIR` or `LISTED`."""
-    digits = f"{int(row['uuid_high']):016x}{int(row['uuid_low']):016x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return uuid_from_halves(int(row["uuid_high"]), int(row["uuid_low"]))
 
 
 def pair_keys(rows: Table) -> PairKeys:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ledgerfs.clusters.backlogs import Backlog, backlogs
+from ledgerfs.clusters.cursors import Backlog, backlogs
 from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.clusters.walk import TOPICS
 from ledgerfs.dialects.live_cluster.columns import NUMBER, Place, own_of

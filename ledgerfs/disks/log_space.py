@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ledgerfs.disks.index import DiskIndex
-from ledgerfs.disks.ledger_sums import ledgers_of_files
-from ledgerfs.disks.scanning import ScannedFile
+from ledgerfs.disks.scanning import ScannedFile, ledgers_of_files
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.bookkeeper.entry_log_header import LOG_HEADER_BYTES
 from ledgerfs.storage.disks.disk_files import FileKind

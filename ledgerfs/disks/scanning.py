@@ -2,6 +2,7 @@
 
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,9 +16,15 @@ from ledgerfs.formats.bookkeeper.entry_log_header import (
     parse_ledgers_map,
     parse_log_header,
 )
-from ledgerfs.formats.bookkeeper.journal_records import parse_journal_header, scan_journal
 from ledgerfs.formats.bookkeeper.location_table import MOST_FILE_BYTES, LocationTable, location_table, records_of
-from ledgerfs.formats.bookkeeper.log_records import MOST_ENTRY_BYTES, LogRecords, least_window_bytes, scan_records
+from ledgerfs.formats.bookkeeper.log_records import (
+    MOST_ENTRY_BYTES,
+    LogRecords,
+    least_window_bytes,
+    parse_journal_header,
+    scan_journal,
+    scan_records,
+)
 from ledgerfs.storage.disks.disk_files import DiskFile, FileKind
 
 WINDOW_BYTES = 64 << 20
@@ -263,3 +270,17 @@ def _tail(descriptor: int, end: int) -> int:
     start = max(0, end - _TAIL_BYTES)
     tail: Bytes = empty_bytes(end - start)
     return zlib.crc32(tail[: read_into(descriptor, tail, start)].data)
+
+
+def ledgers_of_files(files: Sequence[ScannedFile]) -> list[tuple[int, int, int]]:
+    """Return (ledger, entries, bytes with the 4 bytes of each size) of all ledgers in some files, ascending by ledger."""
+    if not files:
+        return []
+    ledgers = np.concatenate([one.table.ledger_ids for one in files])
+    entries = np.concatenate([one.table.counts for one in files])
+    sizes = np.concatenate([one.table.stored for one in files])
+    ids, rows = np.unique(ledgers, return_inverse=True)
+    counts, sums = np.zeros(ids.size, np.int64), np.zeros(ids.size, np.int64)
+    np.add.at(counts, rows, entries)
+    np.add.at(sums, rows, sizes)
+    return list(zip(ids.tolist(), counts.tolist(), sums.tolist(), strict=True))

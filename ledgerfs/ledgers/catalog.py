@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.errors import AccessDeniedError, AmbiguousLedgerError, LedgerfsError, NotFoundError
-from ledgerfs.ledgers.catalog_rows import Table, ranked, ref_of_row, uuid_halves
+from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.ledgers.catalog_rows import Table, ranked, ref_of_row
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.ledgers.missing_ledgers import (
     GAP,

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.formats.origin import Origin
+from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.ledgers.dialects_known import dialect_rows
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
 
@@ -47,21 +48,8 @@ LEDGER = np.dtype(
 )
 """A ledger: row of a catalog. `LedgerRef` describes the columns."""
 
-
-def uuid_from_halves(most: int, least: int) -> str:
-    """Return the text of a uuid from its two unsigned 64-bit halves."""
-    digits = f"{most:016x}{least:016x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
 NO_UUID = uuid_from_halves(0, 0)
 """Of a ledger that has none."""
-
-
-def uuid_halves(uuid: str) -> tuple[int, int]:
-    """Return the two unsigned 64-bit halves of a uuid's text."""
-    value = int(uuid.replace("-", ""), 16)
-    return value >> 64, value & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def own_columns(rows: Table, own: np.dtype[np.void]) -> Table:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from ledgerfs.display import printable
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.ledgers.file_reader import FileReader
@@ -77,30 +78,32 @@ class ReaderOfCopies(Protocol):
 class LedgerReader(Protocol):
     """Read access to one ledger. It has no position: any number of threads may read anywhere at once."""
 
-    @property
-    def ref(self) -> LedgerRef:
-        """The ledger in the catalog."""
-        ...
+    ref: LedgerRef
+    """The ledger in the catalog."""
+
+    def __repr__(self) -> str:
+        what = f"ledger {self.ref.ledger_id} of {printable(self.ref.topic)}"
+        return f"<{what}: {self.ref.entries:,} entries, {self.ref.length:,} bytes>"
 
     @property
     def first_entry(self) -> int:
         """Id of the first entry."""
-        ...
+        return 0
 
     @property
     def last_entry(self) -> int:
-        """Id of the last entry."""
-        ...
+        """Id of the last entry, as the catalog has it."""
+        return self.ref.last_entry
 
     @property
     def length(self) -> int:
         """Bytes of all entries, without record headers."""
-        ...
+        return self.ref.length
 
     @property
     def records_size(self) -> int:
         """Bytes of all records, headers included: the size of the ledger's ``.entries`` file."""
-        ...
+        return self.ref.records_size
 
     @property
     def is_remote(self) -> bool:
@@ -112,11 +115,17 @@ class LedgerReader(Protocol):
         ...
 
     def read(self, first: int, last: int) -> list[Entry]:
-        """Return the entries ``first`` to ``last``, both included."""
-        ...
+        """Return the entries ``first`` to ``last``, both included.
+
+        Raises `EntryRangeError` when the ledger does not have them all, and as `batches`.
+        """
+        return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
-        """Yield the same entries in whole buffers, for bulk work. With ``on_damage``, damaged ones are left out, and it is called."""
+        """Yield the same entries in whole buffers, for bulk work. With ``on_damage``, damaged ones are left out, and it is called.
+
+        Raises `CorruptLedgerError`, `StaleObjectError`, `StoreError`, `UnsupportedFormatError`.
+        """
         ...
 
     @property
@@ -126,11 +135,11 @@ class LedgerReader(Protocol):
 
     def glance(self, entry: int, size: int) -> Glance:
         """Return the first ``size`` bytes of an entry that is a cut, at little more cost than that read; raises `CorruptLedgerError`."""
-        ...
+        ((_, data),) = self.read(entry, entry)
+        return Glance(data[:size], len(data))
 
     def reread(self) -> None:
         """Drop the cached bytes of the ledger: they were damaged, and will be read again."""
-        ...
 
     def metadata(self) -> LedgerMetadata | None:
         """Return BookKeeper's metadata of the ledger; None without any."""
@@ -138,15 +147,15 @@ class LedgerReader(Protocol):
 
     def origin(self) -> Origin:
         """Return how the ledger was written."""
-        ...
+        return Origin()
 
     def user_metadata(self) -> Mapping[str, str] | None:
         """Return the user metadata of its objects, which costs a request; None without any."""
-        ...
+        return None
 
     def records(self) -> FileReader | None:
         """Return a reader of the ledger's ``.entries`` file; None if the file has to be rendered."""
-        ...
+        return None
 
     def describe(self) -> dict[str, Any]:
         """Return all that is known of the ledger, as values that JSON knows."""

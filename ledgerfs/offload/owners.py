@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from ledgerfs.clusters.bundles import Owner
-from ledgerfs.clusters.owner_now import owner_now
+from ledgerfs.clusters.topic_owners import owner_now
 from ledgerfs.errors import UnsupportedWriteError
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 

@@ -63,25 +63,6 @@ class FollowedTopic:
 
     """
 
-    __slots__ = (
-        "_active",
-        "_broken",
-        "_decoder",
-        "_failing_since",
-        "_has_come",
-        "_outcomes",
-        "_patience_s",
-        "_pause_s",
-        "_poll_s",
-        "_stale",
-        "_tail",
-        "_transactions",
-        "_waits_for",
-        "due_s",
-        "is_ended",
-        "position",
-    )
-
     def __init__(self, scan: "Scan", tail: Tail, start: Next, look: Look, *, poll_s: float, patience_s: float) -> None:
         self._tail = tail
         self._transactions = scan.transactions

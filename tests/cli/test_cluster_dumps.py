@@ -13,7 +13,7 @@ from typing import Self
 
 import pytest
 
-from ledgerfs.cli.cluster.dump_rounds import repeat
+from ledgerfs.cli.cluster.dump import repeat
 from ledgerfs.clusters.dump_file import read_dump
 from ledgerfs.clusters.surveying import survey_dump
 from tests.support.commands import LEDGERFS

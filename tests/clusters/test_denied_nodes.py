@@ -10,9 +10,8 @@ import pytest
 
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.orphans import unnamed_ledgers
-from ledgerfs.clusters.second_look import look_again
 from ledgerfs.clusters.survey import Survey
-from ledgerfs.clusters.surveying import survey_cluster
+from ledgerfs.clusters.surveying import look_again, survey_cluster
 from ledgerfs.errors import AccessDeniedError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,15 @@ from ledgerfs import open_bucket
 from ledgerfs.clusters import dump_keeping
 from ledgerfs.clusters.dump_file import Record, read_dump
 from ledgerfs.clusters.dump_keeping import Added, Keeping, add_dump, prune, superfluous
-from ledgerfs.clusters.kept_dump_names import (
+from ledgerfs.clusters.kept_dumps import (
     FOLDER,
     KeptDump,
+    WholeObject,
     cluster_folder,
-    kept_dump_key,
-    parse_kept_dump,
-)
-from ledgerfs.clusters.kept_dumps import (
     copy_kept_dump,
+    kept_dump_key,
     kept_dumps,
+    parse_kept_dump,
     read_dump_at,
     read_kept_dump,
 )
@@ -508,12 +508,7 @@ run()
 
 
 def test_a_large_object_is_read_in_pieces(store: RawStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hashlib import sha256
-
-    from ledgerfs.storage import whole_objects
-    from ledgerfs.storage.whole_objects import WholeObject
-
-    monkeypatch.setattr(whole_objects, "_PIECE", 1000)
+    monkeypatch.setattr("ledgerfs.clusters.kept_dumps._PIECE", 1000)
     data = os.urandom(10_500)
     found = store.writes.put("x", data, {})
     for size in (1, 999, 1000, 1001, 20_000):

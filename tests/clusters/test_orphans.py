@@ -18,9 +18,8 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.dumping import dump_cluster
 from ledgerfs.clusters.findings import FindingKind
-from ledgerfs.clusters.orphans import orphan_findings, unnamed_ledgers
+from ledgerfs.clusters.orphans import orphan_findings, signs_of_sharing, unnamed_ledgers
 from ledgerfs.clusters.ownership import is_in
-from ledgerfs.clusters.shared_bookkeeper import signs_of_sharing
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.clusters.tables import LISTED

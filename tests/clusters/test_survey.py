@@ -16,6 +16,7 @@ from ledgerfs.clusters.retention import Stays, TopicRetention, retention
 from ledgerfs.clusters.survey import TopicLedgers, is_of_brokers, is_system_topic
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.clusters.surveying import survey_cluster
+from ledgerfs.clusters.tables import SCHEMA, parts_by
 from ledgerfs.errors import BucketNotFoundError, UnsupportedFormatError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
@@ -125,7 +126,7 @@ def test_an_empty_range_of_acknowledged_entries_is_none(cluster: LiveCluster) ->
     cluster.add_cursor(TOPIC, "s", (first, 1), holes=[(end, end), (Position(first, 4), Position(first, 6))])
     found = surveyed(cluster)
     assert found.damaged == []
-    assert found.holes[int(found.cursors["hole_ranges"][0])].tolist() == [[first, 5, 6]]
+    assert found.cursors["hole_entries"].tolist() == [2]
 
 
 def test_a_dead_bookie_leaves_an_end_unknown_and_says_so(cluster: LiveCluster) -> None:
@@ -368,3 +369,13 @@ def test_other_layouts_of_ledgers_are_refused_and_no_loss(cluster: LiveCluster, 
         == len(open_bucket(cluster.url, {"timeout_s": PATIENT_S}).topic(TOPIC).ledgers)
         == 1
     )
+
+
+def test_rows_by_a_key_are_each_there_once_and_in_their_order() -> None:
+    rows = np.zeros(7, SCHEMA)
+    rows["name"], rows["version"] = [5, 2, 5, 2, 9, 5, 2], range(7)
+    found = [(int(one["name"][0]), one["version"].tolist()) for one in parts_by(rows, rows["name"])]
+    assert found == [(2, [1, 3, 6]), (5, [0, 2, 5]), (9, [4])]
+    assert parts_by(rows[:0], rows["name"][:0]) == []
+    (alone,) = parts_by(rows[4:5], rows["name"][4:5])
+    assert alone.tolist() == rows[4:5].tolist()

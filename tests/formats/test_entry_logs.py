@@ -18,8 +18,6 @@ from ledgerfs.formats.bookkeeper.entry_log_header import (
     LOG_HEADER_BYTES,
     EntryLogHeader,
     LedgersMap,
-    build_ledgers_map,
-    build_log_header,
     parse_ledgers_map,
     parse_log_header,
 )
@@ -27,6 +25,7 @@ from ledgerfs.formats.bookkeeper.log_records import MOST_ENTRY_BYTES, LogRecords
 from ledgerfs.formats.bookkeeper.stored_entries import Fault, check_entries
 from ledgerfs.formats.ledger_metadata import DigestType
 from tests.support.each import for_each
+from tests.support.encoders import build_ledgers_map, build_log_header
 from tests.support.log_windows import LEAST_BYTES, MOST_BYTES, at_once, in_windows, logs, record
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "bookie-dbledger.tar.xz"

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptLogError
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.journal_records import JournalHeader, parse_journal_header, scan_journal
-from ledgerfs.formats.bookkeeper.log_records import LogRecords
+from ledgerfs.formats.bookkeeper.log_records import JournalHeader, LogRecords, parse_journal_header, scan_journal
 from ledgerfs.formats.bookkeeper.stored_entries import check_entries
 from tests.support.each import for_each
 from tests.support.log_windows import LEAST_BYTES, MOST_BYTES, at_once, in_windows, logs, record

@@ -12,7 +12,6 @@ from ledgerfs.errors import CorruptMetadataError, EntryRangeError, InvalidNameEr
 from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_nodes import (
     LedgerNode,
-    build_ledger_node,
     is_folder_of_ledgers,
     ledger_id_at,
     ledger_path,
@@ -27,6 +26,7 @@ from ledgerfs.formats.ledger_metadata import (
 )
 from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 from tests.support.each import for_each
+from tests.support.encoders import build_ledger_node
 
 MAX_INT64 = 2**63 - 1
 HEAD = b"BookieMetadataFormatVersion\t"

@@ -5,13 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMetadataError
-from ledgerfs.formats.managed_ledgers.cursor_info import (
-    IN_THE_NODE,
-    CursorInfo,
-    build_cursor_info,
-    build_position_info,
-    parse_cursor_info,
-)
+from ledgerfs.formats.managed_ledgers.cursor_info import IN_THE_NODE, CursorInfo, build_cursor_info, parse_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import (
     CursorPositionRecord,
@@ -21,6 +15,7 @@ from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import (
 )
 from ledgerfs.formats.managed_ledgers.settled_cursor import MOST_HOLES, settled_cursor
 from ledgerfs.recovery.topics.positions import Positions
+from tests.support.encoders import build_position_info
 
 _ENTRIES = 10
 

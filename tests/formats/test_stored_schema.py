@@ -15,15 +15,9 @@ from ledgerfs.errors import CorruptMetadataError, UnsupportedFormatError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.schemas.proto.stored_schema_pb2 import SchemaEntryRecord
 from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, SchemaVersion, key_value_schema
-from ledgerfs.formats.schemas.stored_schema import (
-    StoredVersion,
-    build_locator,
-    build_stored_schema,
-    locator_path,
-    parse_locator,
-    parse_stored_schema,
-)
+from ledgerfs.formats.schemas.stored_schema import StoredVersion, locator_path, parse_locator, parse_stored_schema
 from tests.support.each import for_each
+from tests.support.encoders import build_locator, build_stored_schema
 from tests.support.golden_nodes import GoldenNodes
 
 MAX_INT64 = 2**63 - 1

@@ -15,13 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.formats.bookkeeper.entry_log_header import (
-    LOG_HEADER_BYTES,
-    EntryLogHeader,
-    LedgersMap,
-    build_ledgers_map,
-    build_log_header,
-)
+from ledgerfs.formats.bookkeeper.entry_log_header import LOG_HEADER_BYTES, EntryLogHeader, LedgersMap
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
@@ -32,6 +26,7 @@ from ledgerfs.ledgers.findings import Severity
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.upkeep.verification.verify import verify
 from tests.support.bookie_disks import MadeLedger, make_disk, write_dump
+from tests.support.encoders import build_ledgers_map, build_log_header
 
 BOOKIES = ("b1:3181", "b2:3181", "b3:3181")
 TOPIC = "t/n/persistent/x"

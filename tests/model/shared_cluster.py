@@ -11,12 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
-from ledgerfs.formats.managed_ledgers.cursor_info import (
-    IN_THE_NODE,
-    CursorInfo,
-    build_cursor_info,
-    build_position_info,
-)
+from ledgerfs.formats.managed_ledgers.cursor_info import IN_THE_NODE, CursorInfo, build_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
@@ -25,6 +20,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
+from tests.support.encoders import build_position_info
 from tests.support.live_broker import WHOLE
 from tests.support.live_clusters import LiveCluster
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.entry_log_header import EntryLogHeader, build_log_header
-from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, build_ledger_node, ledger_path
+from ledgerfs.formats.bookkeeper.entry_log_header import EntryLogHeader
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path
 from ledgerfs.formats.bookkeeper.stored_entries import build_stored_entry
 from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY, Ensemble, LedgerState
 from ledgerfs.storage.zookeeper.node import Node
+from tests.support.encoders import build_ledger_node, build_log_header
 
 NOT_ENDED = EntryLogHeader(1, 0, 0)
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"

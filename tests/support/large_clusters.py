@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_nodes import Ensemble, LedgerNode, LedgerState, build_ledger_node, ledger_path
+from ledgerfs.formats.bookkeeper.ledger_nodes import Ensemble, LedgerNode, LedgerState, ledger_path
 from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.formats.managed_ledgers.cursor_info import IN_THE_NODE, CursorInfo, build_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
@@ -17,6 +17,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.storage.zookeeper.node import Node
+from tests.support.encoders import build_ledger_node
 
 DAY = 86_400_000
 NOW = 1_700_000_000_000

@@ -21,21 +21,9 @@ import pytest
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_nodes import (
-    Ensemble,
-    LedgerNode,
-    LedgerState,
-    build_ledger_node,
-    ledger_path,
-)
+from ledgerfs.formats.bookkeeper.ledger_nodes import Ensemble, LedgerNode, LedgerState, ledger_path
 from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY, DigestType
-from ledgerfs.formats.managed_ledgers.cursor_info import (
-    IN_THE_NODE,
-    CursorInfo,
-    Hole,
-    build_cursor_info,
-    build_position_info,
-)
+from ledgerfs.formats.managed_ledgers.cursor_info import IN_THE_NODE, CursorInfo, Hole, build_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
@@ -46,9 +34,10 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.formats.managed_ledgers.stored_values import compressed
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
-from ledgerfs.formats.schemas.stored_schema import StoredVersion, build_locator, build_stored_schema, locator_path
+from ledgerfs.formats.schemas.stored_schema import StoredVersion, locator_path
 from ledgerfs.formats.topic_names import encode_topic, managed_ledger_of
 from tests.support.bookies import BookieServer
+from tests.support.encoders import build_ledger_node, build_locator, build_position_info, build_stored_schema
 from tests.support.entries import NONE, compress, frame, metadata
 from tests.support.ledgers import CREATED_MS
 from tests.support.live_ledgers import WrittenLedger

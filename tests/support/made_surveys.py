@@ -9,7 +9,7 @@ from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.survey_builder import SurveyBuilder
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_nodes import Ensemble, LedgerNode, LedgerState, build_ledger_node, ledger_path
+from ledgerfs.formats.bookkeeper.ledger_nodes import Ensemble, LedgerNode, LedgerState, ledger_path
 from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.formats.managed_ledgers.cursor_info import IN_THE_NODE, CursorInfo, build_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
@@ -20,8 +20,9 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     build_managed_ledger_info,
 )
 from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_of, managed_ledger_path
-from ledgerfs.formats.schemas.stored_schema import StoredVersion, build_locator
+from ledgerfs.formats.schemas.stored_schema import StoredVersion
 from ledgerfs.storage.zookeeper.node import Node
+from tests.support.encoders import build_ledger_node, build_locator
 
 NOW = 1_700_000_000_000
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000

@@ -55,8 +55,7 @@ def entry(context: click.Context, disks: tuple[str, ...], which: str, *, raw: bo
 
 
 def _read(seen: LookedAt, ledger_id: int, entry_id: int) -> "Read":
-    from ledgerfs.disks.digest_kinds import digest_that_fits
-    from ledgerfs.disks.entries import EntryReading
+    from ledgerfs.disks.entries import EntryReading, digest_that_fits
     from ledgerfs.disks.index import MOST_ENTRY
     from ledgerfs.errors import NotFoundError
     from ledgerfs.formats.bookkeeper.digests import Digest

@@ -37,7 +37,7 @@ def ledgers(context: click.Context, disks: tuple[str, ...], *, ledger_id: int | 
 
 
 def _show_all(seen: LookedAt, *, as_json: bool) -> None:
-    from ledgerfs.disks.ledger_sums import ledgers_of_files
+    from ledgerfs.disks.scanning import ledgers_of_files
 
     last = dict(zip(seen.index.ledger_ids().tolist(), seen.index.last_entries().tolist(), strict=True))
     told = [

@@ -95,7 +95,7 @@ def _number(context: click.Context, text: str) -> int:
 
 
 def _show_log(seen: LookedAt, number: int, *, as_json: bool) -> None:
-    from ledgerfs.disks.ledger_sums import ledgers_of_files
+    from ledgerfs.disks.scanning import ledgers_of_files
     from ledgerfs.errors import NotFoundError
     from ledgerfs.storage.disks.disk_files import FileKind
 

@@ -7,39 +7,71 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.cluster.brokers import admin_option, with_owners
-from ledgerfs.cli.cluster.scheme import SCHEME
 from ledgerfs.cli.cluster.source import (
+    SCHEME,
+    admin_option,
     bookies_of,
     broker_defaults,
+    ledgers_text,
     offload_options,
     opened_cluster,
     retention_options,
     say_not_known,
     source_argument,
+    with_owners,
 )
-from ledgerfs.cli.cluster.stuck_options import limits_of, stuck_options
-from ledgerfs.cli.cluster.tiers import opened_tiers, tier_options
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import conclude
-from ledgerfs.cli.options import json_option, storage_options_of
+from ledgerfs.cli.options import json_option, parsed_options, storage_options_of
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
 from ledgerfs.cli.parameter_types import Duration, LocalPath
+from ledgerfs.cli.traffic_options import Command
+from ledgerfs.clusters.gauges_file import gauge_lines, write_gauges_file
 from ledgerfs.display import printable
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ledgerfs.clusters.findings import Finding
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.upkeep.doctor.check import Check, Rules
+    from ledgerfs.upkeep.doctor.tier_listing import Tier
+
+_STUCK_OPTIONS = (
+    ("--max-open", "open_ms", "240m", "Ledgers may be open: the brokers' managedLedgerMaxLedgerRolloverTimeMinutes."),
+    ("--inactive", "inactive_ms", "7d", "Subscriptions may be inactive."),
+    ("--max-attempt", "attempt_ms", "2h", "An attempt to offload may take."),
+    ("--max-due", "due_ms", "6h", "Ledgers may be due to be offloaded."),
+    ("--max-expired", "expired_ms", "10m", "Topics that no broker has loaded may be past their retention."),
+)
+"""For how long something may be so until it is stuck: each option, and its field of `StuckLimits`."""
+
+
+def _stuck_options(command: Command) -> Command:
+    for name, field, default, about in reversed(_STUCK_OPTIONS):
+        option = click.option(
+            name, field, type=Duration(), default=default, show_default=True, metavar="TIME", help=f"How long: {about}"
+        )
+        command = option(command)
+    return command
+
+
+def _parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    return parsed_options(values)
 
 
 @command()
 @source_argument
 @admin_option
-@tier_options
+@click.option(
+    "--bucket", "buckets", multiple=True, metavar="URL",
+    help="A bucket that the cluster offloads to, such as s3://tier; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "-O", "--bucket-option", "bucket_options", multiple=True, metavar="KEY=VALUE", callback=_parsed,
+    help="As -o, for the buckets.",
+)  # fmt: skip
 @click.option(
     "--grace", type=Duration(), default="10m", show_default=True, metavar="TIME",
     help="What was made or changed within this time is not judged.",
@@ -51,7 +83,7 @@ if TYPE_CHECKING:
 @click.option(
     "--prometheus", type=LocalPath(), metavar="FILE", help="Write gauges for Prometheus's textfile collector to FILE."
 )
-@stuck_options
+@_stuck_options
 @retention_options
 @offload_options
 @json_option
@@ -97,9 +129,8 @@ def check(
     looked = _checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options))
     done = _with_stuck(replace(looked, survey=with_owners(looked.survey, brokers)), policies)
     if prometheus is not None:
-        from ledgerfs.cli.cluster.gauges import write_gauges
-
-        write_gauges(prometheus, source, done.findings, len(done.survey.damaged), done.survey.read_ms)
+        lines = _gauges(source, done.findings, len(done.survey.damaged), done.survey.read_ms)
+        write_gauges_file(prometheus, lines)
     if as_json:
         print_json(_as_json(done, rules))
     elif done.findings:
@@ -123,11 +154,11 @@ def _checked(
     (zk_rate, no_bookies), (urls, options) = access, tiers
     with progress() as update:
         if not source.startswith(SCHEME):
-            return check_dump(source, opened_tiers(urls, options, {}), rules, update, storage_options_of(context))
+            return check_dump(source, _opened_tiers(urls, options, {}), rules, update, storage_options_of(context))
         cluster = opened_cluster(context, source, zk_rate)
         try:
             reading = cluster.reading
-            opened = opened_tiers(urls, {**reading.bucket_options, **options}, reading.bucket_urls)
+            opened = _opened_tiers(urls, {**reading.bucket_options, **options}, reading.bucket_urls)
             bookies = bookies_of(cluster, no_bookies=no_bookies)
             return check_cluster(cluster, bookies, opened, rules, update, partial(noted_work, cluster.nodes))
         finally:
@@ -137,9 +168,10 @@ def _checked(
 def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
     """Return a check with what is stuck by the same survey."""
     from ledgerfs.clusters.findings import in_order
-    from ledgerfs.clusters.stuck import not_known, stuck
+    from ledgerfs.clusters.stuck import StuckLimits, not_known, stuck
 
-    survey, limits = done.survey, limits_of(policies)
+    survey = done.survey
+    limits = StuckLimits(**{field: round(policies[field] * 1000) for _, field, _, _ in _STUCK_OPTIONS})
     defaults = broker_defaults(
         minutes=policies["broker_retention_minutes"],
         megabytes=policies["broker_retention_megabytes"],
@@ -156,8 +188,6 @@ def _losses(done: "Check") -> int:
 
 
 def _show_table(findings: "Sequence[Finding]") -> None:
-    from ledgerfs.cli.cluster.cells import ledgers_text
-
     shown = table("what", "where", "ledgers", "bytes", "since", "seen", "mend", right=("bytes",))
     for one in findings:
         shown.add_row(
@@ -220,3 +250,55 @@ def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
         "not_known": [*done.survey.owners.not_told, *done.survey.troubles],
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in done.survey.damaged],
     }
+
+
+def _gauges(source: str, findings: "Sequence[Finding]", damaged: int, now_ms: int) -> "Iterator[str]":
+    """Yield what was found in Prometheus's text format."""
+    from ledgerfs.clusters.findings import FindingKind
+
+    cluster = {"cluster": source}
+    of_kind = {kind: [one for one in findings if one.kind is kind] for kind in FindingKind}
+    for name, about, value in (
+        ("findings", "What was found, by kind.", len),
+        ("finding_ledgers", "Ledgers that findings are about.", lambda some: sum(len(one.ledger_ids) for one in some)),
+        (
+            "finding_bytes",
+            "Bytes that are lost, or freed; those that are unknown are left out.",
+            lambda some: sum(max(0, one.size) for one in some),
+        ),
+    ):
+        labels = {kind: {**cluster, "kind": kind.value, "loss": str(kind.is_loss).lower()} for kind in of_kind}
+        yield from gauge_lines(
+            f"ledgerfs_cluster_{name}", about, [(labels[kind], value(some)) for kind, some in of_kind.items()]
+        )
+    for name, about, number in (
+        ("damaged_nodes", "Nodes of ZooKeeper that could not be read.", damaged),
+        ("check_timestamp_seconds", "When the cluster was read, seconds since 1970.", f"{now_ms / 1000:.3f}"),
+    ):
+        yield from gauge_lines(f"ledgerfs_cluster_{name}", about, [(cluster, number)])
+
+
+def _opened_tiers(urls: "Iterable[str]", options: "Mapping[str, Any]", elsewhere: "Mapping[str, str]") -> "list[Tier]":
+    """Open buckets; ``elsewhere`` is {name in the cluster's metadata: URL} for those that are called otherwise by now."""
+    # These import numpy and fsspec, which --help does not need.
+    from ledgerfs.bucket.opening import open_bucket
+    from ledgerfs.upkeep.doctor.tier_listing import Tier
+
+    found = []
+    for url in urls:
+        names = {_name_in(url), *(name for name, place in elsewhere.items() if place.rstrip("/") == url.rstrip("/"))}
+        found.append(Tier(open_bucket(url, options), frozenset(names), options.get("endpoint_url")))
+    return found
+
+
+def _name_in(url: str) -> str:
+    """Return the name of the bucket of a URL; of a folder of this machine, its own."""
+    scheme, separator, rest = url.rpartition("://")
+    is_folder = not separator or scheme.rpartition("::")[2] in {"file", "local"}
+    if is_folder:
+        return rest.rstrip("/").rpartition("/")[2]
+    name, _, path = rest.partition("/")
+    if path:
+        # What lies beside this folder would seem to be lost.
+        raise click.BadParameter(f"{url!r} is a part of a bucket; offloads are at its top: {scheme}://{name}")
+    return name

@@ -15,6 +15,7 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
 from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.display import printable
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _show_table(found: "list[CursorState]") -> None:
     shown = table(*columns, right=("backlog", "bytes", "holds back", "frees"))
     for one in found:
         shown.add_row(
-            printable(_topic(one)) + "*" * one.may_have_own_policies,
+            printable(topic_of(one.managed_ledger)) + "*" * one.may_have_own_policies,
             printable(one.name),
             f"{one.position[0]}:{one.position[1]}" + ("?" if one.is_stale else ""),
             "" if one.expires_to is None else f"{one.expires_to[0]}:{one.expires_to[1]}",
@@ -102,15 +103,9 @@ def _show_table(found: "list[CursorState]") -> None:
     show(shown)
 
 
-def _topic(one: "CursorState") -> str:
-    from ledgerfs.formats.topic_names import topic_of
-
-    return topic_of(one.managed_ledger)
-
-
 def _as_json(one: "CursorState") -> dict[str, Any]:
     return {
-        "topic": _topic(one),
+        "topic": topic_of(one.managed_ledger),
         "managed_ledger": one.managed_ledger,
         "subscription": one.name,
         "position": list(one.position),

@@ -1,14 +1,16 @@
 """``ledgerfs cluster dump``: what ZooKeeper has, in a file, or kept beside a bucket."""
 
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ledgerfs.cli.cluster.dump_rounds import repeat
 from ledgerfs.cli.cluster.source import access_options, bookies_of, opened_cluster
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.end_signals import signals_as_interrupts
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from ledgerfs.clusters.dump_keeping import Added, Keeping
     from ledgerfs.clusters.dumping import Dumped
     from ledgerfs.storage.object_store import RawStore
+
 
 _MOST_LINES = 10
 """Lost schemas that are told one by one; the file has them all."""
@@ -198,3 +201,30 @@ def _say_not_known(name: str, done: "Dumped") -> None:
         say(f"not known: {len(done.lost_schemas) - _MOST_LINES:,} more versions of schemas")
     if others := done.troubles - len(done.lost_schemas):
         say(f"{name}: {others:,} questions to bookies have no answer; retention and cursors tell which")
+
+
+Done = TypeVar("Done")
+
+
+def repeat(seconds: float, once: Callable[[], Done], tell: Callable[[Done], object]) -> bool:
+    """Do something at each of its times, and tell it, until SIGTERM, SIGHUP or Ctrl-C; return whether the last one that ended was done.
+
+    A time that comes while the one before is under way is left out. What fails, as any `OSError`, is said, and tried at the next time.
+    """
+    is_done, next_s = True, time.monotonic()
+    try:
+        while True:
+            try:
+                done = once()
+                # Before it is told: who reads that a dump is kept, and ends this, may expect that it counts.
+                is_done = True
+                tell(done)
+            except OSError as error:
+                is_done = False
+                say(f"ledgerfs: no dump this time: {error}")
+            now_s = time.monotonic()
+            next_s += seconds * max(1, ceil((now_s - next_s) / seconds))
+            time.sleep(max(0.0, next_s - now_s))
+    except KeyboardInterrupt:
+        say("ended: what is kept is whole")
+        return is_done

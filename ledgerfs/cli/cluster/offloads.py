@@ -4,10 +4,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.cluster.source import Asked, about_topics, broker_defaults, offload_options, say_not_known
+from ledgerfs.cli.cluster.source import (
+    Asked,
+    about_topics,
+    broker_defaults,
+    ledgers_text,
+    offload_options,
+    owner_text,
+    say_not_known,
+)
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
 from ledgerfs.display import printable, span
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
@@ -64,13 +73,11 @@ def offloads(
 
 
 def _show_table(found: "list[TopicOffloads]") -> None:
-    from ledgerfs.cli.cluster.cells import ledgers_text, owner_text
-
     columns = ("topic", "ledgers", "bytes", "since", "broker", "offloaded", "unfinished", "why not more")
     shown = table(*columns, right=("bytes", "offloaded"))
     for one in found:
         shown.add_row(
-            printable(_topic(one)) + ("*" if one.may_have_own_policies else ""),
+            printable(topic_of(one.managed_ledger)) + ("*" if one.may_have_own_policies else ""),
             ledgers_text(one.ledger_ids),
             human_size(one.size),
             minute(one.chosen.since_ms),
@@ -94,16 +101,10 @@ def why_text(one: "TopicOffloads") -> str:
     return f"ledger {one.ledgers.ids[chosen.next_row]}: due after {' or '.join(left)}"
 
 
-def _topic(one: "TopicOffloads") -> str:
-    from ledgerfs.formats.topic_names import topic_of
-
-    return topic_of(one.managed_ledger)
-
-
 def _as_json(one: "TopicOffloads") -> dict[str, Any]:
     chosen = one.chosen
     return {
-        "topic": _topic(one),
+        "topic": topic_of(one.managed_ledger),
         "managed_ledger": one.managed_ledger,
         "ledgers": one.ledger_ids,
         "bytes": one.size,

@@ -8,12 +8,15 @@ from ledgerfs.cli.cluster.source import (
     Asked,
     about_topics,
     broker_defaults,
+    ledgers_text,
+    owner_text,
     retention_options,
     say_not_known,
 )
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
 from ledgerfs.display import printable, span
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
@@ -75,12 +78,10 @@ def retention(
 
 
 def _show_table(found: "list[TopicRetention]") -> None:
-    from ledgerfs.cli.cluster.cells import ledgers_text, owner_text
-
     shown = table("topic", "ledgers", "bytes", "since", "broker", "stays", "why", right=("bytes", "stays"))
     for one in found:
         shown.add_row(
-            printable(_topic(one)) + "*" * one.may_have_own_policies,
+            printable(topic_of(one.managed_ledger)) + "*" * one.may_have_own_policies,
             ledgers_text(one.ledger_ids),
             human_size(one.size),
             minute(one.trim.since_ms),
@@ -120,18 +121,12 @@ def _last_text(last_end: "LastEnd", *, is_terminated: bool) -> str:
     return "the last one, whose end is not known" if last_end is LastEnd.UNKNOWN else "the current one"
 
 
-def _topic(one: "TopicRetention") -> str:
-    from ledgerfs.formats.topic_names import topic_of
-
-    return topic_of(one.managed_ledger)
-
-
 def _as_json(one: "TopicRetention") -> dict[str, Any]:
     trim = one.trim
     staying = None if trim.first_staying is None else int(one.ledgers.ids[trim.first_staying])
     position = one.slowest_position
     return {
-        "topic": _topic(one),
+        "topic": topic_of(one.managed_ledger),
         "managed_ledger": one.managed_ledger,
         "ledgers": one.ledger_ids,
         "entries": one.entries,

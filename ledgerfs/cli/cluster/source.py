@@ -1,18 +1,18 @@
 """The argument CLUSTER and its options: a living cluster, or a dump of one; and what was not looked at, said after the results."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ledgerfs.cli.cluster.brokers import admin_option, with_owners
-from ledgerfs.cli.cluster.scheme import SCHEME
 from ledgerfs.cli.options import json_option, storage_option, storage_options_of
 from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.parameter_types import Size
+from ledgerfs.cli.schemas.broker_options import ACCESS, admin_requests, broker_options
 from ledgerfs.cli.traffic_options import Command
+from ledgerfs.clusters.bundles import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
+SCHEME = "pulsar+zk://"
+"""What the URL of a living cluster begins with; any other CLUSTER is the file of a dump."""
 _MOST_LINES = 10
+_MOST_LEDGERS = 3
 
 
 def access_options(command: Command) -> Command:
@@ -255,3 +258,48 @@ def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -
         say(f"{len(survey.damaged) - _MOST_LINES:,} more nodes are damaged; left out")
     if survey.damaged or survey.owners.not_told:
         context.exit(1)
+
+
+def ledgers_text(ids: Sequence[int]) -> str:
+    """Return the first ledgers, and how many there are."""
+    if len(ids) <= _MOST_LEDGERS:
+        return ", ".join(map(str, ids)) or "-"
+    return f"{', '.join(map(str, ids[: _MOST_LEDGERS - 1]))}, … {ids[-1]} ({len(ids):,})"
+
+
+def owner_text(owner: Owner) -> str:
+    """Return what is known of a topic's broker."""
+    return {Owner.NONE: "not loaded", Owner.SOME: "may be loaded", Owner.UNKNOWN: "unknown"}[owner]
+
+
+def admin_option(command: Command) -> Command:
+    """Add --admin with its token and certificates; the command, which has ``source``, gets ``brokers``: requests, or None without it."""
+
+    @wraps(command)
+    def run(*arguments: object, admin: str | None, **options: Any) -> None:  # noqa: ANN401
+        access = {name: options.pop(name) for name in ACCESS}
+        brokers = None
+        if admin is not None:
+            if not options["source"].startswith(SCHEME):
+                raise click.UsageError(
+                    "a dump is of some time ago, and brokers tell what is now: --admin is for clusters"
+                )
+            brokers = admin_requests(admin, **access)
+        cast("Callable[..., None]", command)(*arguments, brokers=brokers, **options)
+
+    asked = click.option(
+        "--admin", metavar="URL",
+        help="A broker's web service, http://host:8080. Brokers are asked which bundles they own, if ZooKeeper does not have that "
+        "(extensible load manager); that loads no topic.",
+    )  # fmt: skip
+    return asked(broker_options(cast("Command", run)))
+
+
+def with_owners(survey: "Survey", brokers: "AdminRequests | None") -> "Survey":
+    """Return a survey with the owners that brokers tell; the same one if none are to be asked."""
+    if brokers is None:
+        return survey
+    # This imports numpy, which --help does not need.
+    from ledgerfs.clusters.topic_owners import ask_brokers
+
+    return ask_brokers(survey, brokers)

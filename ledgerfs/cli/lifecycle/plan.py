@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.cluster.brokers import with_owners
 from ledgerfs.cli.cluster.source import (
     access_options,
     bookies_of,
@@ -14,6 +13,7 @@ from ledgerfs.cli.cluster.source import (
     say_not_known,
     topic_option,
     wanted_topics,
+    with_owners,
 )
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.lifecycle.policy import Policy, policy_argument
@@ -126,7 +126,7 @@ def _seen(
 
 
 def _show_actions(actions: "Sequence[Action]") -> None:
-    from ledgerfs.cli.cluster.cells import ledgers_text
+    from ledgerfs.cli.cluster.source import ledgers_text
 
     if not actions:
         return
@@ -145,7 +145,7 @@ def _show_actions(actions: "Sequence[Action]") -> None:
 
 
 def _show_waiting(waiting: "Sequence[Waiting]") -> None:
-    from ledgerfs.cli.cluster.cells import ledgers_text
+    from ledgerfs.cli.cluster.source import ledgers_text
 
     if not waiting:
         return
@@ -163,7 +163,7 @@ def _show_waiting(waiting: "Sequence[Waiting]") -> None:
 
 
 def _show_refused(refused: "Sequence[Refused]") -> None:
-    from ledgerfs.cli.cluster.cells import ledgers_text
+    from ledgerfs.cli.cluster.source import ledgers_text
 
     if not refused:
         return

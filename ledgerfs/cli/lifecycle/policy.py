@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ledgerfs.cli.cluster.scheme import SCHEME
+from ledgerfs.cli.cluster.source import SCHEME
 from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.cli.schemas.broker_options import admin_requests, broker_options
 from ledgerfs.cli.traffic_options import Command

@@ -10,9 +10,8 @@ import numpy as np
 
 from ledgerfs.dialects.bookie.columns import NUMBER, entries_between_cuts, pack_own
 from ledgerfs.dialects.bookie.remains import DiskRemains, Lacking
-from ledgerfs.disks.digest_kinds import digest_that_fits
 from ledgerfs.disks.ends import end_of_open, length_up_to, newest_sound
-from ledgerfs.disks.entries import EntryReading, OpenFiles
+from ledgerfs.disks.entries import EntryReading, OpenFiles, digest_that_fits
 from ledgerfs.disks.index import DiskIndex
 from ledgerfs.disks.known_ledgers import KnownLedgers
 from ledgerfs.errors import (

@@ -9,8 +9,7 @@ import numpy as np
 from ledgerfs.dialects.bookie.columns import entries_between_cuts
 from ledgerfs.dialects.bookie.place import DiskPlace
 from ledgerfs.dialects.described import describe_metadata, describe_ref
-from ledgerfs.disks.digest_kinds import digest_that_fits
-from ledgerfs.disks.entries import EntryReading, Lost
+from ledgerfs.disks.entries import EntryReading, Lost, digest_that_fits
 from ledgerfs.disks.index import MOST_ENTRY
 from ledgerfs.errors import CorruptLedgerError, EntryRangeError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.bookkeeper.differing_copies import differing_copies

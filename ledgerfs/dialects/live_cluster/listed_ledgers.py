@@ -20,7 +20,8 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_halves
+from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns
 from ledgerfs.ledgers.dialect import Names, Progress
 from ledgerfs.ledgers.ledger_ref import CatalogState
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind

@@ -5,8 +5,8 @@ from typing import Any
 
 from ledgerfs.dialects.mapfile.columns import NUMBER
 from ledgerfs.dialects.mapfile.remains import PartialLedger, remains_of
+from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import uuid_halves
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 
 WRITING_MS = 10 * 60 * 1000

@@ -22,7 +22,7 @@ from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.mapfile.header import FIRST_BYTES
 from ledgerfs.formats.mapfile.index import MapFileIndex, parse_index
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import Cuts, Entry, Glance, OnDamage, Origin, Stream
+from ledgerfs.ledgers.reader import Cuts, LedgerReader, OnDamage, Stream
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 
@@ -58,7 +58,7 @@ class Positions:
         return int(self.positions[row]) if row < self.positions.size else self.size
 
 
-class MapFileReader:
+class MapFileReader(LedgerReader):
     """`LedgerReader` of a MapFile. Safe in threads and after a fork: what it keeps is only ever replaced whole."""
 
     __slots__ = ("_positions", "_start", "ref", "store")
@@ -71,29 +71,6 @@ class MapFileReader:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.store, self.ref))
-
-    def __repr__(self) -> str:
-        return f"<ledger {self.ref.ledger_id} of {self.ref.topic}: {self.ref.entries} entries, {self.ref.length} bytes>"
-
-    @property
-    def first_entry(self) -> int:
-        """Always 0: Pulsar offloads whole ledgers."""
-        return 0
-
-    @property
-    def last_entry(self) -> int:
-        """Id of the last entry, as the ledger's metadata claims."""
-        return self.ref.last_entry
-
-    @property
-    def length(self) -> int:
-        """Bytes of all entries."""
-        return self.ref.length
-
-    @property
-    def records_size(self) -> int:
-        """Bytes of the ``.entries`` file."""
-        return self.ref.records_size
 
     @property
     def is_remote(self) -> bool:
@@ -156,14 +133,6 @@ class MapFileReader:
         if self._positions is None and self.ref.cuts > 1 and self.store.is_remote and self._index_request.version:
             self.store.start(self._index_request)
 
-    def read(self, first: int, last: int) -> list[Entry]:
-        """Return the entries ``first`` to ``last``, both included.
-
-        Raises `EntryRangeError` when the ledger does not have them all, `CorruptLedgerError`, `StaleObjectError`, `StoreError`,
-        `UnsupportedFormatError` for a block or an entry that is too large.
-        """
-        return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
-
     def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
         """Return the reads that `batches_of` wants; the first ones are small unless it is known that all will be read."""
         return self._parts(self.positions.before(first), self.positions.behind(last), is_known=is_known)
@@ -182,11 +151,6 @@ class MapFileReader:
         """Return entries that the index has positions for, a MiB or more apart."""
         return self.positions.firsts
 
-    def glance(self, entry: int, size: int) -> Glance:
-        """Return the first ``size`` bytes of an entry: of a compressed block, all has to be read."""
-        ((_, data),) = self.read(entry, entry)
-        return Glance(data[:size], len(data))
-
     def reread(self) -> None:
         """Forget what caches keep of the data."""
         self.store.forget(self.data)
@@ -194,18 +158,6 @@ class MapFileReader:
     def metadata(self) -> LedgerMetadata:
         """Return the ledger's metadata, the value of key -1."""
         return self.start.metadata
-
-    def origin(self) -> Origin:
-        """Return that there are no blocks of which a copy could have as many."""
-        return Origin()
-
-    def user_metadata(self) -> None:
-        """Return None: the offloader writes none."""
-        return
-
-    def records(self) -> None:
-        """Return None: there is no such file to be read as it lies."""
-        return
 
     def describe(self) -> dict[str, Any]:
         """Return ledger metadata, compression, and objects."""

@@ -18,13 +18,13 @@ from ledgerfs.dialects.pulsar_blob.block_map import BlockMap, block_ends
 from ledgerfs.dialects.pulsar_blob.entries_file import EntriesFile
 from ledgerfs.dialects.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
 from ledgerfs.dialects.pulsar_blob.padding_proof import PaddingProof
-from ledgerfs.display import names_shown, printable
+from ledgerfs.display import names_shown
 from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import Cuts, Entry, Glance, OnDamage, Origin, Stream
+from ledgerfs.ledgers.reader import Cuts, Glance, LedgerReader, OnDamage, Origin, Stream
 from ledgerfs.storage.object_store import KeepingStore
 from ledgerfs.storage.objects import ObjectHead, ReadRequest
 from ledgerfs.storage.single_flight import SingleFlight
@@ -45,7 +45,7 @@ _FOR_OTHER_ROOMS = frozenset(
 """Names that are not part of the public API."""
 
 
-class PulsarLedgerReader:
+class PulsarLedgerReader(LedgerReader):
     """`LedgerReader` of one data and index object. Safe in threads and after a fork: its state is only replaced whole.
 
     Parameters
@@ -71,30 +71,6 @@ class PulsarLedgerReader:
 
     def __dir__(self) -> list[str]:
         return list(names_shown(self, _FOR_OTHER_ROOMS))
-
-    def __repr__(self) -> str:
-        what = f"ledger {self.ref.ledger_id} of {printable(self.ref.topic)}"
-        return f"<{what}: {self.ref.entries:,} entries, {self.ref.length:,} bytes>"
-
-    @property
-    def first_entry(self) -> int:
-        """Always 0: Pulsar offloads whole ledgers."""
-        return 0
-
-    @property
-    def last_entry(self) -> int:
-        """Id of the last entry, as the ledger's metadata claims."""
-        return self.ref.last_entry
-
-    @property
-    def length(self) -> int:
-        """Bytes of all entries."""
-        return self.ref.length
-
-    @property
-    def records_size(self) -> int:
-        """Bytes of the ``.entries`` file."""
-        return self.ref.records_size
 
     @property
     def is_remote(self) -> bool:
@@ -134,13 +110,6 @@ class PulsarLedgerReader:
         """Begin to read the index if the store is remote: it will be needed soon."""
         if self._index is None and self.store.is_remote and self.ref.object("index").version:
             self.store.start(self._index_request)
-
-    def read(self, first: int, last: int) -> list[Entry]:
-        """Return the entries ``first`` to ``last``, both included.
-
-        Raises `EntryRangeError` when the ledger does not have them all, `CorruptLedgerError`, `StaleObjectError`, `StoreError`.
-        """
-        return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
 
     def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
         """Return the reads that `batches` needs for the entries ``first`` to ``last``, if these are many; caches do not keep them.

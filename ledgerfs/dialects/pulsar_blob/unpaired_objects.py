@@ -24,8 +24,9 @@ from ledgerfs.dialects.pulsar_blob.columns import (
 from ledgerfs.dialects.pulsar_blob.remains import BadIndex, refused_data, remains_of
 from ledgerfs.dialects.pulsar_blob.topics_in_user_metadata import Told, all_told, told_of
 from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table, uuid_halves
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN
 from ledgerfs.ledgers.remains import Unreadable

@@ -109,20 +109,5 @@ def parse_ledgers_map(data: memoryview, header: EntryLogHeader, *, key: str) -> 
     return LedgersMap(table[:, 0].copy(), table[:, 1].copy())
 
 
-def build_log_header(header: EntryLogHeader) -> bytes:
-    """Return the first bytes of a log."""
-    return _HEADER.pack(_MAGIC, header.version, header.map_at, header.ledgers).ljust(LOG_HEADER_BYTES, b"\0")
-
-
-def build_ledgers_map(ledgers: LedgersMap, most: int = _MOST_IN_A_PART) -> bytes:
-    """Return a map, in parts of ``most`` ledgers."""
-    table = np.stack([ledgers.ledger_ids, ledgers.sizes], axis=1)
-    parts = [table[first : first + most] for first in range(0, len(table), most)]
-    return b"".join(
-        _PART.pack(_PART_BYTES - 4 + part.size * 8, _NO_ENTRY, _MAP, len(part)) + part.astype(">i8").tobytes()
-        for part in parts
-    )
-
-
 def _broken(header: EntryLogHeader, at: int, reason: str, key: str) -> CorruptLogError:
     return CorruptLogError(reason, key=key, offset=header.map_at + at)

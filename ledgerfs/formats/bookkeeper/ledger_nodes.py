@@ -28,7 +28,6 @@ __all__ = [
     "Ensemble",
     "LedgerNode",
     "LedgerState",
-    "build_ledger_node",
     "is_folder_of_ledgers",
     "ledger_id_at",
     "ledger_path",
@@ -155,28 +154,6 @@ def parse_ledger_node(data: bytes, ledger_id: int, *, key: str) -> LedgerNode:
         raise CorruptMetadataError(str(error), key=key, offset=header.end()) from error
 
 
-def build_ledger_node(node: LedgerNode) -> bytes:
-    """Serialise as BookKeeper does since 4.9 (version 3), but for ``cToken``, which says who made the node."""
-    record = LedgerMetadataRecord(
-        write_quorum=node.write_quorum,
-        ensemble_size=node.ensemble_size,
-        length=node.length,
-        last_entry=node.last_entry,
-        state=node.state,
-        ensemble=[
-            LedgerMetadataRecord.Ensemble(first_entry=one.first_entry, bookie=[name.encode() for name in one.bookies])
-            for one in node.ensembles
-        ],
-        digest_type=node.digest.kind,
-        password=node.digest.password,
-        ack_quorum=node.ack_quorum,
-        created_ms=node.created_ms,
-        custom=[LedgerMetadataRecord.CustomField(key=name.encode(), value=value) for name, value in node.custom],
-    )
-    message = record.SerializeToString(deterministic=True)
-    return b"BookieMetadataFormatVersion\t3\n" + _varint(len(message)) + message
-
-
 def _read_message(data: bytes) -> LedgerMetadataRecord:
     """Parse version 3; raises `ValueError`."""
     head = _VARINT.match(data)
@@ -258,12 +235,3 @@ def _ensembles_of(record: LedgerMetadataRecord) -> tuple[Ensemble, ...]:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

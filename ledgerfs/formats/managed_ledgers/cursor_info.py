@@ -144,23 +144,6 @@ def build_cursor_info(cursor: CursorInfo) -> bytes:
     return record.SerializeToString(deterministic=True)
 
 
-def build_position_info(cursor: CursorInfo) -> bytes:
-    """Serialise an entry of a cursor's ledger, which has neither activity nor properties of the subscription."""
-    mark_delete = cursor.mark_delete or Position(-1, -1)
-    record = CursorPositionRecord(
-        ledger_id=mark_delete.ledger_id,
-        entry_id=mark_delete.entry_id,
-        deleted=_hole_records(cursor.holes),
-        property=_number_records(cursor.properties),
-        partly_deleted=_partly_records(cursor.partly_deleted),
-        deleted_bits=[
-            DeletedBitsRecord(ledger_id=ledger_id, words=np.frombuffer(bits, _WORD).tolist())
-            for ledger_id, bits in cursor.deleted_bits
-        ],
-    )
-    return record.SerializeToString(deterministic=True)
-
-
 def _mark_delete(record: CursorRecord | CursorPositionRecord, key: str) -> Position:
     position = Position(record.ledger_id, record.entry_id)
     if min(position) < -1:

@@ -9,6 +9,8 @@ children are cursors, or the folder of a V1 namespace ``persistent``, whose chil
 from ledgerfs.formats.topic_names import decode_topic, encode_topic
 
 ROOT = "/managed-ledgers"
+COMPACTION = "__compaction"
+"""The cursor that names a topic's compacted ledger."""
 _DOMAIN = "persistent"
 _COORDINATOR_LOGS = "pulsar/system/persistent/__transaction_log_"
 _PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"

@@ -60,14 +60,6 @@ class MapFileLedger:
         return f"{self.folder}/index"
 
 
-@dataclass(frozen=True, slots=True)
-class MapFileKey:
-    """The parsed path of an object in a ledger's folder."""
-
-    ledger: MapFileLedger
-    kind: FileKind
-
-
 def parse_ledger_folder(path: str) -> MapFileLedger | None:
     """Return the parts of the path of a ledger's folder, or None when ``path`` is not exactly one.
 
@@ -95,11 +87,3 @@ def nearly_a_ledger(name: str) -> int | None:
     """
     match = _NEARLY_A_LEDGER.search(normalize("NFKC", name))
     return None if match is None else min(int(match[1] or match[2]), _MAX_LEDGER_ID)
-
-
-def parse_mapfile_key(key: str) -> MapFileKey | None:
-    """Return the parts of the path of a ledger's data, index or checksum, or None when ``key`` is not exactly one."""
-    folder, _, name = key.rpartition("/")
-    kind = KINDS.get(name)
-    ledger = None if kind is None else parse_ledger_folder(folder)
-    return None if kind is None or ledger is None else MapFileKey(ledger, kind)

@@ -14,8 +14,6 @@ from ledgerfs.formats.schemas.proto.stored_schema_pb2 import (
     SchemaEntryRecord,
     SchemaIndexRecord,
     SchemaLocatorRecord,
-    SchemaPositionRecord,
-    SchemaRecord,
 )
 from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import schema_owner
@@ -101,45 +99,11 @@ def parse_stored_schema(data: bytes, *, key: str, version: int | None = None) ->
     )
 
 
-def build_locator(versions: Iterable[StoredVersion]) -> bytes:
-    """Serialise a locator of versions by ascending number, of which there has to be one."""
-    index = [_index_record(one) for one in versions]
-    return SchemaLocatorRecord(newest=index[-1], index=index).SerializeToString(deterministic=True)
-
-
-def build_stored_schema(topic: str, schema: SchemaVersion, before: Iterable[StoredVersion] = ()) -> bytes:
-    """Serialise the entry of a version, with the versions ``before`` it; the first one names itself, at no place.
-
-    ``topic`` is as the entry names it: ``tenant/namespace/encoded name``.
-    """
-    index = [_index_record(one) for one in before]
-    info = schema.schema
-    record = SchemaRecord(
-        topic=topic.encode(),
-        user=b"",
-        type=TYPE_NUMBERS[info.type] + 1,
-        data=info.data,
-        timestamp=schema.timestamp_ms or 0,
-        deleted=schema.is_deletion,
-        property=[
-            SchemaRecord.Property(key=key.encode(), value=text.encode()) for key, text in info.properties.items()
-        ],
-    )
-    itself = _index_record(StoredVersion(schema.version, _NOWHERE, b""))
-    return SchemaEntryRecord(schema=record, index=index or [itself]).SerializeToString(deterministic=True)
-
-
 def _stored_version(record: SchemaIndexRecord, key: str) -> StoredVersion:
     position = Position(record.position.ledger_id, record.position.entry_id)
     if record.version < 0 or min(position) < 0:
         raise CorruptMetadataError("has a schema version without a number or place", key=key)
     return StoredVersion(record.version, position, record.hash)
-
-
-def _index_record(version: StoredVersion) -> SchemaIndexRecord:
-    ledger_id, entry_id = version.position
-    place = SchemaPositionRecord(ledger_id=ledger_id, entry_id=entry_id)
-    return SchemaIndexRecord(version=version.version, position=place, hash=version.hash)
 
 
 def _number_after(index: Iterable[SchemaIndexRecord], key: str) -> int:

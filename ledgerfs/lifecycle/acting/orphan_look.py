@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ledgerfs.clusters.orphans import unnamed_ledgers
-from ledgerfs.clusters.second_look import look_again
+from ledgerfs.clusters.surveying import look_again
 from ledgerfs.errors import LedgerfsError, StoppedError
 
 if TYPE_CHECKING:

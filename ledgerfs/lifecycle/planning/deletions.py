@@ -11,8 +11,7 @@ import numpy as np
 
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import Owner
-from ledgerfs.clusters.expiry import moved_cursors
-from ledgerfs.clusters.retention import Stays, Trim, keeps_its_last, slowest_of, trim_of
+from ledgerfs.clusters.retention import Stays, Trim, keeps_its_last, moved_cursors, slowest_of, trim_of
 from ledgerfs.display import human_size, span
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState

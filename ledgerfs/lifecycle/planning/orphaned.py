@@ -5,9 +5,8 @@ from urllib.parse import unquote_plus
 
 import numpy as np
 
-from ledgerfs.clusters.orphans import topic_made_for
+from ledgerfs.clusters.orphans import signs_of_sharing, topic_made_for
 from ledgerfs.clusters.ownership import COMPACTED, SCHEMA, is_in, named_ledgers
-from ledgerfs.clusters.shared_bookkeeper import signs_of_sharing
 from ledgerfs.display import span
 from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
 from ledgerfs.lifecycle.planning.actions import ActionKind, Plan, Reason, Refusal

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.answers import BookieReads
-from ledgerfs.clusters.asked_brokers import BrokerRequests, ask_brokers
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import Progress, survey_cluster
+from ledgerfs.clusters.topic_owners import BrokerRequests, ask_brokers
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.lifecycle.journal.reading import Journal, read_journal
 from ledgerfs.lifecycle.planning.orphan_search import orphans_of

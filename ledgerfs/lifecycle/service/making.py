@@ -12,7 +12,7 @@ from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.cluster_names import cluster_names
 from ledgerfs.clusters.gauges_file import write_gauges_file
-from ledgerfs.clusters.owner_now import owner_now
+from ledgerfs.clusters.topic_owners import owner_now
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
 from ledgerfs.errors import RefusedLedgerError

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ledgerfs.clusters.gauges_file import escaped_label
+from ledgerfs.clusters.gauges_file import gauge_lines
 from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, ObjectNotFoundError
 from ledgerfs.lifecycle.service.events import Trouble
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, SetNode
@@ -128,15 +128,14 @@ def parse_status(data: bytes, *, key: str) -> Status:
 
 def gauges_of(source: str, status: Status) -> list[str]:
     """Return the lines of Prometheus's text format."""
-    label = f'cluster="{escaped_label(source)}"'
     lines: list[str] = []
 
     def gauge(name: str, about: str, values: Mapping[str, float], kind: str | None = None) -> None:
-        full = f"ledgerfs_lifecycle_{name}"
-        lines.extend([f"# HELP {full} {about}", f"# TYPE {full} gauge"])
-        for key, value in values.items():
-            labels = label if kind is None else f'{label},{kind}="{escaped_label(key)}"'
-            lines.append(f"{full}{{{labels}}} {value if isinstance(value, int) else round(value, 3)}")
+        samples = (
+            ({"cluster": source} if kind is None else {"cluster": source, kind: key}, round(value, 3))
+            for key, value in values.items()
+        )
+        lines.extend(gauge_lines(f"ledgerfs_lifecycle_{name}", about, samples))
 
     gauge(
         "last_pass_timestamp_seconds",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from ledgerfs.clusters.survey import is_of_brokers
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo
-from ledgerfs.formats.managed_ledgers.names import is_of_transactions, managed_ledger_path
+from ledgerfs.formats.managed_ledgers.names import COMPACTION, is_of_transactions, managed_ledger_path
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.id_blocks import ends_in
@@ -27,7 +27,6 @@ from ledgerfs.recovery.planning.topic_ledgers import (
 )
 from ledgerfs.recovery.planning.topic_plan import FormerTopic, TopicPlan
 
-_COMPACTION = "__compaction"
 _REPLICATION = "pulsar.repl."
 
 
@@ -242,8 +241,8 @@ def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, Dum
     """Return the subscriptions that are restored, and what is to be said of others."""
     found = {} if dump is None else dump.cursors.get(name, {})
     remarks = []
-    kept = {one: cursor for one, cursor in found.items() if one != _COMPACTION and not one.startswith(_REPLICATION)}
-    if _COMPACTION in found:
+    kept = {one: cursor for one, cursor in found.items() if one != COMPACTION and not one.startswith(_REPLICATION)}
+    if COMPACTION in found:
         remarks.append("it was compacted: what compaction made is lost with BookKeeper, and brokers compact it anew")
     replicated = sorted(one for one in found if one.startswith(_REPLICATION))
     if replicated:

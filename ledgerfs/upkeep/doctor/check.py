@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ledgerfs.clusters.answers import BookieReads
-from ledgerfs.clusters.changed_owners import with_unchanged_owners
 from ledgerfs.clusters.findings import Finding, in_order
 from ledgerfs.clusters.gone import gone_findings, named_before, unread_compactions
 from ledgerfs.clusters.loss import (
@@ -25,12 +24,10 @@ from ledgerfs.clusters.loss import (
     with_other_bytes_only,
 )
 from ledgerfs.clusters.next_ids import end_of_former_ids
-from ledgerfs.clusters.orphans import flagged_findings, orphan_findings
+from ledgerfs.clusters.orphans import flagged_findings, orphan_findings, signs_of_sharing, with_unchanged_owners
 from ledgerfs.clusters.ownership import is_in
-from ledgerfs.clusters.second_look import look_again
-from ledgerfs.clusters.shared_bookkeeper import signs_of_sharing
 from ledgerfs.clusters.survey import DamagedNode, Survey
-from ledgerfs.clusters.surveying import Progress, survey_cluster, survey_dump
+from ledgerfs.clusters.surveying import Progress, look_again, survey_cluster, survey_dump
 from ledgerfs.clusters.tiered_objects import TieredObjects, are_in, completely_offloaded
 from ledgerfs.errors import LedgerfsError, StoppedError
 from ledgerfs.formats.array_types import Int64

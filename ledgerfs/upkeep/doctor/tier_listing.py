@@ -12,8 +12,9 @@ from ledgerfs.clusters.tiered_objects import PAIR, TieredObjects, pair_keys, uui
 from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
 from ledgerfs.formats.pulsar_blob.user_metadata import OffloadUserMetadata, parse_user_metadata
+from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import is_sound, uuid_halves
+from ledgerfs.ledgers.catalog_rows import is_sound
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.storage.ordered_map import ordered_map
 

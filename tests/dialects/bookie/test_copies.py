@@ -11,7 +11,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.disks import entries
 from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, MissingLedgerError, UnplacedLedgersWarning
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.ledger_nodes import build_ledger_node, ledger_path
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
@@ -23,6 +23,7 @@ from ledgerfs.ledgers.findings import Severity
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.upkeep.verification.verify import check_ledger, verify
 from tests.support.bookie_disks import MadeLedger, make_disk, write_dump, write_log
+from tests.support.encoders import build_ledger_node
 
 TOPIC = "t/n/persistent/x"
 BOOKIES = ("b1:3181", "b2:3181", "b3:3181")

@@ -11,7 +11,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.clusters.kept_dump_names import DIGITS, kept_dump_key
+from ledgerfs.clusters.kept_dumps import DIGITS, kept_dump_key
 from ledgerfs.dialects.bookie.dialect import Disks
 from ledgerfs.dialects.bookie.place import DiskPlace
 from ledgerfs.errors import UnplacedLedgersWarning

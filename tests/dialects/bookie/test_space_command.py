@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledgerfs.formats.bookkeeper.entry_log_header import EntryLogHeader, LedgersMap, build_ledgers_map, build_log_header
+from ledgerfs.formats.bookkeeper.entry_log_header import EntryLogHeader, LedgersMap
 from tests.support.bookie_disks import MadeLedger, make_disk, write_dump, write_log
 from tests.support.each import for_each
+from tests.support.encoders import build_ledgers_map, build_log_header
 from tests.support.invoked import output, run
 
 SIZE = 1000

@@ -25,13 +25,14 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
-from ledgerfs.formats.schemas.stored_schema import StoredVersion, build_locator
+from ledgerfs.formats.schemas.stored_schema import StoredVersion
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.schemas.saving import save_schemas
 from ledgerfs.upkeep.verification.verify import verify
 from tests.support.each import for_each
+from tests.support.encoders import build_locator
 from tests.support.entries import frame, metadata
 from tests.support.invoked import output, run
 from tests.support.live_clusters import CLOSED, TOPIC, LiveCluster, ledgers_of

@@ -11,7 +11,6 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.dialects.live_cluster.bookies import pool
-from ledgerfs.dialects.live_cluster.dialect import LiveCluster as LiveSource
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptLedgerError,

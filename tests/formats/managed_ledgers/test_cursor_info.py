@@ -15,7 +15,6 @@ from ledgerfs.formats.managed_ledgers.cursor_info import (
     IN_THE_NODE,
     CursorInfo,
     build_cursor_info,
-    build_position_info,
     parse_cursor_info,
     parse_position_info,
 )
@@ -23,6 +22,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import CursorPositionRecord
 from tests.support.each import for_each
+from tests.support.encoders import build_position_info
 from tests.support.golden_nodes import GoldenNodes
 
 MAX_INT64 = 2**63 - 1

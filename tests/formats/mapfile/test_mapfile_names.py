@@ -3,13 +3,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.formats.mapfile.names import (
-    FileKind,
-    MapFileKey,
-    MapFileLedger,
-    parse_ledger_folder,
-    parse_mapfile_key,
-)
+from ledgerfs.formats.mapfile.names import KINDS, FileKind, MapFileLedger, parse_ledger_folder
 from ledgerfs.formats.topic_names import parse_managed_ledger_name
 from tests.support.each import for_each
 
@@ -23,51 +17,31 @@ components = st.text(st.characters(exclude_characters="/", codec="utf-8"), min_s
 OTHER = [
     "",
     "/",
-    "data",
-    "index",
-    "/data",
     TOPIC,
-    f"{TOPIC}/12-{UUID}",
     f"{TOPIC}/12-{UUID}/",
-    f"{TOPIC}/12-{UUID}/Data",
-    f"{TOPIC}/12-{UUID}/data/",
-    f"{TOPIC}/12-{UUID}/data\n",
-    f"{TOPIC}/12-{UUID}/data.crc",
-    f"{TOPIC}/12-{UUID}/.data",
-    f"{TOPIC}/12-{UUID}/.crc",
-    f"{TOPIC}/12-{UUID}/x/data",
-    f"{TOPIC}/12-{UUID}x/data",
-    f"{TOPIC}/12-{UUID.upper()}/data",
-    f"{TOPIC}/12_{UUID}/data",
-    f"{TOPIC}/012-{UUID}/data",
-    f"{TOPIC}/-1-{UUID}/data",
-    f"{TOPIC}/+1-{UUID}/data",
-    f"{TOPIC}/\u0661-{UUID}/data",
-    f"{TOPIC}/-{UUID}/data",
-    f"{TOPIC}/{2**63}-{UUID}/data",
-    f"{TOPIC}/{'9' * 40}-{UUID}/data",
-    f"{TOPIC}/{UUID}-ledger-12/data",
-    f"{TOPIC}//12-{UUID}/data",
-    f"/{TOPIC}/12-{UUID}/data",
-    f"public//persistent/orders/12-{UUID}/data",
-    f"public/persistent/orders/12-{UUID}/data",
-    f"a/b/c/public/default/persistent/orders/12-{UUID}/data",
-    f"public/default/non-persistent/orders/12-{UUID}/data",
-    f"public/default/persistent/12-{UUID}/data",
-    f"public/default/persistent/orders/deep/12-{UUID}/data",
-    f"12-{UUID}/data",
+    f"{TOPIC}/12-{UUID}x",
+    f"{TOPIC}/12-{UUID.upper()}",
+    f"{TOPIC}/12_{UUID}",
+    f"{TOPIC}/012-{UUID}",
+    f"{TOPIC}/-1-{UUID}",
+    f"{TOPIC}/+1-{UUID}",
+    f"{TOPIC}/\u0661-{UUID}",
+    f"{TOPIC}/-{UUID}",
+    f"{TOPIC}/{2**63}-{UUID}",
+    f"{TOPIC}/{'9' * 40}-{UUID}",
+    f"{TOPIC}/{UUID}-ledger-12",
+    f"{TOPIC}//12-{UUID}",
+    f"/{TOPIC}/12-{UUID}",
+    f"public//persistent/orders/12-{UUID}",
+    f"public/persistent/orders/12-{UUID}",
+    f"a/b/c/public/default/persistent/orders/12-{UUID}",
+    f"public/default/non-persistent/orders/12-{UUID}",
+    f"public/default/persistent/12-{UUID}",
+    f"public/default/persistent/orders/deep/12-{UUID}",
+    f"12-{UUID}",
 ]
 
 
-@for_each(
-    ("name", "kind"),
-    [
-        ("data", FileKind.DATA),
-        ("index", FileKind.INDEX),
-        (".data.crc", FileKind.CHECKSUM),
-        (".index.crc", FileKind.CHECKSUM),
-    ],
-)
 @for_each(
     "managed_ledger",
     [
@@ -81,14 +55,14 @@ OTHER = [
     ],
 )
 @for_each("ledger_id", [0, 12, MAX_INT64])
-def test_files_of_a_ledger_are_told_apart(managed_ledger, ledger_id, name, kind):
-    key = f"{managed_ledger}/{ledger_id}-{UUID}/{name}"
-    assert parse_mapfile_key(key) == MapFileKey(MapFileLedger(managed_ledger, ledger_id, UUID), kind)
+def test_folders_of_ledgers_are_told_apart(managed_ledger, ledger_id):
+    folder = f"{managed_ledger}/{ledger_id}-{UUID}"
+    assert parse_ledger_folder(folder) == MapFileLedger(managed_ledger, ledger_id, UUID)
 
 
-@for_each("key", OTHER)
-def test_everything_else_is_other(key):
-    assert parse_mapfile_key(key) is None
+@for_each("folder", OTHER)
+def test_everything_else_is_other(folder):
+    assert parse_ledger_folder(folder) is None
 
 
 def test_paths_of_a_ledger_are_those_of_its_files():
@@ -104,26 +78,19 @@ def test_paths_of_a_ledger_are_those_of_its_files():
 def test_built_paths_parse_to_their_parts(entities, topic, ledger_id, uuid):
     ledger = MapFileLedger("/".join([*entities, "persistent", topic]), ledger_id, uuid)
     assert parse_ledger_folder(ledger.folder) == ledger
-    for key, kind in (
-        (ledger.data_key, FileKind.DATA),
-        (ledger.index_key, FileKind.INDEX),
-        (f"{ledger.folder}/.data.crc", FileKind.CHECKSUM),
-        (f"{ledger.folder}/.index.crc", FileKind.CHECKSUM),
-    ):
-        assert parse_mapfile_key(key) == MapFileKey(ledger, kind)
 
 
 def test_golden_paths_are_ledgers_of_topics_that_zookeeper_knows(golden_mapfiles):
     bucket = golden_mapfiles / "bucket"
     keys = [path.relative_to(bucket).as_posix() for path in bucket.rglob("*") if path.is_file()]
-    kinds = [parse_mapfile_key(key).kind for key in keys]
+    kinds = [KINDS[key.rpartition("/")[2]] for key in keys]
     assert {kind: kinds.count(kind) for kind in FileKind} == {
         FileKind.DATA: 63,
         FileKind.INDEX: 63,
         FileKind.CHECKSUM: 126,
         FileKind.OTHER: 0,
     }
-    parsed = {parse_mapfile_key(key).ledger for key in keys}
+    parsed = {parse_ledger_folder(key.rpartition("/")[0]) for key in keys}
     assert len(parsed) == 63
     known = {
         node.removeprefix("/managed-ledgers/") for node in json.loads((golden_mapfiles / "metadata.json").read_text())

@@ -48,7 +48,7 @@ def _walks(monkeypatch: pytest.MonkeyPatch) -> list[Walk]:
         made.append(Walk(*args, **options))
         return made[-1]
 
-    monkeypatch.setattr("ledgerfs.clusters.second_look.Walk", noted)
+    monkeypatch.setattr("ledgerfs.clusters.surveying.Walk", noted)
     return made
 
 

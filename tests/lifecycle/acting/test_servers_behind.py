@@ -11,8 +11,8 @@ import pytest
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.bundles import Owner
-from ledgerfs.clusters.owner_now import owner_now
 from ledgerfs.clusters.subscriptions_now import subscriptions_now
+from ledgerfs.clusters.topic_owners import owner_now
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies

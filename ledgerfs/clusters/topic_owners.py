@@ -1,4 +1,4 @@
-"""Owners of bundles as brokers tell them, where they are not in ZooKeeper: the extensible load manager keeps them in a topic.
+"""Which broker has a topic: as ZooKeeper tells it now, or as brokers do where the extensible load manager keeps owners in a topic.
 
 Each broker is asked for its own bundles, which loads no topic. A bundle that moves from one broker to another in between could be told by
 neither, so all are asked twice, in opposite orders; one that does not answer makes what the others do not have unknown, not free.
@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from ledgerfs.clusters.bundles import NAMESPACES, BundleOwners
+from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, Owner, namespace_of
+from ledgerfs.clusters.policies import json_object
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.display import printable
-from ledgerfs.errors import AdminApiError, LedgerfsError
+from ledgerfs.errors import AdminApiError, CorruptMetadataError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 _BROKERS = "/admin/v2/brokers"
 
@@ -34,21 +36,16 @@ def ask_brokers(survey: Survey, brokers: BrokerRequests) -> Survey:
     """
     if survey.owners.are_known:
         return survey
-    return replace(survey, owners=told_owners(survey.owners, survey.clusters, brokers))
-
-
-def told_owners(owners: BundleOwners, clusters: Iterable[str], brokers: BrokerRequests) -> BundleOwners:
-    """Return owners with those that brokers tell besides; ``clusters`` are the names that the cluster may have. Raises as `ask_brokers`."""
-    found = owners.copy()
+    found = survey.owners.copy()
     try:
-        cluster = _cluster_of(clusters, found, brokers)
+        cluster = _cluster_of(survey.clusters, found, brokers)
         _take_bundles(cluster, found, brokers)
         if not found.not_told:
             _require_same(found, _listed(cluster, brokers), brokers)
             found.are_all_told = True
     except LedgerfsError as error:
         found.not_told.append(str(error))
-    return found
+    return replace(survey, owners=found)
 
 
 def _cluster_of(names: Iterable[str], owners: BundleOwners, brokers: BrokerRequests) -> str:
@@ -107,3 +104,41 @@ def _take_bundles_of(name: str, cluster: str, owners: BundleOwners, brokers: Bro
             raise AdminApiError(
                 f"the admin API answered with {printable(bundle[:100])!r}, which is no bundle", key=brokers.address
             )
+
+
+def owner_now(nodes: NodeReader, managed_ledger: str) -> Owner:
+    """Return what ZooKeeper has of a topic's broker now, which loads no topic; raises the errors of ZooKeeper.
+
+    Unknown with the extensible load manager, and where a broker's node is damaged.
+    """
+    return _read(nodes, namespace_of(managed_ledger)).of(managed_ledger)
+
+
+def _read(nodes: NodeReader, namespace: str) -> BundleOwners:
+    """Read bundles before brokers: a broker that comes in between may have the topic, and is then of a load manager that is seen."""
+    owners = BundleOwners()
+    folder = f"{NAMESPACES}/{namespace}"
+    for name in _children(nodes, folder):
+        owners.own(f"{folder}/{name}")
+    paths = [f"{BROKERS}/{name}" for name in _children(nodes, BROKERS)]
+    for path, found in zip(paths, nodes.get_many(paths), strict=True):
+        if isinstance(found, ObjectNotFoundError):
+            continue
+        if isinstance(found, LedgerfsError):
+            raise found
+        owners.load_managers[path.removeprefix(f"{BROKERS}/")] = _load_manager(found.data, path)
+    return owners
+
+
+def _load_manager(data: bytes, path: str) -> str:
+    try:
+        return str(json_object(data, key=path).get("loadManagerClassName"))
+    except CorruptMetadataError:
+        return ""
+
+
+def _children(nodes: NodeReader, path: str) -> list[str]:
+    try:
+        return nodes.children(path)
+    except ObjectNotFoundError:
+        return []
