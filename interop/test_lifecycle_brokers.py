@@ -183,6 +183,7 @@ def test_what_loads_a_topic_and_what_does_not(
     """Loading writes the list: the version tells of it."""
     name = make_topic(cluster, "looked-at", 1)
     found: dict[str, Callable[[str], object]] = {
+        "is loaded": broker.is_loaded,
         "offload status": broker.offload_status,
         "trim": broker.trim,
         "offload": lambda one: broker.begin_offload(one, end_of(listed, one)),
@@ -194,7 +195,16 @@ def test_what_loads_a_topic_and_what_does_not(
         version = nodes.get(managed_ledger_path(name)).version
         ask(name)
         loads[what] = nodes.get(managed_ledger_path(name)).version != version
-    assert loads == {"offload status": True, "trim": True, "offload": True, "unload": True}
+    assert loads == {"is loaded": False, "offload status": True, "trim": True, "offload": True, "unload": True}
+
+
+def test_whether_a_topic_is_loaded_is_told(cluster: Cluster, broker: BrokerApi, listed: ListReader) -> None:
+    name = make_topic(cluster, "is loaded å", 1)
+    assert broker.is_loaded(name)
+    broker.unload(name)
+    assert not broker.is_loaded(name)
+    assert not trim_and_compare(broker, name, listed).gone
+    assert not BrokerApi(AdminRequests(cluster.admin.address)).is_loaded(name)
 
 
 def test_who_owns_a_topic_is_told_without_loading_it(

@@ -118,7 +118,7 @@ _COMMANDS = (
         "cluster", "ledgerfs.cli.cluster.group:cluster", "Show what lies in a living cluster, and what its brokers would do with it."
     ),
     LazyCommand(
-        "lifecycle", "ledgerfs.cli.lifecycle.group:lifecycle", "Offload and delete by policy, of all topics of a cluster, loaded or not."
+        "lifecycle", "ledgerfs.cli.lifecycle.group:lifecycle", "Offload and trim by policy all topics of a cluster, loaded or not."
     ),
     LazyCommand(
         "recover", "ledgerfs.cli.recover.group:recover",

@@ -4,7 +4,8 @@ from typing import Protocol
 
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.owner_now import owner_now
-from ledgerfs.errors import UnsupportedWriteError
+from ledgerfs.errors import LedgerfsError, UnsupportedWriteError
+from ledgerfs.offload.outcomes import Outcome, failed
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 
 
@@ -46,3 +47,21 @@ class OwnersInZooKeeper:
     def unload(self, managed_ledger: str) -> None:
         """Refuse."""
         raise UnsupportedWriteError("no broker is named that could unload it", key=managed_ledger)
+
+
+def let_go(owners: TopicOwners, managed_ledger: str) -> list[Outcome]:
+    """Have a broker that took a topic, while its list was set, unload it: it has the old list. Return what an operator has to do.
+
+    Raises the errors of ZooKeeper.
+    """
+    if owners.owner_of(managed_ledger) is Owner.NONE:
+        return []
+    if not owners.can_unload:
+        text = f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
+        return [failed("taken", managed_ledger, text)]
+    try:
+        owners.unload(managed_ledger)
+    except LedgerfsError as error:
+        text = f"{managed_ledger} was taken by a broker meanwhile, and could not be unloaded: {error}"
+        return [failed("not-unloaded", managed_ledger, text, error)]
+    return []

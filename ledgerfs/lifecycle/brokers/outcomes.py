@@ -126,11 +126,16 @@ def offload_and_compare(
 def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader) -> TrimReport:
     """Have a broker trim a topic, and return what that changed in the list; raises as `BrokerApi.trim`.
 
-    It may be nothing, and also what another trim did meanwhile.
+    It may be nothing, and also what another trim did meanwhile. A topic that was not loaded before is unloaded again. The broker keeps its
+    bundle, which is one node in ZooKeeper.
     """
-    before = listed(managed_ledger).ledgers
-    broker.trim(managed_ledger)
-    after = {one.ledger_id: one for one in listed(managed_ledger).ledgers}
+    before, was_loaded = listed(managed_ledger).ledgers, broker.is_loaded(managed_ledger)
+    try:
+        broker.trim(managed_ledger)
+        after = {one.ledger_id: one for one in listed(managed_ledger).ledgers}
+    finally:
+        if not was_loaded:
+            broker.unload(managed_ledger)
     gone = tuple(one.ledger_id for one in before if one.ledger_id not in after)
     only_offloaded = [
         one.ledger_id

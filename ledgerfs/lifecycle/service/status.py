@@ -20,7 +20,7 @@ _NUMBERS = (
     *("failed_passes", "failing_since_ms"),
     *("broker_backlog_ledgers", "broker_backlog_bytes", "broker_oldest_due_ms", "brokers_waiting_since_ms"),
 )
-_COUNTS = ("done", "waiting", "refused", "trash", "by_brokers")
+_COUNTS = ("done", "waiting", "refused", "journal", "by_brokers")
 _LONG = 2**63
 
 
@@ -42,8 +42,8 @@ class Status:
         {kind of work with ``_ledgers`` or ``_bytes``: how many since the service began}.
     waiting, refused
         {kind: how many}, by the last plan.
-    trash
-        {state: lines of the trash journal}.
+    journal
+        {kind: records of the journal}.
     troubles
         The latest, the oldest first.
     failed_passes, failing_since_ms
@@ -66,7 +66,7 @@ class Status:
     done: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
-    trash: Mapping[str, int] = field(default_factory=dict)
+    journal: Mapping[str, int] = field(default_factory=dict)
     troubles: Sequence[Trouble] = ()
     failed_passes: int = 0
     failing_since_ms: int = 0
@@ -173,7 +173,7 @@ def gauges_of(source: str, status: Status) -> list[str]:
     gauge("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what")
     gauge("waiting", "Things that are not due yet.", status.waiting, "what")
     gauge("refused", "Things that must not be done, by why.", status.refused, "why")
-    gauge("trash_lines", "Lines of the trash journal.", status.trash, "state")
+    gauge("journal_records", "Records of the journal.", status.journal, "kind")
     gauge("troubles", "Troubles that the status has.", {"": len(status.troubles)})
     return lines
 

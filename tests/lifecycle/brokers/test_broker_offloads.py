@@ -20,8 +20,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
-from ledgerfs.lifecycle.brokers.offload_status import OffloadState, OffloadStatus
+from ledgerfs.lifecycle.brokers.broker_api import BrokerApi, OffloadState, OffloadStatus
 from ledgerfs.lifecycle.brokers.outcomes import ListReader, OffloadReport, offload_and_compare
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import send
