@@ -19,7 +19,7 @@ from interop.s3_server import BUCKET
 from interop.stages import stage
 from interop.surveys import ledgers_of
 from interop.waiting import wait_until
-from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
@@ -134,7 +134,11 @@ def test_what_is_offloaded_and_trimmed_without_a_broker_is_served_by_the_next_on
     names = [managed_ledger_of(topic) for topic in (*_TOPICS, _TRIMMED)]
     with stage("lifecycle: by the broker"):
         lifecycle("run", str(wanted), "--once", "--yes")
-    assert not any(map(broker.is_loaded, names))
+    with live.unrecorded() as nodes:
+        for name in names:
+            last = ledgers_of(nodes, topic_of(name))[-1].ledger_id
+            broker.offload_status(name)
+            assert ledgers_of(nodes, topic_of(name))[-1].ledger_id != last, f"{name} was left loaded"
     wait_until(lambda: not gone & live.cluster.bookkeeper_ledgers(), "the broker has deleted what is due")
     with live.unrecorded() as nodes:
         for topic in _TOPICS:

@@ -1,5 +1,6 @@
 """What direct work on a topic has to know of its broker, and may ask of it."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ledgerfs.clusters.bundles import Owner
@@ -31,22 +32,28 @@ class TopicOwners(Protocol):
 
 
 class OwnersInZooKeeper:
-    """`TopicOwners` without a broker that could be asked for anything."""
+    """`TopicOwners` as ZooKeeper has them; ``ask`` has a broker unload a topic, None where no broker can be asked."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_ask", "_lock")
 
-    can_unload = False
-
-    def __init__(self, lock: ClusterLock) -> None:
+    def __init__(self, lock: ClusterLock, ask: Callable[[str], None] | None = None) -> None:
         self._lock = lock
+        self._ask = ask
 
     def owner_of(self, managed_ledger: str) -> Owner:
-        """Return what ZooKeeper tells now; raises its errors."""
+        """Return the owner as it is now; raises the errors of ZooKeeper."""
         return owner_now(self._lock.newest(), managed_ledger)
 
+    @property
+    def can_unload(self) -> bool:
+        """Whether a broker can be asked."""
+        return self._ask is not None
+
     def unload(self, managed_ledger: str) -> None:
-        """Refuse."""
-        raise UnsupportedWriteError("no broker is named that could unload it", key=managed_ledger)
+        """Have a broker unload a topic; raises its errors, and `UnsupportedWriteError` without one."""
+        if self._ask is None:
+            raise UnsupportedWriteError("no broker is named that could unload it", key=managed_ledger)
+        self._ask(managed_ledger)
 
 
 def let_go(owners: TopicOwners, managed_ledger: str) -> list[Outcome]:

@@ -47,7 +47,7 @@ _REQUESTS: list[tuple[Kind, type, tuple[str, ...]]] = [
     (Kind.ZOOKEEPER, Nodes, ("get", "get_many", "children", "children_many")),
     (Kind.ZOOKEEPER, ClusterLock, ("node",)),
     (Kind.BOOKIE, BookieConnection, ("send",)),
-    (Kind.BROKER, BrokerApi, ("is_loaded", "trim", "offload", "unload")),
+    (Kind.BROKER, BrokerApi, ("offload_status", "trim", "offload", "unload")),
     (Kind.STORE, LocalStore, ("list_pages", "head", "read", "start", "read_many")),
     (Kind.STORE, LocalWrites, ("unfinished_uploads",)),
     (Kind.STORE, LocalUpload, ("write",)),

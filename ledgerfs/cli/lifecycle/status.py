@@ -1,6 +1,7 @@
 """``ledgerfs lifecycle status``: what the service does, and what waits for what."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,11 +166,9 @@ def _of_topics(counts: "Mapping[str, int]") -> str:
 
 
 def _as_json(holder: "LockHolder | None", told: "Status | None", journal: "Journal") -> dict[str, Any]:
-    from ledgerfs.lifecycle.service.status import status_as_json
-
     return {
         "holder": None if holder is None else {"says": _said(holder.holder), "since": iso_time(holder.since_ms)},
-        **({} if told is None else status_as_json(told)),
+        **({} if told is None else asdict(told)),
         "marked": [
             {
                 "node": one.name,

@@ -5,7 +5,6 @@ an offload goes; asking for a topic's bundle does not. What a broker reports is 
 at the list of ledgers afterwards.
 """
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +33,6 @@ _ONE_RUNS = 409
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.1, 5.0
 _LONGEST_OFFLOAD_S = 6 * 3600.0
 _NOT_DONE = (AdminApiUnreachableError, AccessDeniedError, NotFoundError, InvalidNameError)
-_BUNDLE = re.compile(r"0x[0-9a-f]{8}_0x[0-9a-f]{8}", re.ASCII)
 _MOST_ERROR = 500
 MINUTE_S = 60.0
 
@@ -62,10 +60,6 @@ class OffloadStatus:
 
     state: OffloadState
     last_error: str = ""
-
-
-OnStatus = Callable[[OffloadStatus], None]
-"""Called each time that a broker told how its offload goes."""
 
 
 class TopicPace:
@@ -161,7 +155,6 @@ class BrokerApi:
         up_to: Position,
         *,
         longest_s: float = _LONGEST_OFFLOAD_S,
-        on_status: OnStatus | None = None,
     ) -> None:
         """Have all ledgers before that of a position offloaded, and wait until the broker says that it is done.
 
@@ -176,8 +169,6 @@ class BrokerApi:
             In the ledger before which all are offloaded; with that of the greatest id, all that can be.
         longest_s
             How many seconds are waited at most.
-        on_status
-            Told what the broker tells.
 
         Raises
         ------
@@ -191,7 +182,7 @@ class BrokerApi:
         until, pause = self._clock() + longest_s, _FIRST_LOOK_S
         while not self.begin_offload(managed_ledger, up_to):
             # How the earlier one ended is the matter of whoever asked for it.
-            _, has_waited = self._ended(managed_ledger, until, on_status)
+            _, has_waited = self._ended(managed_ledger, until)
             if has_waited:
                 pause = _FIRST_LOOK_S
                 continue
@@ -202,7 +193,7 @@ class BrokerApi:
             self._sleep(pause)
             self._require_patience(managed_ledger, until)
             pause *= 2
-        status, _ = self._ended(managed_ledger, until, on_status)
+        status, _ = self._ended(managed_ledger, until)
         if status.state is OffloadState.ERROR:
             reason = status.last_error or "it gives no reason"
             raise BrokerOffloadError(f"the broker's offload failed: {reason}", key=topic_of(managed_ledger))
@@ -235,20 +226,6 @@ class BrokerApi:
         # A second trim finds nothing left.
         self._requests.change("POST", f"{topic_path(managed_ledger)}/trim", is_repeatable=True).require_ok()
 
-    def is_loaded(self, managed_ledger: str) -> bool:
-        """Return whether a broker has the topic loaded; asking loads nothing."""
-        name = topic_path(managed_ledger).partition("/persistent/")[2]
-        answer = self._requests.get(f"/lookup/v2/topic/persistent/{name}/bundle").require_ok()
-        bundle = answer.body.decode(errors="replace").strip().strip('"')
-        if _BUNDLE.fullmatch(bundle) is None:
-            raise answer.unexpected("no bundle")
-        # Of a bundle that no broker owns there is no content.
-        answer = self._requests.get(f"/admin/v2/persistent/{name.rpartition('/')[0]}/{bundle}").require_ok()
-        told = answer.json() if answer.body else []
-        if not isinstance(told, list):
-            raise answer.unexpected("no topics of a bundle")
-        return topic_of(managed_ledger) in told
-
     def unload(self, managed_ledger: str) -> None:
         """Have a topic closed, so that its broker reads the list again; at most once a minute, since its clients wait each time.
 
@@ -263,13 +240,11 @@ class BrokerApi:
             self._unloads.give_back(managed_ledger)
             raise
 
-    def _ended(self, managed_ledger: str, until: float, on_status: OnStatus | None) -> tuple[OffloadStatus, bool]:
+    def _ended(self, managed_ledger: str, until: float) -> tuple[OffloadStatus, bool]:
         """Wait until a topic's broker is at no offload; return what it told last, and whether it was at one."""
         pause, has_waited = _FIRST_LOOK_S, False
         while True:
             status = self.offload_status(managed_ledger)
-            if on_status is not None:
-                on_status(status)
             if status.state is not OffloadState.RUNNING:
                 return status, has_waited
             has_waited = True

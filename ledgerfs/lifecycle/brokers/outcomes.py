@@ -22,9 +22,6 @@ from ledgerfs.storage.zookeeper.newest_nodes import NodeReader
 
 ListReader = Callable[[str], ManagedLedgerInfo]
 """Returns the list of ledgers of a managed ledger as it is now; raises `ObjectNotFoundError` for a topic that is gone."""
-OnProgress = Callable[[int, int], None]
-"""Called with how many ledgers are offloaded, of how many."""
-
 _SETTLE_S = 5.0
 _SETTLE_LOOK_S = 0.2
 _MOST_NAMED = 5
@@ -89,8 +86,6 @@ def offload_and_compare(
     up_to: Position,
     listed: ListReader,
     *,
-    longest_s: float | None = None,
-    on_progress: OnProgress | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> OffloadReport:
     """Have a broker offload a topic as `BrokerApi.offload` does, and look whether all that it was to offload is so in the list.
@@ -103,13 +98,7 @@ def offload_and_compare(
     wanted = _left(before, up_to)
     if not wanted:
         return OffloadReport(managed_ledger, ())
-
-    def tell(_: object) -> None:
-        if on_progress is not None:
-            on_progress(len(wanted) - len(_still_left(listed, managed_ledger, wanted)), len(wanted))
-
-    longest = {} if longest_s is None else {"longest_s": longest_s}
-    broker.offload(managed_ledger, up_to, on_status=tell, **longest)
+    broker.offload(managed_ledger, up_to)
     left = _settled(listed, managed_ledger, wanted, sleep)
     if left:
         named = ", ".join(map(str, left[:_MOST_NAMED])) + (", …" if len(left) > _MOST_NAMED else "")
@@ -129,7 +118,10 @@ def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader)
     It may be nothing, and also what another trim did meanwhile. A topic that was not loaded before is unloaded again. The broker keeps its
     bundle, which is one node in ZooKeeper.
     """
-    before, was_loaded = listed(managed_ledger).ledgers, broker.is_loaded(managed_ledger)
+    before = listed(managed_ledger).ledgers
+    # Asking loads the topic, which begins another ledger: so it is known whether a broker had it. (Loading a terminated one changes nothing.)
+    broker.offload_status(managed_ledger)
+    was_loaded = _ids(listed(managed_ledger).ledgers)[-1:] == _ids(before)[-1:]
     try:
         broker.trim(managed_ledger)
         after = {one.ledger_id: one for one in listed(managed_ledger).ledgers}
@@ -145,6 +137,10 @@ def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader)
     kept = tuple(ledger_id for ledger_id, one in after.items() if not _is_only_offloaded(one))
     size = _size_of(before, [*gone, *only_offloaded])
     return TrimReport(managed_ledger, gone, tuple(only_offloaded), kept, size)
+
+
+def _ids(ledgers: Iterable[LedgerInfo]) -> list[int]:
+    return [one.ledger_id for one in ledgers]
 
 
 def _size_of(ledgers: Iterable[LedgerInfo], ids: Collection[int]) -> int:

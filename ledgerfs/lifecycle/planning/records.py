@@ -15,6 +15,7 @@ from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.offload.journal import MOST_MARKED, ROOT, JournalRecord
 from ledgerfs.offload.outcomes import Outcome
 
+_AT_ONCE = 200
 _DELETE, _MARK, _CLEAN = ActionKind.DELETE, ActionKind.MARK, ActionKind.CLEAN
 
 
@@ -155,10 +156,10 @@ class _Records:
     def _mark(self, proposals: Sequence[Proposal], room: int) -> None:
         """Add that records are written, as many as there is room for; what is an orphan for the longest time comes first."""
         ordered = sorted(proposals, key=lambda one: one.since_ms)
-        for one in ordered[room:]:
-            why = f"the journal has no room for more than {MOST_MARKED:,} records: it is marked once others are deleted"
-            record = one.record
-            self._plan.wait(_MARK, _subject(record), (record.ledger_id,), record.size, None, why)
+        for some in _grouped(one.record for one in ordered[room:]):
+            why = f"the journal has no room for more than {MOST_MARKED:,} records: they are marked once others are deleted"
+            ids, size = tuple(record.ledger_id for record in some), sum(record.size for record in some)
+            self._plan.wait(_MARK, _subject(some[0]), ids, size, None, why)
         since = {one.record.name: one.since_ms for one in ordered}
         for some in _grouped(one.record for one in ordered[:room]):
             first, size = some[0], sum(record.size for record in some)
@@ -180,13 +181,15 @@ def _subject(record: JournalRecord) -> str:
 
 
 def _grouped(records: Iterable[JournalRecord]) -> Iterator[list[JournalRecord]]:
-    """Yield the records of each topic and kind, by ascending ids."""
+    """Yield the records of each topic and kind, by ascending ids, some at a time: whatever else is due comes in between."""
 
     def of(record: JournalRecord) -> tuple[str, str]:
         return record.managed_ledger or "", record.kind.value
 
-    for _, some in groupby(sorted(records, key=lambda one: (*of(one), one.ledger_id)), key=of):
-        yield list(some)
+    for _, each in groupby(sorted(records, key=lambda one: (*of(one), one.ledger_id)), key=of):
+        some = list(each)
+        for start in range(0, len(some), _AT_ONCE):
+            yield some[start : start + _AT_ONCE]
 
 
 def _count(records: Sequence[JournalRecord]) -> str:

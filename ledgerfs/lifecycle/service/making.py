@@ -9,10 +9,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.cluster_names import cluster_names
 from ledgerfs.clusters.gauges_file import write_gauges_file
-from ledgerfs.clusters.owner_now import owner_now
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
 from ledgerfs.errors import RefusedLedgerError, StoppedError
@@ -26,15 +24,15 @@ from ledgerfs.lifecycle.service.background import BackgroundOffloads, fair_turns
 from ledgerfs.lifecycle.service.broker_work import BrokerWork
 from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.lifecycle.service.looking import Looking
-from ledgerfs.lifecycle.service.rates import Rates
+from ledgerfs.lifecycle.service.rates import Rates, Stopping
 from ledgerfs.lifecycle.service.service import Parts, Service
 from ledgerfs.lifecycle.service.status import Status, gauges_of
-from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.messages.transforms.entry_transform import recompress
 from ledgerfs.offload.offload_driver import driver_properties, user_metadata
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.opening import SERVICE, holder_text
 from ledgerfs.offload.outcomes import failed
+from ledgerfs.offload.owners import OwnersInZooKeeper
 from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
@@ -59,30 +57,6 @@ class Made:
 
     service: Service
     events: Events
-
-
-class _Owners:
-    """`ledgerfs.offload.owners.TopicOwners` of a cluster: ZooKeeper tells, and a broker unloads."""
-
-    __slots__ = ("_broker", "_lock")
-
-    def __init__(self, lock: ClusterLock, broker: BrokerApi | None) -> None:
-        self._lock = lock
-        self._broker = broker
-
-    def owner_of(self, managed_ledger: str) -> Owner:
-        """Return what ZooKeeper tells now."""
-        return owner_now(self._lock.newest(), managed_ledger)
-
-    @property
-    def can_unload(self) -> bool:
-        """Whether a broker can be asked."""
-        return self._broker is not None
-
-    def unload(self, managed_ledger: str) -> None:
-        """Have a broker unload a topic; raises as `BrokerApi.unload`."""
-        if self._broker is not None:
-            self._broker.unload(managed_ledger)
 
 
 class _Steps:
@@ -192,7 +166,7 @@ def service_of(
             lock,
             ClosedLedgers(cluster, stopping.is_set),
             OffloadedCopies(_reading_of(file, cluster)),
-            _Owners(lock, broker),
+            OwnersInZooKeeper(lock, None if broker is None else broker.unload),
             steps.bucket_at,
             steps.url_of,
             partial(_require_going, stopping),

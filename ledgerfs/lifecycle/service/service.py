@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from ledgerfs.lifecycle.service.broker_work import BrokerWork
     from ledgerfs.lifecycle.service.events import Events
     from ledgerfs.lifecycle.service.looking import Looked, Looking
-    from ledgerfs.lifecycle.service.rates import Rates
-    from ledgerfs.lifecycle.service.stopping import Stopping
+    from ledgerfs.lifecycle.service.rates import Rates, Stopping
     from ledgerfs.storage.zookeeper.changes import ClusterLock
     from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 
 _STEP_S = 1.0
-_ORDER = (ActionKind.CLEAN, ActionKind.DELETE)
-"""What comes first in a pass: a record that does not hold any more goes before another one of the same ledger comes."""
+_ORDER = (ActionKind.CLEAN, ActionKind.DELETE, ActionKind.OFFLOAD, ActionKind.TRIM, ActionKind.MARK)
+"""A record that does not hold any more goes before another one comes. A broker that is asked changes lists by which deletions were decided."""
 _SLICE_S = 0.25
 """After how long who waits looks whether it is to end: a signal ends no sleep."""
 _MOST_UNREAD = 20
@@ -168,8 +167,7 @@ class Service:
         else:
             parts.rates.follow(direct)
         parts.background.replace(direct, _sizes(looked, direct))
-        order = {kind: place for place, kind in enumerate(_ORDER)}
-        for action in sorted(plan.actions, key=lambda one: order.get(one.kind, len(order))):
+        for action in sorted(plan.actions, key=lambda one: _ORDER.index(one.kind)):
             self._require_same_policy()
             self._complete()
             if _is_direct_offload(action):

@@ -14,7 +14,6 @@ from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi, TopicPace
 from ledgerfs.lifecycle.brokers.outcomes import ListReader, TrimReport, trim_and_compare
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
-from tests.support.admin_api import send
 from tests.support.live_broker import LiveBroker, answering, done_and_lost
 from tests.support.live_clusters import TOPIC, LiveCluster
 
@@ -48,18 +47,6 @@ def test_what_a_trim_did_is_told_from_the_list(live: LiveCluster, broker: LiveBr
     kept = tuple(one.ledger_id for one in listed(NAME).ledgers if one.ledger_id != 151)
     assert trim_and_compare(api(broker), NAME, listed) == TrimReport(NAME, (), (), kept)
     assert (broker.loads, broker.unloads) == ([NAME] * 2, [NAME])
-
-
-def test_whether_a_topic_is_loaded_is_told_without_loading_it(live: LiveCluster, broker: LiveBroker) -> None:
-    assert not api(broker).is_loaded(NAME)
-    broker.load(NAME)
-    assert api(broker).is_loaded(NAME)
-    assert not api(broker).is_loaded(OTHER)
-    assert broker.loads == [NAME]
-    for odd in ('"no bundle"', "{}"):
-        broker.admin.faults = [lambda handler, odd=odd: send(handler, 200, odd)]  # type: ignore[misc]
-        with pytest.raises(AdminApiError, match="no bundle"):
-            api(broker).is_loaded(NAME)
 
 
 def test_a_trim_whose_answer_was_lost_is_sent_again(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
