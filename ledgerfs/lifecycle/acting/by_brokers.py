@@ -39,6 +39,9 @@ class ByBrokers:
                 "its own retention, lag and subscriptions decide"
             )
             outcomes.append(Outcome(Status.SKIPPED, "not-trimmed", name, text, left))
+        if report.left_loaded is not None:
+            text = f"{name} was loaded to be trimmed, and could not be unloaded again: {report.left_loaded}"
+            outcomes.append(failed("not-unloaded", name, text, report.left_loaded))
         return outcomes
 
     def _offload(self, action: Action, name: str) -> list[Outcome]:

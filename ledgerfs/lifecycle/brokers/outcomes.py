@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from ledgerfs.errors import BrokerOffloadError, ObjectNotFoundError
+from ledgerfs.errors import BrokerOffloadError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
@@ -60,6 +60,8 @@ class TrimReport:
         Those that are listed now, and that BookKeeper has.
     size
         Bytes of those that are gone, or only offloaded now.
+    left_loaded
+        Why a topic that was loaded for it could not be unloaded; None for all others.
 
     """
 
@@ -68,6 +70,7 @@ class TrimReport:
     only_offloaded: tuple[int, ...]
     kept: tuple[int, ...]
     size: int = 0
+    left_loaded: LedgerfsError | None = None
 
 
 def list_reader(nodes: NodeReader) -> ListReader:
@@ -119,15 +122,14 @@ def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader)
     bundle, which is one node in ZooKeeper.
     """
     before = listed(managed_ledger).ledgers
-    # Asking loads the topic, which begins another ledger: so it is known whether a broker had it. (Loading a terminated one changes nothing.)
+    # Asking loads the topic, which begins another ledger: so it is known whether a broker had it. (Of a terminated one it does not.)
     broker.offload_status(managed_ledger)
     was_loaded = _ids(listed(managed_ledger).ledgers)[-1:] == _ids(before)[-1:]
     try:
         broker.trim(managed_ledger)
         after = {one.ledger_id: one for one in listed(managed_ledger).ledgers}
     finally:
-        if not was_loaded:
-            broker.unload(managed_ledger)
+        left_loaded = None if was_loaded else _unload_error(broker, managed_ledger)
     gone = tuple(one.ledger_id for one in before if one.ledger_id not in after)
     only_offloaded = [
         one.ledger_id
@@ -136,7 +138,15 @@ def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader)
     ]
     kept = tuple(ledger_id for ledger_id, one in after.items() if not _is_only_offloaded(one))
     size = _size_of(before, [*gone, *only_offloaded])
-    return TrimReport(managed_ledger, gone, tuple(only_offloaded), kept, size)
+    return TrimReport(managed_ledger, gone, tuple(only_offloaded), kept, size, left_loaded)
+
+
+def _unload_error(broker: BrokerApi, managed_ledger: str) -> LedgerfsError | None:
+    try:
+        broker.unload(managed_ledger)
+    except LedgerfsError as error:
+        return error
+    return None
 
 
 def _ids(ledgers: Iterable[LedgerInfo]) -> list[int]:

@@ -346,7 +346,7 @@ def _bucket(name: str, keys: Keys) -> TierBucket:
 
 
 def _require_one_place_a_url(buckets: Mapping[str, TierBucket], path: Path) -> None:
-    """Raise for two buckets of one URL that are not in one place: notes and the trash journal know buckets by their URL."""
+    """Raise for two buckets of one URL that are not in one place: the journal knows buckets by their URL."""
     seen: dict[str, TierBucket] = {}
     for one in buckets.values():
         other = seen.setdefault(one.url.rstrip("/"), one)

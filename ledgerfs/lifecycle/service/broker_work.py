@@ -154,7 +154,7 @@ class BrokerWork:
                         ledgers + sum(len(one.ledger_ids) for one in done),
                         size + sum(one.size for one in done),
                     )
-                elif len(done) < len(outcomes):
+                elif any(one.status is Status.SKIPPED for one in outcomes):
                     self._left_s[name] = time.monotonic()
         finally:
             with self._lock:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _STEP_S = 1.0
 _ORDER = (ActionKind.CLEAN, ActionKind.DELETE, ActionKind.OFFLOAD, ActionKind.TRIM, ActionKind.MARK)
-"""A record that does not hold any more goes before another one comes. A broker that is asked changes lists by which deletions were decided."""
+"""A record that does not hold any more goes before another one comes. Brokers that are asked change lists that deletions go by."""
 _SLICE_S = 0.25
 """After how long who waits looks whether it is to end: a signal ends no sleep."""
 _MOST_UNREAD = 20

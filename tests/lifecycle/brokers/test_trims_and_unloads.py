@@ -49,6 +49,18 @@ def test_what_a_trim_did_is_told_from_the_list(live: LiveCluster, broker: LiveBr
     assert (broker.loads, broker.unloads) == ([NAME] * 2, [NAME])
 
 
+def test_a_topic_that_cannot_be_unloaded_again_is_reported_with_what_was_trimmed(
+    broker: LiveBroker, listed: ListReader
+) -> None:
+    broker.past_retention = {150}
+    found = api(broker)
+    found.unload(NAME)
+    # Within a minute.
+    report = trim_and_compare(found, NAME, listed)
+    assert 150 in report.gone
+    assert isinstance(report.left_loaded, TooSoonError)
+
+
 def test_a_trim_whose_answer_was_lost_is_sent_again(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
     broker.past_retention = {150}
     broker.load(NAME)
