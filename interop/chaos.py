@@ -22,7 +22,7 @@ from kazoo.client import KazooClient
 
 from interop import machine
 from interop.admin import AdminError
-from interop.chaos_watch import HeldLock, Watcher, lock_of, trash_lines
+from interop.chaos_watch import HeldLock, Watcher, lock_of, records_now
 from interop.java_client import JavaClient, JavaClientError, Lines
 from interop.keys import make_key_pair
 from interop.lasting_producer import LastingProducer
@@ -32,7 +32,7 @@ from interop.processes import ServerFailedError
 from interop.s3_server import BUCKET, CREDENTIALS
 from interop.service_steps import Step, steps_now, uncleaned_attempts
 from interop.waiting import wait_until
-from ledgerfs.offload.cleaning import AGAIN_MS
+from ledgerfs.offload.journal import AGAIN_MS
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH
 
 KEPT, PASSING, BRIEF = "public/chaos-kept", "public/chaos-passing", "public/chaos-brief"
@@ -310,6 +310,8 @@ def _policy(live: LiveCluster) -> str:
         admin = "{live.cluster.admin.address}"
         [service]
         every = "1s"
+        [broker]
+        deletion_lag = "{LAG_S}s"
         [defaults]
         trash_grace = "{GRACE_S}s"
         via = "auto"
@@ -325,7 +327,6 @@ def _policy(live: LiveCluster) -> str:
         match = "public/chaos-.*"
         bucket = "tier"
         offload_after = "1s"
-        deletion_lag = "{LAG_S}s"
     """
 
 
@@ -453,7 +454,7 @@ def _read_until_whole(chaos: Chaos, reader: JavaClient, sent: dict[str, int], se
 
 
 def _let_service_end_its_work(chaos: Chaos, seconds: float) -> None:
-    """Let the service work until nothing is left in the trash, and no attempt that it may clean up after; then end it."""
+    """Let the service work until nothing is marked, and no attempt that it may clean up after; then end it."""
     # What is young is no orphan, and the longer all went on, the more there is to look at.
     least = time.monotonic() + ORPHAN_GRACE_S + 10 + seconds / 60
     until = time.monotonic() + 60 + (AGAIN_MS / 1000 + seconds / 10 if seconds > LONG_S else 0)
@@ -462,7 +463,7 @@ def _let_service_end_its_work(chaos: Chaos, seconds: float) -> None:
             chaos.restart_what_ended()
             attempts, uncleaned = uncleaned_attempts(nodes)
             left = attempts if seconds > LONG_S else uncleaned
-            if not left and not list(trash_lines(nodes)) and time.monotonic() > least:
+            if not left and not [one for one in records_now(nodes) if one.is_marked] and time.monotonic() > least:
                 break
             time.sleep(1)
     chaos.stop_service()

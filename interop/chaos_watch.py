@@ -1,4 +1,4 @@
-"""Watching a cluster while anything may happen to it: lists, BookKeeper's copies, the trash journal, objects, and who has the lock.
+"""Watching a cluster while anything may happen to it: lists, BookKeeper's copies, the journal, objects, and who has the lock.
 
 What is seen to be gone was gone before, so nothing that is said here to be gone in time was deleted too early by more than one look.
 """
@@ -12,36 +12,16 @@ from dataclasses import dataclass, field
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.protocol.states import ZnodeStat
 
 from interop.live_cluster import LiveCluster
 from interop.surveys import ledgers_of
 from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashLine, TrashState, parse_trash_line
-from ledgerfs.offload.attempts import ROOT as ATTEMPTS
+from ledgerfs.offload.journal import ROOT, JournalRecord, RecordKind, parse_record
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH
+from ledgerfs.storage.zookeeper.node import Node
 
 _EVERY_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class SeenLine:
-    """A line of the trash journal, as it was seen last.
-
-    Attributes
-    ----------
-    made_ms
-        When its node was made, by ZooKeeper's clock, ms since 1970 UTC.
-    begun_ms
-        When its node was seen changed first, by the same clock, once its deletion had begun; None if that was not seen.
-
-    """
-
-    line: TrashLine
-    made_ms: int
-    begun_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +43,12 @@ class Watcher:
         The ledgers that each topic listed, as they were seen last, and when its list was first seen without them.
     copies_gone_ms
         When ledgers were first seen to be gone from BookKeeper.
-    lines
-        Of the trash journal, by path and the transaction that made the node.
+    marked_ms
+        When what is marked was seen first, by its path; and ``marked``, its record.
     objects_gone_ms
         When objects were first seen to be gone.
     attempts
-        Names of the nodes, and of the data objects, of attempts to offload that the service noted.
+        Names of the data objects of attempts to offload that the service noted.
     locks
         Who had the lock, one after the other.
     failures
@@ -80,7 +60,8 @@ class Watcher:
     seen: dict[str, dict[int, LedgerInfo]] = field(default_factory=dict)
     gone_ms: dict[str, dict[int, int]] = field(default_factory=dict)
     copies_gone_ms: dict[int, int] = field(default_factory=dict)
-    lines: dict[tuple[str, int], SeenLine] = field(default_factory=dict)
+    marked: dict[str, JournalRecord] = field(default_factory=dict)
+    marked_ms: dict[str, int] = field(default_factory=dict)
     objects_gone_ms: dict[str, int] = field(default_factory=dict)
     attempts: set[str] = field(default_factory=set)
     locks: list[HeldLock] = field(default_factory=list)
@@ -115,10 +96,8 @@ class Watcher:
             with suppress(NoNodeError):
                 self._look(topic, {one.ledger_id: one for one in ledgers_of(nodes, topic)})
         self._look_at_copies(nodes)
-        self._look_at_trash(nodes)
+        self._look_at_journal(nodes)
         self._look_at_objects()
-        with suppress(NoNodeError):
-            self.attempts.update(nodes.get_children(ATTEMPTS))
         self._look_at_lock(nodes)
 
     def _look(self, topic: str, now: dict[int, LedgerInfo]) -> None:
@@ -135,13 +114,17 @@ class Watcher:
             if answer.get(30) is None:
                 self.copies_gone_ms[one] = now_ms()
 
-    def _look_at_trash(self, nodes: KazooClient) -> None:
-        for path, line, stat in trash_lines(nodes):
-            before = self.lines.get((path, stat.czxid))
-            begun_ms = before.begun_ms if before else None
-            if begun_ms is None and line.state is not TrashState.MARKED:
-                begun_ms = stat.mtime
-            self.lines[path, stat.czxid] = SeenLine(line, stat.ctime, begun_ms)
+    def _look_at_journal(self, nodes: KazooClient) -> None:
+        for one in records_now(nodes):
+            if one.is_marked:
+                self.marked[one.path] = one
+                self.marked_ms.setdefault(one.path, one.noted_ms)
+            else:
+                self.attempts.add(one.key.data_key)
+        for one in self.marked.values():
+            is_known = one.kind is not RecordKind.ORPHAN or one.ledger_id in self.copies_gone_ms
+            if not is_known and nodes.exists(ledger_path(one.ledger_id)) is None:
+                self.copies_gone_ms[one.ledger_id] = now_ms()
 
     def _look_at_objects(self) -> None:
         now = self.live.s3.names()
@@ -173,28 +156,19 @@ class Watcher:
                     )
         return found
 
-    def lines_begun_early(self, grace_ms: int) -> list[str]:
-        """Return what is said against deletions that began, or ended, before the grace of their line was over."""
+    def marked_gone_early(self, grace_ms: int) -> list[str]:
+        """Return what is said against deletions before the grace of their record was over."""
         found = []
-        for one in self.lines.values():
-            if one.begun_ms is None:
-                continue
-            if one.begun_ms < one.made_ms + grace_ms:
-                found.append(
-                    f"{one.line.node_name} was gone on with {one.begun_ms - one.made_ms} ms after it was marked"
-                )
-            if one.line.uuid is None or self._was_unlisted_before(one.line.ledger_id, one.begun_ms):
-                # A broker that trims a ledger deletes its objects, too, whatever is marked.
-                continue
-            key = LedgerKey(one.line.uuid, one.line.ledger_id, is_index=False)
-            for name in (key.data_key, key.index_key):
-                gone_ms = self.objects_gone_ms.get(name)
-                if gone_ms is not None and gone_ms < one.made_ms + grace_ms:
-                    found.append(f"object {name} is gone {gone_ms - one.made_ms} ms after it was marked")
+        for path, one in self.marked.items():
+            gone = [self.copies_gone_ms.get(one.ledger_id)]
+            if one.kind is RecordKind.OBJECTS:
+                gone = [self.objects_gone_ms.get(name) for name in (one.key.data_key, one.key.index_key)]
+            found += [
+                f"{one.name} is gone {gone_ms - self.marked_ms[path]} ms after it was marked"
+                for gone_ms in gone
+                if gone_ms is not None and gone_ms < self.marked_ms[path] + grace_ms
+            ]
         return found
-
-    def _was_unlisted_before(self, ledger_id: int, at_ms: int) -> bool:
-        return any(gone.get(ledger_id, at_ms) < at_ms for gone in self.gone_ms.values())
 
     def trimmed_early(self, names: Sequence[str], retention_ms: int) -> list[str]:
         """Return what is said against ledgers that went from the lists of topics before their retention was over."""
@@ -209,17 +183,17 @@ class Watcher:
         return found
 
 
-def trash_lines(nodes: KazooClient) -> Iterator[tuple[str, TrashLine, ZnodeStat]]:
-    """Yield path, line, and what ZooKeeper says of the node, of each line that is there."""
+def records_now(nodes: KazooClient) -> Iterator[JournalRecord]:
+    """Yield the records of the journal."""
     try:
-        names = nodes.get_children(TRASH)
+        names = nodes.get_children(ROOT)
     except NoNodeError:
         return
-    asked = [(f"{TRASH}/{name}", nodes.get_async(f"{TRASH}/{name}")) for name in names]
+    asked = [(f"{ROOT}/{name}", nodes.get_async(f"{ROOT}/{name}")) for name in names]
     for path, answer in asked:
         with suppress(NoNodeError):
             data, stat = answer.get(30)
-            yield path, parse_trash_line(data, key=path), stat
+            yield parse_record(Node(path, data, stat.ctime, stat.mtime, stat.version, 0))
 
 
 def lock_of(nodes: KazooClient) -> HeldLock | None:

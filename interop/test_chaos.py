@@ -27,14 +27,13 @@ from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
-from ledgerfs.lifecycle.journal.trash_line import TrashKind
 
 _SEED = 20
 _SECONDS = 60
 _LEFT = frozenset(
     {
         *("orphan-ledger", "orphan-cursor-ledger", "orphan-schema-ledger", "orphan-compacted-ledger"),
-        *("orphan-delayed-ledger", "orphan-object", "flagged-deleted", "failed-offload", "noted-offload", "in-trash"),
+        *("orphan-delayed-ledger", "orphan-object", "failed-offload", "noted-offload", "in-trash"),
     }
 )
 """The doctor's words for what a lifecycle that has ended its work leaves nothing of."""
@@ -95,7 +94,7 @@ def _require_in_time(outcome: chaos.Outcome) -> None:
     # A broker that loads a topic forgets a last ledger that has no entries.
     gone = [(one, watcher.seen[topic][one]) for topic in kept for one in watcher.gone_ms[topic]]
     assert [ledger_id for ledger_id, one in gone if one.entries] == [], outcome.history
-    early = watcher.copies_gone_early(kept, chaos.LAG_S * 1000) + watcher.lines_begun_early(chaos.GRACE_S * 1000)
+    early = watcher.copies_gone_early(kept, chaos.LAG_S * 1000) + watcher.marked_gone_early(chaos.GRACE_S * 1000)
     if outcome.is_long:
         early += watcher.trimmed_early(chaos.topics(chaos.BRIEF), chaos.RETENTION_S * 1000)
     assert early == [], f"{early}\n{outcome.history}"
@@ -107,14 +106,12 @@ def _what_was_done(live: LiveCluster, outcome: chaos.Outcome) -> dict[str, int]:
     objects = live.s3.objects()
     kept = [one for topic in chaos.topics(chaos.KEPT) for one in watcher.seen[topic].values()]
     by = Counter(_writer(objects, one) for one in kept if one.is_offloaded)
-    kinds = Counter(one.line.kind for one in watcher.lines.values() if one.begun_ms is not None)
     trimmed = sum(len(watcher.gone_ms[topic]) for topic in chaos.topics(chaos.PASSING))
     counts = {
         "ledgers offloaded by the service": by["service"],
         "ledgers offloaded by a broker": by["broker"],
         "copies deleted from BookKeeper, by their lists": sum(_is_deleted(one) for one in kept),
         "copies gone from BookKeeper": sum(one.ledger_id in watcher.copies_gone_ms for one in kept),
-        "copies deleted by the service's trash": kinds[TrashKind.OFFLOADED],
         "ledgers trimmed": trimmed,
         "looks of the watcher": watcher.looks,
         "attempts noted": len(watcher.attempts),
@@ -124,7 +121,7 @@ def _what_was_done(live: LiveCluster, outcome: chaos.Outcome) -> dict[str, int]:
     if outcome.is_long:
         counts["second services that went on for a stopped one"] = outcome.chaos.taken_over
         counts["ledgers trimmed after a minute"] = sum(len(watcher.gone_ms[one]) for one in chaos.topics(chaos.BRIEF))
-        counts["ledgers trimmed by the service's trash"] = kinds[TrashKind.TRIMMED]
+        counts["what nothing names, marked"] = len(watcher.marked)
     return counts
 
 

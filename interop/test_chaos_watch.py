@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from interop.chaos_watch import SeenLine, Watcher
+from interop.chaos_watch import Watcher
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
-from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
+from ledgerfs.offload.journal import JournalRecord, RecordKind
 
 if TYPE_CHECKING:
     from interop.live_cluster import LiveCluster
@@ -24,10 +24,11 @@ def watcher(
     return Watcher(nothing, seen, {"t": dict(gone_ms or {})}, dict(copies_gone_ms or {}))
 
 
-def line(uuid: str | None = None) -> TrashLine:
-    bucket = None if uuid is None else "s3://tier"
-    kind = TrashKind.TRIMMED
-    return TrashLine(kind, 7, "t", uuid, bucket, "old", 1, 10, 1_000, 3_000, TrashState.UNLISTED)
+def marked(seen: Watcher, kind: RecordKind) -> Watcher:
+    uuid, bucket = (None, None) if kind is RecordKind.ORPHAN else (_UUID, "s3://tier")
+    record = JournalRecord(kind, 7, "t", uuid, bucket, "old", 1, 10, 1_000, 3_000)
+    seen.marked[record.path], seen.marked_ms[record.path] = record, 1_000
+    return seen
 
 
 def test_a_copy_that_is_gone_within_the_lag_or_was_never_offloaded_is_told() -> None:
@@ -40,24 +41,15 @@ def test_a_copy_that_is_gone_within_the_lag_or_was_never_offloaded_is_told() -> 
     ]
 
 
-def test_a_line_that_is_gone_on_with_within_its_grace_is_told() -> None:
-    seen = watcher()
-    seen.lines["a", 1] = SeenLine(line(), 1_000, 3_000)
-    seen.lines["b", 2] = SeenLine(line(), 1_000, None)
-    assert seen.lines_begun_early(2_000) == []
-    seen.lines["a", 1] = SeenLine(line(), 1_000, 2_999)
-    assert seen.lines_begun_early(2_000) == ["trimmed-7 was gone on with 1999 ms after it was marked"]
-
-
-def test_an_object_that_is_gone_within_the_grace_is_told_unless_a_broker_had_unlisted_its_ledger() -> None:
-    seen = watcher()
-    seen.lines["a", 1] = SeenLine(line(_UUID), 1_000, 3_000)
+def test_what_is_deleted_within_its_grace_is_told() -> None:
+    assert marked(watcher(copies_gone_ms={7: 3_000}), RecordKind.ORPHAN).marked_gone_early(2_000) == []
+    told = marked(watcher(copies_gone_ms={7: 2_999}), RecordKind.ORPHAN).marked_gone_early(2_000)
+    assert told == ["orphan-7 is gone 1999 ms after it was marked"]
+    seen = marked(watcher(copies_gone_ms={7: 1_001}), RecordKind.OBJECTS)
     seen.objects_gone_ms[f"{_UUID}-ledger-7"] = 3_000
-    assert seen.lines_begun_early(2_000) == []
+    assert seen.marked_gone_early(2_000) == []
     seen.objects_gone_ms[f"{_UUID}-ledger-7"] = 2_999
-    assert seen.lines_begun_early(2_000) == [f"object {_UUID}-ledger-7 is gone 1999 ms after it was marked"]
-    seen.gone_ms["t"][7] = 2_500
-    assert seen.lines_begun_early(2_000) == []
+    assert seen.marked_gone_early(2_000) == [f"objects-7-{_UUID} is gone 1999 ms after it was marked"]
 
 
 def test_a_ledger_that_is_trimmed_within_its_retention_is_told() -> None:

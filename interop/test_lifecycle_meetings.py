@@ -8,14 +8,13 @@ import random
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pulsar
 import pytest
 from kazoo.client import KazooClient
 
-from interop.chaos_watch import trash_lines
 from interop.filling import fill
 from interop.lifecycle_processes import Services, is_free
 from interop.live_cluster import LiveCluster, lent_live_cluster
@@ -276,37 +275,6 @@ def begun_by_broker(live: LiveCluster, nodes: KazooClient, topic: str) -> str:
     return found[0]
 
 
-def in_bookkeeper(live: LiveCluster, nodes: KazooClient, topic: str) -> set[int]:
-    """Return the ledgers of a topic with a copy in BookKeeper."""
-    return live.cluster.bookkeeper_ledgers() & {one.ledger_id for one in ledgers_of(nodes, topic)}
-
-
-def test_a_deletion_gives_way_to_a_broker_that_loads_the_topic(
-    live: LiveCluster, nodes: KazooClient, client: pulsar.Client, services: Services
-) -> None:
-    topic = made_topic(live, client, "public/given")
-    before = read(client, topic)
-    free(live, topic)
-    policy = services.policy("public/given", offload_after=_NOW, deletion_lag=_NOW)
-    with stage("meetings: a deletion gives way"):
-        services.run(policy, 2)
-        require_offloaded(live, nodes, topic)
-        there = in_bookkeeper(live, nodes, topic)
-        assert len(there) == 3
-        with services.held("set", policy) as service:
-            fill(client, topic, 10, 100)
-            service.go()
-            # It says that it was to be done, and why it was not.
-            assert service.ended().code == 1, service.said
-            assert "was changed since it was read; nothing was done" in service.said
-        ledgers = ledgers_of(nodes, topic)
-        assert there <= in_bookkeeper(live, nodes, topic)
-        assert not any(one.context.is_deleted_from_bookkeeper for one in ledgers if one.context)
-    after = read(client, topic)
-    assert len(after) == len(before) + 10 == 150
-    assert after == [*before, *range(10)]
-
-
 @contextmanager
 def coming_and_going(live: LiveCluster, client: pulsar.Client, topic: str) -> Iterator[list[int]]:
     """Have the broker load a topic for a producer, and let it go, again and again; lend the numbers of what was acknowledged so far."""
@@ -336,74 +304,27 @@ def coming_and_going(live: LiveCluster, client: pulsar.Client, topic: str) -> It
     assert failures == []
 
 
-def test_deletions_meet_a_broker_that_comes_and_goes_with_a_producer(
+def test_offloads_meet_a_broker_that_comes_and_goes_with_a_producer(
     live: LiveCluster, nodes: KazooClient, client: pulsar.Client, services: Services
 ) -> None:
     topic = made_topic(live, client, "public/comes")
     before = read(client, topic)
     free(live, topic)
-    policy = services.policy("public/comes", offload_after=_NOW, deletion_lag=_NOW)
+    policy = services.policy("public/comes", offload_after=_NOW)
 
-    def deleted() -> set[int]:
-        listed = {one.ledger_id for one in ledgers_of(nodes, topic) if one.entries}
-        return listed - live.cluster.bookkeeper_ledgers()
+    def offloaded() -> set[int]:
+        return {one.ledger_id for one in ledgers_of(nodes, topic) if one.is_offloaded}
 
     said = ""
     with stage("meetings: the broker comes and goes"), coming_and_going(live, client, topic) as sent:
         for _ in range(_MOST_RUNS):
             said += services.run(policy, codes={0, 1}).said
-            if len(deleted()) >= _ENOUGH:
+            if len(offloaded()) >= _ENOUGH:
                 break
-        assert len(deleted()) >= _ENOUGH, said
+        assert len(offloaded()) >= _ENOUGH, said
     free(live, topic)
     ledgers = ledgers_of(nodes, topic)
     assert objects(live, ledgers) == named(ledgers)
-    flagged = {one.ledger_id for one in ledgers if one.context and one.context.is_deleted_from_bookkeeper}
-    assert deleted() == flagged
     after = read(client, topic)
     assert len(after) == len(before) + len(sent) > 200
     assert after == [*before, *sent]
-
-
-def received(consumer: pulsar.Consumer) -> int:
-    """Return the number of the next message, acknowledged; raises `pulsar.Timeout`."""
-    message = consumer.receive(15_000)
-    consumer.acknowledge(message)
-    return int(message.data()[:8])
-
-
-def test_a_broker_that_was_stopped_while_copies_were_deleted_serves_all_when_it_goes_on(
-    live: LiveCluster, nodes: KazooClient, client: pulsar.Client, services: Services
-) -> None:
-    topic = made_topic(live, client, "public/stopped")
-    before = read(client, topic)
-    # So that it has nothing of it in its cache.
-    free(live, topic)
-    policy = services.policy("public/stopped", offload_after=_NOW, deletion_lag=_NOW)
-    consumer = client.subscribe(topic, "s", receiver_queue_size=5, initial_position=pulsar.InitialPosition.Earliest)
-    found = [received(consumer) for _ in range(10)]
-    full = [one.ledger_id for one in ledgers_of(nodes, topic) if one.entries == _ENTRIES]
-    assert len(full) == 2
-    with stage("meetings: the broker is stopped"), ExitStack() as going:
-        with live.cluster.processes.paused("broker"):
-            wait_until_free(live, topic)
-            service = going.enter_context(services.going_on(policy))
-            wait_until(lambda: not set(full) & live.cluster.bookkeeper_ledgers(), "BookKeeper's copies are gone")
-        try:
-            while found[-1] != before[-1]:
-                found.append(received(consumer))
-        except pulsar.Timeout:
-            pytest.fail(f"{len(found)} messages, and after {found[-1]} no more:\n{service.said}")
-        consumer.close()
-        # What was not acknowledged when the topic was unloaded comes again.
-        assert list(dict.fromkeys(found)) == before
-        # By the list that it has in memory it refuses who asks for the first message, until the service has had it unload the topic.
-        wait_until(lambda: not is_watched(nodes, topic), f"the broker has unloaded the topic:\n{service.said}")
-    after = read(client, topic)
-    assert len(after) == len(before) == 140
-    assert after == before
-
-
-def is_watched(nodes: KazooClient, topic: str) -> bool:
-    """Whether a service still looks who has a topic that ledgers of were deleted."""
-    return any(line.managed_ledger == managed_ledger_of(topic) for _, line, _ in trash_lines(nodes))

@@ -50,7 +50,7 @@ SUB_ROOMS = {
     "testing": ["stores", "dialects"],
     "spark": ["runtime", "lake", "source", "pipelines"],
     "upkeep": ["verification", "repair", "doctor"],
-    "lifecycle": ["policy", "brokers", "journal", "planning", "acting", "service"],
+    "lifecycle": ["policy", "brokers", "planning", "acting", "service"],
     "recovery": ["lost", "planning", "settings", "copies", "topics", "checking", "running"],
     "dialects/pulsar_blob": ["checks", "repairs"],
     "dialects/mapfile": ["checks"],

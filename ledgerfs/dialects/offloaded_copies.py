@@ -1,6 +1,5 @@
 """The offloaded ledgers of a living cluster, in the buckets that their contexts name. Here so that rooms that know no dialect can ask."""
 
-from ledgerfs.dialects.live_cluster.offload_places import place_of
 from ledgerfs.dialects.live_cluster.offloaded import OffloadedLedgers
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
@@ -11,10 +10,9 @@ from ledgerfs.storage.zookeeper.living_cluster import LiveReading
 class OffloadedCopies:
     """The offloaded ledgers of one cluster, in whichever buckets their contexts name."""
 
-    __slots__ = ("_offloaded", "_reading")
+    __slots__ = ("_offloaded",)
 
     def __init__(self, reading: LiveReading) -> None:
-        self._reading = reading
         self._offloaded = OffloadedLedgers(reading)
 
     def reader(self, managed_ledger: str, info: LedgerInfo) -> LedgerReader:
@@ -22,9 +20,3 @@ class OffloadedCopies:
         if info.context is None or not info.context.is_complete:
             raise CorruptLedgerError("not offloaded completely", key=f"ledger {info.ledger_id}")
         return self._offloaded.open(managed_ledger, info, info.context)
-
-    def url_of(self, managed_ledger: str, info: LedgerInfo) -> str:
-        """Return the URL of the bucket that has the objects; raises `UnsupportedFormatError` for a place that cannot be told."""
-        if info.context is None:
-            raise CorruptLedgerError("not offloaded", key=f"ledger {info.ledger_id}")
-        return place_of(managed_ledger, info, info.context, self._reading).url

@@ -10,18 +10,16 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     ManagedLedgerInfo,
     parse_managed_ledger_info,
 )
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_of, managed_ledger_path
+from ledgerfs.offload.outcomes import Outcome, Status
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 
-@dataclass(frozen=True, slots=True)
-class NotOffloaded:
-    """A ledger that was not offloaded, and why."""
-
-    ledger_id: int
-    reason: str
-    error: LedgerfsError | None = None
+def not_offloaded(topic: str, ledger_id: int, reason: str, error: LedgerfsError | None = None) -> Outcome:
+    """Return why a ledger was not offloaded."""
+    status = Status.SKIPPED if error is None else Status.FAILED
+    return Outcome(status, "offload refused", topic, reason, (ledger_id,), error=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +28,11 @@ class Listed:
 
     node: Node
     info: ManagedLedgerInfo
+
+    @property
+    def topic(self) -> str:
+        """The managed ledger."""
+        return managed_ledger_of(self.node.path) or self.node.path
 
     @property
     def last(self) -> int:
@@ -61,34 +64,34 @@ def listed_or_none(nodes: NodeReader, managed_ledger: str) -> Listed | None:
         return None
 
 
-def candidate(listed: Listed, ledger_id: int, find: Callable[[int], StoredLedger]) -> StoredLedger | NotOffloaded | int:
-    """Return a ledger as BookKeeper has it if it can be offloaded; its id if it is offloaded; else why it cannot be.
+def candidate(listed: Listed, ledger_id: int, find: Callable[[int], StoredLedger]) -> StoredLedger | Outcome:
+    """Return a ledger as BookKeeper has it if it can be offloaded; else that it is offloaded, or why it cannot be.
 
     ``find`` returns a ledger of BookKeeper, or raises `ObjectNotFoundError`, and other errors, which are raised.
     """
     info = listed.ledger(ledger_id)
     if info is None:
-        return NotOffloaded(ledger_id, "the topic does not list it (any more)")
+        return not_offloaded(listed.topic, ledger_id, "the topic does not list it (any more)")
     if info.is_offloaded:
-        return ledger_id
+        return Outcome(Status.OK, "offloaded", listed.topic, ledger_ids=(ledger_id,))
     if ledger_id == listed.last:
         reason = "the last ledger of a topic is made anew by the broker that loads it: it is never offloaded"
-        return NotOffloaded(ledger_id, reason)
+        return not_offloaded(listed.topic, ledger_id, reason)
     try:
         found = find(ledger_id)
     except ObjectNotFoundError as error:
-        return NotOffloaded(ledger_id, "BookKeeper does not have it (any more)", error)
-    why = _why_not(info, found)
-    return found if why is None else NotOffloaded(ledger_id, why)
-
-
-def _why_not(info: LedgerInfo, found: StoredLedger) -> str | None:
+        return not_offloaded(listed.topic, ledger_id, "BookKeeper does not have it (any more)", error)
     node = found.node
-    if not node.is_closed:
-        return "it is not closed in BookKeeper"
-    if node.last_entry < 0:
+    why = why_not_readable((info.entries, info.size), node.last_entry + 1, node.length, is_closed=node.is_closed)
+    return found if why is None else not_offloaded(listed.topic, ledger_id, why)
+
+
+def why_not_readable(listed: tuple[int, int], entries: int, length: int, *, is_closed: bool) -> str | None:
+    """Return why a ledger of BookKeeper is not copied for a list, which tells entries and bytes; None if it can be."""
+    if not is_closed:
+        return "it is not closed in BookKeeper: a writer may live"
+    if not entries:
         return "it has no entries"
-    if (info.entries, info.size) != (node.last_entry + 1, node.length):
-        there = f"{node.last_entry + 1:,} of {node.length:,}"
-        return f"its topic lists {info.entries:,} entries of {info.size:,} bytes, BookKeeper has {there}"
+    if listed != (entries, length):
+        return f"its topic lists {listed[0]:,} entries of {listed[1]:,} bytes, BookKeeper has {entries:,} of {length:,}"
     return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, completed_user_metadata
 from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
-from ledgerfs.offload.attempts import Attempt
+from ledgerfs.offload.journal import JournalRecord
 from ledgerfs.offload.record_digest import RecordDigest, digest_of, digested
 from ledgerfs.writing.write import ref_of, write_ledger
 
@@ -34,7 +34,7 @@ class CopiedLedger:
 
     """
 
-    attempt: Attempt
+    attempt: JournalRecord
     stored: StoredLedger
     length: int
 
@@ -81,7 +81,7 @@ class _Source:
 def copy_ledger(
     ledgers: ClosedLedgers,
     stored: StoredLedger,
-    attempt: Attempt,
+    attempt: JournalRecord,
     tier: "Tier",
     *,
     pace: "Pace | None" = None,
@@ -98,7 +98,7 @@ def copy_ledger(
     """
     transform = None if tier.transform is None else tier.transform()
     node = stored.node
-    user_metadata = completed_user_metadata(tier.user_metadata, attempt.managed_ledger)
+    user_metadata = completed_user_metadata(tier.user_metadata, attempt.managed_ledger or "")
     ledger = NewLedger(attempt.key, node.closed_at(node.last_entry, node.length), user_metadata, tier.block_size)
     source = _Source(ledgers, stored, transform, pace)
     written = write_ledger(tier.bucket, ledger, source)

@@ -15,11 +15,13 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.offload.offload_driver import bucket_in, driver_for, driver_properties, folder_in_bucket, require_place
+from ledgerfs.offload.outcomes import Status
 
 DEFAULT_BLOCK_SIZE = 64 << 20
 
 if TYPE_CHECKING:
-    from ledgerfs.offload.one_step import Offloaded, OneStep
+    from ledgerfs.offload.one_step import OneStep
+    from ledgerfs.offload.outcomes import Outcome
     from ledgerfs.storage.zookeeper.nodes import Nodes
 
 
@@ -133,13 +135,15 @@ class ManagedLedger:
         info = self._info()
         self._require_in(info, wanted)
         due = [one for one in info.ledgers[:-1] if one.ledger_id < wanted.ledger_id and not one.is_offloaded]
-        outcome = self._step.offload(self.name, [one.ledger_id for one in due if one.entries]) if due else None
+        outcomes = self._step.offload(self.name, [one.ledger_id for one in due if one.entries]) if due else []
+        left = [one for one in outcomes if one.status is not Status.OK and one.ledger_ids]
         try:
             reached = first_not_offloaded(self._info())
-            self._require_done(outcome, wanted, reached)
+            self._require_done(left, wanted, reached)
         finally:
-            for remark in () if outcome is None else outcome.remarks:
-                warnings.warn(f"{self.name}: {remark}", OffloadRemarkWarning, stacklevel=2)
+            for one in outcomes:
+                if one.status is Status.FAILED and not one.ledger_ids:
+                    warnings.warn(f"{self.name}: {one.message}", OffloadRemarkWarning, stacklevel=2)
         return reached
 
     def _info(self) -> ManagedLedgerInfo:
@@ -155,10 +159,10 @@ class ManagedLedger:
                 f"position {position.ledger_id}:{position.entry_id} asked for; the topic has {has}", key=self.name
             )
 
-    def _require_done(self, outcome: "Offloaded | None", wanted: Position, reached: Position) -> None:
-        if outcome is not None and outcome.not_done and reached.ledger_id < wanted.ledger_id:
-            first = min(outcome.not_done, key=lambda one: one.ledger_id)
-            reason = f"offloaded up to {reached.ledger_id}:{reached.entry_id}; ledger {first.ledger_id} was not: {first.reason}"
+    def _require_done(self, left: "list[Outcome]", wanted: Position, reached: Position) -> None:
+        if left and reached.ledger_id < wanted.ledger_id:
+            first = min(left, key=lambda one: one.ledger_ids)
+            reason = f"offloaded up to {reached.ledger_id}:{reached.entry_id}; ledger {first.ledger_ids[0]} was not: {first.message}"
             raise RefusedLedgerError(reason, key=self.name)
 
 

@@ -3,12 +3,11 @@
 PIP-17 notes an attempt in the topic's list, uploads, and completes it; done by another program than the broker, that loses data: a broker
 that loads the topic in between deletes the objects of the attempt. So here the list does not know of an attempt before its objects are
 whole and were read back. Then one versioned set completes all ledgers that were copied; whatever changed the list meanwhile makes it fail,
-and it is looked at again. The note of each attempt (`ledgerfs.offload.attempts`) goes in that same commit.
+and it is looked at again. The note of each attempt (`ledgerfs.offload.journal`) goes in that same commit.
 """
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -26,14 +25,16 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.managed_ledgers.list_changes import with_contexts
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import build_context
-from ledgerfs.offload.attempts import Attempt
-from ledgerfs.offload.candidates import Listed, NotOffloaded, candidate, listed_now, listed_or_none
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.offload.candidates import Listed, candidate, listed_now, listed_or_none, not_offloaded
 from ledgerfs.offload.cleaning import remove_objects
 from ledgerfs.offload.copied_ledger import CopiedLedger, Pace, copy_ledger
+from ledgerfs.offload.journal import JournalRecord
 from ledgerfs.offload.list_bytes import FULL, MOST_BYTES, fits, stored
-from ledgerfs.offload.remarks import Remark
+from ledgerfs.offload.outcomes import Outcome, Status, failed
+from ledgerfs.offload.owners import let_go
 from ledgerfs.storage.ordered_map import ordered_map
-from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation, SetNode
+from ledgerfs.storage.zookeeper.changes import ClusterLock, Operation, SetNode
 
 if TYPE_CHECKING:
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
@@ -48,36 +49,6 @@ _THREADS = 2
 """Each has up to four blocks in memory."""
 _MORE_OF_A_LINE = 16
 """By which the line of a ledger grows besides its context: lengths, and its size and entries."""
-
-
-@dataclass(slots=True)
-class Offloaded:
-    """What became of the ledgers of one topic.
-
-    Attributes
-    ----------
-    done
-        Ids of those that are offloaded now, whoever did it.
-    size
-        Bytes that were copied of them.
-    not_done
-        The others.
-    remarks
-        What somebody has to know, or to do, a sentence each.
-
-    """
-
-    done: list[int] = field(default_factory=list)
-    size: int = 0
-    not_done: list[NotOffloaded] = field(default_factory=list)
-    remarks: list[Remark] = field(default_factory=list)
-
-    def tell(self, found: "NotOffloaded | int") -> None:
-        """Take what became of a ledger that was not copied: why, or its id if it is offloaded."""
-        if isinstance(found, NotOffloaded):
-            self.not_done.append(found)
-        else:
-            self.done.append(found)
 
 
 class OneStep:
@@ -138,37 +109,37 @@ class OneStep:
         """The uuids of attempts that were begun here, and neither completed nor given up: whoever cleans leaves these alone."""
         return frozenset(self._in_flight.copy())
 
-    def offload(self, managed_ledger: str, ledger_ids: Iterable[int]) -> Offloaded:
-        """Offload ledgers of a topic, the oldest first; those that cannot be, or are already, are told, and not an error.
+    def offload(self, managed_ledger: str, ledger_ids: Iterable[int]) -> list[Outcome]:
+        """Offload ledgers of a topic, the oldest first; those that cannot be, or are already, are no error, but outcomes.
 
         Raises `RefusedLedgerError` for a topic that may not be offloaded so, `LockLostError`, and the errors of ZooKeeper. A ledger whose
-        copy fails is told, and what there is of it removed; nothing of it is in the list.
+        copy fails is an outcome, and its objects are removed; nothing of it is in the list.
         """
         self.require_free(managed_ledger)
-        outcome = Offloaded()
+        outcomes: list[Outcome] = []
         waiting: list[CopiedLedger] = []
         last_set = time.monotonic()
         try:
             copies = ordered_map(partial(self.copy, managed_ledger), sorted(ledger_ids), _THREADS, "ledgerfs-offload")
             for found in copies:
                 if not isinstance(found, CopiedLedger):
-                    outcome.tell(found)
+                    outcomes.append(found)
                     continue
                 waiting.append(found)
                 if time.monotonic() - last_set >= BETWEEN_SETS_S:
                     whole, waiting = waiting, []
-                    self.complete(managed_ledger, whole, outcome)
+                    self.complete(managed_ledger, whole, outcomes)
                     last_set = time.monotonic()
             whole, waiting = waiting, []
-            self.complete(managed_ledger, whole, outcome)
+            self.complete(managed_ledger, whole, outcomes)
         except LockLostError:
             # Whose lock it is now cleans what is noted; a commit that was sent may have named the objects.
             waiting = []
             raise
         finally:
             for one in waiting:
-                self.give_up(one.attempt, outcome)
-        return outcome
+                self.give_up(one.attempt, outcomes)
+        return outcomes
 
     def require_free(self, managed_ledger: str) -> None:
         """Raise `RefusedLedgerError` for a topic that is not offloaded without its broker: one has it, or that is not known."""
@@ -182,10 +153,8 @@ class OneStep:
             reason = "ZooKeeper does not tell which broker has the topic (extensible load manager): only brokers can offload it"
             raise RefusedLedgerError(reason, key=managed_ledger)
 
-    def copy(
-        self, managed_ledger: str, ledger_id: int, told: "Pace | None" = None
-    ) -> CopiedLedger | NotOffloaded | int:
-        """Copy a ledger, which no list names then; return its id if it is offloaded already.
+    def copy(self, managed_ledger: str, ledger_id: int, told: "Pace | None" = None) -> CopiedLedger | Outcome:
+        """Copy a ledger, which no list names then; else return that it is offloaded already, or why it was not.
 
         ``told`` is called with bytes as they go, to the store and back. Whoever has the copy completes it, or gives it up.
 
@@ -195,13 +164,13 @@ class OneStep:
         found = candidate(listed, ledger_id, self._ledgers.found)
         if not isinstance(found, StoredLedger):
             return found
-        attempt = Attempt.begun(managed_ledger, ledger_id, self._tier.bucket.store.url, self._noted_ms())
+        attempt = JournalRecord.attempt(managed_ledger, ledger_id, self._tier.bucket.store.url, self._noted_ms())
         if not self._has_room(listed, attempt):
-            return NotOffloaded(ledger_id, FULL, ListFullError(FULL, key=managed_ledger))
+            return not_offloaded(managed_ledger, ledger_id, FULL, ListFullError(FULL, key=managed_ledger))
         try:
-            self._lock.commit([MakeNode(attempt.path, attempt.build())])
+            self._lock.commit([attempt.made()])
         except LedgerfsError:
-            self._in_flight.pop(attempt.uuid, None)
+            self._in_flight.pop(attempt.key.uuid, None)
             raise
         try:
             pace, pace_back = _both(self._pace, told), _both(self._pace_back, told)
@@ -210,15 +179,15 @@ class OneStep:
             raise
         except LedgerfsError as error:
             self.give_up(attempt, is_certain=not isinstance(error, UncertainWriteError))
-            return NotOffloaded(ledger_id, str(error), error)
+            return not_offloaded(managed_ledger, ledger_id, str(error), error)
         except BaseException:
             self.give_up(attempt)
             raise
 
-    def _has_room(self, listed: Listed, attempt: Attempt) -> bool:
+    def _has_room(self, listed: Listed, attempt: JournalRecord) -> bool:
         """Whether a topic's list has room for an attempt besides all that go on; it is in flight from then on."""
         info = listed.ledger(attempt.ledger_id)
-        more = build_context(self._tier.context(attempt.uuid, attempt.began_ms)).ByteSize() + _MORE_OF_A_LINE
+        more = build_context(self._tier.context(attempt.key.uuid, attempt.noted_ms)).ByteSize() + _MORE_OF_A_LINE
         if info is not None and info.context is not None:
             more = max(0, more - build_context(info.context).ByteSize())
         with self._beginning:
@@ -226,41 +195,41 @@ class OneStep:
             # Of a compressed list this is more than it takes.
             if len(listed.node.data) + others + more > MOST_BYTES:
                 return False
-            self._in_flight[attempt.uuid] = attempt.managed_ledger, more
+            self._in_flight[attempt.key.uuid] = listed.topic, more
         return True
 
     # Completing.
 
-    def complete(self, managed_ledger: str, copies: Sequence[CopiedLedger], outcome: Offloaded) -> None:
+    def complete(self, managed_ledger: str, copies: Sequence[CopiedLedger], outcomes: list[Outcome]) -> None:
         """Set the contexts of all copies by one commit, and have a broker that has taken the topic read the list again.
 
-        More than a ZooKeeper takes at once are completed by several commits, the oldest first; what the list has no room for is given up.
-        What cannot be completed any more is given up, too, and told. Raises `LockLostError`, after which the copies are not to be touched,
-        and the errors of ZooKeeper.
+        More than a ZooKeeper takes at once are completed by several commits, the oldest first; what the list has no room for, and what
+        cannot be completed any more, is given up. Raises `LockLostError`, after which the copies are not to be touched, and the errors of
+        ZooKeeper.
         """
         url = self._tier.bucket.store.url
         if any(one.attempt.bucket != url for one in copies):
             raise ValueError(f"copies in other buckets than {url}")
         left = sorted(copies, key=lambda one: one.attempt.ledger_id)
         while left:
-            left = self._complete_some(managed_ledger, left, outcome)
+            left = self._complete_some(managed_ledger, left, outcomes)
 
     def _complete_some(
-        self, managed_ledger: str, copies: Sequence[CopiedLedger], outcome: Offloaded
+        self, managed_ledger: str, copies: Sequence[CopiedLedger], outcomes: list[Outcome]
     ) -> list[CopiedLedger]:
         """Complete as many copies as one commit takes; return those that are left, none if nothing more can be done."""
         left = list(copies)
         for _ in range(_TRIES):
             listed = listed_or_none(self._lock.newest(), managed_ledger)
-            left = [one for one in left if self._still_wanted(listed, one, outcome)]
+            left = [one for one in left if self._still_wanted(listed, one, outcomes, managed_ledger)]
             if not left or listed is None:
                 return []
             owner = self._owners.owner_of(managed_ledger)
             if owner is not Owner.NONE and not self._owners.can_unload:
-                return self._give_up_all(left, outcome, "a broker has taken the topic meanwhile")
+                return self._give_up_all(left, outcomes, "a broker has taken the topic meanwhile")
             some, changes = self._that_fit(listed, left)
             if not some:
-                return self._give_up_all(left, outcome, FULL, ListFullError(FULL, key=managed_ledger))
+                return self._give_up_all(left, outcomes, FULL, ListFullError(FULL, key=managed_ledger))
             try:
                 self._lock.commit(changes)
             except ChangedMeanwhileError as error:
@@ -268,39 +237,42 @@ class OneStep:
                     raise
                 continue
             for one in some:
-                self._in_flight.pop(one.attempt.uuid, None)
-            outcome.done += [one.attempt.ledger_id for one in some]
-            outcome.size += sum(one.stored.node.length for one in some)
+                self._in_flight.pop(one.attempt.key.uuid, None)
+            ids, size = tuple(one.attempt.ledger_id for one in some), sum(one.stored.node.length for one in some)
+            outcomes.append(Outcome(Status.OK, "offloaded", managed_ledger, ledger_ids=ids, size=size))
             replaced = (self._replaced(listed, one.attempt) for one in some)
-            outcome.remarks += [one for one in replaced if isinstance(one, Remark)]
-            self._let_go(managed_ledger, outcome)
+            outcomes += [one for one in replaced if isinstance(one, Outcome)]
+            outcomes += let_go(self._owners, managed_ledger)
             return left[len(some) :]
         reason = f"the topic's list changed {_TRIES} times while it was to be set"
-        return self._give_up_all(left, outcome, reason)
+        return self._give_up_all(left, outcomes, reason)
 
     def _give_up_all(
-        self, copies: Iterable[CopiedLedger], outcome: Offloaded, reason: str, error: LedgerfsError | None = None
+        self, copies: Iterable[CopiedLedger], outcomes: list[Outcome], reason: str, error: LedgerfsError | None = None
     ) -> list[CopiedLedger]:
-        """Give copies up, and tell why; return none, which are left."""
+        """Give copies up, and add why; return none, which are left."""
         for one in copies:
-            self.give_up(one.attempt, outcome)
-            outcome.tell(NotOffloaded(one.attempt.ledger_id, reason, error))
+            self.give_up(one.attempt, outcomes)
+            topic = one.attempt.managed_ledger or ""
+            outcomes.append(not_offloaded(topic, one.attempt.ledger_id, reason, error))
         return []
 
-    def _still_wanted(self, listed: Listed | None, copied: CopiedLedger, outcome: Offloaded) -> bool:
+    def _still_wanted(
+        self, listed: Listed | None, copied: CopiedLedger, outcomes: list[Outcome], managed_ledger: str
+    ) -> bool:
         """Whether a ledger is as it was copied; what there is of the copy is removed if not."""
         ledger_id = copied.attempt.ledger_id
         found = (
-            NotOffloaded(ledger_id, "the topic is gone")
+            not_offloaded(managed_ledger, ledger_id, "the topic is gone")
             if listed is None
             else candidate(listed, ledger_id, self._ledgers.found)
         )
         if isinstance(found, StoredLedger):
             if found == copied.stored:
                 return True
-            found = NotOffloaded(ledger_id, "its metadata changed while it was copied")
-        self.give_up(copied.attempt, outcome)
-        outcome.tell(found)
+            found = not_offloaded(managed_ledger, ledger_id, "its metadata changed while it was copied")
+        self.give_up(copied.attempt, outcomes)
+        outcomes.append(found)
         return False
 
     def _that_fit(
@@ -324,18 +296,18 @@ class OneStep:
     def _changes(self, listed: Listed, copies: Sequence[CopiedLedger]) -> list[Operation]:
         now_ms = self._noted_ms()
         replaced = (self._replaced(listed, one.attempt) for one in copies)
-        contexts = {one.attempt.ledger_id: self._tier.context(one.attempt.uuid, now_ms) for one in copies}
+        contexts = {one.attempt.ledger_id: self._tier.context(one.attempt.key.uuid, now_ms) for one in copies}
         sizes = {one.attempt.ledger_id: one.length for one in copies if one.length != one.stored.node.length}
         edited = with_contexts(listed.node.data, contexts, key=listed.node.path, sizes=sizes)
         changes: list[Operation] = [SetNode.of(listed.node, stored(edited, key=listed.node.path))]
-        changes += [DropNode(one.attempt.path, 0) for one in copies]
-        changes += [MakeNode(one.path, one.build()) for one in replaced if isinstance(one, Attempt)]
+        changes += [one.attempt.dropped() for one in copies]
+        changes += [one.made() for one in replaced if isinstance(one, JournalRecord)]
         return changes
 
-    def _replaced(self, listed: Listed, attempt: Attempt) -> Attempt | Remark | None:
+    def _replaced(self, listed: Listed, attempt: JournalRecord) -> JournalRecord | Outcome | None:
         """Return the failed attempt whose context is replaced, to be noted for its objects to be cleaned; None if there is none.
 
-        Where its objects are may not be known: then what somebody has to do is returned.
+        Where its objects are may not be known: then what an operator has to do is returned.
         """
         info = listed.ledger(attempt.ledger_id)
         before = None if info is None else info.context
@@ -343,28 +315,17 @@ class OneStep:
             return None
         bucket = before.get("bucket")
         url = attempt.bucket if bucket is None else self._url_of(before)
+        topic = attempt.managed_ledger or ""
         if url is not None:
-            return Attempt(attempt.managed_ledger, attempt.ledger_id, before.uuid, url, self._noted_ms())
-        key = Attempt(attempt.managed_ledger, attempt.ledger_id, before.uuid, "", 0).key.data_key
+            return JournalRecord.attempt(topic, attempt.ledger_id, url, self._noted_ms(), before.uuid)
+        key = LedgerKey(before.uuid, attempt.ledger_id, is_index=False).data_key
         endpoint = before.get("serviceEndpoint") or "none"
-        text = f"a broker's failed attempt has left {key} in bucket {bucket} (endpoint {endpoint}), which is not told of: remove it there"
-        return Remark("left-elsewhere", key, text)
+        text = f"a broker's failed attempt has left {key} in bucket {bucket} (endpoint {endpoint}), which nobody named: remove it there"
+        return failed("left-elsewhere", key, text)
 
-    def _let_go(self, managed_ledger: str, outcome: Offloaded) -> None:
-        """Have a broker that took the topic meanwhile let it go: it has the list as it was before."""
-        if self._owners.owner_of(managed_ledger) is Owner.NONE:
-            return
-        if not self._owners.can_unload:
-            text = f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
-            outcome.remarks.append(Remark("taken", managed_ledger, text))
-            return
-        try:
-            self._owners.unload(managed_ledger)
-        except LedgerfsError as error:
-            text = f"{managed_ledger} was taken by a broker meanwhile, and could not be unloaded: {error}"
-            outcome.remarks.append(Remark("not-unloaded", managed_ledger, text))
-
-    def give_up(self, attempt: Attempt, outcome: Offloaded | None = None, *, is_certain: bool = True) -> None:
+    def give_up(
+        self, attempt: JournalRecord, outcomes: list[Outcome] | None = None, *, is_certain: bool = True
+    ) -> None:
         """Remove what an attempt left that no commit was sent of. What cannot be removed now is noted, and cleaned later.
 
         Without ``is_certain`` a request may still arrive: the note stays.
@@ -372,13 +333,13 @@ class OneStep:
         try:
             remove_objects(self._tier.bucket, attempt)
             if is_certain:
-                self._lock.commit([DropNode(attempt.path, 0)])
+                self._lock.commit([attempt.dropped()])
         except LedgerfsError as error:
-            if outcome is not None:
+            if outcomes is not None:
                 text = f"{attempt.key.data_key} is cleaned later: {error}"
-                outcome.remarks.append(Remark("cleaned-later", attempt.ledger_id, text))
+                outcomes.append(failed("cleaned-later", attempt.ledger_id, text, error))
         finally:
-            self._in_flight.pop(attempt.uuid, None)
+            self._in_flight.pop(attempt.key.uuid, None)
 
 
 def _both(first: "Pace | None", second: "Pace | None") -> "Pace | None":

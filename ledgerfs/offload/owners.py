@@ -1,10 +1,12 @@
 """What direct work on a topic has to know of its broker, and may ask of it."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.topic_owners import owner_now
-from ledgerfs.errors import UnsupportedWriteError
+from ledgerfs.errors import LedgerfsError, UnsupportedWriteError
+from ledgerfs.offload.outcomes import Outcome, failed
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 
 
@@ -30,19 +32,43 @@ class TopicOwners(Protocol):
 
 
 class OwnersInZooKeeper:
-    """`TopicOwners` without a broker that could be asked for anything."""
+    """`TopicOwners` as ZooKeeper has them; ``ask`` has a broker unload a topic, None where no broker can be asked."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_ask", "_lock")
 
-    can_unload = False
-
-    def __init__(self, lock: ClusterLock) -> None:
+    def __init__(self, lock: ClusterLock, ask: Callable[[str], None] | None = None) -> None:
         self._lock = lock
+        self._ask = ask
 
     def owner_of(self, managed_ledger: str) -> Owner:
-        """Return what ZooKeeper tells now; raises its errors."""
+        """Return the owner as it is now; raises the errors of ZooKeeper."""
         return owner_now(self._lock.newest(), managed_ledger)
 
+    @property
+    def can_unload(self) -> bool:
+        """Whether a broker can be asked."""
+        return self._ask is not None
+
     def unload(self, managed_ledger: str) -> None:
-        """Refuse."""
-        raise UnsupportedWriteError("no broker is named that could unload it", key=managed_ledger)
+        """Have a broker unload a topic; raises its errors, and `UnsupportedWriteError` without one."""
+        if self._ask is None:
+            raise UnsupportedWriteError("no broker is named that could unload it", key=managed_ledger)
+        self._ask(managed_ledger)
+
+
+def let_go(owners: TopicOwners, managed_ledger: str) -> list[Outcome]:
+    """Have a broker that took a topic, while its list was set, unload it: it has the old list. Return what an operator has to do.
+
+    Raises the errors of ZooKeeper.
+    """
+    if owners.owner_of(managed_ledger) is Owner.NONE:
+        return []
+    if not owners.can_unload:
+        text = f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
+        return [failed("taken", managed_ledger, text)]
+    try:
+        owners.unload(managed_ledger)
+    except LedgerfsError as error:
+        text = f"{managed_ledger} was taken by a broker meanwhile, and could not be unloaded: {error}"
+        return [failed("not-unloaded", managed_ledger, text, error)]
+    return []

@@ -34,15 +34,6 @@ def has_index(bucket: Bucket, key: LedgerKey) -> bool:
     return _is_there(bucket.raw_store, key.index_key)
 
 
-def require_anything(bucket: Bucket) -> None:
-    """Raise `BucketNotFoundError` for a bucket that is not there, or has nothing: a folder that is not mounted looks like that."""
-    store = bucket.raw_store
-    if not any(store.list_pages()):
-        raise BucketNotFoundError(
-            "nothing is there: is it the right bucket, or a folder that is not mounted?", key=store.url
-        )
-
-
 def require_mounted(bucket: Bucket, key: LedgerKey) -> None:
     """Raise `BucketNotFoundError` for an empty folder of this machine: what is to be deleted may be in what is to be mounted there.
 

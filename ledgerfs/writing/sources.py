@@ -146,19 +146,6 @@ class OffloadedLedger:
             )
 
 
-Watch = Callable[["Iterator[EntryBatch]"], "Iterator[EntryBatch]"]
-"""Sees what is read, and may end that by what it raises."""
-
-
-def require_whole(reader: LedgerReader, watch: Watch = lambda batches: batches) -> None:
-    """Read all of a ledger; ``watch`` sees what is read, and may end that by what it raises.
-
-    Raises `CorruptLedgerError` for a wrong checksum or other totals than the metadata's, and as the reader.
-    """
-    for _ in watch(OffloadedLedger(reader).checked()):
-        pass
-
-
 @dataclass(frozen=True, slots=True)
 class EntryBatches:
     """Entries from any iterable, which is read once: nothing is known of them before."""

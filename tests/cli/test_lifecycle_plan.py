@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, build_trash_line
+from ledgerfs.offload.journal import ROOT, JournalRecord
 from tests.support.commands import run as run_process
 from tests.support.invoked import output, run
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
@@ -22,7 +22,7 @@ UUID = "00112233-4455-6677-8899-aabbccddeeff"
 
 @pytest.fixture(scope="module", name="cluster")
 def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
-    """Three ledgers of which the first is past retention and marked, one orphan, a topic that a broker has, and notes."""
+    """Three ledgers of which the first is past retention, one orphan, a topic that a broker has, and an attempt."""
     now = time.time_ns() // 1_000_000
     with LiveCluster(tmp_path_factory.mktemp("cluster"), chroot="/pulsar") as made:
         made.bucket().mkdir(parents=True)
@@ -36,23 +36,8 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
         owner = ("pulsar/managed-ledger", managed_ledger_of(TOPIC))
         orphan = write_of(made, "managed-ledger", owner, created_ms=now - 9 * DAY, state=CLOSED)
         assert (first, second, third, orphan) == (150, 151, 152, 155)
-        # The version of a node that was made and then closed.
-        size = made.list_of(TOPIC).ledgers[0].size
-        line = TrashLine(
-            *(TrashKind.TRIMMED, first, managed_ledger_of(TOPIC), None, None, "it was past retention", 1, size),
-            *(now - DAY, now - DAY // 2, TrashState.MARKED),
-        )
-        made.zookeeper.set(f"/pulsar{line.path}", build_trash_line(line), created_ms=now - DAY)
-        note = {
-            "managed_ledger": managed_ledger_of(TOPIC),
-            "ledger_id": second,
-            "uuid": UUID,
-            "bucket": "s3://tier",
-            "began_ms": now - DAY,
-            "cleaned_ms": 0,
-        }
-        path = f"/pulsar/ledgerfs/lifecycle/attempts/{UUID}-ledger-{second}"
-        made.zookeeper.set(path, json.dumps(note).encode())
+        record = JournalRecord.attempt(managed_ledger_of(TOPIC), second, "s3://tier", now - DAY, UUID)
+        made.zookeeper.set(f"/pulsar{record.path}", record.build(), created_ms=now - DAY)
         before = made.nodes
         yield made
         assert made.nodes == before
@@ -83,24 +68,24 @@ def test_a_plan_tells_each_action_with_why(cluster: LiveCluster, policy: str) ->
     offload = found["offload", TOPIC]
     assert (offload["ledgers"], offload["bytes"], offload["via"]) == ([151], SIZE, "direct")
     assert (offload["bucket"], "closed 2.0 d ago" in offload["why"]) == (cluster.bucket_url(), True)
-    delete = found["delete", TOPIC]
-    assert (delete["ledgers"], delete["lines"][0]["node"]) == ([150], "trimmed-150")
-    assert found["clean", TOPIC]["attempts"] == [UUID]
-    assert set(found) == {("offload", TOPIC), ("delete", TOPIC), ("clean", TOPIC)}
+    assert [one["node"] for one in found["clean", TOPIC]["records"]] == [f"attempt-151-{UUID}"]
+    assert set(found) == {("offload", TOPIC), ("clean", TOPIC)}
+    waiting = {(one["kind"], one["topic"]): one for one in told["waiting"] if 150 in one["ledgers"]}
+    assert "no admin is named" in waiting["trim", TOPIC]["why"]
     assert told["totals"]["offload"] == {"actions": 1, "ledgers": 1, "bytes": SIZE}
-    assert {(one["refusal"], one["subject"]) for one in told["refused"]} == {("no-admin", managed_ledger_of(LOADED))}
+    assert told["refused"] == []
     assert told["policy"] == policy
 
 
 def test_the_table_has_actions_and_with_all_what_waits_and_is_refused(policy: str) -> None:
     done = run_process("lifecycle", "plan", policy)
     text, said = done.stdout.decode(), done.stderr.decode()
-    assert [line.split()[0] for line in text.splitlines()] == ["what", "offload", "delete", "clean"]
+    assert [line.split()[0] for line in text.splitlines()] == ["what", "offload", "clean"]
     assert "offload: 1 for 1 ledgers" in said
-    assert "refused: 2 no-admin" in said
+    assert "waits: 3 trim" in said
     assert "--all shows" in said
     every = output("lifecycle", "plan", policy, "--all")
-    assert "a broker owns its bundle, and no admin says where brokers are asked" in every
+    assert "a broker has to trim, and no admin is named" in every
     assert "is past retention once 3.0 d have passed" in every
     alone = run("lifecycle", "plan", policy, "--topic", LOADED)
     assert alone.stdout == b""
@@ -111,6 +96,8 @@ def test_a_broker_that_is_named_is_planned_for_and_not_asked(policy: str) -> Non
     told = json.loads(output("lifecycle", "plan", policy, "--json", "--admin", "http://127.0.0.1:1"))
     found = {(one["kind"], one["via"]) for one in told["actions"] if one["topic"] == LOADED}
     assert found == {("trim", "broker")}
+    # The topic that is offloaded directly is trimmed afterwards.
+    assert ("trim", TOPIC) not in {(one["kind"], one["topic"]) for one in told["actions"]}
     assert told["refused"] == []
 
 
@@ -126,7 +113,7 @@ def test_a_dump_is_planned_for_without_notes(cluster: LiveCluster, policy: str, 
     run("cluster", "dump", cluster.url, str(tmp_path / "dump.json.zst"))
     done = run("lifecycle", "plan", policy, "--cluster", str(tmp_path / "dump.json.zst"), "--json")
     told = json.loads(done.stdout)
-    assert {(one["kind"], tuple(one["ledgers"])) for one in told["actions"]} == {("offload", (151,)), ("mark", (150,))}
+    assert {(one["kind"], tuple(one["ledgers"])) for one in told["actions"]} == {("offload", (151,))}
     assert b"a dump shows one moment" in done.stderr
     # One that the file names is beside it.
     text = Path(policy).read_text().replace(cluster.url, "dump.json.zst")
@@ -148,13 +135,13 @@ def test_wrong_use_is_named(policy: str, tmp_path: Path) -> None:
 def test_nodes_that_cannot_be_read_are_an_exit_code(policy: str, tmp_path: Path) -> None:
     with LiveCluster(tmp_path) as cluster:
         cluster.write_ledger(TOPIC, messages(2))
-        cluster.zookeeper.set(f"{TRASH}/trimmed-1", b"{}")
+        cluster.zookeeper.set(f"{ROOT}/orphan-1", b"{}")
         done = run("lifecycle", "plan", policy, "--cluster", cluster.url, "--json", code=1)
         told = json.loads(done.stdout)
         assert [(one["subject"], one["refusal"]) for one in told["refused"] if one["kind"] is None] == [
-            (f"{TRASH}/trimmed-1", "unreadable")
+            (f"{ROOT}/orphan-1", "unreadable")
         ]
-        cluster.zookeeper.delete(f"{TRASH}/trimmed-1")
+        cluster.zookeeper.delete(f"{ROOT}/orphan-1")
         run("lifecycle", "plan", policy, "--cluster", cluster.url)
         cluster.zookeeper.set("/managed-ledgers/public/default/persistent/broken", b"\xff\xff")
         done = run("lifecycle", "plan", policy, "--cluster", cluster.url, code=1)
@@ -162,11 +149,11 @@ def test_nodes_that_cannot_be_read_are_an_exit_code(policy: str, tmp_path: Path)
         cluster.zookeeper.delete("/managed-ledgers/public/default/persistent/broken")
         hidden = "/managed-ledgers/public/default/persistent/hidden"
         cluster.zookeeper.set(hidden, b"")
-        cluster.zookeeper.set(f"{TRASH}/trimmed-2", b"")
-        for path in (hidden, f"{TRASH}/trimmed-2"):
+        cluster.zookeeper.set(f"{ROOT}/orphan-2", b"")
+        for path in (hidden, f"{ROOT}/orphan-2"):
             cluster.zookeeper.no_auth(path)
         done = run("lifecycle", "plan", policy, "--cluster", cluster.url, "--json", code=1)
         refused = {one["subject"] for one in json.loads(done.stdout)["refused"] if one["refusal"] == "unreadable"}
-        assert refused == {"public/default/persistent/hidden", f"{TRASH}/trimmed-2"}
+        assert refused == {"public/default/persistent/hidden", f"{ROOT}/orphan-2"}
         # What has no place for what it could not read ends.
         run("cluster", "retention", cluster.url, code=3)

@@ -15,17 +15,17 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashState, parse_trash_line
 from ledgerfs.lifecycle.service.status import STATUS_PATH
-from ledgerfs.offload.attempts import ROOT as ATTEMPTS
+from ledgerfs.offload.journal import ROOT
 from ledgerfs.offload.opening import holder_text
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH, ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from tests.support.children import started
 from tests.support.commands import LEDGERFS, output, run
-from tests.support.live_broker import live_broker
-from tests.support.live_clusters import LiveCluster, messages
+from tests.support.live_broker import LiveBroker, live_broker
+from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.support.sick_clusters import write_of
 from tests.support.waiting import wait_until
 
 KEPT, PASSING = "public/kept/t", "public/passing/t"
@@ -58,8 +58,12 @@ every = "1s"
 prometheus = "gauges.prom"
 floor_rate = "1MiB"
 ceiling_rate = "1GiB"
+[broker]
+deletion_lag = "0s"
 [defaults]
-trash_grace = "0s"
+trash_grace = "1h"
+orphans = true
+orphan_grace = "0s"
 [buckets.tier]
 url = "{cluster.bucket_url()}"
 bucket = "tier"
@@ -67,7 +71,6 @@ region = "us-east-1"
 [[topics]]
 match = "public/(kept|passing)/.*"
 offload_after = "1m"
-deletion_lag = "0s"
 bucket = "tier"
 """)
     return str(path)
@@ -92,23 +95,41 @@ def read(cluster: LiveCluster, topic: str) -> list[tuple[int, int, bytes]]:
     ]
 
 
-def test_what_is_due_is_offloaded_deleted_and_trimmed(cluster: LiveCluster, policy: str, tmp_path: Path) -> None:
+def orphan(cluster: LiveCluster, ledger_id: int) -> int:
+    """Write a ledger that a trim has left: older than all that its topic lists."""
+    owner, old = ("pulsar/managed-ledger", managed_ledger_of(KEPT)), time.time_ns() // 1_000_000 - 3_600_000
+    return write_of(cluster, "managed-ledger", owner, created_ms=old, state=CLOSED, ledger_id=ledger_id)
+
+
+def ask(policy: str, broker: LiveBroker) -> None:
+    """Have the policy name a broker."""
+    text = Path(policy).read_text()
+    Path(policy).write_text(text.replace("[service]", f'admin = "{broker.url}"\n[service]'))
+
+
+def test_what_is_due_is_offloaded_and_a_broker_deletes(cluster: LiveCluster, policy: str, tmp_path: Path) -> None:
     before = {topic: cluster.entries_of(topic) for topic in (KEPT, PASSING)}
     ids = {topic: [one.ledger_id for one in cluster.list_of(topic).ledgers] for topic in (KEPT, PASSING)}
-    for _ in range(4):
-        run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+    Path(policy).write_text(Path(policy).read_text().replace('trash_grace = "1h"', 'trash_grace = "0s"'))
+    left = orphan(cluster, 7)
+    # Without one it waits.
+    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
     assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
-    assert [one.ledger_id for one in listed(cluster, PASSING)] == ids[PASSING][2:]
-    gone = [*ids[KEPT][:3], *ids[PASSING][:3]]
-    assert [one for one in gone if ledger_path(one) in cluster.nodes] == []
-    assert read(cluster, KEPT) == before[KEPT]
-    assert read(cluster, PASSING) == [one for one in before[PASSING] if one[0] in ids[PASSING][2:]]
-    # They stay in case that a broker comes back that has the lists of before.
-    left = {
-        parse_trash_line(data, key=path).state for path, data in cluster.nodes.items() if path.startswith(f"{TRASH}/")
-    }
-    assert left == {TrashState.DELETED}
-    assert json.loads(output("lifecycle", "plan", policy, "--json", *in_tier(cluster)))["actions"] == []
+    assert all(ledger_path(one) in cluster.nodes for one in (*ids[KEPT], *ids[PASSING]))
+    assert b"not done" not in done.stderr
+    with live_broker(cluster, past_retention=set(ids[PASSING][:2]), deletes_copies=True) as broker:
+        ask(policy, broker)
+        for _ in range(2):
+            run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+        # They were not loaded before.
+        assert sorted(broker.unloads) == sorted(map(managed_ledger_of, (KEPT, PASSING)))
+        assert broker.loaded == set()
+        gone = [*ids[KEPT][:3], *ids[PASSING][:3], left]
+        assert [one for one in gone if ledger_path(one) in cluster.nodes] == []
+        assert read(cluster, KEPT) == before[KEPT]
+        assert read(cluster, PASSING) == [one for one in before[PASSING] if one[0] in ids[PASSING][2:]]
+        assert not any(path.startswith(f"{ROOT}/") for path in cluster.nodes)
+        assert json.loads(output("lifecycle", "plan", policy, "--json", *in_tier(cluster)))["actions"] == []
     assert "ledgerfs_lifecycle_backlog_bytes" in (tmp_path / "gauges.prom").read_text()
 
 
@@ -145,7 +166,7 @@ def foul_while_copied(cluster: LiveCluster, topic: str) -> None:
     name = managed_ledger_of(topic)
 
     def at_write() -> None:
-        noted = [data for path, data in cluster.nodes.items() if path.startswith(f"{ATTEMPTS}/")]
+        noted = [data for path, data in cluster.nodes.items() if path.startswith(f"{ROOT}/attempt-")]
         if any(name.encode() in data for data in noted) and cluster.nodes[managed_ledger_path(name)] != FOUL:
             cluster.zookeeper.set(managed_ledger_path(name), FOUL)
 
@@ -153,7 +174,7 @@ def foul_while_copied(cluster: LiveCluster, topic: str) -> None:
 
 
 def noted_attempts(cluster: LiveCluster) -> list[str]:
-    return [path for path in cluster.nodes if path.startswith(f"{ATTEMPTS}/")]
+    return [path for path in cluster.nodes if path.startswith(f"{ROOT}/attempt-")]
 
 
 def test_what_once_has_done_and_what_went_wrong_is_in_the_status(cluster: LiveCluster, policy: str) -> None:
@@ -207,14 +228,9 @@ def test_a_list_that_cannot_be_read_is_told_as_by_plan(cluster: LiveCluster, pol
 def test_what_a_broker_leaves_when_it_is_asked_to_trim_is_told(cluster: LiveCluster, policy: str) -> None:
     with live_broker(cluster) as broker:
         broker.load(PASSING)
-        text = Path(policy).read_text()
-        Path(policy).write_text(
-            text.replace("[service]", f'admin = "{broker.url}"\n[service]').replace(
-                'offload_after = "1m"', "offload = false"
-            )
-        )
+        ask(policy, broker)
+        Path(policy).write_text(Path(policy).read_text().replace('offload_after = "1m"', "offload = false"))
         done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
-        assert b"ledger 154: its broker was asked to trim, and left it" in done.stderr
         assert b"left 2 of 2 ledgers" in done.stderr
         broker.past_retention = {154, 155}
         run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
@@ -224,7 +240,7 @@ def test_a_service_goes_on_until_it_is_ended(cluster: LiveCluster, policy: str) 
     command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
     with started(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:
-            wait_until(lambda: [one.ledger_id for one in listed(cluster, PASSING)] == [156, 157], seconds=300)
+            wait_until(lambda: LOCK_PATH in cluster.nodes, seconds=300)
             told = json.loads(output("lifecycle", "status", policy, "--json"))
             assert told["holder"]["says"]["pid"] == process.pid
             wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3, seconds=300)
@@ -246,70 +262,38 @@ def test_a_lock_that_is_no_services_is_said(cluster: LiveCluster, policy: str) -
         nodes.close()
 
 
-def test_a_marked_line_is_taken_back(cluster: LiveCluster, policy: str) -> None:
-    text = Path(policy).read_text().replace('trash_grace = "0s"', 'trash_grace = "1h"')
-    Path(policy).write_text(text)
+def test_a_record_is_taken_back(cluster: LiveCluster, policy: str) -> None:
+    for one in (7, 8):
+        orphan(cluster, one)
     run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
-    lines = [one["node"] for one in json.loads(output("lifecycle", "status", policy, "--json", code=1))["trash_lines"]]
-    assert lines == ["trimmed-154", "trimmed-155"]
-    run("lifecycle", "undo", policy, "trimmed-154")
-    run("lifecycle", "undo", policy, "trimmed-154", code=2)
-    left = json.loads(output("lifecycle", "status", policy, "--json", code=1))["trash_lines"]
-    assert [one["node"] for one in left] == ["trimmed-155"]
+    records = [one["node"] for one in json.loads(output("lifecycle", "status", policy, "--json", code=1))["marked"]]
+    assert records == ["orphan-7", "orphan-8"]
+    run("lifecycle", "undo", policy, "orphan-7")
+    run("lifecycle", "undo", policy, "orphan-7", code=2)
+    left = json.loads(output("lifecycle", "status", policy, "--json", code=1))["marked"]
+    assert [one["node"] for one in left] == ["orphan-8"]
 
 
-@pytest.mark.parametrize("data", [b"", b"\xffrandom", b'{"kind": "trimmed"}'])
-def test_a_damaged_line_is_told_keeps_no_other_back_and_is_dropped(
+@pytest.mark.parametrize("data", [b"", b"\xffrandom", b'{"kind": "orphan"}'])
+def test_a_damaged_record_is_told_keeps_no_other_back_and_is_dropped(
     cluster: LiveCluster, policy: str, data: bytes
 ) -> None:
-    path = f"{TRASH}/trimmed-154"
+    ids = [orphan(cluster, one) for one in (7, 8)]
+    path = f"{ROOT}/orphan-7"
     cluster.zookeeper.set(path, data)
-    text = Path(policy).read_text()
-    Path(policy).write_text(text.replace('trash_grace = "0s"', 'trash_grace = "1h"'))
     done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
     assert f"not done: {path}: ".encode() in done.stderr
-    assert b"`ledgerfs lifecycle undo` drops it by its name, trimmed-154" in done.stderr
-    # The other line that is due with it is written, and what else is due is done.
-    assert sorted(one for one in cluster.nodes if one.startswith(f"{TRASH}/")) == [path, f"{TRASH}/trimmed-155"]
+    assert b"`ledgerfs lifecycle undo` drops it by its name, orphan-7" in done.stderr
+    # The other one is marked, and what else is due is done.
+    assert sorted(one for one in cluster.nodes if one.startswith(f"{ROOT}/")) == [path, f"{ROOT}/orphan-8"]
     assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
     for command in ("plan", "status"):
         assert path.encode() in run("lifecycle", command, policy, code=1).stderr
-    assert b"could not be read, and is dropped" in run("lifecycle", "undo", policy, "trimmed-154").stderr
+    assert b"could not be read, and is dropped" in run("lifecycle", "undo", policy, "orphan-7").stderr
     assert path not in cluster.nodes
-    assert [ledger_path(one) in cluster.nodes for one in (154, 155)] == [True, True]
+    assert all(ledger_path(one) in cluster.nodes for one in ids)
     run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
-    assert path in cluster.nodes
     assert cluster.nodes[path] != data
-
-
-def test_nothing_goes_by_policies_that_have_changed_since(cluster: LiveCluster, tmp_path: Path) -> None:
-    early, old = "public/early/t", time.time_ns() // 1_000_000 - 3_600_000
-    ids = cluster.write_ledgers(early, [messages(20) for _ in range(3)], closed_ms=old)
-    cluster.add_cursor(early, "s", (ids[1], 19))
-    cluster.set_policies("public/early", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": -1})
-    path = tmp_path / "trims.toml"
-    path.write_text(
-        f'cluster = "{cluster.url}"\n[defaults]\ntrash_grace = "0s"\n[[topics]]\nmatch = ".*"\noffload = false\n'
-    )
-    run("lifecycle", "run", str(path), "--once", "--yes")
-
-    whole = {topic: len(listed(cluster, topic)) for topic in (early, PASSING)}
-    kept: list[str] = []
-
-    def keep_all() -> None:
-        """Keep all of the other topic, once the list of the first one is set."""
-        for one, other in ((early, PASSING), (PASSING, early)):
-            path = managed_ledger_path(managed_ledger_of(one))
-            if not kept and cluster.zookeeper.writes and path in cluster.zookeeper.writes[-1]:
-                kept.append(other)
-                cluster.set_policies(other.rpartition("/")[0], retention_policies=KEEP_ALL)
-
-    cluster.zookeeper.at_write = keep_all
-    ended = run("lifecycle", "run", str(path), "--once", "--yes", code=1)
-    assert b"the policies of its namespace have changed" in ended.stderr
-    assert [topic for topic in (early, PASSING) if len(listed(cluster, topic)) == whole[topic]] == kept
-    run("lifecycle", "run", str(path), "--once", "--yes")
-    assert len(listed(cluster, kept[0])) == whole[kept[0]]
 
 
 def keep(policy: Path, topic: str) -> None:
@@ -320,39 +304,28 @@ def keep(policy: Path, topic: str) -> None:
     made.replace(policy)
 
 
-def test_what_a_policy_keeps_that_was_edited_meanwhile_stays(cluster: LiveCluster, tmp_path: Path) -> None:
-    early, old = "public/early/t", time.time_ns() // 1_000_000 - 3_600_000
-    ids = cluster.write_ledgers(early, [messages(20) for _ in range(3)], closed_ms=old)
-    cluster.add_cursor(early, "s", (ids[1], 19))
-    cluster.set_policies("public/early", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": -1})
-    path = tmp_path / "trims.toml"
-    path.write_text(
-        f'cluster = "{cluster.url}"\n[defaults]\ntrash_grace = "0s"\n[[topics]]\nmatch = ".*"\noffload = false\n'
-    )
-    run("lifecycle", "run", str(path), "--once", "--yes")
-    whole = {topic: len(listed(cluster, topic)) for topic in (early, PASSING)}
-    kept: list[str] = []
+def test_what_is_marked_by_a_policy_that_was_edited_meanwhile_stays(cluster: LiveCluster, policy: str) -> None:
+    ids = [orphan(cluster, one) for one in (7, 8, 9)]
+    text = Path(policy).read_text().replace('trash_grace = "1h"', 'trash_grace = "0s"')
+    Path(policy).write_text(text.replace('offload_after = "1m"', "offload = false"))
+    run("lifecycle", "run", policy, "--once", "--yes")
+    edited: list[int] = []
 
-    def keep_all() -> None:
-        """Keep all of the other topic, once the list of the first one is set."""
-        for one, other in ((early, PASSING), (PASSING, early)):
-            changed = managed_ledger_path(managed_ledger_of(one))
-            if not kept and cluster.zookeeper.writes and changed in cluster.zookeeper.writes[-1]:
-                kept.append(other)
-                keep(path, other)
+    def edit() -> None:
+        """Edit the file once the first one is deleted, and the next one is about to be."""
+        gone = [one for one in ids if ledger_path(one) not in cluster.nodes]
+        if gone and not edited:
+            edited.extend(gone)
+            keep(Path(policy), KEPT)
 
-    cluster.zookeeper.at_write = keep_all
-    ended = run("lifecycle", "run", str(path), "--once", "--yes", code=3)
-    assert b"trims.toml was edited since it was read" in ended.stderr
-    assert [topic for topic in (early, PASSING) if len(listed(cluster, topic)) == whole[topic]] == kept
-    run("lifecycle", "run", str(path), "--once", "--yes")
-    assert len(listed(cluster, kept[0])) == whole[kept[0]]
+    cluster.zookeeper.at_write = edit
+    run("lifecycle", "run", policy, "--once", "--yes", code=3)
+    assert len(edited) == 1
+    assert sum(ledger_path(one) in cluster.nodes for one in ids) == 1
 
 
 @pytest.mark.parametrize("how", ["edited", "removed"])
 def test_a_service_ends_once_its_policy_is_another_one(cluster: LiveCluster, policy: str, how: str) -> None:
-    text = Path(policy).read_text().replace('trash_grace = "0s"', 'trash_grace = "1h"')
-    Path(policy).write_text(text)
     command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
     with started(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:
@@ -369,11 +342,9 @@ def test_a_service_ends_once_its_policy_is_another_one(cluster: LiveCluster, pol
 def test_a_bucket_with_another_url_than_its_name_is_read_where_the_file_has_it(
     cluster: LiveCluster, policy: str
 ) -> None:
-    for _ in range(3):
-        # Nobody tells where the bucket is but the file.
-        run("lifecycle", "run", policy, "--once", "--yes")
-    ids = [one.ledger_id for one in listed(cluster, KEPT)]
-    assert [ledger_path(one) in cluster.nodes for one in ids] == [False, False, False, True]
+    # Nobody tells where the bucket is but the file.
+    run("lifecycle", "run", policy, "--once", "--yes")
+    assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
 
 
 def test_gauges_that_cannot_be_written_are_a_trouble_and_all_work_is_done(cluster: LiveCluster, policy: str) -> None:
@@ -386,18 +357,18 @@ def test_gauges_that_cannot_be_written_are_a_trouble_and_all_work_is_done(cluste
     assert (told["passes"], told["unreadable"]) == (1, {})
 
 
-def test_a_damaged_status_is_said_and_the_trash_is_shown(cluster: LiveCluster, policy: str) -> None:
-    text = Path(policy).read_text().replace('trash_grace = "0s"', 'trash_grace = "1h"')
-    Path(policy).write_text(text.replace('offload_after = "1m"', "offload = false"))
+def test_a_damaged_status_is_said_and_the_journal_is_shown(cluster: LiveCluster, policy: str) -> None:
+    orphan(cluster, 7)
+    Path(policy).write_text(Path(policy).read_text().replace('offload_after = "1m"', "offload = false"))
     run("lifecycle", "run", policy, "--once", "--yes")
     good = json.loads(cluster.nodes[STATUS_PATH])
     for bad in (b"null", json.dumps({**good, "passes": "many"}).encode()):
         cluster.zookeeper.set(STATUS_PATH, bad)
         shown = run("lifecycle", "status", policy, code=1)
-        assert b"trimmed-154" in shown.stdout
+        assert b"orphan-7" in shown.stdout
         assert b"/ledgerfs/lifecycle/status: no status of the lifecycle service" in shown.stderr
     told = json.loads(output("lifecycle", "status", policy, "--json", code=1))
-    assert [one["node"] for one in told["trash_lines"]] == ["trimmed-154", "trimmed-155"]
+    assert [one["node"] for one in told["marked"]] == ["orphan-7"]
     assert list(told["unreadable"]) == [STATUS_PATH]
     # The service writes it anew.
     run("lifecycle", "run", policy, "--once", "--yes")
@@ -410,8 +381,7 @@ def test_what_brokers_are_to_offload_is_told_beside_what_the_service_does(
     with live_broker(cluster) as broker:
         broker.load(KEPT)
         broker.fails_with = "no space left"
-        text = Path(policy).read_text().replace("[service]", f'admin = "{broker.url}"\n[service]')
-        Path(policy).write_text(text)
+        ask(policy, broker)
         run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
     told = json.loads(output("lifecycle", "status", policy, "--json", code=1))
     size = sum(one.size for one in listed(cluster, KEPT)[:3])

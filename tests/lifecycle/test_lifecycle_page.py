@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from ledgerfs.lifecycle.journal.trash_line import TrashKind
 from ledgerfs.lifecycle.planning.actions import ActionKind, Refusal
 from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
+from ledgerfs.offload.journal import RecordKind
 from tests.lifecycle.test_policy_file import WHOLE
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "operating" / "lifecycle.md").read_text()
@@ -25,5 +25,5 @@ def test_every_key_has_a_line() -> None:
 
 def test_every_word_of_a_plan_has_a_line() -> None:
     named = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("|")]
-    words = [one.value for kind in (Refusal, ActionKind, TrashKind) for one in kind]
+    words = [one.value for kind in (Refusal, ActionKind, RecordKind) for one in kind]
     assert [word for word in words if not any(f"`{word}`" in one for one in named)] == []

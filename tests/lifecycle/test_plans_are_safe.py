@@ -1,4 +1,4 @@
-"""Whatever a cluster is like: no plan touches the greatest id of a list, nor directly what a broker may have loaded."""
+"""Whatever a cluster is like: no plan deletes what a list names, nor offloads directly what a broker may have loaded."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +11,17 @@ from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.survey import Survey, is_of_brokers
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState, build_trash_line
-from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan
+from ledgerfs.lifecycle.planning.actions import ActionKind, Orphans, Plan, Situation
+from ledgerfs.lifecycle.planning.orphans import OrphanLedger, OrphanOffload
 from ledgerfs.lifecycle.planning.planning import plan_of
-from ledgerfs.lifecycle.planning.situation import Notes, Situation
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile, Via, parse_policy_file
+from ledgerfs.offload.journal import Journal, JournalRecord, RecordKind
 from tests.support.made_surveys import (
     DAY,
     EXTENSIBLE,
     HOUR,
     MODULAR,
     NOW,
-    VERSION,
     MadeCluster,
     current,
     listed,
@@ -93,13 +92,16 @@ def files(draw: st.DrawFn) -> PolicyFile:
 [broker]
 retention_minutes = {minutes}
 retention_megabytes = {megabytes}
+deletion_lag = "{draw(spans)}"
+[defaults]
+orphans = true
+bucket = "tier"
 [buckets.tier]
 url = "s3://tier"
 [[topics]]
 match = '.*'
 via = "{draw(st.sampled_from([one.value for one in Via]))}"
 offload_after = "{draw(spans)}"
-deletion_lag = "{draw(spans)}"
 bucket = "tier"
 trim = {draw(st.sampled_from(("true", "true", "true", "false")))}
 """
@@ -108,98 +110,112 @@ trim = {draw(st.sampled_from(("true", "true", "true", "false")))}
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[Survey, Situation]:
+    """What two checks call orphans, right or wrong, and records of some of it."""
     survey, file = draw(clusters()), draw(files())
-    situation = Situation(file, NOW, NOW, has_admin=draw(st.booleans()))
-    every = survey.listed["ledger_id"].tolist()
-    names = {int(row["ledger_id"]): survey.topics[int(row["topic"])] for row in survey.listed}
-    noted = []
-    for ledger_id in draw(st.lists(st.sampled_from(every), max_size=4, unique=True)):
-        kind = draw(st.sampled_from((TrashKind.OFFLOADED, TrashKind.TRIMMED, TrashKind.FLAGGED)))
-        has_objects = kind is TrashKind.TRIMMED and draw(st.booleans())
-        noted.append(
-            TrashLine(
-                *(kind, ledger_id, names[ledger_id]),
-                *((uuid_of(ledger_id), "s3://tier") if has_objects else (None, None)),
-                *(
-                    "why",
-                    draw(st.sampled_from((VERSION, -1))),
-                    1000,
-                    NOW - DAY,
-                    draw(st.sampled_from((NOW - 1, NOW + 1))),
-                ),
-                draw(st.sampled_from(TrashState)),
-            )
-        )
-    return survey, replace(situation, notes=Notes(noted))
+    every = [(int(row["ledger_id"]), survey.topics[int(row["topic"])]) for row in survey.listed]
+    names = [
+        *every,
+        *((one + 50, name) for one, name in every),
+        *((one - 1, name) for one, name in every if one % 100 == 1),
+    ]
+    ledgers, offloads, records = [], [], []
+    for ledger_id, name in draw(st.lists(st.sampled_from(names), max_size=5, unique=True)):
+        version, size = draw(st.sampled_from((2, 3))), draw(st.sampled_from((0, 500)))
+        if draw(st.booleans()):
+            is_closed, has_states = draw(st.booleans()), draw(st.booleans())
+            told = ("managed-ledger", name, is_closed, draw(st.booleans()), NOW - DAY, NOW - DAY, has_states)
+            ledgers.append(OrphanLedger(ledger_id, version, size if is_closed else 0, *told))
+            record = JournalRecord(RecordKind.ORPHAN, ledger_id, name, None, None, "why", 2, 500)
+        else:
+            uuid = uuid_of(ledger_id)
+            offloads.append(OrphanOffload(ledger_id, uuid, "s3://tier", name, draw(st.booleans()), 500, NOW - HOUR))
+            record = JournalRecord(RecordKind.OBJECTS, ledger_id, name, uuid, "s3://tier", "why", -1, 500)
+        if draw(st.booleans()):
+            noted_ms = NOW - draw(st.sampled_from((HOUR // 2, 2 * HOUR, 3 * DAY)))
+            records.append(replace(record, noted_ms=noted_ms, due_ms=noted_ms + HOUR))
+    situation = Situation(file, NOW, NOW, draw(st.booleans()), Journal(records), Orphans(ledgers, offloads))
+    return survey, situation
 
 
-def drops_lines(action: Action) -> bool:
-    return action.kind is ActionKind.CLEAN and bool(action.lines)
-
-
-def touched(plan: Plan) -> list[tuple[Action, int]]:
-    return [(one, ledger_id) for one in plan.actions if not drops_lines(one) for ledger_id in one.ledger_ids]
-
-
-def require_greatest_ids_untouched(survey: Survey, plan: Plan) -> None:
-    """Require that no plan touches the greatest id of a list."""
-    greatest = {name: int(survey.ledgers_of(row).ids[-1]) for row, name in enumerate(survey.topics)}
-    for action, ledger_id in touched(plan):
-        assert action.managed_ledger is not None
-        assert ledger_id != greatest[action.managed_ledger]
+def require_nothing_deleted_that_a_list_names(survey: Survey, plan: Plan) -> None:
+    """Require that only a broker deletes what a list names."""
+    listed_ids = set(survey.listed["ledger_id"].tolist())
+    named = {
+        int(row["ledger_id"]) for row in survey.listed if row["has_context"] and (row["uuid_high"] or row["uuid_low"])
+    }
+    for action in plan.actions:
+        if action.kind in {ActionKind.MARK, ActionKind.DELETE}:
+            for record in action.records:
+                assert record.ledger_id not in (listed_ids if record.kind is RecordKind.ORPHAN else named)
 
 
 def require_nothing_direct_where_a_broker_may_have_the_topic(survey: Survey, plan: Plan, situation: Situation) -> None:
-    for action, _ in touched(plan):
-        assert action.managed_ledger is not None
-        assert not is_of_brokers(action.managed_ledger) or action.lines
-        is_going_on = action.kind is ActionKind.DELETE and action.lines[0].state is TrashState.UNLISTED
-        if action.via is Via.DIRECT and not is_going_on:
-            assert survey.owners.of(action.managed_ledger) is Owner.NONE
-            assert survey.owners.are_in_zookeeper
-            if action.kind is not ActionKind.OFFLOAD:
-                assert not survey.is_terminated(survey.topics.index(action.managed_ledger))
+    opened = {one.ledger_id for one in situation.orphans.ledgers if not one.is_closed} if situation.orphans else set()
+    for action in plan.actions:
+        name = action.managed_ledger or ""
         if action.via is Via.BROKER:
             assert situation.has_admin
+            assert not is_of_brokers(name)
+        elif action.kind is ActionKind.OFFLOAD or opened & {
+            one.ledger_id
+            for one in action.records
+            if one.kind is RecordKind.ORPHAN and action.kind is not ActionKind.CLEAN
+        }:
+            assert survey.owners.of(name) is Owner.NONE
+            assert survey.owners.are_in_zookeeper
+            assert action.kind is ActionKind.OFFLOAD or not survey.is_terminated(survey.topics.index(name))
 
 
-def require_deletions_marked_before(plan: Plan, fresh: Plan) -> None:
-    """Require that what is deleted was marked before its grace, and that a plan without marks would mark it again."""
-    again = {(line.kind, line.ledger_id, line.uuid) for one in fresh.actions for line in one.lines}
+def require_greatest_ids_not_offloaded(survey: Survey, plan: Plan) -> None:
+    greatest = {name: int(survey.ledgers_of(row).ids[-1]) for row, name in enumerate(survey.topics)}
     for action in plan.actions:
-        for line in action.lines:
-            if action.kind is ActionKind.MARK:
-                assert line.due_ms >= NOW
-                assert build_trash_line(line)
-            elif action.kind is ActionKind.DELETE and line.state is TrashState.MARKED:
-                assert line.due_ms <= NOW
-                assert (line.kind, line.ledger_id, line.uuid) in again
-            elif action.kind is ActionKind.DELETE:
-                assert line.state is TrashState.UNLISTED
-    every = [line.node_name for one in plan.actions for line in one.lines]
-    assert len(every) == len(set(every)), "a line is in two actions"
-
-
-def require_no_holes(survey: Survey, fresh: Plan) -> None:
-    """Require that a topic loses its oldest ledgers, and none before an older one."""
-    for action in fresh.actions:
-        if action.kind is ActionKind.MARK and action.lines[0].kind is TrashKind.TRIMMED:
-            ledgers = survey.ledgers_of(survey.topics.index(action.managed_ledger or ""))
-            filled = [int(one) for one, entries in zip(ledgers.ids, ledgers.entries, strict=True) if entries]
-            assert list(action.ledger_ids) == filled[: len(action.ledger_ids)]
+        if action.kind is ActionKind.OFFLOAD:
+            assert greatest[action.managed_ledger or ""] not in action.ledger_ids
         assert list(action.ledger_ids) == sorted(action.ledger_ids)
 
 
+def require_deletions_marked_before(plan: Plan, fresh: Plan) -> None:
+    """Require that what is deleted was marked before its grace, and that a plan without records would mark it again."""
+    again = {one.name: one for action in fresh.actions for one in action.records}
+    for action in plan.actions:
+        for record in action.records:
+            if action.kind is ActionKind.MARK:
+                assert record.due_ms >= NOW
+                assert record.build()
+            elif action.kind is ActionKind.DELETE:
+                assert record.due_ms <= NOW
+                assert record.noted_ms >= NOW - DAY or record.kind is RecordKind.OBJECTS
+                assert (again[record.name].ledger_version, again[record.name].size) == (
+                    record.ledger_version,
+                    record.size,
+                )
+    every = [record.name for one in plan.actions for record in one.records]
+    assert len(every) == len(set(every)), "a record is in two actions"
+
+
+def require_no_trim_leaves_holes(survey: Survey, plan: Plan) -> None:
+    """Require that a topic loses its oldest ledgers, and none before an older one, unless a copy of it is in a bucket."""
+    for action in plan.actions:
+        if action.kind is ActionKind.TRIM:
+            ledgers = survey.ledgers_of(survey.topics.index(action.managed_ledger or ""))
+            rows = zip(ledgers.ids.tolist(), ledgers.entries.tolist(), ledgers.are_offloaded.tolist(), strict=True)
+            filled = [(one, is_offloaded) for one, entries, is_offloaded in rows if entries]
+            left = [at for at, (one, _) in enumerate(filled) if one not in action.ledger_ids]
+            first = min(left, default=len(filled))
+            assert all(is_offloaded for one, is_offloaded in filled[first:] if one in action.ledger_ids)
+
+
 def require_no_action_refused(plan: Plan) -> None:
-    refused = {(one.kind, one.subject, ledger_id) for one in plan.refused for ledger_id in one.ledger_ids}
-    # A ledger past its retention may have to stay, and BookKeeper's copy of it may go.
+    refused = {(one.action, one.subject, ledger_id) for one in plan.refused for ledger_id in one.ledger_ids}
     done = {
-        (one.kind, one.managed_ledger, ledger_id)
-        for one, ledger_id in touched(plan)
-        if one.kind is not ActionKind.MARK or one.lines[0].kind is TrashKind.TRIMMED
+        (one.kind.value, one.managed_ledger, ledger_id)
+        for one in plan.actions
+        for ledger_id in one.ledger_ids
+        if one.kind in {ActionKind.OFFLOAD, ActionKind.TRIM}
     }
     assert not refused & done
-    assert all(one.why for one in (*plan.actions, *plan.waiting, *plan.refused))
+    assert all(one.reason for one in plan.actions)
+    assert all(one.message for one in (*plan.waiting, *plan.refused))
 
 
 @pytest.mark.long
@@ -209,10 +225,11 @@ def test_any_plan_is_safe(made: tuple[Survey, Situation]) -> None:
     """Check all rules for each situation: making a situation takes longer than planning."""
     survey, situation = made
     plan = plan_of(survey, situation)
-    fresh = plan_of(survey, replace(situation, notes=Notes()))
+    fresh = plan_of(survey, replace(situation, journal=Journal()))
     for one in (plan, fresh):
-        require_greatest_ids_untouched(survey, one)
+        require_nothing_deleted_that_a_list_names(survey, one)
+        require_greatest_ids_not_offloaded(survey, one)
         require_nothing_direct_where_a_broker_may_have_the_topic(survey, one, situation)
+        require_no_trim_leaves_holes(survey, one)
         require_no_action_refused(one)
     require_deletions_marked_before(plan, fresh)
-    require_no_holes(survey, fresh)

@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 
 from ledgerfs.clusters.policies import NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.lifecycle.policy.kept_file import why_other
-from ledgerfs.lifecycle.policy.policy_file import PolicyFile, ServiceSettings, Via, parse_policy_file, read_policy_file
+from ledgerfs.lifecycle.policy.policy_file import (
+    PolicyFile,
+    ServiceSettings,
+    Via,
+    parse_policy_file,
+    read_policy_file,
+    why_other,
+)
 from tests.support.each import for_each
 
 FILE = Path("/etc/ledgerfs/policy.toml")
@@ -58,7 +64,6 @@ url = "s3://other/"
 match = 'public/orders/.*'
 offload_after = "1d"
 offload_above = "1TiB"
-deletion_lag = "0s"
 bucket = "other"
 via = "broker"
 trash_grace = "0s"
@@ -70,7 +75,6 @@ offload = false
 match = '.*'
 offload_after = "never"
 offload_above = "never"
-deletion_lag = "never"
 """
 
 
@@ -104,10 +108,10 @@ def test_every_key_is_read() -> None:
     }
     assert (found.bucket, found.buckets["other"].bucket, found.buckets["other"].driver) == ("tier", "other", "aws-s3")
     first, second = found.topics
-    assert (first.offload_time_ms, first.offload_size, first.deletion_lag_ms) == (86_400_000, 1 << 40, 0)
+    assert (first.offload_time_ms, first.offload_size) == (86_400_000, 1 << 40)
     assert (first.bucket, first.via, first.trash_grace_ms, first.recompress) == ("other", Via.BROKER, 0, "zstd")
     assert (first.trim, first.offload) == (False, False)
-    assert (second.offload_time_ms, second.offload_size, second.deletion_lag_ms) == (NO_LIMIT, NO_LIMIT, NO_LIMIT)
+    assert (second.offload_time_ms, second.offload_size) == (NO_LIMIT, NO_LIMIT)
     assert (second.trim, second.offload, second.via) == (True, True, None)
 
 
@@ -174,7 +178,7 @@ BAD = [
     ("[buckets.tier]\nurl = 's3://tier'\nblock_size = '2GiB'", "buckets.tier.block_size", "not from"),
     ("[[topics]]\nmatch = '.*'\noffload_after = 5", "topics[1].offload_after", "with a unit"),
     ("[[topics]]\nmatch = '.*'\noffload_above = -1", "topics[1].offload_above", "not from 0"),
-    ("[[topics]]\nmatch = '.*'\ndeletion_lag = 'nie'", "topics[1].deletion_lag", "invalid time"),
+    ("[[topics]]\nmatch = '.*'\noffload_after = 'nie'", "topics[1].offload_after", "invalid time"),
     ("[[topics]]\nmatch = '.*'\nrecompress = 'gzip'", "topics[1].recompress", "none of lz4"),
     ("[[topics]]\nmatch = '.*'\nrecompress = 'none'", "topics[1].recompress", "none of lz4"),
     ("[[topics]]\nmatch = '.*'\nunbatch = true", "topics[1].unbatch", "no such option"),

@@ -36,7 +36,7 @@ def test_without_any_policy_a_topic_has_the_brokers() -> None:
     found = rule("[broker]\nretention_minutes = 1\noffload_bytes = 7\ndeletion_lag = '1s'")
     assert found.thresholds == OffloadThresholds(7, NO_LIMIT)
     assert (found.retention, found.retention_from) == (Retention.of(1, 0), "broker")
-    assert (found.deletion_lag_ms, found.brokers_lag_ms, found.lag_from) == (1000, 1000, Whose.CLUSTER)
+    assert (found.deletion_lag_ms, found.is_lag_told) == (1000, True)
     assert (found.via, found.trash_grace_ms, found.bucket) == (Via.AUTO, HOUR, None)
     assert not found.are_thresholds_the_files
 
@@ -59,12 +59,10 @@ def test_a_namespace_comes_before_brokers_a_topic_before_it_and_the_file_before_
     assert found.thresholds == OffloadThresholds(200, 50_000)
     assert (found.retention, found.retention_from) == (Retention.of(5, 6), "namespace")
     assert (found.deletion_lag_ms, found.size_from, found.time_from) == (30, Whose.CLUSTER, Whose.CLUSTER)
-    text = "[[topics]]\nmatch = 'public/orders/.*'\noffload_after = '1h'\ndeletion_lag = '2s'"
+    text = "[[topics]]\nmatch = 'public/orders/.*'\noffload_after = '1h'"
     found = rule(text, cluster)
     assert found.thresholds == OffloadThresholds(200, HOUR)
     assert (found.size_from, found.time_from, found.are_thresholds_the_files) == (Whose.CLUSTER, Whose.FILE, False)
-    # Brokers know nothing of the file.
-    assert (found.deletion_lag_ms, found.brokers_lag_ms, found.lag_from) == (2000, 30, Whose.FILE)
 
 
 def test_the_first_pattern_that_matches_the_whole_name_holds() -> None:

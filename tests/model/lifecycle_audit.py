@@ -1,11 +1,10 @@
 """What a lifecycle service may do to a cluster, judged at each change by what the model knows, and not by the service's words.
 
-A list loses a ledger only if retention and all subscriptions let it go, and BookKeeper's copy of an offloaded one goes only behind its lag
-and with whole objects; either only if a line of the trash journal has told of it for as long as the grace. No list names objects that go.
+No list loses a ledger, nor is what a list names deleted: brokers do that. What goes was marked for as long as its grace.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +18,9 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, parse_trash_line
-from ledgerfs.offload.attempts import ROOT as ATTEMPTS
+from ledgerfs.offload.journal import ROOT, JournalRecord, RecordKind, parse_record
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH, MARKS_PATH
+from ledgerfs.storage.zookeeper.node import Node
 from tests.model.clock import ModelClock
 from tests.model.shared_cluster import Broker, SharedCluster, namespace_of
 
@@ -32,7 +31,7 @@ _OURS = "/ledgerfs"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How long what is kept, ms: BookKeeper's copies, lines of the trash, and what nobody names."""
+    """How long what is kept, ms: BookKeeper's copies, what is marked, and what nobody names."""
 
     lag_ms: int
     grace_ms: int
@@ -48,29 +47,21 @@ class Audit:
 
     Attributes
     ----------
-    trimmed
-        Gets what a service takes from lists.
     is_stale
         Whether whoever writes has lost the lock to somebody else, who does nothing.
     done
         How often it did what.
     retention_ms
-        {topic: for how long its ledgers stay, -1 for ever}, as somebody who has read the policies has to know it.
-    excused
-        {topic: what held before, and how often the node of its policies was read by then}: who has not read it since cannot know.
+        {topic: for how long its ledgers stay, -1 for ever}.
 
     """
 
-    def __init__(
-        self, cluster: SharedCluster, broker: Broker, clock: ModelClock, terms: Terms, trimmed: set[int]
-    ) -> None:
+    def __init__(self, cluster: SharedCluster, broker: Broker, clock: ModelClock, terms: Terms) -> None:
         self.cluster = cluster
         self.broker = broker
         self.clock = clock
         self.terms = terms
-        self.trimmed = trimmed
         self.retention_ms: dict[str, int] = {}
-        self.excused: dict[str, tuple[int, int]] = {}
         self.wrong: list[str] = []
         self.is_stale = False
         self.done: Counter[str] = Counter()
@@ -85,12 +76,12 @@ class Audit:
         if self.is_stale and not all(path.startswith((LOCK_PATH, MARKS_PATH)) for path in changes):
             self._say(f"{sorted(changes)} changed by a service that has lost its lock")
         try:
-            lines = {path: self._line(path, *both) for path, both in changes.items() if path.startswith(f"{TRASH}/")}
+            records = [self._record(path, *both) for path, both in changes.items() if path.startswith(f"{ROOT}/")]
             for path, (before, after) in changes.items():
                 if path in self._paths:
-                    self._list(self._paths[path], before, after, changes, lines)
+                    self._list(self._paths[path], before, after, changes)
                 elif path.startswith("/ledgers/"):
-                    self._ledger(path, before, after, lines, changes)
+                    self._ledger(path, before, after, records, changes)
                 elif path.rpartition("/")[0] in self._paths:
                     self._subscription(path, before, after, changes)
                 elif not f"{path}/".startswith(f"{_OURS}/"):
@@ -98,107 +89,64 @@ class Audit:
         except (AssertionError, LedgerfsError, LookupError, ValueError) as error:
             self._say(f"{sorted(changes)}: {error!r}")
 
-    def _line(self, path: str, before: bytes | None, after: bytes | None) -> TrashLine:
-        """Take a line that was written, changed or dropped; return it as it was, or as it is if it is new."""
-        line = parse_trash_line(after if before is None else before, key=path)  # type: ignore[arg-type]
+    def _record(self, path: str, before: bytes | None, after: bytes | None) -> JournalRecord:
+        """Take a record that was written, set or dropped; return it as it was, or as it is if it is new."""
+        data = after if before is None else before
+        assert data is not None
+        record = parse_record(Node(path, data, 0, 0, 0, 0))
         if before is None:
-            if line.state is not TrashState.MARKED:
-                self._say(f"line {path} begins as {line.state}")
             self._marked_ms[path] = self.clock.now_ms()
-        elif after is None:
-            if line.state is TrashState.UNLISTED:
-                self._say(f"line {path} is dropped, and its deletion goes on")
-            self._marked_ms.pop(path, None)
-        elif parse_trash_line(after, key=path).state is TrashState.MARKED:
-            self._say(f"line {path} was changed, and is marked")
-        return line
+        elif after is not None and record.is_marked:
+            self._say(f"record {path} was set")
+        return record
 
-    def _list(
-        self, topic: str, before: bytes | None, after: bytes | None, changes: Changes, lines: Mapping[str, TrashLine]
-    ) -> None:
+    def _list(self, topic: str, before: bytes | None, after: bytes | None, changes: Changes) -> None:
         if before is None or after is None:
             self._say(f"the list of {topic} was made or dropped")
             return
         was, now = (parse_managed_ledger_info(data, key=topic) for data in (before, after))
-        left = {one.ledger_id: one for one in now.ledgers}
-        is_unseen = self.broker.has_unseen(topic)
-        if self.broker.has(topic) and not is_unseen:
+        if self.broker.has(topic) and not self.broker.has_unseen(topic):
             self._say(f"the list of {topic} was changed, which its broker has loaded")
-        if was.terminated is not None and (_gone(was) != _gone(now) or len(was.ledgers) != len(left)):
-            self._say(f"ledgers of {topic} are gone, which is terminated")
-        for one in was.ledgers:
-            found = left.pop(one.ledger_id, None)
+        if [one.ledger_id for one in was.ledgers] != [one.ledger_id for one in now.ledgers]:
+            self._say(f"the list of {topic} has other ledgers: {was.ledgers}, {now.ledgers}")
+        for one, found in zip(was.ledgers, now.ledgers, strict=False):
             if found == one:
                 continue
             if one.ledger_id == was.ledgers[-1].ledger_id:
                 self._say(f"the last ledger of {topic}, {one.ledger_id}, was changed")
-            if found is None:
-                self._require_line(one.ledger_id, {TrashKind.TRIMMED}, lines)
-                self.trimmed.add(one.ledger_id)
-                self.done["trimmed"] += 1
-            else:
-                self._context(topic, one, found, changes, lines)
-        if left:
-            self._say(f"the list of {topic} has more ledgers: {sorted(left)}")
-        if not is_unseen:
-            self._trimmed(topic, was, now)
+            self._context(topic, one, found, changes)
 
-    def _trimmed(self, topic: str, was: ManagedLedgerInfo, now: ManagedLedgerInfo) -> None:
-        """Judge by retention and subscriptions; what goes are the first ones."""
-        left = {one.ledger_id for one in now.ledgers}
-        gone = [one for one in was.ledgers if one.ledger_id not in left]
-        kept = [self.retention_ms[topic]]
-        before_ms, asked = self.excused.get(topic, (0, -1))
-        if asked == self.cluster.zookeeper.asked[policies_path(topic)]:
-            kept.append(before_ms)
-        may = [self.broker.past_of(topic, was.ledgers[:-1], one, self.clock.now_ms()) for one in kept]
-        if gone not in [one[: len(gone)] for one in may]:
-            places = {name: one.place for name, one in self.broker.subscriptions[topic].items()}
-            self._say(f"{topic} lost {[one.ledger_id for one in gone]}: retention {kept} ms, {places}, {was.ledgers}")
-
-    def _context(
-        self, topic: str, was: LedgerInfo, now: LedgerInfo, changes: Changes, lines: Mapping[str, TrashLine]
-    ) -> None:
+    def _context(self, topic: str, was: LedgerInfo, now: LedgerInfo, changes: Changes) -> None:
         before, after, ledger_id = was.context, now.context, was.ledger_id
-        self.done[
-            "no context" if after is None else "flagged" if after.is_deleted_from_bookkeeper else "offloaded"
-        ] += 1
+        self.done["offloaded"] += 1
+        if after is None or not after.is_complete or after.is_deleted_from_bookkeeper:
+            self._say(f"the offload of ledger {ledger_id} of {topic} became {after}")
+            return
         if before is not None and before.is_complete:
-            ago = self.clock.now_ms() - (before.offloaded_ms or 0)
-            is_flag = after is not None and after.is_complete and after.uuid == before.uuid
-            if not is_flag or after is None or not after.is_deleted_from_bookkeeper or was.size != now.size:
-                self._say(f"the complete offload of ledger {ledger_id} of {topic} became {after}")
-            elif ago <= self.terms.lag_ms:
-                self._say(f"the copy of ledger {ledger_id} goes {ago} ms after its offload")
-            self._require_line(ledger_id, {TrashKind.OFFLOADED}, lines)
-            self._require_whole(now)
-        elif after is None:
-            # A failed attempt goes from the list, and is noted.
-            self._require_noted(before.uuid if before else None, ledger_id, changes)
-        else:
-            if not after.is_complete or after.is_deleted_from_bookkeeper:
-                self._say(f"the offload of ledger {ledger_id} of {topic} became {after}")
-            note = changes.get(f"{ATTEMPTS}/{LedgerKey(str(after.uuid), ledger_id, is_index=False).data_key}")
-            if note is None or note[1] is not None:
-                self._say(f"ledger {ledger_id} is offloaded as {after.uuid}, and its note is left")
-            if before is not None:
-                self._require_noted(before.uuid, ledger_id, changes)
-            self._require_whole(now)
+            self._say(f"the complete offload of ledger {ledger_id} of {topic} became {after}")
+        note = changes.get(self._attempt(ledger_id, str(after.uuid)))
+        if note is None or note[1] is not None:
+            self._say(f"ledger {ledger_id} is offloaded as {after.uuid}, and its record is left")
+        if before is not None:
+            self._require_noted(before.uuid, ledger_id, changes)
+        self._require_whole(now)
+
+    def _attempt(self, ledger_id: int, uuid: str) -> str:
+        return f"{ROOT}/attempt-{ledger_id}-{uuid}"
 
     def _require_noted(self, uuid: str | None, ledger_id: int, changes: Changes) -> None:
-        key = LedgerKey(str(uuid), ledger_id, is_index=False)
-        if uuid is None or changes.get(f"{ATTEMPTS}/{key.data_key}", (None, None))[1] is None:
+        if uuid is None or changes.get(self._attempt(ledger_id, uuid), (None, None))[1] is None:
             self._say(f"attempt {uuid} of ledger {ledger_id} is gone from its list, and is not noted")
 
-    def _require_line(self, ledger_id: int, kinds: set[TrashKind], lines: Mapping[str, TrashLine]) -> None:
-        """Say what is wrong with the line by which a ledger goes: it has to be there for long enough, and be changed together."""
-        found = [(path, one) for path, one in lines.items() if one.ledger_id == ledger_id and one.kind in kinds]
+    def _require_record(self, ledger_id: int, records: Sequence[JournalRecord]) -> None:
+        """Say what is wrong with the record by which a ledger goes: it has to be there for long enough, and go together."""
+        found = [one for one in records if one.ledger_id == ledger_id and one.kind is RecordKind.ORPHAN]
         if len(found) != 1:
-            self._say(f"ledger {ledger_id} goes with the lines {[path for path, _ in found]} of {sorted(lines)}")
-        for path, line in found:
-            waited = self.clock.now_ms() - self._marked_ms.get(path, self.clock.now_ms())
-            if waited < self.terms.grace_ms and line.state is not TrashState.UNLISTED:
-                self._say(f"{path} has waited for {waited} ms")
+            self._say(f"ledger {ledger_id} is deleted with {found} of {records}")
+        for one in found:
+            waited = self.clock.now_ms() - self._marked_ms.get(one.path, self.clock.now_ms())
+            if waited < self.terms.grace_ms:
+                self._say(f"{one.path} has waited for {waited} ms")
 
     def _require_whole(self, info: LedgerInfo) -> None:
         """Say if the objects of an offload are not there, or lack an entry."""
@@ -219,33 +167,26 @@ class Audit:
         path: str,
         before: bytes | None,
         after: bytes | None,
-        lines: Mapping[str, TrashLine],
+        records: Sequence[JournalRecord],
         changes: Changes,
     ) -> None:
         ledger_id = next((one for one in self.cluster.written if ledger_path(one) == path), None)
         if ledger_id is None or before is None or after is not None:
             self._say(f"{path} was made or set")
             return
-        for one in lines.values():
-            self.done[f"deleted, {one.kind.value}"] += 1
+        self.done["deleted, orphan"] += 1
         written = self.cluster.written[ledger_id]
         if not written.node.is_closed:
             self._open(ledger_id, changes)
-        self._require_line(ledger_id, set(TrashKind), lines)
+        self._require_record(ledger_id, records)
         age_ms = self.clock.now_ms() - self.cluster.created_ms[ledger_id]
-        is_orphan = any(one.kind is TrashKind.ORPHAN for one in lines.values() if one.ledger_id == ledger_id)
-        if is_orphan and age_ms < self.terms.orphan_grace_ms + self.terms.grace_ms:
+        if age_ms < self.terms.orphan_grace_ms + self.terms.grace_ms:
             self._say(f"ledger {ledger_id} is deleted as an orphan, {age_ms} ms after it was made")
         if ledger_id in self.broker.named():
             self._say(f"ledger {ledger_id} is deleted, which a subscription names")
         for topic, info in self._lists():
-            for one in info.ledgers:
-                if one.ledger_id == ledger_id:
-                    context = one.context
-                    if context is None or not context.is_complete or not context.is_deleted_from_bookkeeper:
-                        self._say(f"ledger {ledger_id} is deleted, and {topic} has {one}")
-                    else:
-                        self._require_whole(one)
+            if any(one.ledger_id == ledger_id for one in info.ledgers):
+                self._say(f"ledger {ledger_id} is deleted, and {topic} lists it")
 
     def _open(self, ledger_id: int, changes: Changes) -> None:
         """Judge the deletion of a ledger that is not closed: whoever made it is kept from naming it by what is set anew."""
@@ -288,21 +229,12 @@ class Audit:
             for one in info.ledgers:
                 if one.ledger_id == key.ledger_id and one.context is not None and one.context.uuid == key.uuid:
                     self._say(f"{name} is deleted, and {topic} names it")
-        if self.cluster.zookeeper.get(f"{ATTEMPTS}/{key.data_key}") is not None:
+        if self.cluster.zookeeper.get(self._attempt(key.ledger_id, key.uuid)) is not None:
             return
-        for path, since_ms in list(self._marked_ms.items()):
-            found = self.cluster.zookeeper.get(path)
-            line = None if found is None else parse_trash_line(found[0], key=path)
-            if line is not None and line.ledger_id == key.ledger_id and line.uuid == key.uuid:
-                is_due = self.clock.now_ms() - since_ms >= self.terms.grace_ms
-                if line.state is TrashState.UNLISTED or (line.kind is TrashKind.OBJECTS and is_due):
-                    return
-        self._say(f"{name} is deleted, and neither noted nor in the trash")
+        path = f"{ROOT}/objects-{key.ledger_id}-{key.uuid}"
+        since_ms = self._marked_ms.get(path, self.clock.now_ms())
+        if self.cluster.zookeeper.get(path) is None or self.clock.now_ms() - since_ms < self.terms.grace_ms:
+            self._say(f"{name} is deleted, and neither noted nor marked for as long as its grace")
 
     def _say(self, what: str) -> None:
         self.wrong.append(what)
-
-
-def _gone(info: ManagedLedgerInfo) -> list[int]:
-    """Return the ledgers that a list calls deleted in BookKeeper."""
-    return [one.ledger_id for one in info.ledgers if one.context is not None and one.context.is_deleted_from_bookkeeper]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,16 +14,15 @@ from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.journal.reading import read_journal
-from ledgerfs.lifecycle.journal.trash_journal import undo
 from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
 from ledgerfs.lifecycle.service.making import service_of
+from ledgerfs.offload.journal import read_journal, undo
 from ledgerfs.offload.offload_driver import user_metadata
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH, ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from tests.model.clock import ModelClock
-from tests.model.lifecycle_audit import Audit, Terms, policies_path
+from tests.model.lifecycle_audit import Audit, Terms
 from tests.model.living_cluster import Reader, World
 from tests.model.service_requests import Died, Requests, met_at, watched_store
 from tests.model.shared_cluster import Broker, FencedError, MadeStates, SharedCluster, namespace_of
@@ -35,6 +35,8 @@ TERMS = Terms(lag_ms=30 * MINUTE_MS, grace_ms=10 * MINUTE_MS, orphan_grace_ms=20
 RETENTION_MS = {**dict.fromkeys(KEPT, -1), TIMED: 60 * MINUTE_MS, READ: 0}
 _POLICY = """
 cluster = "{cluster.url}"
+[broker]
+deletion_lag = "30m"
 [defaults]
 trash_grace = "10m"
 orphans = true
@@ -47,13 +49,24 @@ block_size = "5MiB"
 [[topics]]
 match = "public/read/.*"
 offload = false
-deletion_lag = "30m"
 [[topics]]
 match = "public/.*"
 offload_after = "1m"
-deletion_lag = "30m"
 bucket = "tier"
 """
+
+
+class OneByOne:
+    """`ThreadPoolExecutor` that does what it is given at once, so that a walk is the same each time."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def submit(self, act: Any, *args: object) -> None:
+        act(*args)
+
+    def shutdown(self, *, wait: bool, cancel_futures: bool) -> None:
+        """Have nothing to wait for."""
 
 
 class LifecycleWorld(World):
@@ -61,6 +74,8 @@ class LifecycleWorld(World):
 
     topics = (*KEPT, TIMED, READ)
     cluster: SharedCluster
+    admin: Any = None
+    """The admin API of the broker."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = ModelClock()
@@ -74,7 +89,7 @@ class LifecycleWorld(World):
     def begin(self) -> None:
         cluster = self.cluster
         self.broker = Broker(cluster, self.topics)
-        self.audit = Audit(cluster, self.broker, self.clock, TERMS, self.trimmed)
+        self.audit = Audit(cluster, self.broker, self.clock, TERMS)
         self.passer_by = Reader(self.opened("confirmed"))
         self._rivals = ExitStack()
         self.offloading: dict[str, tuple[int, str]] = {}
@@ -95,6 +110,7 @@ class LifecycleWorld(World):
         self._used.enter_context(watched_store(self.audit.deletes, self.metadata_of))
         patch = self._used.enter_context(pytest.MonkeyPatch.context())
         patch.setattr("ledgerfs.lifecycle.service.service._STEP_S", 0.02)
+        patch.setattr("ledgerfs.lifecycle.service.broker_work.ThreadPoolExecutor", OneByOne)
 
     def close(self) -> None:
         super().close()
@@ -131,8 +147,6 @@ class LifecycleWorld(World):
 
     def set_retention(self, topic: str, retention_ms: int) -> None:
         """Change the retention of a topic's namespace, as an administrator does."""
-        asked = self.cluster.zookeeper.asked[policies_path(topic)]
-        self.audit.excused[topic] = (self.audit.retention_ms.get(topic, -1), asked)
         self.audit.retention_ms[topic] = retention_ms
         minutes, megabytes = (0, 0) if retention_ms == 0 else (max(-1, retention_ms // MINUTE_MS), -1)
         retention = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
@@ -169,19 +183,20 @@ class LifecycleWorld(World):
         finally:
             made.nodes.close()
 
-    def serve(self, requests: Requests | None = None) -> tuple[str, list[str]]:
+    def serve(self, requests: Requests | None = None, *, has_admin: bool = False) -> tuple[str, list[str]]:
         """Make one pass, as ``ledgerfs lifecycle run --once`` does; return how it ended, and its troubles."""
         with self._rivals:
-            return self._served(requests)
+            return self._served(requests, has_admin=has_admin)
 
-    def _served(self, requests: Requests | None) -> tuple[str, list[str]]:
+    def _served(self, requests: Requests | None, *, has_admin: bool) -> tuple[str, list[str]]:
+        brokers = self.admin if has_admin else None
         troubles: list[str] = []
         with ExitStack() as entered:
             if requests is not None:
                 entered.enter_context(met_at(requests))
             living = entered.enter_context(self.living())
             try:
-                with service_of(self.file, living, NewestEntries(living.reading), None, 0.0) as made:
+                with service_of(self.file, living, NewestEntries(living.reading), brokers, 0.0) as made:
                     try:
                         made.service.run(lambda *_: None, once=True)
                     finally:
@@ -220,12 +235,12 @@ class LifecycleWorld(World):
         assert ended.startswith("LockHeldError") or not is_held, f"a second service: {ended}"
 
     def take_back(self, number: int) -> str | None:
-        """Take a line of the trash back; return which one."""
+        """Take back what is marked; return which record."""
         with self.living() as living, suppress(LockHeldError, RefusedLedgerError):
-            lines = read_journal(living.nodes).noted_lines
-            if not lines:
+            records = read_journal(living.nodes).marked
+            if not records:
                 return None
-            name = lines[number % len(lines)].line.node_name
+            name = records[number % len(records)].name
             with ClusterLock.take(living.nodes.settings, b"an operator") as lock:
                 undo(lock, name)
                 return name

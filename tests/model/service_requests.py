@@ -16,6 +16,7 @@ import pytest
 from ledgerfs.dialects.live_cluster.bookies.connection import BookieConnection
 from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_of
+from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.folders.writes import LocalUpload, LocalWrites
 from ledgerfs.storage.objects import ObjectHead
@@ -35,16 +36,18 @@ class Kind(Enum):
     STORE = auto()
     STORE_WRITE = auto()
     """Makes or deletes an object."""
+    BROKER = auto()
 
 
 ALL = frozenset(Kind)
-CHANGES = frozenset({Kind.COMMIT, Kind.LIST, Kind.STORE_WRITE})
-COMMITS, LISTS = frozenset({Kind.COMMIT, Kind.LIST}), frozenset({Kind.LIST})
+CHANGES = frozenset({Kind.COMMIT, Kind.LIST, Kind.STORE_WRITE, Kind.BROKER})
+LISTS = frozenset({Kind.LIST})
 
 _REQUESTS: list[tuple[Kind, type, tuple[str, ...]]] = [
     (Kind.ZOOKEEPER, Nodes, ("get", "get_many", "children", "children_many")),
     (Kind.ZOOKEEPER, ClusterLock, ("node",)),
     (Kind.BOOKIE, BookieConnection, ("send",)),
+    (Kind.BROKER, BrokerApi, ("offload_status", "trim", "offload", "unload")),
     (Kind.STORE, LocalStore, ("list_pages", "head", "read", "start", "read_many")),
     (Kind.STORE, LocalWrites, ("unfinished_uploads",)),
     (Kind.STORE, LocalUpload, ("write",)),

@@ -302,7 +302,7 @@ class Broker:
         found: list[LedgerInfo] = []
         for one in ledgers if retention_ms >= 0 else ():
             is_passed = all(_is_behind(each.place, one) for each in self.subscriptions[topic].values())
-            if not is_passed or now_ms - one.closed_ms <= retention_ms:
+            if not is_passed or (retention_ms and now_ms - one.closed_ms <= retention_ms):
                 break
             found.append(one)
         return found

@@ -32,24 +32,23 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     parse_managed_ledger_info,
 )
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.lifecycle.journal.reading import read_journal
-from ledgerfs.offload.attempts import ROOT as ATTEMPTS
-from ledgerfs.offload.candidates import NotOffloaded
-from ledgerfs.offload.cleaning import AGAIN_MS, clean
+from ledgerfs.offload.cleaning import clean
 from ledgerfs.offload.copied_ledger import CopiedLedger
+from ledgerfs.offload.journal import AGAIN_MS, ROOT, JournalRecord, read_journal
 from ledgerfs.offload.managed_ledger import ManagedLedger
-from ledgerfs.offload.one_step import Offloaded, OneStep
+from ledgerfs.offload.one_step import OneStep
+from ledgerfs.offload.outcomes import Outcome
 from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.live_offloads import S3, context, driver_properties
 from tests.support.living_clusters import PATIENCE_S
+from tests.support.outcomes import done, left, remarks
 from tests.support.told_owners import NAME, ToldOwners
 
 if TYPE_CHECKING:
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
-    from ledgerfs.offload.attempts import NotedAttempt
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 BLOCK = 5 << 20
@@ -80,7 +79,7 @@ class Offloading:
         url_of = self.url_of or tier.url_of
         return OneStep(self.lock, ledgers, self.owners, tier, noted_ms=lambda: self.noted_ms, url_of=url_of)
 
-    def offload(self, *ledger_ids: int) -> Offloaded:
+    def offload(self, *ledger_ids: int) -> list[Outcome]:
         return self.step().offload(NAME, ledger_ids)
 
     def listed(self) -> dict[int, Any]:
@@ -95,7 +94,10 @@ class Offloading:
         return {f"{uuid}-ledger-{ledger_id}{end}" for uuid, ledger_id in uuids for end in ("", "-index")}
 
     def notes(self) -> list[str]:
-        return [one.attempt.path for one in read_journal(self.living.nodes).noted_attempts]
+        return [one.path for one in self.attempts()]
+
+    def attempts(self) -> tuple[JournalRecord, ...]:
+        return read_journal(self.living.nodes).attempts
 
     def require_nothing_left_over(self) -> None:
         assert self.objects() == self.named()
@@ -131,7 +133,7 @@ def test_ledgers_are_offloaded_and_served_from_the_bucket(cluster: LiveCluster, 
     first, second, last = three_ledgers(cluster)
     before, version = cluster.entries_of(TOPIC), offloading.living.nodes.get(managed_ledger_path(NAME)).version
     outcome = offloading.offload(first, second)
-    assert (sorted(outcome.done), outcome.not_done, outcome.remarks) == ([first, second], [], [])
+    assert (sorted(done(outcome)), left(outcome), remarks(outcome)) == ([first, second], {}, [])
     assert {one.ledger_id for one in offloading.listed().values() if one.is_offloaded} == {first, second}
     assert offloading.living.nodes.get(managed_ledger_path(NAME)).version == version + 1, "one set for all"
     assert offloading.listed()[first].context.offloaded_ms == offloading.noted_ms
@@ -146,8 +148,8 @@ def test_the_last_ledger_is_never_offloaded(cluster: LiveCluster, offloading: Of
     first, _, last = three_ledgers(cluster)
     cluster.close(last)
     outcome = offloading.offload(first, last)
-    assert outcome.done == [first]
-    assert [(one.ledger_id, "never offloaded" in one.reason) for one in outcome.not_done] == [(last, True)]
+    assert done(outcome) == [first]
+    assert [(one, "never offloaded" in why) for one, why in left(outcome).items()] == [(last, True)]
     offloading.require_nothing_left_over()
 
 
@@ -184,7 +186,7 @@ def test_a_broker_that_loads_the_topic_meanwhile_changes_the_list_and_is_unloade
 
     offloading.owners.when_asked = load_once
     outcome = offloading.offload(first, second)
-    assert sorted(outcome.done) == [first, second]
+    assert sorted(done(outcome)) == [first, second]
     assert offloading.owners.unloaded == [NAME]
     assert len(offloading.listed()) == 4
     offloading.require_nothing_left_over()
@@ -202,7 +204,7 @@ def test_without_admin_a_topic_that_was_taken_meanwhile_is_left_as_it_is(
 
     offloading.owners.when_asked = take
     outcome = offloading.offload(first)
-    assert (outcome.done, [one.reason for one in outcome.not_done]) == ([], ["a broker has taken the topic meanwhile"])
+    assert (done(outcome), left(outcome)) == ([], {first: "a broker has taken the topic meanwhile"})
     assert offloading.objects() == set()
     offloading.require_nothing_left_over()
 
@@ -218,7 +220,7 @@ def test_a_ledger_that_is_offloaded_by_a_broker_meanwhile_is_done_and_our_copy_g
             cluster.offload(TOPIC, first)
 
     offloading.owners.when_asked = offload_once
-    assert offloading.offload(first).done == [first]
+    assert done(offloading.offload(first)) == [first]
     offloading.require_nothing_left_over()
 
 
@@ -236,7 +238,7 @@ def test_a_ledger_that_goes_meanwhile_leaves_nothing(cluster: LiveCluster, offlo
 
     offloading.owners.when_asked = go
     outcome = offloading.offload(first)
-    assert (outcome.done, len(outcome.not_done)) == ([], 1)
+    assert (done(outcome), len(left(outcome))) == ([], 1)
     assert (offloading.objects(), offloading.notes()) == (set(), [])
 
 
@@ -256,7 +258,7 @@ def test_the_list_of_a_topic_that_is_deleted_and_made_anew_meanwhile_stays(
 
     offloading.owners.when_asked = make_anew
     outcome = offloading.offload(first)
-    assert (outcome.done, len(outcome.not_done)) == ([], 1)
+    assert (done(outcome), len(left(outcome))) == ([], 1)
     assert (cluster.zookeeper.versions[path], cluster.nodes[path]) == (version, anew)
     assert (offloading.objects(), offloading.notes()) == (set(), [])
 
@@ -266,12 +268,12 @@ def test_a_failed_attempt_of_a_broker_is_replaced_and_noted_to_be_cleaned(
 ) -> None:
     first, *_ = three_ledgers(cluster)
     old = cluster.offload(TOPIC, first, is_complete=False, objects=("data",))
-    assert offloading.offload(first).done == [first]
-    (noted,) = read_journal(offloading.living.nodes).noted_attempts
-    assert (noted.attempt.uuid, noted.attempt.ledger_id) == (old, first)
-    assert not clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms, noted.attempt.began_ms)
-    (again,) = read_journal(offloading.living.nodes).noted_attempts
-    assert clean(offloading.lock, offloading.bucket, again, noted.attempt.began_ms + LONG_AFTER_MS, 0)
+    assert done(offloading.offload(first)) == [first]
+    (noted,) = offloading.attempts()
+    assert (noted.uuid, noted.ledger_id) == (old, first)
+    assert not clean(offloading.lock, offloading.bucket, noted, noted.noted_ms, noted.noted_ms)
+    (again,) = offloading.attempts()
+    assert clean(offloading.lock, offloading.bucket, again, noted.noted_ms + LONG_AFTER_MS, 0)
     offloading.require_nothing_left_over()
 
 
@@ -285,13 +287,13 @@ def test_a_failed_attempt_in_another_bucket_is_noted_there_or_told(
         cluster.bucket_url("before") if "before" in (context.get("bucket") or "") else None
     )
     outcome = offloading.offload(first)
-    assert (outcome.done, outcome.remarks) == ([first], [])
-    (noted,) = read_journal(offloading.living.nodes).noted_attempts
-    assert (noted.attempt.uuid, noted.attempt.bucket) == (elsewhere, cluster.bucket_url("before"))
+    assert (done(outcome), remarks(outcome)) == ([first], [])
+    (noted,) = offloading.attempts()
+    assert (noted.uuid, noted.bucket) == (elsewhere, cluster.bucket_url("before"))
     nowhere = cluster.offload(TOPIC, second, bucket="unknown", is_complete=False, objects=("data",))
     outcome = offloading.offload(second)
-    assert outcome.done == [second]
-    assert f"has left {nowhere}-ledger-{second} in bucket" in outcome.remarks[0]
+    assert done(outcome) == [second]
+    assert f"has left {nowhere}-ledger-{second} in bucket" in remarks(outcome)[0]
     assert len(offloading.notes()) == 1
 
 
@@ -299,13 +301,13 @@ def test_an_attempt_that_was_completed_since_its_note_was_read_keeps_its_objects
     cluster: LiveCluster, offloading: Offloading
 ) -> None:
     first, *_ = three_ledgers(cluster)
-    seen: list[NotedAttempt] = []
-    offloading.owners.when_asked = lambda: seen.extend(read_journal(offloading.living.nodes).noted_attempts)
-    assert offloading.offload(first).done == [first]
+    seen: list[JournalRecord] = []
+    offloading.owners.when_asked = lambda: seen.extend(offloading.attempts())
+    assert done(offloading.offload(first)) == [first]
     assert seen
     for noted in seen:
         with pytest.raises(ChangedMeanwhileError):
-            clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms, noted.attempt.began_ms)
+            clean(offloading.lock, offloading.bucket, noted, noted.noted_ms, noted.noted_ms)
     offloading.require_nothing_left_over()
     assert len(offloading.objects()) == 2
 
@@ -314,8 +316,8 @@ def test_an_attempt_that_is_cleaned_up_after_is_not_completed(cluster: LiveClust
     first, *_ = three_ledgers(cluster)
 
     def clean_up() -> None:
-        for noted in list(read_journal(offloading.living.nodes).noted_attempts):
-            clean(offloading.lock, offloading.bucket, noted, noted.attempt.began_ms, noted.attempt.began_ms)
+        for noted in list(offloading.attempts()):
+            clean(offloading.lock, offloading.bucket, noted, noted.noted_ms, noted.noted_ms)
 
     offloading.owners.when_asked = clean_up
     with pytest.raises(ChangedMeanwhileError):
@@ -327,7 +329,7 @@ def test_a_ledger_whose_list_tells_other_sizes_is_refused(cluster: LiveCluster, 
     first, *_ = three_ledgers(cluster)
     cluster.change_ledger(TOPIC, first, lambda info: replace(info, entries=info.entries - 1))
     outcome = offloading.offload(first)
-    assert [one.reason[:29] for one in outcome.not_done] == ["its topic lists 19 entries of"]
+    assert [why[:29] for why in left(outcome).values()] == ["its topic lists 19 entries of"]
     assert offloading.objects() == set()
     offloading.require_nothing_left_over()
 
@@ -341,7 +343,7 @@ def test_damage_at_the_bookies_is_not_copied(
         if 7 in bookie.entries(first):
             bookie.corrupt(first, 7)
     outcome = offloading.offload(first, second)
-    assert (outcome.done, [one.ledger_id for one in outcome.not_done]) == ([second], [first])
+    assert (done(outcome), list(left(outcome))) == ([second], [first])
     offloading.require_nothing_left_over()
 
 
@@ -361,11 +363,11 @@ def test_a_lost_lock_ends_it_and_the_next_holder_cleans(cluster: LiveCluster, of
     other = Offloading(cluster)
     try:
         for at in (0, LONG_AFTER_MS):
-            for noted in list(read_journal(other.living.nodes).noted_attempts):
-                clean(other.lock, other.bucket, noted, noted.attempt.began_ms + at + 1, noted.attempt.began_ms + at + 1)
+            for noted in list(other.attempts()):
+                clean(other.lock, other.bucket, noted, noted.noted_ms + at + 1, noted.noted_ms + at + 1)
         assert other.objects() == set()
         other.require_nothing_left_over()
-        assert sorted(other.offload(first, second).done) == [first, second]
+        assert sorted(done(other.offload(first, second))) == [first, second]
         other.require_nothing_left_over()
     finally:
         other.close()
@@ -373,7 +375,7 @@ def test_a_lost_lock_ends_it_and_the_next_holder_cleans(cluster: LiveCluster, of
 
 def begun(cluster: LiveCluster) -> int:
     """Return how many attempts were noted."""
-    return len({path for paths in cluster.zookeeper.writes for path in paths if path.startswith(f"{ATTEMPTS}/")})
+    return len({path for paths in cluster.zookeeper.writes for path in paths if path.startswith(f"{ROOT}/attempt-")})
 
 
 def room_for(cluster: LiveCluster, offloads: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,16 +394,18 @@ def test_what_the_list_has_room_for_is_offloaded_and_nothing_else_is_copied(
     room_for(cluster, 2, monkeypatch)
     step = offloading.step()
     outcome = step.offload(NAME, ids)
-    assert outcome.done == ids[:2]
-    assert {one.ledger_id: type(one.error) for one in outcome.not_done} == dict.fromkeys(ids[2:], ListFullError)
+    assert done(outcome) == ids[:2]
+    assert {one.ledger_ids: type(one.error) for one in outcome if one.error} == {
+        (one,): ListFullError for one in ids[2:]
+    }
     assert begun(cluster) == 2
     again = step.offload(NAME, ids[2:])
-    assert (again.done, len(again.not_done), begun(cluster)) == ([], 4, 2)
+    assert (done(again), len(left(again)), begun(cluster)) == ([], 4, 2)
     assert step.in_flight == frozenset()
     offloading.require_nothing_left_over()
     # There is room again once ledgers are trimmed.
     cluster.trim(TOPIC, ids[0])
-    assert step.offload(NAME, ids[2:3]).done == ids[2:3]
+    assert done(step.offload(NAME, ids[2:3])) == ids[2:3]
 
 
 def test_as_many_copies_as_fit_are_completed_of_a_list_that_has_grown(
@@ -411,10 +415,12 @@ def test_as_many_copies_as_fit_are_completed_of_a_list_that_has_grown(
     step = offloading.step()
     copies = [step.copy(NAME, one) for one in reversed(ids)]
     room_for(cluster, 3, monkeypatch)
-    outcome = Offloaded()
+    outcome: list[Outcome] = []
     step.complete(NAME, [one for one in copies if isinstance(one, CopiedLedger)], outcome)
-    assert outcome.done == ids[:3]
-    assert [(one.ledger_id, type(one.error)) for one in outcome.not_done] == [(one, ListFullError) for one in ids[3:]]
+    assert done(outcome) == ids[:3]
+    assert [(one.ledger_ids, type(one.error)) for one in outcome if one.error] == [
+        ((one,), ListFullError) for one in ids[3:]
+    ]
     assert step.in_flight == frozenset()
     offloading.require_nothing_left_over()
 
@@ -425,7 +431,7 @@ def test_more_copies_than_one_commit_takes_are_completed_by_several(
     ids = cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(6)])[:-1]
     version = offloading.living.nodes.get(managed_ledger_path(NAME)).version
     monkeypatch.setattr("ledgerfs.offload.list_bytes._MOST_WITH_ALL", 2500)
-    assert offloading.offload(*ids).done == ids
+    assert done(offloading.offload(*ids)) == ids
     assert 1 < offloading.living.nodes.get(managed_ledger_path(NAME)).version - version < len(ids)
     offloading.require_nothing_left_over()
 
@@ -482,6 +488,6 @@ def test_bytes_are_told_as_they_go_and_come_back_and_each_may_end_the_copy(
         if sum(told) > 3 * size:
             raise StoppedError("the service is ending")
 
-    left = offloading.objects()
-    assert isinstance(offloading.step().copy(NAME, second, end_at_reading_back), NotOffloaded)
-    assert offloading.objects() == left
+    before = offloading.objects()
+    assert isinstance(offloading.step().copy(NAME, second, end_at_reading_back), Outcome)
+    assert offloading.objects() == before

@@ -14,6 +14,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from ledgerfs.clusters.bundles import hash_of, namespace_of
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from tests.support.admin_api import AdminServer, send, serving
 from tests.support.live_clusters import LiveCluster
@@ -105,6 +107,9 @@ class LiveBroker:
             if name in self.loaded:
                 return
             self._own(namespace_of(name))
+            # Others may have set it meanwhile.
+            path = managed_ledger_path(name)
+            self.live._lists[name] = parse_managed_ledger_info(self.live.nodes[self.live.chroot + path], key=path)
             if self.live.list_of(name).terminated is None:
                 self.live.roll_over(name)
             self.loaded.add(name)

@@ -11,16 +11,15 @@ import pytest
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.cli.cluster.check import noted_work
 from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.errors import AccessDeniedError, LedgerfsError
 from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.settled_uuids import settled_uuid
-from ledgerfs.lifecycle.journal.noted_work import noted_work
-from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, build_trash_line
 from ledgerfs.messages.transforms.entry_transform import recompress
-from ledgerfs.offload.attempts import Attempt
+from ledgerfs.offload.journal import ROOT, JournalRecord, RecordKind
 from ledgerfs.offload.offload_driver import driver_properties
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.tier import Tier as OffloadTier
@@ -31,6 +30,7 @@ from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster
 from ledgerfs.upkeep.doctor.noted_work import NotedWork
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
+from tests.support.outcomes import done
 from tests.support.sick_clusters import prepared
 from tests.support.stores import CountingStore
 from tests.support.told_owners import NAME, ToldOwners
@@ -72,7 +72,7 @@ class Checked:
                 noted_ms=lambda: 1,
                 url_of=tier.url_of,
             )
-            assert step.offload(NAME, ledger_ids).done == list(ledger_ids)
+            assert sorted(done(step.offload(NAME, ledger_ids))) == sorted(ledger_ids)
 
     def put_objects(self, ledger_id: int, uuid: str) -> None:
         """Put the objects of an offload that no list names."""
@@ -80,10 +80,10 @@ class Checked:
         for name in (key.data_key, key.index_key):
             (self.cluster.bucket() / name).write_bytes(b"objects")
 
-    def line(self, kind: TrashKind, ledger_id: int, uuid: str | None, state: TrashState) -> None:
+    def mark(self, kind: RecordKind, ledger_id: int, uuid: str | None) -> None:
         bucket = None if uuid is None else self.cluster.bucket_url()
-        line = TrashLine(kind, ledger_id, NAME, uuid, bucket, "a test", 0, 9, 1, 1, state)
-        self.cluster.zookeeper.set(line.path, build_trash_line(line))
+        record = JournalRecord(kind, ledger_id, NAME, uuid, bucket, "a test", 0, 9, 1, 1)
+        self.cluster.zookeeper.set(record.path, record.build())
 
 
 @pytest.fixture(name="cluster")
@@ -139,9 +139,9 @@ def test_other_bytes_that_the_index_does_not_have_are_loss(cluster: LiveCluster,
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_objects_of_a_noted_attempt_are_no_orphans(cluster: LiveCluster, checked: Checked, is_damaged: bool) -> None:
     first, second, *_ = ids(cluster)
-    attempt, orphan = Attempt.begun(NAME, first, cluster.bucket_url(), 1), str(uuid4())
+    attempt, orphan = JournalRecord.attempt(NAME, first, cluster.bucket_url(), 1), str(uuid4())
     cluster.zookeeper.set(attempt.path, b"\xff" if is_damaged else attempt.build())
-    checked.put_objects(first, attempt.uuid)
+    checked.put_objects(first, attempt.key.uuid)
     checked.put_objects(second, orphan)
     assert checked.kinds() == {(NOTED, (first,)), (FindingKind.ORPHAN_OBJECT, (second,))}
     assert [one.path for one in checked.check().survey.damaged] == ([attempt.path] if is_damaged else [])
@@ -200,46 +200,15 @@ def test_what_ends_a_lost_cluster_is_no_orphan(cluster: LiveCluster, checked: Ch
     assert [one for one in found.left_out if one.startswith("1 offloads that no list names")]
 
 
-def test_what_lies_in_the_trash_is_no_orphan(cluster: LiveCluster, checked: Checked) -> None:
-    trimmed, orphan, flagged, _ = ids(cluster)
-    uuid, other = cluster.offload(TOPIC, trimmed), str(uuid4())
-    cluster.offload(TOPIC, flagged)
-    for one in (trimmed, orphan):
-        cluster.trim(TOPIC, one, only_list=True)
-    cluster.delete_from_bookkeeper(flagged, node=False, collected=False)
+def test_what_is_marked_is_no_orphan(cluster: LiveCluster, checked: Checked) -> None:
+    orphan, other = ids(cluster)[0], str(uuid4())
+    cluster.trim(TOPIC, orphan, only_list=True)
     checked.put_objects(7, other)
-    assert {kind for kind, _ in checked.kinds()} == {
-        FindingKind.ORPHAN_LEDGER,
-        FindingKind.FLAGGED_DELETED,
-        FindingKind.ORPHAN_OBJECT,
-    }
-    checked.line(TrashKind.TRIMMED, trimmed, uuid, TrashState.UNLISTED)
-    checked.line(TrashKind.ORPHAN, orphan, None, TrashState.MARKED)
-    checked.line(TrashKind.OFFLOADED, flagged, None, TrashState.UNLISTED)
-    checked.line(TrashKind.OBJECTS, 7, other, TrashState.MARKED)
-    assert checked.kinds() == {(IN_TRASH, (trimmed, orphan, flagged)), (IN_TRASH, (7, trimmed))}
-    # Whose line is damaged lies in the trash, too, and that is told.
-    cluster.zookeeper.set(f"{TRASH}/orphan-{orphan}", b"")
-    assert checked.kinds() == {(IN_TRASH, (trimmed, orphan, flagged)), (IN_TRASH, (7, trimmed))}
-    assert [one.path for one in checked.check().survey.damaged] == [f"{TRASH}/orphan-{orphan}"]
-
-
-def test_what_is_there_and_was_deleted_by_its_line_is_an_orphan(cluster: LiveCluster, checked: Checked) -> None:
-    """As objects that a store put late: the line stays for a while, and nobody goes on with it."""
-    first, *_ = ids(cluster)
-    uuid = str(uuid4())
-    cluster.trim(TOPIC, first)
-    checked.put_objects(first, uuid)
-    checked.line(TrashKind.TRIMMED, first, uuid, TrashState.DELETED)
-    assert IN_TRASH not in {kind for kind, _ in checked.kinds()}
-    assert checked.kinds() == checked.kinds(has_notes=False) != set()
-
-
-def test_what_is_lost_is_loss_though_a_line_is_about_it(cluster: LiveCluster, checked: Checked) -> None:
-    first, *_ = ids(cluster)
-    uuid = cluster.offload(TOPIC, first)
-    checked.line(TrashKind.OFFLOADED, first, None, TrashState.MARKED)
-    for one in cluster.bucket().iterdir():
-        if uuid in one.name:
-            one.unlink()
-    assert checked.kinds() == {(FindingKind.LOST_OBJECTS, (first,))}
+    assert {kind for kind, _ in checked.kinds()} == {FindingKind.ORPHAN_LEDGER, FindingKind.ORPHAN_OBJECT}
+    checked.mark(RecordKind.ORPHAN, orphan, None)
+    checked.mark(RecordKind.OBJECTS, 7, other)
+    assert checked.kinds() == {(IN_TRASH, (orphan,)), (IN_TRASH, (7,))}
+    # So is that of a damaged record, which is a finding, too.
+    cluster.zookeeper.set(f"{ROOT}/orphan-{orphan}", b"")
+    assert checked.kinds() == {(IN_TRASH, (orphan,)), (IN_TRASH, (7,))}
+    assert [one.path for one in checked.check().survey.damaged] == [f"{ROOT}/orphan-{orphan}"]

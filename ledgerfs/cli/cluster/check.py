@@ -1,5 +1,6 @@
 """``ledgerfs cluster check``: what lies in a cluster without an owner, and what it has lost."""
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 
     from ledgerfs.clusters.findings import Finding
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+    from ledgerfs.storage.zookeeper.nodes import Nodes
     from ledgerfs.upkeep.doctor.check import Check, Rules
+    from ledgerfs.upkeep.doctor.noted_work import NotedWork
     from ledgerfs.upkeep.doctor.tier_listing import Tier
 
 _STUCK_OPTIONS = (
@@ -148,7 +151,6 @@ def _checked(
     tiers: tuple[tuple[str, ...], dict[str, Any]],
 ) -> "Check":
     """Check a cluster or a dump; ``access`` is --zk-rate and --no-bookies, ``tiers`` are URLs and options of buckets."""
-    from ledgerfs.lifecycle.journal.noted_work import noted_work
     from ledgerfs.upkeep.doctor.check import check_cluster, check_dump
 
     (zk_rate, no_bookies), (urls, options) = access, tiers
@@ -163,6 +165,29 @@ def _checked(
             return check_cluster(cluster, bookies, opened, rules, update, partial(noted_work, cluster.nodes))
         finally:
             cluster.nodes.close()
+
+
+def noted_work(nodes: "Nodes") -> "NotedWork":
+    """Read what the journal of a cluster is about, by names of nodes: also of a damaged record.
+
+    Raises `AccessDeniedError` and `StoreUnreachableError`.
+    """
+    from ledgerfs.errors import CorruptMetadataError
+    from ledgerfs.offload.journal import RecordKind, parse_record_name, read_journal
+    from ledgerfs.upkeep.doctor.noted_work import NotedWork
+
+    journal = read_journal(nodes)
+    found: dict[RecordKind, set[tuple[int, str]]] = {kind: set() for kind in RecordKind}
+    for name in (*(one.name for one in journal.records), *(path.rpartition("/")[2] for path in journal.unreadable)):
+        with suppress(CorruptMetadataError):
+            kind, ledger_id, uuid = parse_record_name(name)
+            found[kind].add((ledger_id, uuid or ""))
+    return NotedWork(
+        frozenset(found[RecordKind.ATTEMPT]),
+        frozenset(ledger_id for ledger_id, _ in found[RecordKind.ORPHAN]),
+        frozenset(found[RecordKind.OBJECTS]),
+        journal.unreadable,
+    )
 
 
 def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":

@@ -13,12 +13,12 @@ Examples:
 
 _COMMANDS = (
     LazyCommand("plan", "ledgerfs.cli.lifecycle.plan:plan", "Show what would be done with a cluster now, and why; nothing is changed."),
-    LazyCommand("run", "ledgerfs.cli.lifecycle.run:run", "Offload and delete what POLICY wants, and keep doing it."),
-    LazyCommand("status", "ledgerfs.cli.lifecycle.status:status", "Show who does it, what is done, what is in the trash, what went wrong."),
+    LazyCommand("run", "ledgerfs.cli.lifecycle.run:run", "Offload, and have brokers trim, what POLICY wants; keep doing it."),
+    LazyCommand("status", "ledgerfs.cli.lifecycle.status:status", "Show who does it, what is done, what is marked, what went wrong."),
     LazyCommand("undo", "ledgerfs.cli.lifecycle.undo:undo", "Take back what is marked to be deleted."),
 )  # fmt: skip
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def lifecycle() -> None:
-    """Offload and delete by policy, of all topics of a cluster, loaded or not."""
+    """Offload and trim by policy all topics of a cluster, loaded or not."""

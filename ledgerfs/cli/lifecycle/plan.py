@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerfs.clusters.survey import Survey
-    from ledgerfs.lifecycle.planning.actions import Action, Plan, Refused, Waiting
-    from ledgerfs.lifecycle.planning.situation import Notes, Orphans
+    from ledgerfs.lifecycle.planning.actions import Action, Orphans, Plan
+    from ledgerfs.offload.journal import Journal
+    from ledgerfs.offload.outcomes import Outcome
 
 
 @command()
@@ -55,8 +56,8 @@ def plan(
     """Show what would be done with a cluster now, and why; nothing is changed.
 
     POLICY is a file in TOML: buckets, and what is wanted of topics, where the cluster's own policies are not to hold. Each line is an
-    action: offload ledgers; mark what is to be deleted, in the trash journal; delete what was marked and whose grace is over; trim, through
-    a broker; clean up after attempts that failed. Then it is said what waits, and what must not be done; --all shows each with why.
+    action: offload ledgers; have a broker trim; mark what nothing names, in the journal; delete what was marked and whose grace is over;
+    clean up after attempts that failed. Then it is said what waits, and what must not be done; --all shows each with why.
 
     Exit code 0, or 1 if nodes or buckets could not be read or brokers did not tell which bundles they own.
 
@@ -69,17 +70,17 @@ def plan(
       ledgerfs lifecycle plan policy.toml --json | jq '.refused[] | select(.refusal == "no-bucket")'
     """
     # These import numpy, which --help does not need.
+    from ledgerfs.lifecycle.planning.actions import Situation
     from ledgerfs.lifecycle.planning.planning import plan_of
-    from ledgerfs.lifecycle.planning.situation import Situation
 
-    survey, notes, orphans = _seen(context, policy, (zk_rate, no_bookies), pass_seconds)
+    survey, journal, orphans = _seen(context, policy, (zk_rate, no_bookies), pass_seconds)
     now_ms = survey.read_ms if policy.is_dump else time.time_ns() // 1_000_000
     situation = Situation(
         policy.file,
         now_ms,
         now_ms,
         has_admin=policy.brokers is not None,
-        notes=notes,
+        journal=journal,
         orphans=orphans,
         wanted=wanted_topics(survey, topics),
         # A service may be at work.
@@ -94,7 +95,7 @@ def plan(
             _show_waiting(found.waiting)
             _show_refused(found.refused)
     _say_result(policy, found, show_all=show_all)
-    unread = {**notes.unreadable, **({} if orphans is None else orphans.unlisted)}
+    unread = {**journal.unreadable, **({} if orphans is None else orphans.unlisted)}
     for path, why in unread.items():
         say(f"{path}: {why}; left out")
     say_not_known(context, survey, 0)
@@ -104,25 +105,24 @@ def plan(
 
 def _seen(
     context: click.Context, policy: Policy, access: tuple[float, bool], pass_seconds: float
-) -> "tuple[Survey, Notes, Orphans | None]":
-    """Return a survey, what is noted in the cluster, and orphans if they are wanted; ``access`` is --zk-rate and --no-bookies."""
+) -> "tuple[Survey, Journal, Orphans | None]":
+    """Return a survey, the journal of the cluster, and orphans if they are wanted; ``access`` is --zk-rate and --no-bookies."""
     from ledgerfs.clusters.surveying import survey_dump
-    from ledgerfs.lifecycle.journal.reading import read_journal
-    from ledgerfs.lifecycle.planning.situation import NO_NOTES, Notes
     from ledgerfs.lifecycle.service.looking import look_at
+    from ledgerfs.offload.journal import Journal, read_journal
 
     with progress() as update:
         if policy.is_dump:
-            return survey_dump(policy.source, update, storage_options_of(context)), NO_NOTES, None
+            return survey_dump(policy.source, update, storage_options_of(context)), Journal(), None
         cluster = opened_cluster(context, policy.source, access[0])
         try:
             bookies = bookies_of(cluster, no_bookies=access[1])
             survey, orphans = look_at(cluster, bookies, policy.file, pass_seconds, update)
-            # Behind the lists: a line is written before its list is changed.
+            # Behind the lists: the record of an attempt goes with the commit that sets its list.
             journal = read_journal(cluster.nodes)
         finally:
             cluster.nodes.close()
-    return with_owners(survey, policy.brokers), Notes(journal.lines, journal.attempts, journal.unreadable), orphans
+    return with_owners(survey, policy.brokers), journal, orphans
 
 
 def _show_actions(actions: "Sequence[Action]") -> None:
@@ -139,12 +139,12 @@ def _show_actions(actions: "Sequence[Action]") -> None:
             human_size(one.size),
             one.via.value,
             minute(one.since_ms),
-            printable(one.why),
+            printable(one.reason),
         )
     show(shown)
 
 
-def _show_waiting(waiting: "Sequence[Waiting]") -> None:
+def _show_waiting(waiting: "Sequence[Outcome]") -> None:
     from ledgerfs.cli.cluster.source import ledgers_text
 
     if not waiting:
@@ -152,17 +152,17 @@ def _show_waiting(waiting: "Sequence[Waiting]") -> None:
     shown = table("waits", "topic", "ledgers", "bytes", "until", "why", right=("bytes",))
     for one in waiting:
         shown.add_row(
-            one.kind.value,
-            _topic(one.managed_ledger),
+            one.action,
+            _topic(one.subject),
             ledgers_text(one.ledger_ids),
             human_size(one.size),
             minute(one.due_ms),
-            printable(one.why),
+            printable(one.message),
         )
     show(shown)
 
 
-def _show_refused(refused: "Sequence[Refused]") -> None:
+def _show_refused(refused: "Sequence[Outcome]") -> None:
     from ledgerfs.cli.cluster.source import ledgers_text
 
     if not refused:
@@ -170,12 +170,12 @@ def _show_refused(refused: "Sequence[Refused]") -> None:
     shown = table("refused", "what", "topic", "ledgers", "bytes", "why", right=("bytes",))
     for one in refused:
         shown.add_row(
-            one.refusal.value,
-            "-" if one.kind is None else one.kind.value,
+            one.code,
+            one.action or "-",
             _topic(one.subject),
             ledgers_text(one.ledger_ids),
             human_size(one.size),
-            printable(one.why),
+            printable(one.message),
         )
     show(shown)
 
@@ -195,15 +195,15 @@ def _say_result(policy: Policy, found: "Plan", *, show_all: bool) -> None:
     ]
     say(f"{policy.source}: {'; '.join(told) or 'nothing is to be done'}")
     if found.waiting:
-        by_kind = Counter(one.kind.value for one in found.waiting)
+        by_kind = Counter(one.action for one in found.waiting)
         times = [one.due_ms for one in found.waiting if one.due_ms is not None]
         first = f"; the first in {span(max(0, min(times) - found.now_ms))}" if times else ""
         say(f"waits: {_counted(by_kind)}{first}")
     if found.refused:
-        say(f"refused: {_counted(Counter(one.refusal.value for one in found.refused))}")
+        say(f"refused: {_counted(Counter(one.code for one in found.refused))}")
     for one in found.refused:
-        if one.refusal.value == "no-topic":
-            say(f"{one.subject}: {one.why}")
+        if one.code == "no-topic":
+            say(f"{one.subject}: {one.message}")
     if (found.waiting or found.refused) and not show_all:
         say("--all shows what waits and what is refused, each with why")
     if policy.is_dump:
@@ -234,23 +234,23 @@ def _as_json(policy: Policy, survey: "Survey", found: "Plan") -> dict[str, Any]:
         "actions": [_action_as_json(one) for one in found.actions],
         "waiting": [
             {
-                "kind": one.kind.value,
-                **_whose(one.managed_ledger),
+                "kind": one.action,
+                **_whose(one.subject),
                 "ledgers": list(one.ledger_ids),
                 "bytes": one.size,
                 "due": iso_time(one.due_ms),
-                "why": one.why,
+                "why": one.message,
             }
             for one in found.waiting
         ],
         "refused": [
             {
-                "kind": None if one.kind is None else one.kind.value,
+                "kind": one.action or None,
                 "subject": one.subject,
                 "ledgers": list(one.ledger_ids),
                 "bytes": one.size,
-                "refusal": one.refusal.value,
-                "why": one.why,
+                "refusal": one.code,
+                "why": one.message,
             }
             for one in found.refused
         ],
@@ -269,13 +269,12 @@ def _action_as_json(one: "Action") -> dict[str, Any]:
         "bytes": one.size,
         "via": one.via.value,
         "since": iso_time(one.since_ms),
-        "why": one.why,
+        "why": one.reason,
         "bucket": bucket if one.kind.value == "offload" else None,
-        "lines": [
-            {"node": line.node_name, "state": line.state.value, "due": iso_time(line.due_ms), "why": line.why}
-            for line in one.lines
+        "records": [
+            {"node": record.name, "due": iso_time(record.due_ms or None), "why": record.reason}
+            for record in one.records
         ],
-        "attempts": [attempt.uuid for attempt in one.attempts] + [uuid for _, uuid in one.contexts],
     }
 
 

@@ -38,7 +38,7 @@ def run(
     yes: bool,
     pass_seconds: float,
 ) -> None:
-    """Offload and delete what POLICY wants, and keep doing it.
+    """Offload, and have brokers trim, what POLICY wants; keep doing it.
 
     What is done, in which order, and what `ledgerfs lifecycle plan` shows of it: docs/operating/lifecycle.md. One service works at a time:
     a lock in ZooKeeper keeps a second one out. Ctrl-C, SIGTERM and SIGHUP end it: what is being copied is given up, what is copied is
@@ -73,7 +73,7 @@ def run(
     finally:
         cluster.nodes.close()
     if once and made.service.refused:
-        counts = ", ".join(f"{number:,} {refusal.value}" for refusal, number in made.service.refused.items())
+        counts = ", ".join(f"{number:,} {code}" for code, number in made.service.refused.items())
         say(f"must not be done: {counts}; `ledgerfs lifecycle plan --all` tells why")
     if has_given_up or (once and troubles):
         for one in troubles:
@@ -89,7 +89,7 @@ def _ask(policy: Policy) -> None:
             "--yes is needed where nobody can answer; `ledgerfs lifecycle plan` shows what would be done"
         )
     click.confirm(
-        f"Offload and delete ledgers of {policy.source} as {policy.file.path} wants (`ledgerfs lifecycle plan` shows which)?",
+        f"Offload and trim ledgers of {policy.source} as {policy.file.path} wants (`ledgerfs lifecycle plan` shows which)?",
         abort=True,
         err=True,
     )

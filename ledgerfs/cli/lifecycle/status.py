@@ -1,6 +1,7 @@
 """``ledgerfs lifecycle status``: what the service does, and what waits for what."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ from ledgerfs.ledgers.time_arguments import iso_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ledgerfs.lifecycle.journal.reading import Journal
     from ledgerfs.lifecycle.service.status import Status
+    from ledgerfs.offload.journal import Journal
     from ledgerfs.storage.zookeeper.changes import LockHolder
     from ledgerfs.storage.zookeeper.nodes import Nodes
 
@@ -43,10 +44,10 @@ def status(
     prometheus: Path | None,
     as_json: bool,
 ) -> None:
-    """Show who does the lifecycle of a cluster, what it has done, what is in the trash, and what went wrong.
+    """Show who does the lifecycle of a cluster, what it has done, what is marked, and what went wrong.
 
     POLICY names the cluster, or --cluster does: then no POLICY is needed. What is shown is what the service has written at the end of its
-    last pass, and the trash journal as it is; of a pass that ended early it is said since when none was whole. What is damaged of the one
+    last pass, and the journal as it is; of a pass that ended early it is said since when none was whole. What is damaged of the one
     keeps nothing of the other back.
 
     Exit code 0 if a service has the lock, 1 if none has, or its status or notes could not be read.
@@ -59,7 +60,7 @@ def status(
       ledgerfs lifecycle status policy.toml --prometheus /var/lib/node_exporter/lifecycle.prom
     """
     # These import kazoo, which --help does not need.
-    from ledgerfs.lifecycle.journal.reading import read_journal
+    from ledgerfs.offload.journal import read_journal
     from ledgerfs.storage.zookeeper.changes import ClusterLock
 
     cluster = opened_cluster(context, policy.source, zk_rate)
@@ -111,16 +112,15 @@ def _status(nodes: "Nodes") -> "tuple[Status | None, dict[str, str]]":
 
 
 def _show(holder: "LockHolder | None", journal: "Journal") -> None:
-    if journal.lines:
-        shown = table("line", "topic", "bytes", "state", "may be deleted", "why", right=("bytes",))
-        for one in journal.lines:
+    if journal.marked:
+        shown = table("record", "topic", "bytes", "may be deleted", "why", right=("bytes",))
+        for one in journal.marked:
             shown.add_row(
-                one.node_name,
+                one.name,
                 printable(one.managed_ledger or "-"),
                 human_size(one.size),
-                one.state.value,
                 minute(one.due_ms),
-                printable(one.why),
+                printable(one.reason),
             )
         show(shown)
     if holder is None:
@@ -166,21 +166,18 @@ def _of_topics(counts: "Mapping[str, int]") -> str:
 
 
 def _as_json(holder: "LockHolder | None", told: "Status | None", journal: "Journal") -> dict[str, Any]:
-    from ledgerfs.lifecycle.service.status import status_as_json
-
     return {
         "holder": None if holder is None else {"says": _said(holder.holder), "since": iso_time(holder.since_ms)},
-        **({} if told is None else status_as_json(told)),
-        "trash_lines": [
+        **({} if told is None else asdict(told)),
+        "marked": [
             {
-                "node": one.node_name,
+                "node": one.name,
                 "topic": one.managed_ledger,
                 "bytes": one.size,
-                "state": one.state.value,
                 "due": iso_time(one.due_ms),
-                "why": one.why,
+                "why": one.reason,
             }
-            for one in journal.lines
+            for one in journal.marked
         ],
         "attempts": [one.key.data_key for one in journal.attempts],
     }

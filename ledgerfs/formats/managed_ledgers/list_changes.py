@@ -1,4 +1,4 @@
-"""The node of a managed ledger with other contexts, or without some ledgers; every other byte stays as brokers wrote it.
+"""The node of a managed ledger with other contexts; every other byte stays as brokers wrote it, and no ledger is taken out.
 
 Unknown fields, the order of the ledgers, which is no order, and properties are of Pulsar's later versions, or of whoever. The ledger of the
 greatest id is never changed: a broker that loads the topic makes its line anew from what BookKeeper has of that ledger.
@@ -21,7 +21,6 @@ from ledgerfs.formats.managed_ledgers.wire_fields import (
     WireField,
     field_of,
     fields_of,
-    flag_of,
     joined,
     number_of,
     placed,
@@ -30,10 +29,9 @@ from ledgerfs.formats.managed_ledgers.wire_fields import (
 _LEDGER = 1
 _SIZE = 3
 _CONTEXT = 5
-_BOOKKEEPER_DELETED = 4
 
-_Change = Callable[[LedgerInfo, WireField], WireField | None]
-"""From a ledger and its field to the one in its place; None to leave it out."""
+_Change = Callable[[LedgerInfo, WireField], WireField]
+"""From a ledger and its field to the one in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,45 +84,6 @@ def with_contexts(
     return _edited(data, contexts, change, key)
 
 
-def with_bookkeeper_deleted(data: bytes, ledger_ids: Collection[int], *, key: str) -> EditedList:
-    """Return the list with ledgers whose copy in BookKeeper is deleted, or about to be; nothing else of their contexts changes.
-
-    Raises the errors of `with_contexts`, and `UnsupportedWriteError` for a ledger whose offload is not complete: it has no other copy.
-    """
-
-    def change(ledger: LedgerInfo, field: WireField) -> WireField:
-        if ledger.context is None or not ledger.context.is_complete:
-            reason = f"ledger {ledger.ledger_id} is not offloaded: its only copy is BookKeeper's, and cannot be said to be deleted"
-            raise UnsupportedWriteError(reason, key=key)
-        return field if ledger.context.is_deleted_from_bookkeeper else field.with_value(_flagged(field.value))
-
-    return _edited(data, ledger_ids, change, key)
-
-
-def without_contexts(data: bytes, ledger_ids: Collection[int], *, key: str) -> EditedList:
-    """Return the list in which ledgers have no attempt to offload any more.
-
-    Raises the errors of `with_contexts`, and `UnsupportedWriteError` for a ledger whose offload is complete: its objects would be lost.
-    """
-
-    def change(ledger: LedgerInfo, field: WireField) -> WireField:
-        if ledger.is_offloaded:
-            reason = f"ledger {ledger.ledger_id} is offloaded: without its context nobody would find it"
-            raise UnsupportedWriteError(reason, key=key)
-        return field.with_value(joined([one for one in fields_of(field.value) if not _is_context(one)]))
-
-    return _edited(data, ledger_ids, change, key)
-
-
-def without_ledgers(data: bytes, ledger_ids: Collection[int], *, key: str) -> EditedList:
-    """Return the list without these ledgers. Raises the errors of `with_contexts`."""
-
-    def change(ledger: LedgerInfo, field: WireField) -> None:  # noqa: ARG001
-        return None
-
-    return _edited(data, ledger_ids, change, key)
-
-
 def _edited(data: bytes, ledger_ids: Collection[int], change: _Change, key: str) -> EditedList:
     ledgers = {one.ledger_id: one for one in parse_managed_ledger_info(data, key=key).ledgers}
     _require_changeable(ledgers, ledger_ids, key)
@@ -132,9 +91,7 @@ def _edited(data: bytes, ledger_ids: Collection[int], change: _Change, key: str)
     try:
         for field in fields_of(uncompressed(data, key=key)):
             ledger_id = _ledger_id(field)
-            changed = field if ledger_id not in ledger_ids else change(ledgers[ledger_id], field)
-            if changed is not None:
-                fields.append(changed)
+            fields.append(change(ledgers[ledger_id], field) if ledger_id in ledger_ids else field)
     except ValueError as error:
         raise CorruptMetadataError(f"the list of ledgers has {error}", key=key) from error
     return EditedList(joined(fields), codec_of(data, key=key))
@@ -161,12 +118,3 @@ def _ledger_id(field: WireField) -> int:
 
 def _is_context(field: WireField) -> bool:
     return (field.number, field.wire) == (_CONTEXT, LENGTH_DELIMITED)
-
-
-def _flagged(ledger: bytes) -> bytes:
-    """Return a ledger with the flag in its context; of several, which parsers join, in the last one."""
-    fields = list(fields_of(ledger))
-    last = max(i for i, one in enumerate(fields) if _is_context(one))
-    context = [one for one in fields_of(fields[last].value) if one.number != _BOOKKEEPER_DELETED]
-    fields[last] = fields[last].with_value(joined(placed(context, flag_of(_BOOKKEEPER_DELETED))))
-    return joined(fields)

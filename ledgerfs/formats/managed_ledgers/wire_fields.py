@@ -46,12 +46,6 @@ def field_of(number: int, value: bytes) -> WireField:
     return WireField(number, LENGTH_DELIMITED, head + value, len(head))
 
 
-def flag_of(number: int) -> WireField:
-    """Return a field that is true."""
-    head = _packed(number << 3 | _VARINT)
-    return WireField(number, _VARINT, head + b"\1", len(head))
-
-
 def number_of(number: int, value: int) -> WireField:
     """Return a field that is a number from 0 on."""
     head = _packed(number << 3 | _VARINT)

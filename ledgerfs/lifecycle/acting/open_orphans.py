@@ -1,32 +1,28 @@
 """Deleting ledgers that nothing names, and that are not closed: brokers leave them where they are killed, or lose ZooKeeper.
 
 A closed ledger has no writer. One that is not closed may have been made by a broker that was stopped before it named it, and goes on. So
-whatever could name it is set anew, as it is, by the commit that deletes it: a broker names a ledger at the version that it knows, before
+whatever could name it is set again, as it is, by the commit that deletes it: a broker names a ledger at the version that it knows, before
 the commit, which then fails, or never.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ledgerfs.clusters.ownership import MANAGED_LEDGER
-from ledgerfs.dialects.closed_ledgers import StoredLedger
-from ledgerfs.errors import CorruptMetadataError, LedgerfsError
+from ledgerfs.clusters.bundles import Owner
+from ledgerfs.errors import ChangedMeanwhileError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.cursor_info import parse_cursor_info
 from ledgerfs.formats.managed_ledgers.names import is_node_name, managed_ledger_path
-from ledgerfs.lifecycle.acting.decided_policies import WhyNot
-from ledgerfs.lifecycle.acting.free_lists import FreeLists
-from ledgerfs.lifecycle.acting.marked_ledgers import CHANGED, why_another
-from ledgerfs.lifecycle.acting.means import Means
-from ledgerfs.lifecycle.acting.only_copies import why_set_back
-from ledgerfs.lifecycle.acting.outcomes import Done
-from ledgerfs.lifecycle.journal.noted_line import NotedLine
-from ledgerfs.lifecycle.journal.trash_line import TrashState
-from ledgerfs.offload.candidates import Listed
+from ledgerfs.lifecycle.acting.context import ActionContext, postponed
+from ledgerfs.offload.candidates import Listed, listed_or_none
+from ledgerfs.offload.journal import JournalRecord
 from ledgerfs.offload.list_bytes import fits
+from ledgerfs.offload.outcomes import Outcome, Status
+from ledgerfs.offload.owners import let_go
 from ledgerfs.storage.zookeeper.changes import DropNode, Operation, SetNode
 
 if TYPE_CHECKING:
     from ledgerfs.clusters.answers import BookieReads
+    from ledgerfs.dialects.closed_ledgers import StoredLedger
 
 
 class OpenOrphans:
@@ -34,18 +30,15 @@ class OpenOrphans:
 
     Parameters
     ----------
-    lists
-        Of the same pass.
     bookies
         Tell whether a ledger has entries; None if none is to be asked.
 
     """
 
-    __slots__ = ("_bookies", "_lists", "_means", "_silent")
+    __slots__ = ("_bookies", "_context", "_silent")
 
-    def __init__(self, means: Means, lists: FreeLists, bookies: "BookieReads | None") -> None:
-        self._means = means
-        self._lists = lists
+    def __init__(self, context: ActionContext, bookies: "BookieReads | None") -> None:
+        self._context = context
         self._bookies = bookies
         # Of this pass: bookies that did not answer.
         self._silent: set[str] = set()
@@ -55,128 +48,117 @@ class OpenOrphans:
         self._silent.clear()
 
     def delete(
-        self, managed_ledger: str, orphans: Sequence[tuple[NotedLine, StoredLedger]], done: Done, why_not: WhyNot
-    ) -> None:
-        """Delete ledgers that were made for the list or for subscriptions of one topic (`is_of_topic`), and tell which stay, and why.
-
-        ``why_not`` is asked right before each commit. Raises as `FreeLists`, and `StoppedError`.
-        """
-        left = list(orphans)
-        while left:
-            left = self._delete_some(managed_ledger, left, done, why_not)
-
-    def _delete_some(
-        self, managed_ledger: str, orphans: list[tuple[NotedLine, StoredLedger]], done: Done, why_not: WhyNot
-    ) -> list[tuple[NotedLine, StoredLedger]]:
-        """Delete as many as one commit takes; return those behind them."""
-        listed = self._lists.read(managed_ledger, [one for one, _ in orphans], done)
-        if listed is None:
-            return []
-        as_it_is = SetNode.of(listed.node, listed.node.data)
-        changes: list[Operation] = []
-        going: list[int] = []
-        left: list[tuple[NotedLine, StoredLedger]] = []
-        for place, (noted, found) in enumerate(orphans):
-            # Each may have its bookies asked, and nothing is changed yet.
-            self._means.turn.require_going()
-            why, anew = self._why_kept(listed, noted, found), None
-            if why is None:
-                why, anew = self._subscription(managed_ledger, found)
-            gone = [noted.as_changed(TrashState.DELETED)[0], self._dropped(found)]
-            more = [one for one in (*gone, anew) if one is not None and one not in changes]
-            if why is None and not fits([as_it_is, *changes, *more]):
-                if going:
-                    left = orphans[place:]
-                    break
-                why = "a commit has no room for it beside its topic's list"
-            if why is not None:
-                done.postponed[found.node.ledger_id] = why
-                continue
-            changes += more
-            going.append(found.node.ledger_id)
-        if going:
-            self._commit(managed_ledger, listed, going, changes, done, why_not)
-        return left
-
-    def _commit(  # noqa: PLR0917  (what goes, of what, and what it was decided by)
         self,
         managed_ledger: str,
-        listed: Listed,
-        going: list[int],
-        changes: list[Operation],
-        done: Done,
-        why_not: WhyNot,
+        list_version: int,
+        records: Sequence[JournalRecord],
+        outcomes: list[Outcome],
+        why_not: Callable[[], str | None],
     ) -> None:
-        why = why_not() or self._lists.set(listed, listed.node.data, changes)
-        if why is not None:
-            done.postponed.update(dict.fromkeys(going, why))
-            return
-        done.ledger_ids += going
-        self._lists.let_go(managed_ledger, done)
+        """Delete ledgers that were made for a topic's list or subscriptions, and were planned again by a list of ``list_version``.
 
-    def _dropped(self, found: StoredLedger) -> DropNode:
-        return DropNode(self._means.ledgers.path_of(found.node.ledger_id), found.version)
+        ``why_not`` is asked right before each commit. Raises `StoppedError`, `LockLostError`, and the errors of ZooKeeper.
+        """
+        left = list(records)
+        while left:
+            listed = listed_or_none(self._context.lock.newest(), managed_ledger)
+            why = self._why_not_free(managed_ledger, listed, list_version)
+            if listed is None or why is not None:
+                outcomes += [postponed(one, why or "the topic is gone") for one in left]
+                return
+            going, changes, left = self._that_fit(listed, managed_ledger, left, outcomes)
+            if not going:
+                continue
+            why = why_not()
+            try:
+                if why is None:
+                    self._context.lock.commit([SetNode.of(listed.node, listed.node.data), *changes])
+            except ChangedMeanwhileError as error:
+                why = str(error)
+            if why is not None:
+                outcomes += [postponed(one, why) for one in going]
+                continue
+            list_version += 1
+            ids, size = tuple(one.ledger_id for one in going), sum(one.size for one in going)
+            outcomes.append(Outcome(Status.OK, "deleted", managed_ledger, ledger_ids=ids, size=size))
+            outcomes += let_go(self._context.owners, managed_ledger)
 
-    def _why_kept(self, listed: Listed, noted: NotedLine, found: StoredLedger) -> str | None:
-        """Return why it is not sure that a ledger is what was marked, and that no list may name it any more; None if it is."""
-        if listed.ledger(noted.line.ledger_id) is not None:
-            return "its topic's list names it now"
-        if (why := why_another(noted.line, found)) is not None:
-            return why
-        if found.version != noted.line.version:
-            return CHANGED
-        if found.made_ms < listed.node.created_ms:
-            # It is of the list that was before, which may be put back; and a broker of then may know a version that this one will have.
-            return "its topic's list was made later: it was lost, or the topic was deleted and made anew"
-        return None if _cursor(found) is not None else self._why_rows(listed, found)
+    def _why_not_free(self, managed_ledger: str, listed: Listed | None, version: int) -> str | None:
+        if listed is None or listed.node.version != version:
+            return "the topic's list has changed since it was decided"
+        # Behind the list: a broker that loads the topic from now on changes its version.
+        owner = self._context.owners.owner_of(managed_ledger)
+        return None if owner is Owner.NONE else "a broker has the topic, or it is not known whether one has"
 
-    def _why_rows(self, listed: Listed, found: StoredLedger) -> str | None:
+    def _that_fit(
+        self, listed: Listed, managed_ledger: str, records: list[JournalRecord], outcomes: list[Outcome]
+    ) -> tuple[list[JournalRecord], list[Operation], list[JournalRecord]]:
+        """Return as many records as one commit takes, what it changes, and those behind them."""
+        as_it_is = SetNode.of(listed.node, listed.node.data)
+        changes: list[Operation] = []
+        going: list[JournalRecord] = []
+        for place, record in enumerate(records):
+            # Each may have its bookies asked, and nothing is changed yet.
+            self._context.require_going()
+            found = self._changes(listed, managed_ledger, record)
+            if isinstance(found, str):
+                outcomes.append(postponed(record, found))
+                continue
+            more = [one for one in found if one not in changes]
+            if fits([as_it_is, *changes, *more]):
+                changes += more
+                going.append(record)
+            elif going:
+                return going, changes, records[place:]
+            else:
+                outcomes.append(postponed(record, "a commit has no room for it beside its topic's list"))
+        return going, changes, []
+
+    def _changes(self, listed: Listed, managed_ledger: str, record: JournalRecord) -> list[Operation] | str:
+        """Return the changes that delete a ledger, so that nothing can name it from then on; or why it is kept."""
+        try:
+            found = self._context.ledgers.found(record.ledger_id)
+        except ObjectNotFoundError:
+            return "it is gone"
+        cursor = found.node.told("pulsar/cursor")
+        named = [] if cursor is None else self._subscription(managed_ledger, cursor, found)
+        why = self._why_rows(listed, found) if cursor is None else None
+        if why is not None or isinstance(named, str):
+            return why or named
+        path = self._context.ledgers.path_of(record.ledger_id)
+        return [record.dropped(), DropNode(path, record.ledger_version), *named]
+
+    def _why_rows(self, listed: Listed, found: "StoredLedger") -> str | None:
         """Return why a ledger may have rows that its topic has lost; None if it has not.
 
         Brokers write only to what is listed, and trim from the oldest on: so what has entries was listed, and was trimmed if the list
         begins behind it.
         """
-        lost = why_set_back(listed, found.node.ledger_id)
-        return None if lost is None else self._why_not_empty(found, lost)
-
-    def _why_not_empty(self, found: StoredLedger, lost: str) -> str | None:
-        """Return why it is not sure that no bookie has an entry of a ledger; None if it is."""
+        first = listed.info.ledgers[0].ledger_id
+        if found.node.ledger_id < first:
+            return None
         if self._bookies is None:
             return "its bookies are not asked whether it has entries"
         is_empty = self._bookies.none_has_any(found.node, self._silent)
         if isinstance(is_empty, LedgerfsError):
             return f"it is not closed, and it is not known whether it has entries: {is_empty}"
+        lost = f"its topic's list, which begins at ledger {first}, does not name the ledger: it was set back"
         return None if is_empty else f"it is not closed, and has entries; {lost}"
 
-    def _subscription(self, managed_ledger: str, found: StoredLedger) -> tuple[str | None, SetNode | None]:
-        """Return why a subscription may name a ledger, or what sets the subscription as it is, so that none can from then on.
+    def _subscription(self, managed_ledger: str, cursor: str, found: "StoredLedger") -> list[Operation] | str:
+        """Return what sets the subscription that a ledger was made for as it is, so that it cannot name it from then on; or why it may.
 
-        Neither for what was made for the list, nor where there is no such subscription: its node is made before its first ledger is, so no
-        broker knows a version of it at which it could name this one.
+        Nothing where there is no such subscription: its node is made before its first ledger is, so no broker knows a version of it at
+        which it could name this one.
         """
-        cursor = _cursor(found)
-        if cursor is not None and not is_node_name(cursor):
-            return f"it was made for {cursor!r}, which no subscription is called", None
-        # Behind the list, and behind who has the topic: no broker loads it, and sets this one, without setting the list.
-        node = None if cursor is None else self._means.lock.node(f"{managed_ledger_path(managed_ledger)}/{cursor}")
+        if not is_node_name(cursor):
+            return f"it was made for {cursor!r}, which no subscription is called"
+        # Behind the list, and behind the owner: no broker loads the topic, and sets this one, without setting the list.
+        node = self._context.lock.node(f"{managed_ledger_path(managed_ledger)}/{cursor}")
         if node is None:
-            return None, None
-        try:
-            named = parse_cursor_info(node.data, key=node.path).cursors_ledger
-        except CorruptMetadataError as error:
-            return f"its subscription's node, which may name it, is damaged: {error}", None
-        if named == found.node.ledger_id:
-            return "its subscription names it now", None
+            return []
+        if parse_cursor_info(node.data, key=node.path).cursors_ledger == found.node.ledger_id:
+            return "its subscription names it now"
         if found.made_ms < node.created_ms:
-            return "its subscription was made later: it was lost, or deleted and made anew", None
-        return None, SetNode.of(node, node.data)
-
-
-def is_of_topic(found: StoredLedger, managed_ledger: str) -> bool:
-    """Whether a ledger was made for the list of a topic, or for one of its subscriptions, and not for a schema or the like."""
-    return (found.node.component, found.node.managed_ledger) == (MANAGED_LEDGER, managed_ledger)
-
-
-def _cursor(found: StoredLedger) -> str | None:
-    """Return the node's name of the subscription that a ledger was made for; None for one of a list."""
-    return found.node.told("pulsar/cursor")
+            return "its subscription was made later: it was lost, or deleted and made anew"
+        return [SetNode.of(node, node.data)]

@@ -7,8 +7,14 @@ at the list of ledgers afterwards.
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+from threading import Lock
 from typing import Any, Protocol
+from urllib.parse import quote
 
+from ledgerfs.display import printable
 from ledgerfs.errors import (
     AccessDeniedError,
     AdminApiUnreachableError,
@@ -16,22 +22,85 @@ from ledgerfs.errors import (
     InvalidNameError,
     NotFoundError,
     OffloadRunningError,
+    TooSoonError,
     UnsupportedWriteError,
 )
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.lifecycle.brokers.offload_status import OffloadState, OffloadStatus, offload_status_in
-from ledgerfs.lifecycle.brokers.topic_pace import MINUTE_S, TopicPace
-from ledgerfs.lifecycle.brokers.topic_paths import is_legacy, topic_path
+from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, parse_managed_ledger_name, topic_of
 from ledgerfs.storage.admin_api.answer import Answer
-
-OnStatus = Callable[[OffloadStatus], None]
-"""Called each time that a broker told how its offload goes."""
 
 _ONE_RUNS = 409
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.1, 5.0
 _LONGEST_OFFLOAD_S = 6 * 3600.0
 _NOT_DONE = (AdminApiUnreachableError, AccessDeniedError, NotFoundError, InvalidNameError)
+_MOST_ERROR = 500
+MINUTE_S = 60.0
+
+
+class OffloadState(Enum):
+    """Pulsar's ``LongRunningProcessStatus.Status``."""
+
+    NOT_RUN = "NOT_RUN"
+    """None since the topic was loaded: an earlier one may have been done."""
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadStatus:
+    """A broker's last offload of a topic, which it forgets with the topic (``GET …/offload``).
+
+    Attributes
+    ----------
+    last_error
+        What the broker says went wrong; empty where nothing did.
+
+    """
+
+    state: OffloadState
+    last_error: str = ""
+
+
+class TopicPace:
+    """Lets something be done to each topic once in a time, in this process; safe in threads.
+
+    Each unload lets the clients of a topic wait, and many at once leave them without a broker.
+
+    Parameters
+    ----------
+    seconds
+        Between two times.
+    clock
+        Seconds that only grow.
+
+    """
+
+    __slots__ = ("_clock", "_done_s", "_lock", "_seconds")
+
+    def __init__(self, seconds: float = MINUTE_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._done_s: dict[str, float] = {}
+        self._lock = Lock()
+
+    def take(self, managed_ledger: str) -> None:
+        """Note that it is done now; raises `TooSoonError` if its time has not come, and notes nothing then."""
+        with self._lock:
+            now = self._clock()
+            wait = self._done_s.get(managed_ledger, -inf) + self._seconds - now
+            if wait > 0:
+                raise TooSoonError(
+                    f"this was done less than {self._seconds:.0f} s ago; again in {wait:.0f} s",
+                    key=topic_of(managed_ledger),
+                )
+            self._done_s = {name: done for name, done in self._done_s.items() if now - done < self._seconds}
+            self._done_s[managed_ledger] = now
+
+    def give_back(self, managed_ledger: str) -> None:
+        """Forget that it was done: it certainly was not."""
+        with self._lock:
+            self._done_s.pop(managed_ledger, None)
 
 
 class Requests(Protocol):
@@ -86,7 +155,6 @@ class BrokerApi:
         up_to: Position,
         *,
         longest_s: float = _LONGEST_OFFLOAD_S,
-        on_status: OnStatus | None = None,
     ) -> None:
         """Have all ledgers before that of a position offloaded, and wait until the broker says that it is done.
 
@@ -101,8 +169,6 @@ class BrokerApi:
             In the ledger before which all are offloaded; with that of the greatest id, all that can be.
         longest_s
             How many seconds are waited at most.
-        on_status
-            Told what the broker tells.
 
         Raises
         ------
@@ -116,7 +182,7 @@ class BrokerApi:
         until, pause = self._clock() + longest_s, _FIRST_LOOK_S
         while not self.begin_offload(managed_ledger, up_to):
             # How the earlier one ended is the matter of whoever asked for it.
-            _, has_waited = self._ended(managed_ledger, until, on_status)
+            _, has_waited = self._ended(managed_ledger, until)
             if has_waited:
                 pause = _FIRST_LOOK_S
                 continue
@@ -127,7 +193,7 @@ class BrokerApi:
             self._sleep(pause)
             self._require_patience(managed_ledger, until)
             pause *= 2
-        status, _ = self._ended(managed_ledger, until, on_status)
+        status, _ = self._ended(managed_ledger, until)
         if status.state is OffloadState.ERROR:
             reason = status.last_error or "it gives no reason"
             raise BrokerOffloadError(f"the broker's offload failed: {reason}", key=topic_of(managed_ledger))
@@ -174,13 +240,11 @@ class BrokerApi:
             self._unloads.give_back(managed_ledger)
             raise
 
-    def _ended(self, managed_ledger: str, until: float, on_status: OnStatus | None) -> tuple[OffloadStatus, bool]:
+    def _ended(self, managed_ledger: str, until: float) -> tuple[OffloadStatus, bool]:
         """Wait until a topic's broker is at no offload; return what it told last, and whether it was at one."""
         pause, has_waited = _FIRST_LOOK_S, False
         while True:
             status = self.offload_status(managed_ledger)
-            if on_status is not None:
-                on_status(status)
             if status.state is not OffloadState.RUNNING:
                 return status, has_waited
             has_waited = True
@@ -197,3 +261,43 @@ class BrokerApi:
         if self._clock() >= until:
             reason = "the broker's offload is not done yet, and was not waited for any longer; it goes on"
             raise OffloadRunningError(reason, key=topic_of(managed_ledger))
+
+
+def offload_status_in(answer: Answer) -> OffloadStatus:
+    """Return the status of an answer; raises `AdminApiError` for what is none."""
+    told = answer.require_ok().json()
+    state = told.get("status") if isinstance(told, dict) else None
+    if state not in {one.value for one in OffloadState}:
+        raise answer.unexpected("no status of an offload")
+    return OffloadStatus(OffloadState(state), _text(told.get("lastError")))
+
+
+def _text(error: object) -> str:
+    return printable(error[:_MOST_ERROR]) if isinstance(error, str) else ""
+
+
+def topic_path(managed_ledger: str) -> str:
+    """Return the path of a topic, ``/admin/v2/persistent/…``; a partition is a topic. Raises `InvalidNameError` for what is no topic's.
+
+    Names with a cluster in them (V1) are known to the first version of the API alone.
+    """
+    name = _parsed(managed_ledger)
+    version = "/admin/v2" if name.cluster is None else "/admin"
+    return f"{version}/persistent/{_quoted(name)}"
+
+
+def is_legacy(managed_ledger: str) -> bool:
+    """Whether a topic's name has a cluster in it (V1); raises `InvalidNameError` for what is no topic's."""
+    return _parsed(managed_ledger).cluster is not None
+
+
+def _parsed(managed_ledger: str) -> ManagedLedgerName:
+    name = parse_managed_ledger_name(managed_ledger)
+    if name is None:
+        raise InvalidNameError("not the managed ledger of a topic, so no broker has it", key=managed_ledger)
+    return name
+
+
+def _quoted(name: ManagedLedgerName) -> str:
+    namespace = name.namespace if name.cluster is None else f"{name.cluster}/{name.namespace}"
+    return f"{name.tenant}/{namespace}/{quote(decode_topic(name.encoded_topic), safe='')}"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from ledgerfs.errors import BrokerOffloadError, ObjectNotFoundError
+from ledgerfs.errors import BrokerOffloadError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
@@ -22,9 +22,6 @@ from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 ListReader = Callable[[str], ManagedLedgerInfo]
 """Returns the list of ledgers of a managed ledger as it is now; raises `ObjectNotFoundError` for a topic that is gone."""
-OnProgress = Callable[[int, int], None]
-"""Called with how many ledgers are offloaded, of how many."""
-
 _SETTLE_S = 5.0
 _SETTLE_LOOK_S = 0.2
 _MOST_NAMED = 5
@@ -63,6 +60,8 @@ class TrimReport:
         Those that are listed now, and that BookKeeper has.
     size
         Bytes of those that are gone, or only offloaded now.
+    left_loaded
+        Why a topic that was loaded for it could not be unloaded; None for all others.
 
     """
 
@@ -71,6 +70,7 @@ class TrimReport:
     only_offloaded: tuple[int, ...]
     kept: tuple[int, ...]
     size: int = 0
+    left_loaded: LedgerfsError | None = None
 
 
 def list_reader(nodes: NodeReader) -> ListReader:
@@ -89,8 +89,6 @@ def offload_and_compare(
     up_to: Position,
     listed: ListReader,
     *,
-    longest_s: float | None = None,
-    on_progress: OnProgress | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> OffloadReport:
     """Have a broker offload a topic as `BrokerApi.offload` does, and look whether all that it was to offload is so in the list.
@@ -103,13 +101,7 @@ def offload_and_compare(
     wanted = _left(before, up_to)
     if not wanted:
         return OffloadReport(managed_ledger, ())
-
-    def tell(_: object) -> None:
-        if on_progress is not None:
-            on_progress(len(wanted) - len(_still_left(listed, managed_ledger, wanted)), len(wanted))
-
-    longest = {} if longest_s is None else {"longest_s": longest_s}
-    broker.offload(managed_ledger, up_to, on_status=tell, **longest)
+    broker.offload(managed_ledger, up_to)
     left = _settled(listed, managed_ledger, wanted, sleep)
     if left:
         named = ", ".join(map(str, left[:_MOST_NAMED])) + (", …" if len(left) > _MOST_NAMED else "")
@@ -126,11 +118,18 @@ def offload_and_compare(
 def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader) -> TrimReport:
     """Have a broker trim a topic, and return what that changed in the list; raises as `BrokerApi.trim`.
 
-    It may be nothing, and also what another trim did meanwhile.
+    It may be nothing, and also what another trim did meanwhile. A topic that was not loaded before is unloaded again. The broker keeps its
+    bundle, which is one node in ZooKeeper.
     """
     before = listed(managed_ledger).ledgers
-    broker.trim(managed_ledger)
-    after = {one.ledger_id: one for one in listed(managed_ledger).ledgers}
+    # Asking loads the topic, which begins another ledger: so it is known whether a broker had it. (Of a terminated one it does not.)
+    broker.offload_status(managed_ledger)
+    was_loaded = _ids(listed(managed_ledger).ledgers)[-1:] == _ids(before)[-1:]
+    try:
+        broker.trim(managed_ledger)
+        after = {one.ledger_id: one for one in listed(managed_ledger).ledgers}
+    finally:
+        left_loaded = None if was_loaded else _unload_error(broker, managed_ledger)
     gone = tuple(one.ledger_id for one in before if one.ledger_id not in after)
     only_offloaded = [
         one.ledger_id
@@ -139,7 +138,19 @@ def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader)
     ]
     kept = tuple(ledger_id for ledger_id, one in after.items() if not _is_only_offloaded(one))
     size = _size_of(before, [*gone, *only_offloaded])
-    return TrimReport(managed_ledger, gone, tuple(only_offloaded), kept, size)
+    return TrimReport(managed_ledger, gone, tuple(only_offloaded), kept, size, left_loaded)
+
+
+def _unload_error(broker: BrokerApi, managed_ledger: str) -> LedgerfsError | None:
+    try:
+        broker.unload(managed_ledger)
+    except LedgerfsError as error:
+        return error
+    return None
+
+
+def _ids(ledgers: Iterable[LedgerInfo]) -> list[int]:
+    return [one.ledger_id for one in ledgers]
 
 
 def _size_of(ledgers: Iterable[LedgerInfo], ids: Collection[int]) -> int:

@@ -1,13 +1,17 @@
-"""A plan: what is to be done now, what waits and for what, and what must not be done, each with why."""
+"""A plan: what is to be done now, what waits and for what, and what must not be done, each with a reason; and what it is made for."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from ledgerfs.lifecycle.journal.trash_line import TrashLine
-from ledgerfs.lifecycle.policy.policy_file import Via
+from ledgerfs.lifecycle.policy.policy_file import PolicyFile, Via
 from ledgerfs.lifecycle.policy.topic_rules import TopicRule
+from ledgerfs.offload.journal import Journal, JournalRecord
+from ledgerfs.offload.outcomes import Outcome, Status
+
+if TYPE_CHECKING:
+    from ledgerfs.lifecycle.planning.orphans import OrphanLedger, OrphanOffload
 
 
 class ActionKind(Enum):
@@ -16,13 +20,13 @@ class ActionKind(Enum):
     OFFLOAD = "offload"
     """Ledgers are copied into a bucket."""
     MARK = "mark"
-    """Lines of the trash journal are written: nothing is deleted yet."""
+    """Records of what nothing names are written to the journal: nothing is deleted yet."""
     DELETE = "delete"
-    """What lines of the trash journal tell is deleted."""
+    """What is marked, and whose grace is over, is deleted."""
     TRIM = "trim"
-    """A broker is asked to do what retention and lag want of a topic that it owns."""
+    """A broker is asked to delete what retention and lag let go of a topic."""
     CLEAN = "clean"
-    """What an attempt that failed has left is deleted, or a line of the trash journal that does not hold any more is dropped."""
+    """Objects of an attempt that failed are deleted, or a record that does not hold any more is dropped."""
 
 
 class Refusal(Enum):
@@ -46,9 +50,6 @@ class Refusal(Enum):
     """Its namespace is being deleted."""
     UNKNOWN_POLICIES = "unknown-policies"
     """Policies of its namespace, or of single topics there, could not be read."""
-    """What its time to live has expired is not known."""
-    SILENT_BOOKIES = "silent-bookies"
-    """Bookies did not tell where a subscription is, or where the last ledger ends."""
     NO_TOPIC = "no-topic"
     """A pattern of the policy file is that of no topic: it may be misspelt, and others hold for what was meant."""
     UNREADABLE = "unreadable"
@@ -57,15 +58,12 @@ class Refusal(Enum):
     """It is not known where to offload to, or where objects are."""
     OTHER_BUCKET = "other-bucket"
     """A broker has to do it, whose policies name another bucket than the file."""
-    BROKERS_LAG = "brokers-lag"
-    """A broker has to do it, and would delete copies in BookKeeper that the file wants kept."""
     NOT_CLOSED = "not-closed"
     """The ledger is not closed in BookKeeper: a writer may live."""
     LOST = "not-in-bookkeeper"
     """BookKeeper does not have the ledger."""
     DIFFERENT = "different"
     """The topic's list and BookKeeper tell different entries or bytes of the ledger."""
-    """Batches are to be split, and somebody knows ids of the ledger, such as a subscription that is in it."""
     SHARED = "shared"
     """Several lists name the ledger."""
     NAMED = "named"
@@ -83,31 +81,7 @@ class Reason:
     """Why something must not be done, by name and in words."""
 
     refusal: Refusal
-    why: str
-
-
-class AttemptNote(Protocol):
-    """An attempt to offload a ledger that was noted before it began, and whose note is there: no list was set by it."""
-
-    @property
-    def ledger_id(self) -> int:
-        """The ledger."""
-
-    @property
-    def uuid(self) -> str:
-        """By which its objects are named."""
-
-    @property
-    def managed_ledger(self) -> str:
-        """The topic."""
-
-    @property
-    def bucket(self) -> str:
-        """The URL of the bucket."""
-
-    @property
-    def began_ms(self) -> int:
-        """When it was noted, ms since 1970 UTC."""
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +98,12 @@ class Action:
         `Via.BROKER` or `Via.DIRECT`.
     since_ms
         From when on it has been due, ms since 1970 UTC; None if that is not known.
-    why
+    reason
         One sentence, with numbers.
     rule
         What holds for the topic; None where that does not matter.
-    lines
-        Of `ActionKind.MARK` those to be written, of others those that are gone on with, or dropped.
-    attempts
-        Those to be cleaned up.
-    contexts
-        Ledger and uuid of attempts that a list has as not complete, to be cleaned up.
+    records
+        Of `ActionKind.MARK` those to be written, of others those that are deleted, cleaned up, or dropped.
 
     """
 
@@ -143,51 +113,9 @@ class Action:
     size: int
     via: Via
     since_ms: int | None
-    why: str
+    reason: str
     rule: TopicRule | None = None
-    lines: tuple[TrashLine, ...] = ()
-    attempts: tuple[AttemptNote, ...] = ()
-    contexts: tuple[tuple[int, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Something that is not due yet.
-
-    Attributes
-    ----------
-    due_ms
-        When it will be, ms since 1970 UTC; None if time alone does not decide that.
-
-    """
-
-    kind: ActionKind
-    managed_ledger: str | None
-    ledger_ids: tuple[int, ...]
-    size: int
-    due_ms: int | None
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Something that must not be done.
-
-    Attributes
-    ----------
-    kind
-        What would be done; None if that is not known either.
-    subject
-        The managed ledger, or else the node or ledger that it is about.
-
-    """
-
-    kind: ActionKind | None
-    subject: str
-    ledger_ids: tuple[int, ...]
-    size: int
-    refusal: Refusal
-    why: str
+    records: tuple[JournalRecord, ...] = ()
 
 
 @dataclass(slots=True)
@@ -198,44 +126,114 @@ class Plan:
     ----------
     now_ms
         For when it is made, ms since 1970 UTC.
-    actions, waiting, refused
+    actions
         In the order in which they were found; `in_order` sorts them.
+    waiting, refused
+        What is not due yet, and what must not be done: the code of the latter is the value of a `Refusal`.
 
     """
 
     now_ms: int
-    actions: list[Action]
-    waiting: list[Waiting]
-    refused: list[Refused]
+    actions: list[Action] = field(default_factory=list)
+    waiting: list[Outcome] = field(default_factory=list)
+    refused: list[Outcome] = field(default_factory=list)
 
-    @classmethod
-    def empty(cls, now_ms: int) -> "Plan":
-        """Return a plan of nothing."""
-        return cls(now_ms, [], [], [])
+    def wait(  # noqa: PLR0917  (what waits, of what, until when and why)
+        self, kind: ActionKind, subject: str, ledger_ids: Iterable[int], size: int, due_ms: int | None, message: str
+    ) -> None:
+        """Add what is not due yet; ``due_ms`` is None if time alone does not decide that."""
+        found = Outcome(Status.SKIPPED, "waiting", subject, message, tuple(ledger_ids), size, kind.value, due_ms)
+        self.waiting.append(found)
 
     def refuse(
         self, kind: ActionKind | None, subject: str, reason: Reason, ledger_ids: Iterable[int] = (), size: int = 0
     ) -> None:
         """Add what must not be done."""
-        self.refused.append(Refused(kind, subject, tuple(ledger_ids), size, reason.refusal, reason.why))
+        action = "" if kind is None else kind.value
+        code, ids = reason.refusal.value, tuple(ledger_ids)
+        self.refused.append(Outcome(Status.SKIPPED, code, subject, reason.message, ids, size, action))
 
     def in_order(self) -> "Plan":
         """Return the plan as it is shown: by kind, what is due for the longest time first."""
-        kinds = list(ActionKind)
+        kinds = [*(one.value for one in ActionKind), ""]
         never = 2**63
-
-        def of(kind: ActionKind | None) -> int:
-            return len(kinds) if kind is None else kinds.index(kind)
-
         return Plan(
             self.now_ms,
             sorted(
                 self.actions,
-                key=lambda one: (of(one.kind), one.since_ms or never, one.managed_ledger or "", one.ledger_ids),
+                key=lambda one: (
+                    kinds.index(one.kind.value),
+                    one.since_ms or never,
+                    one.managed_ledger or "",
+                    one.ledger_ids,
+                ),
             ),
             sorted(
                 self.waiting,
-                key=lambda one: (of(one.kind), one.due_ms or never, one.managed_ledger or "", one.ledger_ids),
+                key=lambda one: (kinds.index(one.action), one.due_ms or never, one.subject, one.ledger_ids),
             ),
-            sorted(self.refused, key=lambda one: (one.refusal.value, of(one.kind), one.subject, one.ledger_ids)),
+            sorted(self.refused, key=lambda one: (one.code, kinds.index(one.action), one.subject, one.ledger_ids)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """What nothing names, as two checks confirm it.
+
+    Attributes
+    ----------
+    ledgers
+        In BookKeeper.
+    offloads
+        Objects in the buckets of the policy file.
+    unlisted
+        {URL: reason} of those buckets that could not be listed.
+
+    """
+
+    ledgers: "Sequence[OrphanLedger]" = ()
+    offloads: "Sequence[OrphanOffload]" = ()
+    unlisted: Mapping[str, str] = field(default_factory=dict)
+
+    def why_unlisted(self, url: str | None) -> str | None:
+        """Return why the bucket of a URL could not be listed; None if it was, or if the policy file does not have it."""
+        return next((why for one, why in self.unlisted.items() if one.rstrip("/") == (url or "").rstrip("/")), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a plan is made for, besides the survey.
+
+    Attributes
+    ----------
+    file
+        The policy file.
+    now_ms
+        By which is decided, ms since 1970 UTC.
+    noted_ms
+        Which is noted as the time from when on something waits: not before ``now_ms``.
+    has_admin
+        Whether a broker can be asked to do something.
+    journal
+        Of work that began.
+    orphans
+        None if they were not looked for.
+    wanted
+        The managed ledgers to plan for; empty for all.
+    attempt_grace_ms
+        For how long attempts that are noted are left alone: they may go on. The holder of the lock has none to wait for.
+
+    """
+
+    file: PolicyFile
+    now_ms: int
+    noted_ms: int
+    has_admin: bool = False
+    journal: Journal = field(default_factory=Journal)
+    orphans: Orphans | None = None
+    wanted: frozenset[str] = frozenset()
+    attempt_grace_ms: int = 0
+
+    def is_wanted(self, managed_ledger: str | None) -> bool:
+        """Whether to plan for a managed ledger."""
+        return not self.wanted or managed_ledger in self.wanted

@@ -5,38 +5,34 @@ from collections.abc import Collection, Iterator
 from ledgerfs.clusters.offload_thresholds import Chosen, chosen_of
 from ledgerfs.display import human_size, span
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
-from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Waiting
-from ledgerfs.lifecycle.planning.routes import Route, route_of
-from ledgerfs.lifecycle.planning.situation import Situation
-from ledgerfs.lifecycle.planning.topic_views import ClusterView, TopicView
+from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Situation
+from ledgerfs.lifecycle.planning.topic_views import ClusterView, Route, TopicView, route_of
 from ledgerfs.lifecycle.policy.policy_file import Via
+from ledgerfs.offload.candidates import why_not_readable
 
 _OFFLOAD = ActionKind.OFFLOAD
-_RECOMPRESSED = (
-    "payloads are compressed again, by {}: that takes processor time, and before BookKeeper's copy goes all of it is read once more, and "
-    "decompressed to be compared with the objects"
-)
+_RECOMPRESSED = "payloads are compressed again, by {}: that takes processor time"
 
 
 def plan_offloads(
     plan: Plan, cluster: ClusterView, topic: TopicView, situation: Situation, leaving: Collection[int]
-) -> tuple[int, ...]:
-    """Add what of a topic is to be offloaded, without ids that are ``leaving`` it; return the ids that are to be."""
+) -> Via | None:
+    """Add what of a topic is to be offloaded, without ids that are ``leaving`` it; return who does it, None if nothing is to be."""
     if not topic.rule.offload:
-        return ()
+        return None
     chosen = chosen_of(topic.ledgers, topic.rule.thresholds, situation.now_ms)
     _wait(plan, topic, chosen, situation.now_ms)
     rows = list(_due_rows(plan, topic, chosen, leaving))
     if not rows:
-        return ()
+        return None
     via = _route(cluster, topic, situation)
     if isinstance(via, Reason):
         _refuse(plan, topic, via, rows)
-        return ()
+        return None
     if via is Via.DIRECT:
         rows = [row for row in rows if _is_readable(plan, cluster, topic, row)]
     if not rows:
-        return ()
+        return None
     ids = topic.ids(rows)
     # What is due since when is told of the oldest that is chosen.
     since = chosen.since_ms if rows[0] == chosen.rows[0] else None
@@ -44,7 +40,7 @@ def plan_offloads(
     if topic.rule.recompress is not None and via is Via.DIRECT:
         why = f"{why}; {_RECOMPRESSED.format(topic.rule.recompress)}"
     plan.actions.append(Action(_OFFLOAD, topic.name, ids, topic.size(rows), via, since, why, topic.rule))
-    return ids
+    return via
 
 
 def why_due(topic: TopicView, rows: list[int], now_ms: int) -> str:
@@ -69,7 +65,7 @@ def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Rout
             "or are not in this ZooKeeper"
         )
         return Reason(Refusal.UNKNOWN_POLICIES, why)
-    via = route_of(cluster, topic, has_admin=situation.has_admin, deletes=False)
+    via = route_of(cluster, topic, has_admin=situation.has_admin)
     if via is Via.DIRECT and topic.rule.bucket is None:
         why = "neither the policy file nor the cluster's policies name a bucket of the policy file for it"
         return Reason(Refusal.NO_BUCKET, why)
@@ -96,23 +92,20 @@ def _due_rows(plan: Plan, topic: TopicView, chosen: Chosen, leaving: Collection[
 def _is_readable(plan: Plan, cluster: ClusterView, topic: TopicView, row: int) -> bool:
     """Whether BookKeeper has the ledger as the list has it, closed, and for this list alone; else it is refused."""
     ledger_id, node = int(topic.ledgers.ids[row]), topic.nodes[row]
-    entries, size = int(topic.ledgers.entries[row]), int(topic.ledgers.sizes[row])
+    listed = int(topic.ledgers.entries[row]), int(topic.ledgers.sizes[row])
+    is_closed = bool(node["state"] == LedgerState.CLOSED)
     if cluster.is_shared(ledger_id):
         found = Refusal.SHARED, f"several lists name ledger {ledger_id}"
     elif not topic.is_there[row] and ledger_id in cluster.survey.damaged_ledgers:
         found = Refusal.UNREADABLE, f"the node of ledger {ledger_id} could not be read"
     elif not topic.is_there[row]:
         found = Refusal.LOST, f"BookKeeper has no ledger {ledger_id}, and no offload of it is complete"
-    elif node["state"] != LedgerState.CLOSED:
-        found = Refusal.NOT_CLOSED, f"ledger {ledger_id} is not closed in BookKeeper: a writer may live"
-    elif (int(node["last_entry"]) + 1, int(node["length"])) != (entries, size):
-        told = f"{int(node['last_entry']) + 1:,} entries of {int(node['length']):,} bytes"
-        found = (
-            Refusal.DIFFERENT,
-            f"of ledger {ledger_id} BookKeeper tells {told}, the list {entries:,} of {size:,}",
-        )
     else:
-        return True
+        entries, length = int(node["last_entry"]) + 1, int(node["length"])
+        why = why_not_readable(listed, entries, length, is_closed=is_closed)
+        if why is None:
+            return True
+        found = Refusal.DIFFERENT if is_closed else Refusal.NOT_CLOSED, f"ledger {ledger_id}: {why}"
     _refuse(plan, topic, Reason(*found), [row])
     return False
 
@@ -125,7 +118,7 @@ def _wait(plan: Plan, topic: TopicView, chosen: Chosen, now_ms: int) -> None:
     left += [f"{span(chosen.ms_left)} have passed"] if chosen.ms_left >= 0 else []
     due_ms = now_ms + chosen.ms_left if chosen.ms_left >= 0 else None
     why = f"ledger {topic.ledgers.ids[row]} is due once {' or '.join(left)}"
-    plan.waiting.append(Waiting(_OFFLOAD, topic.name, topic.ids([row]), topic.size([row]), due_ms, why))
+    plan.wait(_OFFLOAD, topic.name, topic.ids([row]), topic.size([row]), due_ms, why)
 
 
 def _refuse(plan: Plan, topic: TopicView, reason: Reason, rows: list[int]) -> None:

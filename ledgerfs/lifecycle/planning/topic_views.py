@@ -1,4 +1,4 @@
-"""One topic of a survey with its rule: what its list, BookKeeper and brokers tell of it."""
+"""One topic of a survey with its rule: its list, its ledgers in BookKeeper, and who may work on it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from ledgerfs.clusters.bundles import BROKERS, Owner, namespace_of
 from ledgerfs.clusters.ownership import is_in
 from ledgerfs.clusters.survey import Survey, TopicLedgers, is_of_brokers, is_system_topic
 from ledgerfs.clusters.tables import LISTED, Table
-from ledgerfs.clusters.tiered_objects import pair_keys, uuid_text
+from ledgerfs.clusters.tiered_objects import pair_keys
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
-from ledgerfs.formats.managed_ledgers.names import cursor_of, managed_ledger_of
-from ledgerfs.lifecycle.planning.tier_places import TierPlaces
-from ledgerfs.lifecycle.policy.policy_file import PolicyFile
-from ledgerfs.lifecycle.policy.topic_rules import TopicRule, TopicRules
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_of
+from ledgerfs.lifecycle.planning.actions import Reason, Refusal
+from ledgerfs.lifecycle.policy.policy_file import PolicyFile, Via
+from ledgerfs.lifecycle.policy.topic_rules import TopicRule, TopicRules, url_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,8 @@ class TopicView:
         What is known of its broker.
     are_policies_known
         Whether all that the cluster has set for it was read.
-    damaged_cursors
-        Subscriptions whose nodes could not be read.
     is_terminated, is_of_brokers, is_being_deleted
         Whether nothing more can be published; whether it is brokers' own; whether its namespace is being deleted.
-    changed_ms
-        When its list was last set.
 
     """
 
@@ -54,15 +50,13 @@ class TopicView:
     is_there: Mask
     owner: Owner
     are_policies_known: bool
-    damaged_cursors: frozenset[str]
     is_terminated: bool
     is_of_brokers: bool
     is_being_deleted: bool
-    changed_ms: int
 
     @property
     def greatest(self) -> int:
-        """The id that is never touched."""
+        """The id that is never offloaded."""
         return int(self.ledgers.ids[-1])
 
     def ids(self, rows: Iterator[int] | list[int] | Int64) -> tuple[int, ...]:
@@ -73,12 +67,6 @@ class TopicView:
         """Return the bytes of ledgers."""
         return int(self.ledgers.sizes[rows].sum()) if len(rows) else 0
 
-    def uuid(self, row: int) -> str | None:
-        """Return the uuid of the offload of a ledger, complete or not; None without one."""
-        line = self.listed[row]
-        has_uuid = bool(line["has_context"]) and bool(line["uuid_high"] or line["uuid_low"])
-        return uuid_text(line) if has_uuid else None
-
 
 class ClusterView:
     """What is the same for all topics of a survey.
@@ -87,8 +75,6 @@ class ClusterView:
     ----------
     survey
         All else is of it.
-    places
-        Where objects of offloads are.
     damaged_lists
         Managed ledgers whose lists could not be read.
     is_owner_unreadable
@@ -97,38 +83,31 @@ class ClusterView:
     """
 
     __slots__ = (
-        "_cursors",
-        "_greatest",
         "_node_ids",
         "_not_read",
         "_offloads",
         "_rows",
         "_rules",
         "_shared",
+        "_urls",
         "damaged_lists",
         "is_owner_unreadable",
-        "places",
         "survey",
     )
 
     def __init__(self, survey: Survey, file: PolicyFile) -> None:
         self.survey = survey
-        self.places = TierPlaces(survey, file)
+        self._urls = [url_of(file, driver, properties) for driver, properties in survey.drivers]
         self._rules = TopicRules(file, survey)
         self._rows = {name: row for row, name in enumerate(survey.topics)}
         self._not_read = survey.namespaces_not_read()
         paths = [one.path for one in survey.damaged]
-        self._cursors: dict[str, set[str]] = {}
-        for topic, cursor in filter(None, map(cursor_of, paths)):
-            self._cursors.setdefault(topic, set()).add(cursor)
         self.damaged_lists = frozenset(filter(None, map(managed_ledger_of, paths)))
         self.is_owner_unreadable = any(path.startswith(f"{BROKERS}/") for path in paths)
         # A column of a table lies scattered, and is copied whole by each search in it.
         self._node_ids: Int64 = np.ascontiguousarray(survey.ledgers["ledger_id"])
         self._offloads = np.unique(pair_keys(survey.listed[survey.listed["has_context"]]))
         ids, counts = np.unique(survey.listed["ledger_id"], return_counts=True)
-        table = survey.topic_table[survey.topic_table["ledgers"] > 0]
-        self._greatest = frozenset(survey.listed["ledger_id"][table["first"] + table["ledgers"] - 1].tolist())
         self._shared = frozenset(ids[counts > 1].tolist())
 
     def has_its_offloads_at(self, managed_ledger: str, url: str) -> bool:
@@ -139,9 +118,8 @@ class ClusterView:
         rule = self._rules.of(managed_ledger)
         urls = {one.url for one in (rule.bucket, rule.brokers_bucket) if one is not None}
         first, count = self.survey.topic_table[["first", "ledgers"]][row].tolist()
-        urls.update(
-            self.places.url(one) or "" for one in set(self.survey.listed["driver"][first : first + count].tolist())
-        )
+        drivers = set(self.survey.listed["driver"][first : first + count].tolist())
+        urls.update(self._urls[one] or "" for one in drivers if one >= 0)
         return any(one.rstrip("/") == url.rstrip("/") for one in urls)
 
     def rule_of(self, managed_ledger: str) -> TopicRule:
@@ -176,10 +154,6 @@ class ClusterView:
         row = int(np.searchsorted(nodes["ledger_id"], ledger_id))
         is_there = row < nodes.size and nodes["ledger_id"][row] == ledger_id
         return bool(is_there and nodes["state"][row] == LedgerState.CLOSED)
-
-    def is_greatest(self, ledger_id: int) -> bool:
-        """Whether a ledger has the greatest id of a list."""
-        return ledger_id in self._greatest
 
     def is_shared(self, ledger_id: int) -> bool:
         """Whether several lists name a ledger."""
@@ -224,9 +198,41 @@ class ClusterView:
             is_there,
             survey.owners.of(name),
             namespace in survey.policies and (namespace not in self._not_read or is_system_topic(name)),
-            frozenset(self._cursors.get(name, ())),
             survey.is_terminated(row),
             is_of_brokers(name),
             survey.policies_of(name).is_deleted,
-            int(survey.topic_table["changed_ms"][row]),
         )
+
+
+Route = Via | Reason
+"""`Via.BROKER`, `Via.DIRECT`, or why nobody may."""
+
+
+def route_of(cluster: ClusterView, topic: TopicView, *, has_admin: bool) -> Route:
+    """Return who offloads a topic."""
+    if topic.is_of_brokers:
+        return Reason(Refusal.SYSTEM_TOPIC, "it is a topic of the brokers' own")
+    if topic.is_being_deleted:
+        return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
+    via = topic.rule.via
+    if via is Via.BROKER or (via is Via.AUTO and topic.owner is Owner.SOME):
+        if has_admin:
+            return Via.BROKER
+        whose = 'via = "broker"' if via is Via.BROKER else "a broker owns its bundle"
+        return Reason(Refusal.NO_ADMIN, f"{whose}, and no admin says where brokers are asked")
+    return why_not_free(cluster, topic) or Via.DIRECT
+
+
+def why_not_free(cluster: ClusterView, topic: TopicView) -> Reason | None:
+    """Return why the list of a topic may not be set without its broker; None if it may."""
+    if topic.owner is Owner.SOME:
+        return Reason(Refusal.OWNED, "a broker owns its bundle, and may have it loaded")
+    owners = cluster.survey.owners
+    if cluster.is_owner_unreadable or owners.not_told:
+        return Reason(Refusal.UNKNOWN_OWNER, "not all brokers tell which bundles they own")
+    if not owners.are_in_zookeeper:
+        reason = 'with the extensible load manager no node tells when a broker takes a topic; via = "broker" does it'
+        return Reason(Refusal.LOAD_MANAGER, reason)
+    if topic.owner is Owner.UNKNOWN:
+        return Reason(Refusal.UNKNOWN_OWNER, "it is not known whether a broker owns its bundle")
+    return None

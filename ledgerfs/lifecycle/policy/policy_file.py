@@ -6,8 +6,9 @@ left alone: a misspelt ``trim`` would delete what was to be kept.
 
 import math
 import re
+import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
@@ -32,6 +33,8 @@ _MOST_PATTERN = 1000
 WAYS = 2
 """How often each byte passes between this program and the store: it is sent, and read back."""
 _LEAST_BLOCK, _MOST_BLOCK = 5 << 20, (2 << 30) - 1
+_TRIES, _PAUSE_S = 5, 0.1
+"""An editor may have moved the file away for a moment."""
 
 
 class Via(Enum):
@@ -138,21 +141,20 @@ class TopicWishes:
     ----------
     match
         Has to match the whole name ``tenant/namespace/topic``, of a partition with or without its number.
-    offload_size, offload_time_ms, deletion_lag_ms
+    offload_size, offload_time_ms
         As in `ledgerfs.clusters.policies.NamespacePolicies`; `NO_LIMIT` for never.
     bucket
         The name of a `TierBucket`.
     recompress
         A codec of `CODECS`.
     trim, offload
-        Whether ledgers past retention are deleted, and whether any is offloaded.
+        Whether brokers are asked to trim, and whether any ledger is offloaded.
 
     """
 
     match: re.Pattern[str]
     offload_size: int | None = None
     offload_time_ms: int | None = None
-    deletion_lag_ms: int | None = None
     bucket: str | None = None
     via: Via | None = None
     trash_grace_ms: int | None = None
@@ -219,6 +221,26 @@ def read_policy_file(path: Path) -> PolicyFile:
 def digest_of(path: Path) -> str:
     """Return the digest of a policy file as it is now; raises `InvalidOptionError` if it cannot be read."""
     return sha256(_read(path)).hexdigest()
+
+
+def why_other(file: PolicyFile, pause: Callable[[float], None] = time.sleep) -> str | None:
+    """Return why a file is not as it was read; None if it is, or was never read from a file."""
+    if not file.digest:
+        return None
+    reason = ""
+    for left in reversed(range(_TRIES)):
+        try:
+            digest = digest_of(file.path)
+        except InvalidOptionError as error:
+            reason = str(error)
+        else:
+            is_same = digest == file.digest
+            return (
+                None if is_same else f"{file.path} was edited since it was read: start again, so that it is read anew"
+            )
+        if left:
+            pause(_PAUSE_S)
+    return f"nobody knows what is wanted any more: {reason}"
 
 
 def _read(path: Path) -> bytes:
@@ -324,7 +346,7 @@ def _bucket(name: str, keys: Keys) -> TierBucket:
 
 
 def _require_one_place_a_url(buckets: Mapping[str, TierBucket], path: Path) -> None:
-    """Raise for two buckets of one URL that are not in one place: notes and the trash journal know buckets by their URL."""
+    """Raise for two buckets of one URL that are not in one place: the journal knows buckets by their URL."""
     seen: dict[str, TierBucket] = {}
     for one in buckets.values():
         other = seen.setdefault(one.url.rstrip("/"), one)
@@ -341,7 +363,6 @@ def _wishes(keys: Keys, buckets: Mapping[str, TierBucket]) -> TopicWishes:
         _pattern(keys),
         keys.size_or_never("offload_above", _LONG),
         keys.span_or_never("offload_after", _YEARS_MS, None),
-        keys.span_or_never("deletion_lag", _YEARS_MS, None),
         _bucket_name(keys, buckets),
         _via(keys),
         keys.span("trash_grace", 0, _YEARS_MS, None),

@@ -8,6 +8,7 @@ from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.policies import NOTHING_SET, OffloadTarget, OffloadThresholds, Retention
 from ledgerfs.clusters.retention import retention_of
 from ledgerfs.clusters.survey import Survey
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import Properties
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile, TierBucket, TopicWishes, Via
 
@@ -34,12 +35,10 @@ class TopicRule:
         From when on ledgers are offloaded, and ``size_from``, ``time_from`` whose each of them is.
     retention, retention_from
         What is kept, and whose that is: ``topic``, ``system``, ``namespace`` or ``broker``. The file has none of its own.
-    deletion_lag_ms, lag_from
-        For how long BookKeeper keeps its copy of a ledger after the offload; below 0 for ever.
-    brokers_lag_ms
-        The same as the brokers have it, who know nothing of the file.
-    is_retention_told, is_lag_told, is_brokers_lag_told
-        Whether anything but a default of brokers, which they may have changed, tells the retention, and the two lags.
+    deletion_lag_ms
+        For how long brokers keep BookKeeper's copy of a ledger after the offload; below 0 for ever.
+    is_retention_told, is_lag_told
+        Whether retention and lag are known: a default of brokers, which they may have changed, is not.
     via, trash_grace_ms, recompress, trim, offload
         As in `ledgerfs.lifecycle.policy.policy_file.TopicWishes`.
     bucket, is_bucket_the_files
@@ -56,11 +55,8 @@ class TopicRule:
     retention: Retention
     retention_from: str
     deletion_lag_ms: int
-    lag_from: Whose
-    brokers_lag_ms: int
     is_retention_told: bool
     is_lag_told: bool
-    is_brokers_lag_told: bool
     via: Via
     trash_grace_ms: int
     bucket: TierBucket | None
@@ -101,14 +97,12 @@ class TopicRules:
         told = survey.policies_of(managed_ledger)
         wishes = wishes_for(file, managed_ledger)
         own = told.offload(file.broker.offload)
-        brokers_lag = file.broker.deletion_lag_ms if told.deletion_lag_ms is None else told.deletion_lag_ms
         namespace = survey.policies.get(namespace_of(managed_ledger), NOTHING_SET)
         retention, whose = retention_of(managed_ledger, namespace, file.broker, survey.own_policies(managed_ledger))
         if wishes is None:
-            size = time = lag = grace = None
+            size = time = grace = None
         else:
-            size, time = wishes.offload_size, wishes.offload_time_ms
-            lag, grace = wishes.deletion_lag_ms, wishes.trash_grace_ms
+            size, time, grace = wishes.offload_size, wishes.offload_time_ms, wishes.trash_grace_ms
         return TopicRule(
             managed_ledger,
             OffloadThresholds(own.size if size is None else size, own.time_ms if time is None else time),
@@ -116,11 +110,8 @@ class TopicRules:
             _whose(time),
             retention,
             whose,
-            brokers_lag if lag is None else lag,
-            _whose(lag),
-            brokers_lag,
+            file.broker.deletion_lag_ms if told.deletion_lag_ms is None else told.deletion_lag_ms,
             whose != _OF_BROKERS or file.is_broker_retention_told,
-            lag is not None or told.deletion_lag_ms is not None or file.is_broker_lag_told,
             told.deletion_lag_ms is not None or file.is_broker_lag_told,
             file.via if wishes is None or wishes.via is None else wishes.via,
             file.trash_grace_ms if grace is None else grace,
@@ -172,6 +163,17 @@ def bucket_of(file: PolicyFile, target: OffloadTarget) -> TierBucket | None:
         and (target.driver is None or target.driver.lower() == one.driver.lower())
     ]
     return found[0] if len(found) == 1 else None
+
+
+def url_of(file: PolicyFile, driver: str | None, properties: Properties) -> str | None:
+    """Return the URL of the bucket that has the objects of an offload, by its context; None if the file has no such bucket, or several."""
+    told = dict(properties)
+    bucket = told.get("bucket")
+    if not bucket:
+        return None
+    # An offload without an endpoint is at its driver's own, and nowhere else.
+    found = bucket_of(file, OffloadTarget(driver, bucket, endpoint=told.get("serviceEndpoint", "")))
+    return None if found is None else found.url
 
 
 def _whose(told: int | None) -> Whose:

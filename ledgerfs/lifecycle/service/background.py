@@ -14,10 +14,10 @@ from ledgerfs.lifecycle.planning.actions import Action
 from ledgerfs.lifecycle.policy.topic_rules import TopicRule
 from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.lifecycle.service.fair_queue import FairQueue, Work
-from ledgerfs.offload.candidates import NotOffloaded
+from ledgerfs.offload.candidates import not_offloaded
 from ledgerfs.offload.copied_ledger import CopiedLedger
-from ledgerfs.offload.one_step import BETWEEN_SETS_S, Offloaded, OneStep
-from ledgerfs.offload.remarks import Remark
+from ledgerfs.offload.one_step import BETWEEN_SETS_S, OneStep
+from ledgerfs.offload.outcomes import Outcome, Status, failed
 
 WORKERS = 3
 """Ledgers that are copied at once: two of any size, and one that is not large."""
@@ -151,7 +151,7 @@ class BackgroundOffloads:
             self._has_given_up = True
             ids = ", ".join(str(one.attempt.ledger_id) for one in copies)
             text = f"offload {name}: given up, ledgers {ids} were copied and not completed; the next run cleans up"
-            self._events.trouble(Remark("offload given up", name, text))
+            self._events.note(failed("offload given up", name, text))
 
     @property
     def has_given_up(self) -> bool:
@@ -186,24 +186,24 @@ class BackgroundOffloads:
 
     def _complete(self, place: _Place, topic: _Topic, copies: list[CopiedLedger]) -> None:
         name, step = place
-        outcome = Offloaded()
+        outcomes: list[Outcome] = []
         try:
-            step.complete(name, copies, outcome)
+            step.complete(name, copies, outcomes)
         except LedgerfsError as error:
             self._keep(place, topic, copies)
             if isinstance(error, LockLostError | StoppedError | StoreUnreachableError):
                 raise
             text = f"offload {name}: copied ledgers are not completed yet: {error}"
-            self._events.trouble(Remark(f"offload not completed {type(error).__name__}", name, text))
+            self._events.note(failed(f"offload not completed {type(error).__name__}", name, text, error))
         finally:
             self._last_set_s[name] = time.monotonic()
-            self._tell(name, outcome)
+            self._tell(outcomes)
 
     def _keep(self, place: _Place, topic: _Topic, copies: list[CopiedLedger]) -> None:
         """Keep what is neither completed nor given up, behind the copies of all other topics."""
         with self._changed:
             in_flight = place[1].in_flight
-            topic.copies = [*(one for one in copies if one.attempt.uuid in in_flight), *topic.copies]
+            topic.copies = [*(one for one in copies if one.attempt.key.uuid in in_flight), *topic.copies]
             self._copied[place] = self._copied.pop(place, topic)
 
     # In the threads.
@@ -241,21 +241,22 @@ class BackgroundOffloads:
             step.require_free(work.topic)
             found = step.copy(work.topic, work.ledger_id, partial(self._queue.charge, work.topic))
         except LedgerfsError as error:
-            found = NotOffloaded(work.ledger_id, str(error), error)
+            found = not_offloaded(work.topic, work.ledger_id, str(error), error)
         if isinstance(found, CopiedLedger):
             with self._changed:
                 topic = self._copied.setdefault((work.topic, step), _Topic(since_s=time.monotonic()))
                 topic.copies.append(found)
-        elif isinstance(found, NotOffloaded) and not isinstance(found.error, StoppedError):
-            self._failed(work.topic, found)
+        elif found.status is not Status.OK and not isinstance(found.error, StoppedError):
+            self._failed(found)
 
-    def _failed(self, name: str, found: NotOffloaded) -> None:
+    def _failed(self, found: Outcome) -> None:
+        name, (ledger_id,) = found.subject, found.ledger_ids
         with self._changed:
-            self._failed_s[name, found.ledger_id] = time.monotonic()
+            self._failed_s[name, ledger_id] = time.monotonic()
         # What is so for all ledgers of a topic is one trouble.
-        which = name if isinstance(found.error, ListFullError) else f"{name}, ledger {found.ledger_id}"
-        code = f"offload {type(found.error).__name__}" if found.error is not None else "offload refused"
-        self._events.trouble(Remark(code, which, f"offload {which}: {found.reason}"))
+        which = name if isinstance(found.error, ListFullError) else f"{name}, ledger {ledger_id}"
+        code = f"offload {type(found.error).__name__}" if found.error is not None else found.code
+        self._events.note(failed(code, which, f"offload {which}: {found.message}", found.error))
 
     # With the lock.
 
@@ -272,9 +273,9 @@ class BackgroundOffloads:
         more = any(one.topic == name for one in self._working) or self._queue.has(name)
         return not more or now - topic.since_s >= BETWEEN_SETS_S
 
-    def _tell(self, name: str, outcome: Offloaded) -> None:
-        self._events.did("offloaded", name, outcome.done, outcome.size)
-        for one in outcome.not_done:
-            self._failed(name, one)
-        for remark in outcome.remarks:
-            self._events.trouble(remark)
+    def _tell(self, outcomes: list[Outcome]) -> None:
+        for one in outcomes:
+            if one.status is Status.OK or not one.ledger_ids:
+                self._events.note(one)
+            else:
+                self._failed(one)

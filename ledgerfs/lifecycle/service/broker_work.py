@@ -1,5 +1,6 @@
 """What brokers are asked for, offloads and trims, in threads of their own, since each is waited for; one of each a topic."""
 
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -8,18 +9,20 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.lifecycle.planning.actions import ActionKind
-from ledgerfs.offload.remarks import Remark
+from ledgerfs.offload.outcomes import Status, failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ledgerfs.lifecycle.acting.outcomes import Done
     from ledgerfs.lifecycle.planning.actions import Action
     from ledgerfs.lifecycle.service.events import Events
+    from ledgerfs.offload.outcomes import Outcome
 
 _AT_ONCE = 4
 """Brokers offload one ledger of a topic after the other; so many topics go on together. As many trims do, which wait for no offload."""
-_DONE = {ActionKind.OFFLOAD: "offloaded", ActionKind.TRIM: "trimmed"}
+_KINDS = (ActionKind.OFFLOAD, ActionKind.TRIM)
+_NOT_AGAIN_S = 600.0
+"""A topic whose broker left what is due is not loaded again for that before."""
 _About = tuple[ActionKind, str]
 
 
@@ -46,11 +49,21 @@ class BrokerWork:
 
     """
 
-    __slots__ = ("_carry_out", "_events", "_is_stopping", "_lock", "_now_ms", "_offloaded", "_threads", "_work")
+    __slots__ = (
+        "_carry_out",
+        "_events",
+        "_is_stopping",
+        "_left_s",
+        "_lock",
+        "_now_ms",
+        "_offloaded",
+        "_threads",
+        "_work",
+    )
 
     def __init__(
         self,
-        carry_out: "Callable[[Action], Done]",
+        carry_out: "Callable[[Action], list[Outcome]]",
         events: "Events",
         is_stopping: "Callable[[], bool]",
         now_ms: "Callable[[], int]",
@@ -62,9 +75,11 @@ class BrokerWork:
         self._lock = Lock()
         self._work: dict[_About, _Work] = {}
         self._offloaded = 0, 0
+        # {topic: when its broker was asked to trim, and left something}
+        self._left_s: dict[str, float] = {}
         self._threads = {
             one: ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=f"ledgerfs-lifecycle-broker-{one.value}")
-            for one in _DONE
+            for one in _KINDS
         }
 
     @property
@@ -77,7 +92,7 @@ class BrokerWork:
         """Return of how many topics ``offload_goes_on``, ``offload_waits``, ``trim_goes_on`` and ``trim_waits``."""
         with self._lock:
             goes = Counter((kind, one.goes_on) for (kind, _), one in self._work.items())
-        names = ((kind, on, f"{kind.value}_{'goes_on' if on else 'waits'}") for kind in _DONE for on in (True, False))
+        names = ((kind, on, f"{kind.value}_{'goes_on' if on else 'waits'}") for kind in _KINDS for on in (True, False))
         return {name: goes[kind, on] for kind, on, name in names}
 
     def offloaded(self) -> tuple[int, int]:
@@ -94,6 +109,10 @@ class BrokerWork:
         """Have a broker do it in its turn, unless one is at this topic already; what waits for its turn is done as it was planned last."""
         about = action.kind, action.managed_ledger or ""
         with self._lock:
+            now_s = time.monotonic()
+            self._left_s = {name: since_s for name, since_s in self._left_s.items() if now_s - since_s < _NOT_AGAIN_S}
+            if action.kind is ActionKind.TRIM and about[1] in self._left_s:
+                return
             found = self._work.get(about)
             if found is not None:
                 found.action = action
@@ -115,26 +134,28 @@ class BrokerWork:
         try:
             if self._is_stopping():
                 return
-            done = self._carry_out(action)
+            outcomes = self._carry_out(action)
         except LedgerfsError as error:
             code = f"broker {what} {type(error).__name__}"
-            self._events.trouble(Remark(code, name, f"{what} {name} by its broker: {error}"))
+            self._events.note(failed(code, name, f"{what} {name} by its broker: {error}", error))
         except Exception as error:
             # Nobody looks at what a thread of a pool raises: it would be left out without a word.
             code = f"broker {what} {type(error).__name__}"
-            self._events.trouble(Remark(code, name, f"{what} {name} by its broker: {error!r}"))
+            self._events.note(failed(code, name, f"{what} {name} by its broker: {error!r}"))
             raise
         else:
-            self._events.did(_DONE[kind], name, done.ledger_ids, done.size)
-            if kind is ActionKind.OFFLOAD:
-                with self._lock:
+            for one in outcomes:
+                self._events.note(one)
+            done = [one for one in outcomes if one.status is Status.OK]
+            with self._lock:
+                if kind is ActionKind.OFFLOAD:
                     ledgers, size = self._offloaded
-                    self._offloaded = ledgers + len(done.ledger_ids), size + done.size
-            for ledger_id, why in done.postponed.items():
-                text = f"{what} {name} by its broker, ledger {ledger_id}: {why}"
-                self._events.trouble(Remark(f"broker {what} postponed", f"{name}, ledger {ledger_id}", text))
-            for remark in done.remarks:
-                self._events.trouble(remark)
+                    self._offloaded = (
+                        ledgers + sum(len(one.ledger_ids) for one in done),
+                        size + sum(one.size for one in done),
+                    )
+                elif any(one.status is Status.SKIPPED for one in outcomes):
+                    self._left_s[name] = time.monotonic()
         finally:
             with self._lock:
                 del self._work[about]

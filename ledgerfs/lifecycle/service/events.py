@@ -3,13 +3,12 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
 
 from cachetools import LRUCache
 
-from ledgerfs.offload.remarks import Remark
+from ledgerfs.offload.outcomes import Outcome, Status
 
 _log = logging.getLogger("ledgerfs.lifecycle")
 _MOST_TROUBLES = 50
@@ -43,19 +42,18 @@ class Events:
         """How many troubles were more than are kept; each was logged."""
         return self._forgotten
 
-    def did(self, what: str, topic: str | None, ledger_ids: Iterable[int], size: int) -> None:
-        """Note that something was done to ledgers of a topic, and to how many bytes."""
-        ids = list(ledger_ids)
-        if not ids:
-            return
-        with self._lock:
-            self._counts[f"{what}_ledgers"] += len(ids)
-            self._counts[f"{what}_bytes"] += size
-        _log.info("%s: %s: ledgers %s (%s bytes)", what, topic or "-", ", ".join(map(str, ids)), f"{size:,}")
+    def note(self, outcome: Outcome) -> None:
+        """Count what was done, or log what was not; one of the same code and subject as before is counted, and not logged again."""
+        if outcome.status is not Status.OK:
+            self._trouble((outcome.code, outcome.subject), outcome.message)
+        elif outcome.ledger_ids:
+            with self._lock:
+                self._counts[f"{outcome.code}_ledgers"] += len(outcome.ledger_ids)
+                self._counts[f"{outcome.code}_bytes"] += outcome.size
+            ids = ", ".join(map(str, outcome.ledger_ids))
+            _log.info("%s: %s: ledgers %s (%s bytes)", outcome.code, outcome.subject, ids, f"{outcome.size:,}")
 
-    def trouble(self, remark: Remark) -> None:
-        """Note something that went wrong; one of the same code and subject as before is counted, and not logged again."""
-        about, text = remark.about, str(remark)
+    def _trouble(self, about: tuple[str, str], text: str) -> None:
         with self._lock:
             before = self._troubles.pop(about, None)
             times = 1 if before is None else before.times + 1

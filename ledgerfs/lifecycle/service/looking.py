@@ -1,20 +1,23 @@
 """Looking at a cluster for a plan: a survey, what is noted, and orphans where the policy wants them deleted."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.answers import BookieReads
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import Progress, survey_cluster
+from ledgerfs.clusters.tiered_objects import uuid_text
 from ledgerfs.clusters.topic_owners import BrokerRequests, ask_brokers
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.lifecycle.journal.reading import Journal, read_journal
-from ledgerfs.lifecycle.planning.orphan_search import orphans_of
-from ledgerfs.lifecycle.planning.situation import Notes, Orphans, Situation
+from ledgerfs.lifecycle.planning.actions import Orphans, Situation
+from ledgerfs.lifecycle.planning.orphans import OrphanOffload, orphan_ledgers
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile
+from ledgerfs.offload.journal import Journal, read_journal
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-from ledgerfs.upkeep.doctor.check import Rules, look_twice
+from ledgerfs.upkeep.doctor.check import Looks, Rules, look_twice
+from ledgerfs.upkeep.doctor.suspects import TierSuspects
+from ledgerfs.upkeep.doctor.tier_findings import LeftOut, orphan_pairs
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 
 PASS_S = 5.0
@@ -40,13 +43,12 @@ class Looked:
         self, file: PolicyFile, now_ms: int, noted_ms: int, *, has_admin: bool, attempt_grace_ms: int = 0
     ) -> Situation:
         """Return what a plan is made for."""
-        notes = Notes(self.journal.lines, self.journal.attempts, self.journal.unreadable)
         return Situation(
             file,
             now_ms,
             noted_ms,
             has_admin=has_admin,
-            notes=notes,
+            journal=self.journal,
             orphans=self.orphans,
             attempt_grace_ms=attempt_grace_ms,
         )
@@ -78,7 +80,7 @@ class Looking:
         # One request; whatever is older than this pass, like what the pass before has done, is no ground for a plan.
         self.cluster.nodes.catch_up()
         survey, orphans = look_at(self.cluster, self.bookies, self.file, self.pass_s, progress)
-        # Behind the lists: a line is written before its list is changed.
+        # Behind the lists: the record of an attempt goes with the commit that sets its list.
         journal = read_journal(self.cluster.nodes)
         return Looked(survey if self.brokers is None else ask_brokers(survey, self.brokers), journal, orphans)
 
@@ -109,3 +111,38 @@ def _tiers_of(file: PolicyFile, unlisted: dict[str, str]) -> Sequence[Tier]:
         else:
             tiers.append(Tier(bucket, frozenset({one.bucket}), one.endpoint or None))
     return tiers
+
+
+def orphans_of(looks: Looks, unlisted: dict[str, str]) -> Orphans:
+    """Return the orphans of two looks at a cluster and its buckets; objects that do not tell their cluster are left out.
+
+    ``unlisted`` has {URL: why} of buckets that could not be listed, and gets those whose objects could not be asked whose they are.
+    """
+    if looks.second is None:
+        return Orphans(unlisted=unlisted)
+    sure = looks.sure
+    survey, offloads = replace(sure.survey, clusters=looks.survey.clusters), list[OrphanOffload]()
+    for tier, found in zip(looks.tiers, sure.tiers, strict=True):
+        try:
+            offloads += list(_offloads(survey, tier, found))
+        except LedgerfsError as error:
+            unlisted[found.objects.url] = error.reason
+    return Orphans(tuple(orphan_ledgers(sure.survey, sure.unnamed.rows)), tuple(offloads), unlisted)
+
+
+def _offloads(survey: Survey, tier: Tier, found: TierSuspects) -> Iterator[OrphanOffload]:
+    for row, told, is_known in orphan_pairs(survey, tier, found, LeftOut()):
+        if told.cluster is None:
+            # If others use the bucket, it may be theirs.
+            continue
+        yield OrphanOffload(
+            int(row["ledger_id"]),
+            uuid_text(row),
+            found.objects.url,
+            told.managed_ledger,
+            is_known,
+            sum(max(0, int(row[name])) for name in ("data_size", "index_size")),
+            int(row["modified_ms"]),
+            int(row["entries"]),
+            int(row["length"]),
+        )

@@ -9,32 +9,30 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.cluster_names import cluster_names
 from ledgerfs.clusters.gauges_file import write_gauges_file
-from ledgerfs.clusters.topic_owners import owner_now
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
-from ledgerfs.errors import RefusedLedgerError
-from ledgerfs.lifecycle.acting.carrying_out import CarryingOut
-from ledgerfs.lifecycle.acting.means import Means
-from ledgerfs.lifecycle.acting.turn import Turn
+from ledgerfs.errors import RefusedLedgerError, StoppedError
+from ledgerfs.lifecycle.acting.acting import Acting
+from ledgerfs.lifecycle.acting.by_brokers import ByBrokers
+from ledgerfs.lifecycle.acting.context import ActionContext
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
-from ledgerfs.lifecycle.planning.tier_places import url_of
-from ledgerfs.lifecycle.policy.kept_file import why_other
+from ledgerfs.lifecycle.policy.policy_file import why_other
+from ledgerfs.lifecycle.policy.topic_rules import url_of
 from ledgerfs.lifecycle.service.background import BackgroundOffloads, fair_turns
 from ledgerfs.lifecycle.service.broker_work import BrokerWork
 from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.lifecycle.service.looking import Looking
-from ledgerfs.lifecycle.service.rates import Rates
+from ledgerfs.lifecycle.service.rates import Rates, Stopping
 from ledgerfs.lifecycle.service.service import Parts, Service
 from ledgerfs.lifecycle.service.status import Status, gauges_of
-from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.messages.transforms.entry_transform import recompress
 from ledgerfs.offload.offload_driver import driver_properties, user_metadata
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.opening import SERVICE, holder_text
-from ledgerfs.offload.remarks import Remark
+from ledgerfs.offload.outcomes import failed
+from ledgerfs.offload.owners import OwnersInZooKeeper
 from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
@@ -61,34 +59,10 @@ class Made:
     events: Events
 
 
-class _Owners:
-    """`ledgerfs.offload.owners.TopicOwners` of a cluster: ZooKeeper tells, and a broker unloads."""
-
-    __slots__ = ("_broker", "_lock")
-
-    def __init__(self, lock: ClusterLock, broker: BrokerApi | None) -> None:
-        self._lock = lock
-        self._broker = broker
-
-    def owner_of(self, managed_ledger: str) -> Owner:
-        """Return what ZooKeeper tells now."""
-        return owner_now(self._lock.newest(), managed_ledger)
-
-    @property
-    def can_unload(self) -> bool:
-        """Whether a broker can be asked."""
-        return self._broker is not None
-
-    def unload(self, managed_ledger: str) -> None:
-        """Have a broker unload a topic; raises as `BrokerApi.unload`."""
-        if self._broker is not None:
-            self._broker.unload(managed_ledger)
-
-
 class _Steps:
     """What offloads topics, one for each bucket and each way that entries go there. Safe in threads."""
 
-    __slots__ = ("_buckets", "_clock", "_cluster_name", "_file", "_lock", "_means", "_rates", "_steps")
+    __slots__ = ("_buckets", "_clock", "_cluster_name", "_context", "_file", "_lock", "_rates", "_steps")
 
     def __init__(self, file: "PolicyFile", rates: Rates, cluster_name: str | None, clock: ClusterClock) -> None:
         self._file = file
@@ -98,11 +72,11 @@ class _Steps:
         self._lock = Lock()
         self._steps: dict[tuple[str, str | None], OneStep] = {}
         self._buckets: dict[str, Bucket] = {}
-        self._means: Means | None = None
+        self._context: ActionContext | None = None
 
-    def use(self, means: Means) -> None:
+    def use(self, context: ActionContext) -> None:
         """Take what steps work with."""
-        self._means = means
+        self._context = context
 
     def bucket_at(self, url: str) -> "Bucket":
         """Return the bucket of the policy file at a URL; raises `RefusedLedgerError` for one that it does not have."""
@@ -124,7 +98,7 @@ class _Steps:
     def step_of(self, rule: "TopicRule") -> OneStep:
         """Return what offloads topics of a rule; raises `RefusedLedgerError` for one without a bucket."""
         told = rule.bucket
-        if told is None or self._means is None:
+        if told is None or self._context is None:
             raise RefusedLedgerError("it is not known where to offload to", key=rule.managed_ledger)
         bucket = self.bucket_at(told.url)
         key = (told.name, rule.recompress)
@@ -139,9 +113,9 @@ class _Steps:
                     told.block_size,
                     _transform_of(rule),
                 )
-                means = self._means
+                context = self._context
                 found = self._steps[key] = OneStep(
-                    *(means.lock, means.ledgers, means.owners, tier),
+                    *(context.lock, context.ledgers, context.owners, tier),
                     noted_ms=self._clock.later_ms,
                     url_of=self.url_of,
                     pace=self._rates.pace,
@@ -183,29 +157,31 @@ def service_of(
                 f"this machine's clock is {abs(clock.ahead_ms) / 1000:.0f} s {where} ZooKeeper's: the earlier one decides, "
                 "the later one is noted"
             )
-            events.trouble(Remark("clock", "", text))
+            events.note(failed("clock", "", text))
         stopping = Stopping()
         rates = Rates(file.service, stopping)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=stopping.is_set)
         steps = _Steps(file, rates, _cluster_name(lock.newest()), clock)
-        means = Means(
+        context = ActionContext(
             lock,
             ClosedLedgers(cluster, stopping.is_set),
             OffloadedCopies(_reading_of(file, cluster)),
-            _Owners(lock, broker),
+            OwnersInZooKeeper(lock, None if broker is None else broker.unload),
             steps.bucket_at,
             steps.url_of,
-            turn=Turn(stopping.is_set),
-            pace_back=rates.pace_back,
+            partial(_require_going, stopping),
         )
-        steps.use(means)
+        steps.use(context)
         other = partial(why_other, file)
-        hands = CarryingOut(cluster, means, bookies, broker, steps.in_flight, other)
+        acting = Acting(cluster, context, bookies, steps.in_flight, other)
         background = BackgroundOffloads(fair_turns(), steps.step_of, events, stopping.is_set)
-        by_brokers = None if broker is None else BrokerWork(hands.by_broker, events, stopping.is_set, clock.now_ms)
+        by_brokers = None
+        if broker is not None:
+            asking = ByBrokers(context, broker)
+            by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set, clock.now_ms)
         looking = Looking(cluster, file, bookies, brokers, pass_s)
         parts = Parts(
-            lock, looking, hands, background, by_brokers, rates, clock, events, stopping, _gauges(file), other
+            lock, looking, acting, background, by_brokers, rates, clock, events, stopping, _gauges(file), other
         )
         try:
             yield Made(Service(parts), events)
@@ -214,6 +190,11 @@ def service_of(
             background.stop()
             if by_brokers is not None:
                 by_brokers.stop()
+
+
+def _require_going(stopping: Stopping) -> None:
+    if stopping.is_set():
+        raise StoppedError("the service is ending: nothing more is begun")
 
 
 def _reading_of(file: "PolicyFile", cluster: "LivingCluster") -> "LiveReading":

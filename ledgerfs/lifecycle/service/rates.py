@@ -6,13 +6,33 @@ from collections.abc import Sequence
 from ledgerfs.errors import StoppedError
 from ledgerfs.lifecycle.planning.actions import Action
 from ledgerfs.lifecycle.policy.policy_file import WAYS, ServiceSettings
-from ledgerfs.lifecycle.service.stopping import Stopping
 from ledgerfs.storage.token_bucket import Bandwidth
 
 _SLOWER = 4
 """In how many passes a backlog is sent. A rate shows in the backlog one pass later; with four times that it never overshoots."""
 _LEAST_S, _MOST_S = 20.0, 240.0
 """Within how long a backlog is sent in any case, however far passes are apart: ledgers are completed when they are whole."""
+
+
+class Stopping:
+    """Is told once, from any thread, or by the handler of a signal.
+
+    Without a lock, as `threading.Event` has one: a handler interrupts the main thread anywhere, also where that holds it, and would wait
+    for ever.
+    """
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Have all that asks begin nothing more."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether nothing is to be begun any more."""
+        return self._is_set
 
 
 class Rates:

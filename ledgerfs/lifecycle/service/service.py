@@ -4,54 +4,41 @@ All that changes a cluster is done under its lock. Whoever has lost it ends: the
 is noted in the cluster.
 """
 
-import math
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ledgerfs.errors import LedgerfsError, PolicyChangedError, StoppedError
-from ledgerfs.lifecycle.acting.carrying_out import CarryingOut, Seen
-from ledgerfs.lifecycle.journal.reading import read_journal
-from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal
 from ledgerfs.lifecycle.planning.planning import plan_of
 from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.lifecycle.service.status import Status, read_status, write_status
-from ledgerfs.offload.remarks import Remark
+from ledgerfs.offload.journal import Journal, RecordKind, read_journal
+from ledgerfs.offload.outcomes import failed
 
 if TYPE_CHECKING:
     from ledgerfs.clusters.surveying import Progress
-    from ledgerfs.lifecycle.acting.outcomes import Done
+    from ledgerfs.lifecycle.acting.acting import Acting
     from ledgerfs.lifecycle.service.background import BackgroundOffloads
     from ledgerfs.lifecycle.service.broker_work import BrokerWork
     from ledgerfs.lifecycle.service.events import Events
     from ledgerfs.lifecycle.service.looking import Looked, Looking
-    from ledgerfs.lifecycle.service.rates import Rates
-    from ledgerfs.lifecycle.service.stopping import Stopping
+    from ledgerfs.lifecycle.service.rates import Rates, Stopping
     from ledgerfs.storage.zookeeper.changes import ClusterLock
     from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 
 _STEP_S = 1.0
-_DELETIONS = 1
-_ORDER = {ActionKind.CLEAN: 0, ActionKind.DELETE: _DELETIONS}
+_ORDER = (ActionKind.CLEAN, ActionKind.DELETE, ActionKind.OFFLOAD, ActionKind.TRIM, ActionKind.MARK)
+"""A record that does not hold any more goes before another one comes. Brokers that are asked change lists that deletions go by."""
 _SLICE_S = 0.25
 """After how long who waits looks whether it is to end: a signal ends no sleep."""
-_DELETIONS_S = 60.0
-"""How long deletions, which read much, have turns in one pass: then the cluster is looked at again, for what else is due."""
 _MOST_UNREAD = 20
 _TRIES = 5
 """How often it is tried to complete what is copied before the service ends."""
-_DONE = {
-    ActionKind.MARK: "marked",
-    ActionKind.DELETE: "deleted",
-    ActionKind.TRIM: "trimmed",
-    ActionKind.CLEAN: "cleaned",
-    ActionKind.OFFLOAD: "offloaded",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +47,7 @@ class Parts:
 
     Attributes
     ----------
-    looking, hands
+    looking, acting
         How it looks, and what carries actions out.
     background, by_brokers
         Offloads by this program, and by brokers; None if no broker can be asked.
@@ -75,7 +62,7 @@ class Parts:
 
     lock: "ClusterLock"
     looking: "Looking"
-    hands: CarryingOut
+    acting: "Acting"
     background: "BackgroundOffloads"
     by_brokers: "BrokerWork | None"
     rates: "Rates"
@@ -92,7 +79,6 @@ class Service:
     __slots__ = (
         "_began_ms",
         "_by_brokers_then",
-        "_had_turn",
         "_other_policy",
         "_parts",
         "_passes",
@@ -106,9 +92,7 @@ class Service:
         self._stopping = parts.stopping
         self._began_ms = parts.clock.now_ms()
         self._passes = 0
-        # {topic, and whether these are its orphans: when such deletions had their last turn}
-        self._had_turn: dict[tuple[str | None, bool], float] = {}
-        self._refused: Counter[Refusal] = Counter()
+        self._refused: Counter[str] = Counter()
         self._written: Status | None = None
         self._by_brokers_then = 0, 0
         self._other_policy: str | None = None
@@ -140,7 +124,7 @@ class Service:
             raise PolicyChangedError(self._other_policy)
 
     @property
-    def refused(self) -> Mapping[Refusal, int]:
+    def refused(self) -> Mapping[str, int]:
         """How much must not be done, by why, in the last plan."""
         return self._refused
 
@@ -160,7 +144,7 @@ class Service:
                 raise
             if not has_stopped:
                 code = f"pass {type(error).__name__}"
-                self._parts.events.trouble(Remark(code, error.key or "", f"this pass ended early: {error}"))
+                self._parts.events.note(failed(code, error.key or "", f"this pass ended early: {error}", error))
                 self._write_failure()
             if once and not has_stopped:
                 raise
@@ -175,7 +159,7 @@ class Service:
         has_admin = parts.by_brokers is not None
         situation = looked.situation(parts.looking.file, now_ms, noted_ms, has_admin=has_admin)
         plan = plan_of(looked.survey, situation)
-        self._refused = Counter(one.refusal for one in plan.refused)
+        self._refused = Counter(one.code for one in plan.refused)
         self._tell_unread(looked, plan)
         direct = [one for one in plan.actions if _is_direct_offload(one)]
         if once:
@@ -183,49 +167,20 @@ class Service:
         else:
             parts.rates.follow(direct)
         parts.background.replace(direct, _sizes(looked, direct))
-        seen = Seen.of(looked.survey, looked.journal, now_ms, noted_ms)
-        quick = [part for one in plan.actions if (part := _part(one, reads=False)) is not None]
-        for action in sorted(quick, key=_place):
+        for action in sorted(plan.actions, key=lambda one: _ORDER.index(one.kind)):
             self._require_same_policy()
-            if _place(action) > _DELETIONS:
-                # A set of ours, too, is a change of a list by which deletions were decided.
-                self._complete()
+            self._complete()
             if _is_direct_offload(action):
                 continue
-            if action.via is Via.BROKER and action.kind in {ActionKind.OFFLOAD, ActionKind.TRIM}:
+            if action.kind in {ActionKind.OFFLOAD, ActionKind.TRIM}:
                 if parts.by_brokers is not None:
                     parts.by_brokers.begin(action)
                 continue
-            self._tell(action, parts.hands.carry_out(action, seen))
-        reading = [part for one in plan.actions if (part := _part(one, reads=True)) is not None]
-        turns = {_turn(one) for one in reading}
-        self._had_turn = {about: when for about, when in self._had_turn.items() if about in turns}
-        # One look at the cluster serves all orphans that follow each other.
-        for some in ([one for one in reading if _is_of_orphans(one) is first] for first in (True, False)):
-            self._take_turns(some, seen, once=once)
-        self._require_going()
+            for one in parts.acting.carry_out(action, looked.survey, situation):
+                parts.events.note(one)
+        self._require_same_policy()
         self._passes += 1
         self._write_status(looked, plan, direct)
-
-    def _take_turns(self, actions: list[Action], seen: Seen, *, once: bool) -> None:
-        """Have deletions that read much take turns, those first that had theirs longest ago; ``once``: until nothing of them is left.
-
-        Otherwise the next pass goes on with what is left after a time: nothing else of the cluster is to wait for it.
-        """
-        left = deque(sorted(actions, key=lambda one: self._had_turn.get(_turn(one), -math.inf)))
-        until = math.inf if once else time.monotonic() + _DELETIONS_S
-        while left:
-            self._require_same_policy()
-            self._complete()
-            action = left.popleft()
-            done = self._parts.hands.carry_out(action, seen)
-            self._had_turn[_turn(action)] = time.monotonic()
-            self._tell(action, done)
-            rest = _only(action, done.later)
-            if rest is not None:
-                left.append(rest)
-            if time.monotonic() >= until:
-                return
 
     def _require_same_policy(self) -> None:
         """Raise `StoppedError` if the service is to end, also by another policy file: what that keeps must not be deleted."""
@@ -274,9 +229,8 @@ class Service:
         except LedgerfsError as error:
             if self._parts.lock.is_lost:
                 raise
-            self._parts.events.trouble(
-                Remark(f"complete {type(error).__name__}", "", f"copied ledgers are completed later: {error}")
-            )
+            text = f"copied ledgers are completed later: {error}"
+            self._parts.events.note(failed(f"complete {type(error).__name__}", "", text, error))
 
     def _complete_or_give_up(self) -> None:
         """Complete all that is copied, in a bounded number of tries: what cannot be completed must not keep the service from its end."""
@@ -294,28 +248,18 @@ class Service:
     def _tell_unread(self, looked: "Looked", plan: Plan) -> None:
         """Tell what could not be read: work that may be due there is not done."""
         unread = [
-            Remark("unreadable", one.subject, f"{one.subject}: {one.why}")
+            failed("unreadable", one.subject, f"{one.subject}: {one.message}")
             for one in plan.refused
-            if one.refusal is Refusal.UNREADABLE
+            if one.code == Refusal.UNREADABLE.value
         ]
-        unread += [Remark("unknown-owner", one, f"owners not known: {one}") for one in looked.survey.owners.not_told]
+        unread += [failed("unknown-owner", one, f"owners not known: {one}") for one in looked.survey.owners.not_told]
         # A node of which much is refused is told once.
         told = list(dict.fromkeys(unread))
         for one in told[:_MOST_UNREAD]:
-            self._parts.events.trouble(one)
+            self._parts.events.note(one)
         if len(told) > _MOST_UNREAD:
             text = f"{len(told) - _MOST_UNREAD:,} more could not be read"
-            self._parts.events.trouble(Remark("more-unreadable", "", text))
-
-    def _tell(self, action: Action, done: "Done") -> None:
-        events = self._parts.events
-        events.did(_DONE[action.kind], action.managed_ledger, done.ledger_ids, done.size)
-        for ledger_id, why in done.postponed.items():
-            which = f"{action.managed_ledger or ''}, ledger {ledger_id}"
-            text = f"{action.kind.value} {which}: not now: {why}"
-            events.trouble(Remark(f"{action.kind.value} postponed", which, text))
-        for remark in done.remarks:
-            events.trouble(remark)
+            self._parts.events.note(failed("more-unreadable", "", text))
 
     def _write_status(self, looked: "Looked", plan: Plan, direct: list[Action]) -> None:
         parts = self._parts
@@ -329,9 +273,9 @@ class Service:
             _oldest(direct),
             parts.rates.rate,
             parts.events.counts(),
-            dict(Counter(one.kind.value for one in plan.waiting)),
-            dict(Counter(one.refusal.value for one in plan.refused)),
-            _states(looked.journal.lines),
+            dict(Counter(one.action for one in plan.waiting)),
+            dict(self._refused),
+            _kinds(looked.journal),
             parts.events.troubles(),
             broker_backlog_ledgers=sum(len(one.ledger_ids) for one in by_brokers),
             broker_backlog_bytes=sum(one.size for one in by_brokers),
@@ -364,16 +308,16 @@ class Service:
         self._told("the status is not written", lambda: self._put_status(status))
         self._told("the gauges are not written", lambda: parts.on_status(status))
 
-    def _count_trash(self) -> None:
-        """Count the lines that are there by now: a pass tells of those that it began with."""
+    def _count_journal(self) -> None:
+        """Count the records that are there by now: a pass has those that it began with."""
         if self._written is not None:
             nodes = self._parts.looking.cluster.nodes
             nodes.catch_up()
-            self._written = replace(self._written, trash=_states(read_journal(nodes).lines))
+            self._written = replace(self._written, journal=_kinds(read_journal(nodes)))
 
     def _write_end(self) -> None:
-        """Write what was offloaded since the last pass, which only began that, what is in the trash now, and what went wrong."""
-        self._told("the trash journal is not counted", self._count_trash)
+        """Write what was offloaded since the last pass, which only began that, what is in the journal now, and what went wrong."""
+        self._told("the journal is not counted", self._count_journal)
         before, parts = self._written, self._parts
         if before is None:
             return
@@ -417,13 +361,13 @@ class Service:
         except LedgerfsError as error:
             if self._parts.lock.is_lost:
                 raise
-            self._parts.events.trouble(Remark(f"{failure}: {type(error).__name__}", "", f"{failure}: {error}"))
+            self._parts.events.note(failed(f"{failure}: {type(error).__name__}", "", f"{failure}: {error}", error))
 
 
-def _states(lines: Iterable[TrashLine]) -> dict[str, int]:
-    """Return {state: how many lines of the trash journal}."""
-    counts = Counter(one.state.value for one in lines)
-    return {state.value: counts[state.value] for state in TrashState}
+def _kinds(journal: Journal) -> dict[str, int]:
+    """Return {kind: how many records}."""
+    counts = Counter(one.kind.value for one in journal.records)
+    return {kind.value: counts[kind.value] for kind in RecordKind}
 
 
 def _sizes(looked: "Looked", due: list[Action]) -> dict[int, int]:
@@ -437,38 +381,6 @@ def _sizes(looked: "Looked", due: list[Action]) -> dict[int, int]:
 def _oldest(due: list[Action]) -> int:
     """Return since when the oldest of it has been due, ms since 1970 UTC; 0 if that is not known of any."""
     return min((one.since_ms for one in due if one.since_ms is not None), default=0)
-
-
-def _place(action: Action) -> int:
-    """Return where in its pass an action comes: a line that does not hold any more goes before another one of the same ledger comes."""
-    return _ORDER.get(action.kind, _DELETIONS + 1)
-
-
-def _part(action: Action, *, reads: bool) -> Action | None:
-    """Return the part of an action for which ledgers are read, or more than one topic's nodes, or the other part; None if it has none."""
-    if action.kind is not ActionKind.DELETE:
-        return None if reads else action
-    return _with_lines(action, [one for one in action.lines if (one.kind is not TrashKind.TRIMMED) is reads])
-
-
-def _only(action: Action, ledger_ids: list[int]) -> Action | None:
-    """Return what is left of an action with lines: those of some ledgers."""
-    ids = frozenset(ledger_ids)
-    return _with_lines(action, [one for one in action.lines if one.ledger_id in ids])
-
-
-def _with_lines(action: Action, lines: list[TrashLine]) -> Action | None:
-    ids = tuple(one.ledger_id for one in lines)
-    return replace(action, lines=tuple(lines), ledger_ids=ids, size=sum(one.size for one in lines)) if lines else None
-
-
-def _is_of_orphans(action: Action) -> bool:
-    return all(one.kind is TrashKind.ORPHAN for one in action.lines)
-
-
-def _turn(action: Action) -> tuple[str | None, bool]:
-    """Return whose turn it is when an action with lines is carried out."""
-    return action.managed_ledger, _is_of_orphans(action)
 
 
 def _is_direct_offload(action: Action) -> bool:

@@ -20,7 +20,7 @@ _NUMBERS = (
     *("failed_passes", "failing_since_ms"),
     *("broker_backlog_ledgers", "broker_backlog_bytes", "broker_oldest_due_ms", "brokers_waiting_since_ms"),
 )
-_COUNTS = ("done", "waiting", "refused", "trash", "by_brokers")
+_COUNTS = ("done", "waiting", "refused", "journal", "by_brokers")
 _LONG = 2**63
 
 
@@ -42,8 +42,8 @@ class Status:
         {kind of work with ``_ledgers`` or ``_bytes``: how many since the service began}.
     waiting, refused
         {kind: how many}, by the last plan.
-    trash
-        {state: lines of the trash journal}.
+    journal
+        {kind: records of the journal}.
     troubles
         The latest, the oldest first.
     failed_passes, failing_since_ms
@@ -66,7 +66,7 @@ class Status:
     done: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
-    trash: Mapping[str, int] = field(default_factory=dict)
+    journal: Mapping[str, int] = field(default_factory=dict)
     troubles: Sequence[Trouble] = ()
     failed_passes: int = 0
     failing_since_ms: int = 0
@@ -137,49 +137,38 @@ def gauges_of(source: str, status: Status) -> list[str]:
         )
         lines.extend(gauge_lines(f"ledgerfs_lifecycle_{name}", about, samples))
 
-    gauge(
-        "last_pass_timestamp_seconds",
-        "When the last whole pass ended, seconds since 1970.",
-        {"": status.passed_ms / 1000},
-    )
-    gauge("failed_passes", "Passes that have ended early since the last whole one.", {"": status.failed_passes})
-    gauge(
-        "backlog_ledgers", "Ledgers that are due to be offloaded by the service itself.", {"": status.backlog_ledgers}
-    )
-    gauge("backlog_bytes", "Bytes that are due to be offloaded by the service itself.", {"": status.backlog_bytes})
-    gauge(
-        "oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", {"": status.oldest_due_ms / 1000}
-    )
-    gauge(
-        "broker_backlog_ledgers",
-        "Ledgers that are due to be offloaded by brokers.",
-        {"": status.broker_backlog_ledgers},
-    )
-    gauge("broker_backlog_bytes", "Bytes that are due to be offloaded by brokers.", {"": status.broker_backlog_bytes})
-    gauge(
-        "broker_oldest_due_timestamp_seconds",
-        "Since when the oldest of them has been due.",
-        {"": status.broker_oldest_due_ms / 1000},
-    )
-    gauge("by_brokers", "Topics whose work brokers do, or are to be asked for.", status.by_brokers, "what")
-    gauge(
-        "brokers_waiting_since_timestamp_seconds",
-        "Since when the oldest work that brokers are to be asked for waits.",
-        {"": status.brokers_waiting_since_ms / 1000},
-    )
-    if status.rate is not None:
-        gauge("rate_bytes_per_second", "Bytes a second that may be offloaded now.", {"": status.rate})
-    gauge("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what")
-    gauge("waiting", "Things that are not due yet.", status.waiting, "what")
-    gauge("refused", "Things that must not be done, by why.", status.refused, "why")
-    gauge("trash_lines", "Lines of the trash journal.", status.trash, "state")
-    gauge("troubles", "Troubles that the status has.", {"": len(status.troubles)})
+    for name, about, value in (
+        ("last_pass_timestamp_seconds", "When the last whole pass ended, seconds since 1970.", status.passed_ms / 1000),
+        ("failed_passes", "Passes that have ended early since the last whole one.", status.failed_passes),
+        ("backlog_ledgers", "Ledgers that are due to be offloaded by the service itself.", status.backlog_ledgers),
+        ("backlog_bytes", "Bytes that are due to be offloaded by the service itself.", status.backlog_bytes),
+        ("oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", status.oldest_due_ms / 1000),
+        ("broker_backlog_ledgers", "Ledgers that are due to be offloaded by brokers.", status.broker_backlog_ledgers),
+        ("broker_backlog_bytes", "Bytes that are due to be offloaded by brokers.", status.broker_backlog_bytes),
+        (
+            "broker_oldest_due_timestamp_seconds",
+            "Since when the oldest of them has been due.",
+            status.broker_oldest_due_ms / 1000,
+        ),
+        (
+            "brokers_waiting_since_timestamp_seconds",
+            "Since when the oldest work that brokers are to be asked for waits.",
+            status.brokers_waiting_since_ms / 1000,
+        ),
+        ("rate_bytes_per_second", "Bytes a second that may be offloaded now.", status.rate),
+        ("troubles", "Troubles that the status has.", len(status.troubles)),
+    ):
+        if value is not None:
+            gauge(name, about, {"": value})
+    for name, about, values, kind in (
+        ("by_brokers", "Topics whose work brokers do, or are to be asked for.", status.by_brokers, "what"),
+        ("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what"),
+        ("waiting", "Things that are not due yet.", status.waiting, "what"),
+        ("refused", "Things that must not be done, by why.", status.refused, "why"),
+        ("journal_records", "Records of the journal.", status.journal, "kind"),
+    ):
+        gauge(name, about, values, kind)
     return lines
-
-
-def status_as_json(status: Status) -> dict[str, Any]:
-    """Return a status as it is printed."""
-    return asdict(status)
 
 
 def _most(name: str) -> int:

@@ -14,7 +14,7 @@ from ledgerfs.upkeep.doctor.suspects import Suspects, TierSuspects
 Offload = tuple[int, str]
 """A ledger, and the uuid of an offload of it."""
 
-_GOES_ON = "nothing: ledgerfs lifecycle run goes on with it; ledgerfs lifecycle status tells whether one does, and what lies in the trash"
+_GOES_ON = "nothing: ledgerfs lifecycle run goes on with it; ledgerfs lifecycle status tells whether one does, and what is marked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class NotedWork:
     attempts
         Offloads that were begun, and that no list names before they are complete.
     trash_ledgers, trash_offloads
-        Ledgers, and objects of offloads, that lie in the trash.
+        Ledgers, and objects of offloads, that are marked to be deleted.
     unreadable
         {path: why} of notes that are damaged; what their names tell is among the others.
 
@@ -49,29 +49,27 @@ class NotedWork:
 
 def without_noted(sure: Suspects, noted: NotedWork) -> tuple[Suspects, list[Finding]]:
     """Return what is suspect and not noted, and findings about what is."""
-    is_trash, is_flagged_trash = (
-        np.isin(rows["ledger_id"], list(noted.trash_ledgers)) for rows in (sure.unnamed.rows, sure.flagged)
-    )
-    ledgers = np.union1d(sure.unnamed.rows["ledger_id"][is_trash], sure.flagged["ledger_id"][is_flagged_trash])
+    is_trash = np.isin(sure.unnamed.rows["ledger_id"], list(noted.trash_ledgers))
+    ledgers = sure.unnamed.rows[is_trash]
     findings = []
     if ledgers.size:
-        size = int(sure.unnamed.rows["length"][is_trash].sum() + sure.flagged["size"][is_flagged_trash].sum())
-        what = f"{ledgers.size:,} ledgers that no list names, or that a list calls deleted, lie in the trash journal"
-        findings.append(_finding(FindingKind.IN_TRASH, "trash journal", tuple(ledgers.tolist()), size, what))
+        what = f"{ledgers.size:,} ledgers that nothing names are marked in the journal"
+        ids, size = tuple(ledgers["ledger_id"].tolist()), int(ledgers["length"].sum())
+        findings.append(_finding(FindingKind.IN_TRASH, "journal", ids, size, what))
     tiers = []
     for one in sure.tiers:
         left, found = _of_tier(one, noted)
         tiers.append(left)
         findings += found
     unnamed = replace(sure.unnamed, rows=sure.unnamed.rows[~is_trash])
-    return replace(sure, unnamed=unnamed, flagged=sure.flagged[~is_flagged_trash], tiers=tuple(tiers)), findings
+    return replace(sure, unnamed=unnamed, tiers=tuple(tiers)), findings
 
 
 def _of_tier(tier: TierSuspects, noted: NotedWork) -> tuple[TierSuspects, list[Finding]]:
     pairs, url = tier.unnamed, tier.objects.url
     is_running, is_trash = _are_among(pairs, noted.attempts), _are_among(pairs, noted.trash_offloads)
     findings = list(_of_pairs(pairs[is_running], FindingKind.NOTED_OFFLOAD, url, "are noted as attempts that go on"))
-    findings += _of_pairs(pairs[is_trash & ~is_running], FindingKind.IN_TRASH, url, "lie in the trash journal")
+    findings += _of_pairs(pairs[is_trash & ~is_running], FindingKind.IN_TRASH, url, "are marked in the journal")
     return replace(tier, unnamed=pairs[~is_running & ~is_trash]), findings
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.brokers.topic_paths import topic_path
+from ledgerfs.lifecycle.brokers.broker_api import topic_path
 from tests.support.each import for_each
 
 

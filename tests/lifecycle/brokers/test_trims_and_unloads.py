@@ -11,9 +11,8 @@ from ledgerfs.errors import (
     UnsupportedWriteError,
 )
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs.lifecycle.brokers.broker_api import BrokerApi, TopicPace
 from ledgerfs.lifecycle.brokers.outcomes import ListReader, TrimReport, trim_and_compare
-from ledgerfs.lifecycle.brokers.topic_pace import TopicPace
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.live_broker import LiveBroker, answering, done_and_lost
 from tests.support.live_clusters import TOPIC, LiveCluster
@@ -42,14 +41,33 @@ def test_what_a_trim_did_is_told_from_the_list(live: LiveCluster, broker: LiveBr
     report = trim_and_compare(api(broker), NAME, listed)
     kept = tuple(one.ledger_id for one in listed(NAME).ledgers if one.ledger_id != 151)
     assert report == TrimReport(NAME, (150,), (151,), kept, sizes[150] + sizes[151])
-    assert broker.loads == [NAME]
+    # It was not loaded before.
+    assert (broker.loads, broker.unloads) == ([NAME], [NAME])
+    broker.load(NAME)
+    kept = tuple(one.ledger_id for one in listed(NAME).ledgers if one.ledger_id != 151)
     assert trim_and_compare(api(broker), NAME, listed) == TrimReport(NAME, (), (), kept)
+    assert (broker.loads, broker.unloads) == ([NAME] * 2, [NAME])
+
+
+def test_a_topic_that_cannot_be_unloaded_again_is_reported_with_what_was_trimmed(
+    broker: LiveBroker, listed: ListReader
+) -> None:
+    broker.past_retention = {150}
+    found = api(broker)
+    found.unload(NAME)
+    # Within a minute.
+    report = trim_and_compare(found, NAME, listed)
+    assert 150 in report.gone
+    assert isinstance(report.left_loaded, TooSoonError)
 
 
 def test_a_trim_whose_answer_was_lost_is_sent_again(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
     broker.past_retention = {150}
-    broker.admin.faults = [done_and_lost(broker)]
-    assert trim_and_compare(api(broker), NAME, listed).gone == (150,)
+    broker.load(NAME)
+    lose = done_and_lost(broker)
+    broker.admin.faults = [lose]
+    api(broker).trim(NAME)
+    assert 150 not in {one.ledger_id for one in listed(NAME).ledgers}
     assert len(broker.admin.asked) == 2
 
 

@@ -16,8 +16,9 @@ from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.lifecycle.service.background import BackgroundOffloads, fair_turns
 from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.lifecycle.service.fair_queue import FairQueue
-from ledgerfs.offload.candidates import NotOffloaded
-from ledgerfs.offload.one_step import Offloaded, OneStep
+from ledgerfs.offload.candidates import not_offloaded
+from ledgerfs.offload.one_step import OneStep
+from ledgerfs.offload.outcomes import Outcome
 from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
@@ -71,7 +72,7 @@ def test_a_step_refuses_to_list_copies_in_another_bucket(cluster: LiveCluster, s
     first, *_ = cluster.write_ledgers(TOPIC, [messages(20), messages(20)])
     copied = steps[0].copy(NAME, first)
     with pytest.raises(ValueError, match="other buckets"):
-        steps[1].complete(NAME, [cast("Any", copied)], Offloaded())
+        steps[1].complete(NAME, [cast("Any", copied)], [])
 
 
 class SlowSteps:
@@ -84,11 +85,11 @@ class SlowSteps:
     def require_free(self, managed_ledger: str) -> None:
         """Find it free."""
 
-    def copy(self, managed_ledger: str, ledger_id: int, told: Callable[[int], None]) -> NotOffloaded:
+    def copy(self, managed_ledger: str, ledger_id: int, told: Callable[[int], None]) -> Outcome:
         self.begun.append(ledger_id)
         if ledger_id < 100:
             assert self.go_on.wait(300)
-        return NotOffloaded(ledger_id, "a test")
+        return not_offloaded(managed_ledger, ledger_id, "a test")
 
 
 def test_small_ledgers_do_not_wait_until_large_ones_of_other_topics_are_copied() -> None:

@@ -16,10 +16,10 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.journal.trash_line import TRASH, TrashKind, TrashLine, TrashState, build_trash_line
 from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
 from ledgerfs.lifecycle.service.making import Made, service_of
 from ledgerfs.lifecycle.service.status import STATUS_PATH, Status, parse_status
+from ledgerfs.offload.journal import ROOT, JournalRecord, RecordKind
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.invoked import run
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
@@ -98,7 +98,7 @@ def status(cluster: LiveCluster) -> Status:
 
 
 def marked(cluster: LiveCluster) -> list[str]:
-    return [path.removeprefix(f"{TRASH}/") for path in cluster.nodes if path.startswith(f"{TRASH}/")]
+    return [path.removeprefix(f"{ROOT}/") for path in cluster.nodes if path.startswith(f"{ROOT}/")]
 
 
 def test_a_list_that_may_not_be_read_keeps_no_other_topic_back(cluster: LiveCluster) -> None:
@@ -120,17 +120,17 @@ def test_a_bucket_that_cannot_be_listed_keeps_nothing_else_back(cluster: LiveClu
     away = f"file://{tmp_path}/away"
     seen = orphan(cluster, SHOWN)
     now = time.time_ns() // 1_000_000
-    line = TrashLine(
-        *(TrashKind.OBJECTS, 7, managed_ledger_of(SHOWN), UUID, away, "nobody names it", -1, 5),
-        *(now - 2 * HOUR, now - HOUR, TrashState.MARKED),
+    record = JournalRecord(
+        *(RecordKind.OBJECTS, 7, managed_ledger_of(SHOWN), UUID, away, "nobody names it", -1, 5),
+        *(now - 2 * HOUR, now - HOUR),
     )
-    cluster.zookeeper.set(line.path, build_trash_line(line), created_ms=now - 2 * HOUR)
+    cluster.zookeeper.set(record.path, record.build(), created_ms=now - 2 * HOUR)
     text = policy(cluster, f'[buckets.away]\nurl = "{away}"\n')
     with service(cluster, text) as made:
         made.service.run(lambda *_: None, once=True)
         told = [one.text for one in made.events.troubles()]
     assert offloaded(cluster, SHOWN) == 2
-    assert sorted(marked(cluster)) == sorted([line.node_name, f"orphan-{seen}"])
+    assert sorted(marked(cluster)) == sorted([record.name, f"orphan-{seen}"])
     assert any(one.startswith(away) for one in told)
     (tmp_path / "policy.toml").write_text(text)
     command = ["lifecycle", "plan", str(tmp_path / "policy.toml"), "--json", "--pass-seconds", "0"]

@@ -6,11 +6,11 @@ from threading import Event
 import pytest
 
 from ledgerfs.errors import StoreUnreachableError
-from ledgerfs.lifecycle.acting.outcomes import Done
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.lifecycle.service.broker_work import BrokerWork
 from ledgerfs.lifecycle.service.events import Events
+from ledgerfs.offload.outcomes import Outcome, Status
 from tests.support.waiting import wait_until
 
 OFFLOAD, TRIM = ActionKind.OFFLOAD, ActionKind.TRIM
@@ -34,13 +34,16 @@ class _Brokers:
         self.now_ms += 1
         return self.now_ms
 
-    def do(self, one: Action) -> Done:
+    def do(self, one: Action) -> list[Outcome]:
         self.asked.append(one)
         if one.kind is OFFLOAD:
             self.let.wait(300)
         if one.ledger_ids == (13,):
             raise StoreUnreachableError("no answer")
-        return Done(list(one.ledger_ids), one.size)
+        if one.ledger_ids == (14,):
+            return [Outcome(Status.SKIPPED, "not-trimmed", one.managed_ledger or "", "left", one.ledger_ids)]
+        code = {OFFLOAD: "offloaded", TRIM: "trimmed"}[one.kind]
+        return [Outcome(Status.OK, code, one.managed_ledger or "", ledger_ids=one.ledger_ids, size=one.size)]
 
 
 @pytest.fixture(name="brokers")
@@ -92,3 +95,13 @@ def test_work_that_fails_is_told_and_may_be_begun_again(brokers: _Brokers) -> No
     brokers.work.begin(action(TRIM, 1))
     wait_until(lambda: brokers.work.is_idle)
     assert brokers.events.counts()["trimmed_ledgers"] == 1
+
+
+def test_a_topic_whose_broker_left_what_is_due_is_not_loaded_again_in_each_pass(brokers: _Brokers) -> None:
+    for _ in range(3):
+        for topic in (1, 2):
+            brokers.work.begin(action(TRIM, topic, 14 if topic == 1 else 1))
+        wait_until(lambda: brokers.work.is_idle)
+    assert [one.managed_ledger for one in brokers.asked].count("t/ns/persistent/1") == 1
+    assert len(brokers.asked) == 4
+    assert [one.text for one in brokers.events.troubles()] == ["left"]

@@ -7,8 +7,7 @@ import pytest
 from ledgerfs.errors import StoppedError
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import ServiceSettings, Via
-from ledgerfs.lifecycle.service.rates import Rates
-from ledgerfs.lifecycle.service.stopping import Stopping
+from ledgerfs.lifecycle.service.rates import Rates, Stopping
 from tests.support.each import for_each
 
 MIB = 1 << 20

@@ -8,7 +8,7 @@ import pytest
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.lifecycle.service.events import Events, Trouble
 from ledgerfs.lifecycle.service.status import STATUS_PATH, Status, gauges_of, parse_status
-from ledgerfs.offload.remarks import Remark
+from ledgerfs.offload.outcomes import failed
 from tests.support.each import for_each
 
 WHOLE = Status(
@@ -78,5 +78,5 @@ def test_the_gauges_of_a_status_that_was_read_are_those_of_the_one_that_was_writ
 def test_troubles_beyond_those_that_are_kept_are_counted() -> None:
     events = Events()
     for number in range(120):
-        events.trouble(Remark("not-done", number, f"ledger {number}: not done"))
+        events.note(failed("not-done", number, f"ledger {number}: not done"))
     assert (len(events.troubles()), events.forgotten) == (50, 70)

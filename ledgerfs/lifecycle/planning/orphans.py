@@ -1,27 +1,128 @@
-"""Lines for what nobody names: only what two looks are sure of, and only of topics that this cluster has."""
+"""What nothing names: values, and the records of the journal that they become. Only what two checks confirm, of topics of this cluster."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
 import numpy as np
 
-from ledgerfs.clusters.orphans import signs_of_sharing, topic_made_for
-from ledgerfs.clusters.ownership import COMPACTED, SCHEMA, is_in, named_ledgers
+from ledgerfs.clusters.orphans import known_topics, signs_of_sharing, topic_made_for
+from ledgerfs.clusters.ownership import COMPACTED, MANAGED_LEDGER, SCHEMA, is_in, named_ledgers
+from ledgerfs.clusters.survey import Survey
+from ledgerfs.clusters.tables import Table
 from ledgerfs.display import span
-from ledgerfs.lifecycle.journal.trash_line import TrashKind, TrashLine, TrashState
-from ledgerfs.lifecycle.planning.actions import ActionKind, Plan, Reason, Refusal
-from ledgerfs.lifecycle.planning.deletions import Proposal
-from ledgerfs.lifecycle.planning.leftovers import OrphanLedger, OrphanOffload
-from ledgerfs.lifecycle.planning.routes import direct_route
-from ledgerfs.lifecycle.planning.situation import Situation
-from ledgerfs.lifecycle.planning.topic_views import ClusterView
+from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
+from ledgerfs.lifecycle.planning.actions import ActionKind, Plan, Reason, Refusal, Situation
+from ledgerfs.lifecycle.planning.topic_views import ClusterView, why_not_free
+from ledgerfs.offload.journal import JournalRecord, RecordKind
 
 _MARK = ActionKind.MARK
 _ELSEWHERE = "this cluster has no such topic: it was deleted, or another cluster has the same BookKeeper or bucket"
 
 
-def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iterator[Proposal]:
-    """Yield lines for orphans, if the policy file wants them deleted; adds to ``plan`` what must stay."""
+@dataclass(frozen=True, slots=True)
+class OrphanLedger:
+    """A ledger in BookKeeper that nothing names.
+
+    Attributes
+    ----------
+    version
+        Of its node.
+    size
+        Its bytes; 0 for one that is not closed.
+    component, owner
+        What it was made for by its metadata: the component's word, and the topic or schema.
+    is_closed
+        Whether no writer may have it open.
+    is_known
+        Whether this cluster has the topic.
+    created_ms, changed_ms
+        When its node was made, and last set, ms since 1970 UTC.
+    has_states
+        Whether it was made for states of a subscription.
+
+    """
+
+    ledger_id: int
+    version: int
+    size: int
+    component: str
+    owner: str
+    is_closed: bool
+    is_known: bool
+    created_ms: int
+    changed_ms: int
+    has_states: bool = False
+
+    @property
+    def managed_ledger(self) -> str | None:
+        """The topic in whose list it would be; None for ledgers of schemas and the like."""
+        return self.owner if self.component == MANAGED_LEDGER else None
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanOffload:
+    """The objects of an offload that no list names.
+
+    Attributes
+    ----------
+    bucket
+        The URL of the bucket.
+    managed_ledger
+        By the user metadata of the objects; None if these do not tell.
+    is_known
+        Whether this cluster has the topic.
+    size
+        Bytes of all objects.
+    modified_ms
+        When the younger object was written, ms since 1970 UTC.
+    entries, length
+        Of the ledger, and bytes of these, by its index; -1 where objects and index are no whole ledger.
+
+    """
+
+    ledger_id: int
+    uuid: str
+    bucket: str
+    managed_ledger: str | None
+    is_known: bool
+    size: int
+    modified_ms: int
+    entries: int = -1
+    length: int = -1
+
+
+def orphan_ledgers(survey: Survey, rows: Table) -> Iterator[OrphanLedger]:
+    """Yield the ledgers of rows of `LEDGER` of a survey, which nothing names."""
+    known = known_topics(survey)
+    for row in rows:
+        component, owner = survey.words[int(row["component"])], survey.words[int(row["owner"])]
+        is_closed = bool(row["state"] == LedgerState.CLOSED)
+        yield OrphanLedger(
+            int(row["ledger_id"]),
+            int(row["version"]),
+            int(row["length"]) if is_closed else 0,
+            component,
+            owner,
+            is_closed,
+            topic_made_for(component, owner) in known,
+            int(row["created_ms"]),
+            int(row["changed_ms"]),
+            bool(row["cursor"] >= 0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A record that the journal is to have, since when it might have had it, and when the ledger was made; ms since 1970 UTC."""
+
+    record: JournalRecord
+    since_ms: int
+    made_ms: int = 0
+
+
+def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> Iterator[Proposal]:
+    """Yield records of orphans, if the policy file wants them deleted; adds to ``plan`` what must stay."""
     if situation.orphans is None or not situation.file.orphans:
         return
     named, signs = named_ledgers(cluster.survey), signs_of_sharing(cluster.survey)
@@ -30,7 +131,7 @@ def orphan_lines(plan: Plan, cluster: ClusterView, situation: Situation) -> Iter
         if situation.is_wanted(one.managed_ledger) and not is_named:
             yield from _of_ledger(plan, cluster, situation, one, signs)
     # An attempt that goes on has objects before a list names them; those of others are cleaned up after by their notes.
-    noted = {(one.ledger_id, one.uuid) for one in situation.notes.attempts}
+    noted = {(one.ledger_id, one.uuid) for one in situation.journal.attempts}
     for offload in situation.orphans.offloads:
         is_named = cluster.names_offload(offload.ledger_id, offload.uuid)
         is_named |= (offload.ledger_id, offload.uuid) in noted
@@ -48,12 +149,11 @@ def _of_ledger(
     ago = span(max(0, situation.now_ms - one.changed_ms))
     state = "" if one.is_closed else "it was never closed, "
     why = f"nothing names it, {state}it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
-    line = TrashLine(
-        *(TrashKind.ORPHAN, one.ledger_id, one.managed_ledger, None, None, why[:4000], one.version, one.size),
+    record = JournalRecord(
+        *(RecordKind.ORPHAN, one.ledger_id, one.managed_ledger, None, None, why[:4000], one.version, one.size),
         *_times(cluster, situation, one.managed_ledger),
-        TrashState.MARKED,
     )
-    yield Proposal(line, one.changed_ms)
+    yield Proposal(record, one.changed_ms, one.created_ms)
 
 
 def _why_kept(cluster: ClusterView, one: OrphanLedger, signs: Sequence[str]) -> Reason | None:
@@ -114,8 +214,10 @@ def _why_open_one_is_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | N
     if topic is None or topic.is_of_brokers:
         why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
         return Reason(Refusal.NOT_CLOSED, why)
-    route = direct_route(cluster, topic, deletes=True)
-    return route if isinstance(route, Reason) else None
+    if topic.is_terminated:
+        why = "it is terminated, and a broker that loads such a topic leaves no trace of it"
+        return Reason(Refusal.TERMINATED, why)
+    return why_not_free(cluster, topic)
 
 
 def _of_objects(plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanOffload) -> Iterator[Proposal]:
@@ -134,12 +236,11 @@ def _of_objects(plan: Plan, cluster: ClusterView, situation: Situation, one: Orp
         return
     ago = span(max(0, situation.now_ms - one.modified_ms))
     why = f"no list names this offload in {one.bucket}, whose objects are {ago} old"
-    line = TrashLine(
-        *(TrashKind.OBJECTS, one.ledger_id, one.managed_ledger, one.uuid, one.bucket, why, -1, one.size),
+    record = JournalRecord(
+        *(RecordKind.OBJECTS, one.ledger_id, one.managed_ledger, one.uuid, one.bucket, why, -1, one.size),
         *_times(cluster, situation, one.managed_ledger),
-        TrashState.MARKED,
     )
-    yield Proposal(line, one.modified_ms)
+    yield Proposal(record, one.modified_ms)
 
 
 def _times(cluster: ClusterView, situation: Situation, managed_ledger: str | None) -> tuple[int, int]:

@@ -1,0 +1,84 @@
+"""What acts on a cluster work with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ledgerfs.errors import StoreUnreachableError
+from ledgerfs.offload.journal import JournalRecord
+from ledgerfs.offload.outcomes import Outcome, Status
+from ledgerfs.storage.zookeeper.changes import ClusterLock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.dialects.closed_ledgers import ClosedLedgers
+    from ledgerfs.dialects.offloaded_copies import OffloadedCopies
+    from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
+    from ledgerfs.offload.owners import TopicOwners
+
+
+class AwayBuckets:
+    """Buckets that did not answer, by URL: the first act that finds that out waits, and no other act of the pass does. For one thread."""
+
+    __slots__ = ("_away",)
+
+    def __init__(self) -> None:
+        self._away: set[str] = set()
+
+    @contextmanager
+    def reaching(self, url: str) -> Iterator[None]:
+        """Do something that asks this bucket alone; raises `StoreUnreachableError` at once if it did not answer before."""
+        if url in self._away:
+            reason = "the bucket cannot be reached, and is not asked again in this pass"
+            raise StoreUnreachableError(reason, key=url)
+        try:
+            yield
+        except StoreUnreachableError:
+            self._away.add(url)
+            raise
+
+    def forget(self) -> None:
+        """Have all asked again: another pass begins."""
+        self._away.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class ActionContext:
+    """What acts work with.
+
+    Attributes
+    ----------
+    lock
+        Under which all is changed, and in whose session all is read that decides what is changed: it goes behind no commit, of whichever
+        server.
+    ledgers, copies
+        Ledgers in BookKeeper, and in whichever buckets they were offloaded to.
+    owners
+        The brokers of topics.
+    bucket_at
+        Returns the bucket of a URL, with what it takes to write there.
+    url_of
+        Returns the URL of the bucket that has the objects of an offload; None if no bucket is known that they are in.
+    require_going
+        Raises `StoppedError` once nothing more is to be begun.
+
+    """
+
+    lock: ClusterLock
+    ledgers: "ClosedLedgers"
+    copies: "OffloadedCopies"
+    owners: "TopicOwners"
+    bucket_at: "Callable[[str], Bucket]"
+    url_of: "Callable[[OffloadContext], str | None]"
+    require_going: "Callable[[], None]" = lambda: None
+    away: AwayBuckets = field(default_factory=AwayBuckets)
+
+
+def postponed(record: JournalRecord, why: str, what: str = "delete") -> Outcome:
+    """Return why nothing is done now with what a record is about."""
+    subject = f"{record.managed_ledger or ''}, ledger {record.ledger_id}"
+    text = f"{what} {subject}: not now: {why}"
+    return Outcome(Status.SKIPPED, f"{what} postponed", subject, text, (record.ledger_id,))

@@ -1,1 +1,0 @@
-"""What is going to be deleted, written down in the cluster's own metadata before anything is."""
