@@ -14,7 +14,7 @@ import numpy as np
 from ledgerfs.display import printable
 from ledgerfs.errors import LedgerfsError, MissingLedgerError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog_rows import uuid_from_halves
+from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.ledgers.dialects_known import dialect_rows
 from ledgerfs.storage.failures import READ_THE_REST
 

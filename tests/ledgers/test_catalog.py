@@ -28,9 +28,9 @@ from ledgerfs.errors import (
     UnreadableObjectsWarning,
 )
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
-from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER, uuid_from_halves
+from ledgerfs.ledgers.catalog_rows import LEDGER
 from ledgerfs.ledgers.listing import FOREIGN, list_bucket
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.retries import Tries

@@ -8,7 +8,7 @@ from ledgerfs.dialects.live_cluster.remains import LiveRemains
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.ledgers.catalog_rows import uuid_from_halves
+from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.remains import Kept, Remains
 from ledgerfs.storage.objects import ObjectStat

@@ -20,9 +20,9 @@ from ledgerfs.dialects.mapfile.loading import Loaded, Unloaded, load_folders, ma
 from ledgerfs.dialects.mapfile.reader import MapFileReader
 from ledgerfs.dialects.mapfile.remains import MapFileRemains, PartialLedger, remains_of, require_top
 from ledgerfs.errors import CorruptLedgerError, CorruptMetadataError, CorruptObjectError
-from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns, uuid_from_halves
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns
 from ledgerfs.ledgers.dialect import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
 from ledgerfs.ledgers.findings import Finding
 from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef

@@ -5,7 +5,7 @@ from typing import Any
 from ledgerfs.dialects.mapfile import columns
 from ledgerfs.dialects.mapfile.columns import OWN_STRUCT
 from ledgerfs.dialects.mapfile.remains import MapFileRemains
-from ledgerfs.ledgers.catalog_rows import uuid_from_halves
+from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.remains import Kept, Remains
 from ledgerfs.storage.objects import ObjectStat

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import OWN_BYTES, Table, own_columns, uuid_from_halves
+from ledgerfs.ledgers.catalog_rows import OWN_BYTES, Table, own_columns
 from ledgerfs.ledgers.ledger_ref import CatalogState
 from ledgerfs.storage.objects import ObjectStat
 

@@ -10,9 +10,9 @@ from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.dialects.pulsar_blob.same_ids import SameIds
 from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid, is_end_uuid
-from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import stand_for, uuid_from_halves
+from ledgerfs.ledgers.catalog_rows import stand_for
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 
 UPLOAD_MS = 10 * 60 * 1000

@@ -6,7 +6,7 @@ from ledgerfs.dialects.pulsar_blob import columns
 from ledgerfs.dialects.pulsar_blob.columns import ORPHAN, OWN_STRUCT
 from ledgerfs.dialects.pulsar_blob.remains import BlobRemains
 from ledgerfs.formats.pulsar_blob.object_names import INDEX_SUFFIX, LedgerKey
-from ledgerfs.ledgers.catalog_rows import uuid_from_halves
+from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.remains import Kept, Remains
 from ledgerfs.storage.objects import ObjectStat

@@ -12,9 +12,10 @@ from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundErro
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
 from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_findings import other_keys, severity_of
-from ledgerfs.ledgers.catalog_rows import is_sound, stand_for, uuid_from_halves
+from ledgerfs.ledgers.catalog_rows import is_sound, stand_for
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.object_store import ObjectStore
