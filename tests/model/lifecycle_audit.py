@@ -49,6 +49,8 @@ class Audit:
     ----------
     is_stale
         Whether whoever writes has lost the lock to somebody else, who does nothing.
+    may_unload
+        Whether the service can ask a broker.
     done
         How often it did what.
     retention_ms
@@ -64,6 +66,7 @@ class Audit:
         self.retention_ms: dict[str, int] = {}
         self.wrong: list[str] = []
         self.is_stale = False
+        self.may_unload = False
         self.done: Counter[str] = Counter()
         self._marked_ms: dict[str, int] = {}
         self._nodes = cluster.zookeeper._tree.nodes
@@ -105,7 +108,9 @@ class Audit:
             self._say(f"the list of {topic} was made or dropped")
             return
         was, now = (parse_managed_ledger_info(data, key=topic) for data in (before, after))
-        if self.broker.has(topic) and not self.broker.has_unseen(topic):
+        # Copies of a topic that a broker has taken meanwhile are completed if it can be asked to unload the topic.
+        is_offload = self.may_unload and was != now
+        if self.broker.has(topic) and not self.broker.has_unseen(topic) and not is_offload:
             self._say(f"the list of {topic} was changed, which its broker has loaded")
         if [one.ledger_id for one in was.ledgers] != [one.ledger_id for one in now.ledgers]:
             self._say(f"the list of {topic} has other ledgers: {was.ledgers}, {now.ledgers}")

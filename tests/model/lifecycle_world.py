@@ -192,6 +192,8 @@ class LifecycleWorld(World):
         brokers = self.admin if has_admin else None
         troubles: list[str] = []
         with ExitStack() as entered:
+            entered.callback(setattr, self.audit, "may_unload", self.audit.may_unload)
+            self.audit.may_unload = has_admin
             if requests is not None:
                 entered.enter_context(met_at(requests))
             living = entered.enter_context(self.living())

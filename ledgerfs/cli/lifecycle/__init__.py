@@ -1,1 +1,1 @@
-"""``ledgerfs lifecycle …``: offloading and deleting by policy, of all topics of a cluster."""
+"""``ledgerfs lifecycle …``: offloading and trimming by policy all topics of a cluster."""

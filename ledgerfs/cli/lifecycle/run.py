@@ -40,6 +40,9 @@ def run(
 ) -> None:
     """Offload, and have brokers trim, what POLICY wants; keep doing it.
 
+    ledgerfs never removes a ledger that a topic lists: it asks a broker (--admin) to trim, also topics that are not loaded. It deletes only
+    what nothing lists.
+
     What is done, in which order, and what `ledgerfs lifecycle plan` shows of it: docs/operating/lifecycle.md. One service works at a time:
     a lock in ZooKeeper keeps a second one out. Ctrl-C, SIGTERM and SIGHUP end it: what is being copied is given up, what is copied is
     completed, and nothing is left half done. If it is killed, the next one goes on from what is noted in the cluster. It ends in the same

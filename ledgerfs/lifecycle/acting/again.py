@@ -123,7 +123,8 @@ class PlanAgain:
         unnamed = unnamed_ledgers(now, situation.now_ms, 0).rows
         before = situation.orphans or Orphans()
         orphans = Orphans(tuple(orphan_ledgers(now, unnamed)), before.offloads, before.unlisted)
-        journal = read_journal(self._context.lock.newest())
+        # Behind the lists, as in a pass; a record that may not be read keeps no other back.
+        journal = read_journal(self._cluster.nodes)
         plan = plan_deletions_again(now, replace(situation, orphans=orphans, journal=journal))
         due = {one.name: one for action in plan.actions if action.kind is ActionKind.DELETE for one in action.records}
         versions = dict(zip(now.topics, now.topic_table["version"].tolist(), strict=True))

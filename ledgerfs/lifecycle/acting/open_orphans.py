@@ -120,6 +120,9 @@ class OpenOrphans:
             found = self._context.ledgers.found(record.ledger_id)
         except ObjectNotFoundError:
             return "it is gone"
+        if found.made_ms < listed.node.created_ms:
+            # Versions begin again with a node: this one may have come to that of the list by which was decided.
+            return "its topic's list was made later: it was lost, or the topic was deleted and made anew"
         cursor = found.node.told("pulsar/cursor")
         named = [] if cursor is None else self._subscription(managed_ledger, cursor, found)
         why = self._why_rows(listed, found) if cursor is None else None

@@ -10,7 +10,7 @@ from ledgerfs.clusters.surveying import Progress, survey_cluster
 from ledgerfs.clusters.tiered_objects import uuid_text
 from ledgerfs.clusters.topic_owners import BrokerRequests, ask_brokers
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.lifecycle.planning.actions import Orphans, Situation
+from ledgerfs.lifecycle.planning.actions import Orphans
 from ledgerfs.lifecycle.planning.orphans import OrphanOffload, orphan_ledgers
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile
 from ledgerfs.offload.journal import Journal, read_journal
@@ -38,20 +38,6 @@ class Looked:
     survey: Survey
     journal: Journal
     orphans: Orphans | None
-
-    def situation(
-        self, file: PolicyFile, now_ms: int, noted_ms: int, *, has_admin: bool, attempt_grace_ms: int = 0
-    ) -> Situation:
-        """Return what a plan is made for."""
-        return Situation(
-            file,
-            now_ms,
-            noted_ms,
-            has_admin=has_admin,
-            journal=self.journal,
-            orphans=self.orphans,
-            attempt_grace_ms=attempt_grace_ms,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ledgerfs.errors import LedgerfsError, PolicyChangedError, StoppedError
-from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal
+from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal, Situation
 from ledgerfs.lifecycle.planning.planning import plan_of
 from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.lifecycle.service.status import Status, read_status, write_status
@@ -157,7 +157,7 @@ class Service:
         self._require_same_policy()
         now_ms, noted_ms = parts.clock.now_ms(), parts.clock.later_ms()
         has_admin = parts.by_brokers is not None
-        situation = looked.situation(parts.looking.file, now_ms, noted_ms, has_admin=has_admin)
+        situation = Situation(parts.looking.file, now_ms, noted_ms, has_admin, looked.journal, looked.orphans)
         plan = plan_of(looked.survey, situation)
         self._refused = Counter(one.code for one in plan.refused)
         self._tell_unread(looked, plan)
@@ -283,11 +283,8 @@ class Service:
             by_brokers={} if parts.by_brokers is None else parts.by_brokers.counts(),
             brokers_waiting_since_ms=0 if parts.by_brokers is None else parts.by_brokers.waiting_since_ms(),
         )
-        # What tells of the work never ends it, so neither of the two: the disk of the gauges may be full, the node not ours to set.
-        self._told("the status is not written", lambda: self._put_status(status))
-        self._told("the gauges are not written", lambda: parts.on_status(status))
-
-        self._written, self._by_brokers_then = status, self._by_brokers()
+        self._publish(status)
+        self._by_brokers_then = self._by_brokers()
 
     def _by_brokers(self) -> tuple[int, int]:
         by_brokers = self._parts.by_brokers
@@ -298,15 +295,14 @@ class Service:
         parts = self._parts
         self._told("the status is not read", self._read_written)
         before = self._written or Status(self._began_ms, 0, 0)
-        self._written = status = replace(
+        status = replace(
             before,
             done=parts.events.counts(),
             troubles=parts.events.troubles(),
             failed_passes=before.failed_passes + 1,
             failing_since_ms=before.failing_since_ms or parts.clock.now_ms(),
         )
-        self._told("the status is not written", lambda: self._put_status(status))
-        self._told("the gauges are not written", lambda: parts.on_status(status))
+        self._publish(status)
 
     def _count_journal(self) -> None:
         """Count the records that are there by now: a pass has those that it began with."""
@@ -327,7 +323,7 @@ class Service:
         names = ("offloaded_ledgers", "offloaded_bytes")
         ours = [done.get(name, 0) - before.done.get(name, 0) - one for name, one in zip(names, brokers, strict=True)]
         left, theirs_left = max(0, before.backlog_ledgers - ours[0]), max(0, before.broker_backlog_ledgers - brokers[0])
-        self._written = status = replace(
+        status = replace(
             before,
             done=done,
             troubles=parts.events.troubles(),
@@ -339,8 +335,13 @@ class Service:
             broker_oldest_due_ms=before.broker_oldest_due_ms if theirs_left else 0,
             by_brokers={} if parts.by_brokers is None else parts.by_brokers.counts(),
         )
+        self._publish(status)
+
+    def _publish(self, status: Status) -> None:
+        """Write the status and the gauges; an error of either never ends the work: the disk may be full, the node not ours to set."""
+        self._written = status
         self._told("the status is not written", lambda: self._put_status(status))
-        self._told("the gauges are not written", lambda: parts.on_status(status))
+        self._told("the gauges are not written", lambda: self._parts.on_status(status))
 
     def _read_written(self) -> None:
         """Take from the service before when it ended its last whole pass, if this one has not ended any yet."""

@@ -12,7 +12,7 @@ from ledgerfs.errors import StoppedError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.planning.actions import ActionKind
-from ledgerfs.offload.journal import AGAIN_MS, JournalRecord, undo
+from ledgerfs.offload.journal import AGAIN_MS, ROOT, JournalRecord, undo
 from ledgerfs.storage.zookeeper.changes import DropNode
 from tests.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages
 from tests.support.marked import Marked
@@ -120,6 +120,15 @@ def test_a_closed_ledger_of_a_schema_goes_once_a_later_one_is_named_and_stays_wi
     orphan = cluster.write_unlisted(messages(1), custom, state=CLOSED)
     outcomes = marked.delete(marked.orphan(orphan))
     assert (done(outcomes), list(left(outcomes))) == ([], [orphan])
+
+
+def test_a_record_that_may_not_be_read_keeps_no_other_back(cluster: LiveCluster, marked: Marked) -> None:
+    first, second = trimmed(cluster, 2)
+    marked.mark(marked.orphan(first), marked.orphan(second))
+    seen = marked.seen()
+    cluster.zookeeper.no_auth(f"{ROOT}/orphan-{first}")
+    outcomes = marked.carry_out(ActionKind.DELETE, seen)
+    assert (done(outcomes), list(left(outcomes))) == ([second], [first])
 
 
 # Objects.
