@@ -16,14 +16,7 @@ from typing import Any, BinaryIO, Protocol, cast
 
 import zstandard
 
-from ledgerfs.clusters.answers import (
-    Answer,
-    CursorAnswer,
-    LastEnd,
-    LedgerEndAnswer,
-    SchemaAnswer,
-    TopicPoliciesAnswer,
-)
+from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, LedgerEndAnswer, SchemaAnswer, TopicPoliciesAnswer
 from ledgerfs.errors import CorruptObjectError, NotFoundError
 from ledgerfs.storage.zookeeper.node import Node
 

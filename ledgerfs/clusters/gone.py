@@ -15,7 +15,7 @@ from ledgerfs.clusters.findings import Finding, FindingKind
 from ledgerfs.clusters.ownership import is_in
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table, parts_by
-from ledgerfs.formats.array_types import Mask
+from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.managed_ledgers.names import COMPACTION
 from ledgerfs.formats.topic_names import topic_of
 
@@ -36,6 +36,51 @@ class Namer(IntEnum):
     DELAYED = 4
     """A subscription names it as a bucket of its delayed messages."""
 
+
+_SAID = {
+    Namer.SCHEMA: (
+        FindingKind.LOST_SCHEMA_LEDGER,
+        "its locator names the places of versions {}, and BookKeeper has no such ledgers: values of them cannot be decoded",
+        (
+            "give readers the schema by ledgerfs schemas set, if you have it; producers need pulsar-admin schemas "
+            "delete --force and another upload, which begins at version 0 again"
+        ),
+    ),
+    Namer.COMPACTED: (
+        FindingKind.LOST_COMPACTED_LEDGER,
+        (
+            "named by the cursor of compaction as the compacted topic, and BookKeeper has no such ledger: consumers "
+            "with readCompacted fail, and so does the next compaction, which reads it"
+        ),
+        "restore the ledger from a backup or a copy; other consumers, and ledgerfs, read what the topic itself still has",
+    ),
+    Namer.COMPACTION: (
+        FindingKind.LOST_COMPACTED_LEDGER,
+        (
+            "has the state of the cursor of compaction, and BookKeeper has no such ledger: a broker that loads the "
+            "topic falls back to {}, and may not find the compacted topic"
+        ),
+        "restore the ledger from a backup or a copy before a broker loads the topic; the next compaction has only what the topic has",
+    ),
+    Namer.SUBSCRIPTION: (
+        FindingKind.LOST_CURSOR_LEDGER,
+        (
+            "has the subscription's state, and BookKeeper has no such ledger: a broker that loads the topic falls "
+            "back to {} or to the oldest ledger if that is gone, and sends again what was acknowledged since, and "
+            "what was one by one"
+        ),
+        "no message is lost; if you know where it was, pulsar-admin topics reset-cursor once the topic is loaded",
+    ),
+    Namer.DELAYED: (
+        FindingKind.LOST_DELAYED_LEDGER,
+        (
+            "named as buckets of delayed messages, and BookKeeper has no such ledgers: lost, or a broker died between"
+            " deleting them and forgetting them"
+        ),
+        "no message is lost: a broker that loads the topic forgets them, and reads their messages again from the topic",
+    ),
+}
+"""What is found of each, the evidence, and the step that mends it."""
 
 GONE = np.dtype([("namer", "i1"), ("ledger_id", "i8"), ("row", "i8"), ("changed_ms", "i8")])
 """A ledger that is gone; ``row`` is that of what names it, in `Survey.schemas`, `Survey.cursors` or `Survey.delayed`."""
@@ -82,26 +127,29 @@ def gone_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
     """Yield a finding for each schema, and for each subscription, whose ledgers are gone."""
     schemas = rows[rows["namer"] == Namer.SCHEMA]
     for some in parts_by(schemas, survey.schemas["name"][schemas["row"]]):
-        schema = int(survey.schemas["name"][some["row"][0]])
-        yield _of_schema(survey, survey.words[schema], some)
+        name = survey.words[int(survey.schemas["name"][some["row"][0]])]
+        versions = ", ".join(map(str, np.sort(survey.schemas["version"][some["row"]]).tolist()))
+        yield _finding(Namer.SCHEMA, f"schema {name}", some["ledger_id"], versions)
     for row in rows[(rows["namer"] != Namer.SCHEMA) & (rows["namer"] != Namer.DELAYED)]:
-        cursor = survey.cursors[int(row["row"])]
-        name = survey.cursor_names[int(cursor["name"])]
-        topic = topic_of(survey.topics[int(cursor["topic"])])
-        mark = int(cursor["mark_ledger"]), int(cursor["mark_entry"])
-        match Namer(int(row["namer"])):
-            case Namer.COMPACTED:
-                yield _of_compacted_topic(topic, int(row["ledger_id"]))
-            case Namer.COMPACTION:
-                yield _of_compaction(topic, int(row["ledger_id"]), mark)
-            case _:
-                yield _of_subscription(topic, name, int(row["ledger_id"]), mark)
+        cursor, namer = survey.cursors[int(row["row"])], Namer(int(row["namer"]))
+        subject = _subscription(survey, cursor)
+        if namer is not Namer.SUBSCRIPTION:
+            subject = topic_of(survey.topics[int(cursor["topic"])])
+        yield _finding(namer, subject, row["ledger_id"], f"{cursor['mark_ledger']}:{cursor['mark_entry']}")
     delayed = rows[rows["namer"] == Namer.DELAYED]
     owners = survey.delayed[delayed["row"]]
     for some in parts_by(delayed, owners["topic"] * np.int64(len(survey.cursor_names)) + owners["name"]):
-        owner = survey.delayed[int(some["row"][0])]
-        topic, name = survey.topics[int(owner["topic"])], survey.cursor_names[int(owner["name"])]
-        yield _of_delayed_messages(topic_of(topic), name, some)
+        yield _finding(Namer.DELAYED, _subscription(survey, survey.delayed[int(some["row"][0])]), some["ledger_id"])
+
+
+def _finding(namer: Namer, subject: str, ledger_ids: Int64, *told: str) -> Finding:
+    kind, evidence, mend = _SAID[namer]
+    return Finding(kind, subject, tuple(np.unique(ledger_ids).tolist()), -1, 0, evidence.format(*told), mend)
+
+
+def _subscription(survey: Survey, row: np.void) -> str:
+    """Return the subject that a subscription is, of a row of `CURSOR` or `DELAYED`."""
+    return f"{topic_of(survey.topics[int(row['topic'])])} subscription {survey.cursor_names[int(row['name'])]}"
 
 
 def _gone(survey: Survey, table: Table, namer: Namer, column: str = "ledger_id", only: Mask | None = None) -> Table:
@@ -117,69 +165,3 @@ def _gone(survey: Survey, table: Table, namer: Namer, column: str = "ledger_id",
     found["namer"], found["row"] = namer, places
     found["ledger_id"], found["changed_ms"] = ids[places], table["changed_ms"][places]
     return found
-
-
-def _of_schema(survey: Survey, name: str, rows: Table) -> Finding:
-    versions = ", ".join(str(one) for one in np.sort(survey.schemas["version"][rows["row"]]).tolist())
-    return Finding(
-        FindingKind.LOST_SCHEMA_LEDGER,
-        f"schema {name}",
-        tuple(np.unique(rows["ledger_id"]).tolist()),
-        -1,
-        0,
-        f"its locator names the places of versions {versions}, and BookKeeper has no such ledgers: values of them cannot be decoded",
-        "give readers the schema by ledgerfs schemas set, if you have it; producers need pulsar-admin schemas delete --force and another "
-        "upload, which begins at version 0 again",
-    )
-
-
-def _of_compacted_topic(topic: str, ledger_id: int) -> Finding:
-    return Finding(
-        FindingKind.LOST_COMPACTED_LEDGER,
-        topic,
-        (ledger_id,),
-        -1,
-        0,
-        "named by the cursor of compaction as the compacted topic, and BookKeeper has no such ledger: consumers with readCompacted fail, "
-        "and so does the next compaction, which reads it",
-        "restore the ledger from a backup or a copy; other consumers, and ledgerfs, read what the topic itself still has",
-    )
-
-
-def _of_compaction(topic: str, ledger_id: int, mark: tuple[int, int]) -> Finding:
-    return Finding(
-        FindingKind.LOST_COMPACTED_LEDGER,
-        topic,
-        (ledger_id,),
-        -1,
-        0,
-        f"has the state of the cursor of compaction, and BookKeeper has no such ledger: a broker that loads the topic falls back to "
-        f"{mark[0]}:{mark[1]}, and may not find the compacted topic",
-        "restore the ledger from a backup or a copy before a broker loads the topic; the next compaction has only what the topic has",
-    )
-
-
-def _of_subscription(topic: str, name: str, ledger_id: int, mark: tuple[int, int]) -> Finding:
-    return Finding(
-        FindingKind.LOST_CURSOR_LEDGER,
-        f"{topic} subscription {name}",
-        (ledger_id,),
-        -1,
-        0,
-        f"has the subscription's state, and BookKeeper has no such ledger: a broker that loads the topic falls back to {mark[0]}:{mark[1]} "
-        "or to the oldest ledger if that is gone, and sends again what was acknowledged since, and what was one by one",
-        "no message is lost; if you know where it was, pulsar-admin topics reset-cursor once the topic is loaded",
-    )
-
-
-def _of_delayed_messages(topic: str, name: str, rows: Table) -> Finding:
-    return Finding(
-        FindingKind.LOST_DELAYED_LEDGER,
-        f"{topic} subscription {name}",
-        tuple(np.unique(rows["ledger_id"]).tolist()),
-        -1,
-        0,
-        "named as buckets of delayed messages, and BookKeeper has no such ledgers: lost, or a broker died between deleting them and "
-        "forgetting them",
-        "no message is lost: a broker that loads the topic forgets them, and reads their messages again from the topic",
-    )

@@ -14,16 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ledgerfs.clusters.findings import Finding, FindingKind
-from ledgerfs.clusters.ownership import (
-    COMPACTED,
-    DELAYED,
-    MANAGED_LEDGER,
-    SCHEMA,
-    Claim,
-    Claims,
-    is_in,
-    named_ledgers,
-)
+from ledgerfs.clusters.ownership import COMPACTED, DELAYED, MANAGED_LEDGER, SCHEMA, Claim, Claims, is_in, named_ledgers
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table
 from ledgerfs.errors import InvalidNameError

@@ -14,8 +14,8 @@ from ledgerfs.clusters.answers import (
     SchemaAnswer,
     TopicPoliciesAnswer,
 )
+from ledgerfs.clusters.policies import answer_of
 from ledgerfs.clusters.survey_builder import EventPlaces, SchemaPlace, SurveyBuilder
-from ledgerfs.clusters.topic_policies import answer_of
 from ledgerfs.errors import AccessDeniedError, CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.names import cursor_of

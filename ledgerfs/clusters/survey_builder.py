@@ -12,7 +12,7 @@ from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, TopicPolici
 from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
 from ledgerfs.clusters.cluster_names import CLUSTERS, GLOBAL
 from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
-from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies
+from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies, policies_in
 from ledgerfs.clusters.survey import DamagedNode, Survey, namespaces_of_events
 from ledgerfs.clusters.tables import (
     CURSOR,
@@ -27,7 +27,6 @@ from ledgerfs.clusters.tables import (
     Interned,
     Table,
 )
-from ledgerfs.clusters.topic_policies import policies_in
 from ledgerfs.errors import AccessDeniedError, CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_id_at, parse_ledger_node

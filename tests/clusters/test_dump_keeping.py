@@ -428,11 +428,7 @@ def s3_bucket(server: S3Server, proxy: FaultProxy) -> tuple[str, dict[str, Any]]
 
 
 def test_dumps_on_s3_are_read_as_the_whole_ones(
-    cluster: LiveCluster,
-    s3: S3Server,
-    proxy: FaultProxy,
-    wholes: list[list[Record]],
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: LiveCluster, s3: S3Server, proxy: FaultProxy, wholes: list[list[Record]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, options = s3_bucket(s3, proxy)
     store = opened(url, **options)

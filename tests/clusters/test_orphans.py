@@ -87,10 +87,7 @@ def test_each_component_has_its_own_owner(cluster: LiveCluster) -> None:
     cluster.write_unlisted(messages(1), (("application", b"other"), ("component", b"managed-ledger")), state=CLOSED)
     cluster.write_unlisted(messages(1), (PULSAR, ("component", b"managed-ledger")), state=CLOSED)
     found = surveyed(cluster)
-    assert named(found) == {
-        FindingKind.ORPHAN_COMPACTED_LEDGER: [old],
-        FindingKind.ORPHAN_DELAYED_LEDGER: [dropped],
-    }
+    assert named(found) == {FindingKind.ORPHAN_COMPACTED_LEDGER: [old], FindingKind.ORPHAN_DELAYED_LEDGER: [dropped]}
     assert unnamed_ledgers(found, found.read_ms + 1000, 0).unclear == 2
 
 

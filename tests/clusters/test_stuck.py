@@ -32,11 +32,7 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def found(
-    survey: Survey,
-    kind: FindingKind,
-    later_ms: int,
-    defaults: BrokerDefaults = ALL_GOES,
-    limits: StuckLimits = DEFAULT,
+    survey: Survey, kind: FindingKind, later_ms: int, defaults: BrokerDefaults = ALL_GOES, limits: StuckLimits = DEFAULT
 ) -> dict[str, Finding]:
     """Return what is found of one kind so long after the survey, by the last parts of topics' names."""
     every = [one for one in stuck(survey, defaults, survey.read_ms + later_ms, limits) if one.kind is kind]

@@ -12,9 +12,16 @@ import numpy as np
 import pytest
 
 from ledgerfs.clusters.answers import TopicPoliciesAnswer
-from ledgerfs.clusters.policies import BrokerDefaults, NamespacePolicies, OffloadTarget, OffloadThresholds, Retention
+from ledgerfs.clusters.policies import (
+    BrokerDefaults,
+    NamespacePolicies,
+    OffloadTarget,
+    OffloadThresholds,
+    Retention,
+    answer_of,
+    policies_in,
+)
 from ledgerfs.clusters.retention import retention_of
-from ledgerfs.clusters.topic_policies import answer_of, policies_in
 from ledgerfs.dialects.policy_events import LastEvents, without_ids
 from ledgerfs.errors import CorruptMetadataError, UnknownSchemaError
 from ledgerfs.formats.records import EntryBatch

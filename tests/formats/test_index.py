@@ -326,10 +326,7 @@ def test_huge_claims_allocate_nothing(claim):
 
 
 @quick
-@given(
-    st.lists(st.binary(max_size=120), min_size=1, max_size=20),
-    st.integers(128 + 12 + 120, 1000),
-)
+@given(st.lists(st.binary(max_size=120), min_size=1, max_size=20), st.integers(128 + 12 + 120, 1000))
 def test_healthy_ledgers_are_plausible(entries, block_size):
     made = offload(entries, block_size=block_size)
     index = parse_index(made.index)

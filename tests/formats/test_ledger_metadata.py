@@ -190,11 +190,7 @@ def test_empty_message_is_corrupt():
 
 
 @settings(deadline=None, max_examples=150)
-@given(
-    st.binary(max_size=100),
-    st.integers(0, 60),
-    st.integers(0, 60),
-)
+@given(st.binary(max_size=100), st.integers(0, 60), st.integers(0, 60))
 def test_arbitrary_bytes_raise_nothing_else(data, at, end):
     valid = build_ledger_metadata(parse(record(created_ms=5, digest_type=3, ack_quorum=1)))
     for attempt in (data, valid + data, valid[:at] + data + valid[end:]):

@@ -128,12 +128,7 @@ def test_bytes_that_are_not_utf8_decode_to_replacement_characters():
             "persistent://../../..",
             ("%2E%2E", "%2E%2E", "%2E%2E"),
         ),
-        (
-            "./././persistent/.",
-            ManagedLedgerName(".", ".", ".", "."),
-            "persistent://./././.",
-            ("%2E", ".%2F.", "%2E"),
-        ),
+        ("./././persistent/.", ManagedLedgerName(".", ".", ".", "."), "persistent://./././.", ("%2E", ".%2F.", "%2E")),
     ],
 )
 def test_names_of_topics_are_spelled_three_ways(name, parsed, topic, directory):

@@ -4,13 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.cluster.source import (
-    Asked,
-    about_topics,
-    broker_defaults,
-    retention_options,
-    say_not_known,
-)
+from ledgerfs.cli.cluster.source import Asked, about_topics, broker_defaults, retention_options, say_not_known
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
 from ledgerfs.cli.parameter_types import Duration

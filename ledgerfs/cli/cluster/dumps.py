@@ -78,12 +78,7 @@ def _show(found: "list[KeptDump]") -> None:
 
 
 def _as_json(one: "KeptDump") -> dict[str, object]:
-    return {
-        "key": one.key,
-        "cluster": one.cluster,
-        "taken": iso_time(one.taken_ms),
-        "bytes": one.stat.size,
-    }
+    return {"key": one.key, "cluster": one.cluster, "taken": iso_time(one.taken_ms), "bytes": one.stat.size}
 
 
 def _name(one: "KeptDump") -> str:

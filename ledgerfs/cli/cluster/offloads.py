@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 @command()
 @about_topics(offload_options)
 def offloads(
-    context: click.Context,
-    asked: Asked,
-    /,
-    *,
-    broker_offload_bytes: int | None,
-    broker_offload_seconds: int | None,
+    context: click.Context, asked: Asked, /, *, broker_offload_bytes: int | None, broker_offload_seconds: int | None
 ) -> None:
     """Show what a broker would offload of each topic by its thresholds.
 

@@ -89,13 +89,7 @@ class LogRecords:
 
 
 def walk_records(  # noqa: PLR0917  (where from, and what of)
-    data: Bytes,
-    start: int,
-    most_bytes: int,
-    is_end: bool,
-    in_gap: bool,
-    asked: int,
-    is_journal: bool,
+    data: Bytes, start: int, most_bytes: int, is_end: bool, in_gap: bool, asked: int, is_journal: bool
 ) -> LogRecords:
     """Find the records from a place on. Raises nothing: what is wrong is told."""
     state = np.zeros(_STATE, np.int64)

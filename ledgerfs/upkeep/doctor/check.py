@@ -258,7 +258,7 @@ def _of_before(found: Suspects, before_ms: int, rules: Rules) -> tuple[Suspects,
     rows = with_unchanged_owners(survey, found.unnamed.rows, before_ms)
     lost, gone = listed_before(survey, found.lost, before_ms), named_before(found.gone, before_ms)
     unnamed = [
-        (found.unnamed.rows.size - rows.size, f"ledgers that nothing names are of lists and nodes that changed {when}"),
+        (found.unnamed.rows.size - rows.size, f"ledgers that nothing names are of lists and nodes that changed {when}")
     ]
     unsure = [
         (found.lost.size - lost.size, f"listed ledgers are not in BookKeeper, in lists that changed {when}"),
@@ -280,13 +280,7 @@ def _grace(rules: Rules) -> str:
 
 
 def _findings(
-    sure: Suspects,
-    first: Survey,
-    tiers: Sequence[Tier],
-    left_out: LeftOut,
-    not_whole: Int64,
-    *,
-    is_dump: bool = False,
+    sure: Suspects, first: Survey, tiers: Sequence[Tier], left_out: LeftOut, not_whole: Int64, *, is_dump: bool = False
 ) -> Iterator[Finding]:
     """Yield what two looks are sure of; ``not_whole`` are the sorted ids of ledgers whose objects one of them lacked."""
     survey, in_bookkeeper = sure.survey, first.ledgers["ledger_id"]

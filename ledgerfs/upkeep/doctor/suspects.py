@@ -135,12 +135,7 @@ class Suspects:
 
 
 def suspects_of(
-    survey: Survey,
-    listings: Sequence[TieredObjects],
-    now_ms: int,
-    grace_ms: int,
-    *,
-    former_ids: int = 0,
+    survey: Survey, listings: Sequence[TieredObjects], now_ms: int, grace_ms: int, *, former_ids: int = 0
 ) -> Suspects:
     """Return what a survey, and listings of buckets from before it, make suspect.
 
