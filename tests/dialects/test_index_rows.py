@@ -28,7 +28,7 @@ def indexes() -> list[bytes | LedgerfsError]:
             offload([b"x" * i] * (i + 1), i, name=name, bookies=bookies, created_ms=i or None, block_size=300).index
         )
     marked = parse_index(offload([b"x"], 1).index)
-    for metadata in (marked.metadata.moved(), marked.metadata.settled("0-1"), marked.metadata.made_of(Origin(1, 2, 3))):
+    for metadata in (marked.metadata.moved(), marked.metadata.made_of(Origin(1, 2, 3))):
         found.append(build_index(type(marked)(marked.data_length, marked.header_length, metadata, marked.blocks)))
     sound = offload([b"y"], 2).index
     found += [sound + b"more", sound[:-3], b"", b"\0" * 50, AccessDeniedError("denied", key="k"), sound, sound]

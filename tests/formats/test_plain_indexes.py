@@ -53,7 +53,7 @@ def assert_tells_the_same(row: Any, data: bytes, index: OffloadIndex) -> None:
         metadata.managed_ledger,
     )
     assert (row["in_place"], row["plausible"]) == (metadata.is_in_place, index.is_plausible)
-    assert (index.oddity, metadata.origin, metadata.settled_from) == (None, None, None)
+    assert (index.oddity, metadata.origin) == (None, None)
 
 
 def with_metadata(index: OffloadIndex, metadata: bytes) -> bytes:
@@ -200,7 +200,6 @@ def test_metadata_of_any_fields_is_not_plain_or_told_as_the_parser_tells_it(part
     "index",
     [
         build_index(replace(INDEX, metadata=METADATA.moved())),
-        build_index(replace(INDEX, metadata=METADATA.settled("0"))),
         build_index(replace(INDEX, metadata=METADATA.made_of(Origin(3, 4, 5)))),
         build_index(INDEX) + b"\0",
         build_index(INDEX)[:-1],

@@ -257,7 +257,6 @@ class FoundOnDisks:
             created_ms or 0,
             closed_ms or created_ms or 0,
             *origin_columns(None),
-            False,
             pack_own(digest.kind, newest, is_open=is_open),
         )
 

@@ -250,6 +250,5 @@ class ListedLedgers:
             0,
             info.closed_ms or topic.changed_ms,
             *origin_columns(None),
-            False,
             pack_own(where, is_open=is_open),
         )
