@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.bookkeeper.ledger_metadata import MOVED_KEY, SETTLED_KEY, Ensemble, LedgerMetadata
+from ledgerfs.formats.bookkeeper.ledger_metadata import MOVED_KEY, Ensemble, LedgerMetadata
 from ledgerfs.formats.bookkeeper.origin import ORIGIN_KEY, Origin
 from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index, parse_index
 from ledgerfs.formats.pulsar_blob.plain_indexes import SUMMARY, summarise
@@ -92,7 +92,7 @@ varied = st.one_of(
     small, st.integers(0, 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, -1, 1, 2**31])
 )
 keys = st.sampled_from(
-    [b"pulsar/managed-ledger", b"application", b"", b"pulsar/managed-ledgers", *(k.encode() for k in (MOVED_KEY, SETTLED_KEY, ORIGIN_KEY))]
+    [b"pulsar/managed-ledger", b"application", b"", b"pulsar/managed-ledgers", *(k.encode() for k in (MOVED_KEY, ORIGIN_KEY))]
 )  # fmt: skip
 fields = st.one_of(
     st.builds(number, st.integers(1, 12), varied, st.sampled_from([0, 0, 0, 1, 5])),
