@@ -246,6 +246,9 @@ class Restoring:
     def _ended(self, plan: TopicPlan, found: TopicTransactions) -> TopicPlan:
         """Return the plan with one ledger more, in which the open transactions end for readers of the bucket."""
         ledger_id = self._noted_ids(plan, ())
+        if ledger_id < plan.ledgers[-1].ledger_id:
+            # Generated ids may be beyond it; in front of the messages it would end nothing.
+            return plan
         at_ms = max(ref.changed_ms for ref in plan.ledgers)
         ref = end_transactions(self._bucket, plan.target, ledger_id, found.open, self._how.open_as, at_ms)
         return replace(plan, ledgers=(*plan.ledgers, ref))
@@ -290,12 +293,7 @@ class Restoring:
         return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
 
 
-def there_again(
-    plan: TopicPlan,
-    nodes: Nodes,
-    catalog: Catalog,
-    how: How,
-) -> RestoredTopic:
+def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How) -> RestoredTopic:
     """Return a topic that an earlier run restored, and what is the matter with it: by its list now, its note, and what is planned.
 
     Raises `CorruptMetadataError`, and the errors of ZooKeeper.
