@@ -24,9 +24,9 @@ FIRST = ("--topics", "public/golden/(txn|part|plain|encrypted).*", "--no-schemas
 STEPS = (
     "nothing is changed",
     "ids are advanced",
+    "ids of transactions are advanced",
     "namespaces are made",
-    "a settled copy is written",
-    "it is written where a cluster ends",
+    "a snapshot is published",
     "partitions are not counted",
     "topics are compared",
 )

@@ -60,7 +60,7 @@ SUB_ROOMS = {
 DIALECTS = ["pulsar_blob", "mapfile"]
 WRITER = {
     *(f"dialects.pulsar_blob.{name}" for name in ("writer", "new_ledger", "ledger_group", "columns")),
-    *(f"formats.pulsar_blob.{name}" for name in ("end_uuids", "object_names", "settled_uuids", "user_metadata")),
+    *(f"formats.pulsar_blob.{name}" for name in ("object_names", "user_metadata")),
 }
 """What rooms above the dialects know of the only one that ledgers are written in."""
 BESIDE = {"storage", "dialects", "testing"}

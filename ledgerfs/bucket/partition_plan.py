@@ -5,7 +5,7 @@ transaction's message in the part of its entry.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import overload
@@ -17,7 +17,6 @@ from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import Table
-from ledgerfs.ledgers.id_blocks import ends_in
 from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 
 DEFAULT_PARTITION_BYTES = 128 << 20
@@ -58,8 +57,6 @@ class PartitionPlan(Sequence[Partition]):
         Rows of `_RUN`; the first row of each part, and at the end the number of rows.
     bytes
         About how many bytes all parts have.
-    ends
-        {managed ledger: ids of its ledgers that end lost clusters}, of those that have such.
 
     """
 
@@ -69,7 +66,6 @@ class PartitionPlan(Sequence[Partition]):
     runs: Table
     starts: Int64
     bytes: int
-    ends: Mapping[str, tuple[int, ...]]
 
     def __len__(self) -> int:
         return self.starts.size - 1
@@ -98,13 +94,7 @@ class PartitionPlan(Sequence[Partition]):
         size, first = self.table.itemsize, int(starts[0])
         data = memoryview(np.ascontiguousarray(self.table).view(np.uint8).data)
         runs = [
-            (
-                found := self.names[name],
-                self.places,
-                data[low * size : high * size].tobytes(),
-                *rest,
-                self.ends.get(found or "", ()),
-            )
+            (self.names[name], self.places, data[low * size : high * size].tobytes(), *rest)
             for name, low, high, *rest in self.runs[first : int(starts[-1])].tolist()
         ]
         return (tuple(runs[low - first : high - first]) for low, high in pairwise(starts.tolist()))
@@ -178,18 +168,15 @@ def plan_partitions(
         raise InvalidOptionError("1 byte or more", key=f"partition_bytes={partition_bytes}")
     primary = _Primary.of(catalog.ledgers)
     places = np.flatnonzero(wanted[primary.rows])
-    ends = ends_in(catalog)
-    plan = _cut(catalog, primary, places, partition_bytes, ends)
+    plan = _cut(catalog, primary, places, partition_bytes)
     while most is not None and len(plan) > most:
         # Parts are not full to the last byte, so that the size at which they are few enough is found by steps.
         partition_bytes = -(-partition_bytes * len(plan) // most)
-        plan = _cut(catalog, primary, places, partition_bytes, ends)
+        plan = _cut(catalog, primary, places, partition_bytes)
     return plan
 
 
-def _cut(
-    catalog: Catalog, primary: _Primary, places: Int64, partition_bytes: int, ends: Mapping[str, tuple[int, ...]]
-) -> PartitionPlan:
+def _cut(catalog: Catalog, primary: _Primary, places: Int64, partition_bytes: int) -> PartitionPlan:
     """Return the parts of about so many bytes that the ledgers at some places become."""
     cuts = np.maximum(primary.table["cuts"][places].astype(np.int64), 1)
     sizes = np.clip(primary.table["stored"][places], 0, None)
@@ -204,7 +191,7 @@ def _cut(
     begins = _begins_of_runs(primary, places[of_ledger], first_cuts, parts)
     runs = _runs(primary, places[of_ledger], first_cuts, stop_cuts, begins)
     numbers = np.searchsorted(begins, parts)
-    return PartitionPlan(catalog.names, catalog.places, primary.table, runs, numbers, int(sizes.sum()), ends)
+    return PartitionPlan(catalog.names, catalog.places, primary.table, runs, numbers, int(sizes.sum()))
 
 
 def _begins_of_runs(primary: _Primary, places: Int64, first_cuts: Int64, parts: Int64) -> Int64:

@@ -32,8 +32,6 @@ class Run:
         The block of its first ledger with which it begins, and the block of its last ledger before which it ends; negative for the end.
     topic_size, last_ledger
         How many ledgers the topic had when the bucket was listed, and the id of its last one.
-    ends
-        Ids of the topic's ledgers that end lost clusters (`ledgerfs.ledgers.id_blocks`).
 
     """
 
@@ -47,7 +45,6 @@ class Run:
     stop_cut: int
     topic_size: int
     last_ledger: int
-    ends: tuple[int, ...]
 
     @property
     def topic(self) -> str:
@@ -81,7 +78,7 @@ class Run:
         # The plan left out the ledgers without messages of the range of time; it knew all ledgers of the topic.
         limits = LedgerTimes.unknown(self.topic_size)
         whole = make_scan(self.topic, ledgers, **options)
-        return replace(whole, part=Reach(start, stop), limits=limits, ends=self.ends)
+        return replace(whole, part=Reach(start, stop), limits=limits)
 
 
 Told = tuple[tuple[Any, ...], ...]

@@ -6,7 +6,6 @@ its objects are there, and does not name it any more before they go.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +14,6 @@ import numpy.typing as npt
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table
 from ledgerfs.formats.array_types import Mask
-from ledgerfs.formats.pulsar_blob.end_uuids import are_ends
-from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.formats.uuid_halves import uuid_from_halves
 
 PAIR = np.dtype(
@@ -108,9 +105,6 @@ class UnnamedPairs(NamedTuple):
     ----------
     young
         How many are too young to tell, or of unknown age.
-    settled
-        How many more are there with a settled copy, or are one beside the offload that it was made of: another cluster may name either.
-        So do those count that a recovery wrote where a cluster was lost: no list names them, and readers need them.
     former
         How many others have ids from before something was restored into the cluster: they may be all that is left of the lost one's.
 
@@ -118,7 +112,6 @@ class UnnamedPairs(NamedTuple):
 
     rows: Table
     young: int
-    settled: int
     former: int
 
 
@@ -128,27 +121,9 @@ def unnamed_pairs(survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: 
     free = ~np.isin(pair_keys(bucket.pairs), pair_keys(named))
     modified_ms = bucket.pairs["modified_ms"]
     is_old = free & (modified_ms > 0) & (modified_ms <= now_ms - grace_ms)
-    is_kept = is_old & _are_settled(bucket.pairs)
-    is_kept |= is_old & are_ends(bucket.pairs["uuid_high"], bucket.pairs["ledger_id"])
-    is_former = is_old & ~is_kept & (bucket.pairs["ledger_id"] < former_ids)
-    rows = bucket.pairs[is_old & ~is_kept & ~is_former]
-    return UnnamedPairs(rows, int((free & ~is_old).sum()), int(is_kept.sum()), int(is_former.sum()))
-
-
-def _are_settled(pairs: Table) -> Mask:
-    """Return which offloads are settled copies of others that are there, or have such copies."""
-    order = np.argsort(pairs["ledger_id"], kind="stable")
-    ids = pairs["ledger_id"][order]
-    starts = np.flatnonzero(np.append(True, np.diff(ids) != 0)) if ids.size else ids
-    sizes = np.diff(np.append(starts, ids.size))
-    found = np.zeros(pairs.size, np.bool_)
-    for start, size in zip(starts[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
-        rows = order[start : start + size].tolist()
-        named = [(row, uuid_text(pairs[row])) for row in rows]
-        for (one, uuid), (other, source) in permutations(named, 2):
-            if is_settled_copy_of(uuid, source):
-                found[[one, other]] = True
-    return found
+    is_former = is_old & (bucket.pairs["ledger_id"] < former_ids)
+    rows = bucket.pairs[is_old & ~is_former]
+    return UnnamedPairs(rows, int((free & ~is_old).sum()), int(is_former.sum()))
 
 
 def without_objects(rows: Table, bucket: TieredObjects) -> Table:

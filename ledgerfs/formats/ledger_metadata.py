@@ -43,10 +43,6 @@ MOVED_KEY = "ledgerfs/moved"
 """Key in the custom metadata, which brokers keep as it is."""
 
 
-SETTLED_KEY = "ledgerfs/settled"
-"""Key in the custom metadata of a settled copy: the uuid of the ledger that it was made of."""
-
-
 @dataclass(frozen=True, slots=True)
 class Ensemble:
     """The bookies that held the entries from ``first_entry`` on."""
@@ -118,17 +114,6 @@ class LedgerMetadata:
         """Return the metadata for a ledger that has the messages of another one of its topic."""
         kept = tuple((key, value) for key, value in self.custom if key != ORIGIN_KEY)
         return replace(self, custom=(*kept, (ORIGIN_KEY, build_origin(origin, self.managed_ledger))))
-
-    @property
-    def settled_from(self) -> str | None:
-        """Uuid of the ledger of the same id that this is the settled copy of (``docs/formats/settled-copies.md``); None if it is none."""
-        told = self._custom(SETTLED_KEY)
-        return None if told is None else told.decode("utf-8", "replace")
-
-    def settled(self, source: str) -> "LedgerMetadata":
-        """Return the metadata for the settled copy of the ledger with this uuid."""
-        kept = tuple((key, value) for key, value in self.custom if key != SETTLED_KEY)
-        return replace(self, custom=(*kept, (SETTLED_KEY, source.encode())))
 
     @property
     def managed_ledger(self) -> str | None:

@@ -9,12 +9,10 @@ from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError
-from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.fsspec_impl.ledger_transaction import LedgerTransaction
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
 from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.id_blocks import ends_cluster
 from ledgerfs.vfs.removal import Removal, chosen, remove
 from ledgerfs.vfs.target import require_writable, target_of
 from ledgerfs.vfs.tree import tree_of
@@ -91,8 +89,6 @@ class TreeWrites:
             "metadata": copied_metadata(reader, ledger_id, managed_ledger),
             "user_metadata": copied_user_metadata(reader, managed_ledger),
         }
-        if ends_cluster(node.ref):
-            known["uuid"] = end_uuid(ledger_id, managed_ledger)
         self._write(path, OffloadedLedger(reader), open_path, {**known, **options})
 
     def remove(self, paths: Sequence[str], directories: Sequence[str] = ()) -> None:

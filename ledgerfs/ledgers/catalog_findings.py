@@ -7,7 +7,6 @@ import numpy as np
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import are_settled_otherwise
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.partitioned_names import partitions_of
@@ -84,15 +83,7 @@ def severity_of(error: LedgerfsError) -> Severity:
 
 def _copy(catalog: Catalog, row: int) -> Finding:
     """Return the finding of a copy that is not read: a remark if its index agrees with that of the one that is, otherwise damage."""
-    read_row = row - int(catalog.ledgers["copy"][row])
-    copy, read = catalog.ref(row), catalog.ref(read_row)
-    if copy.agrees_with(read) and are_settled_otherwise(catalog.ledgers[row], catalog.ledgers[read_row]):
-        return contradicting_copy(
-            copy, f"transactions settled otherwise than in {read.key}, and the ledger itself is not there"
-        )
-    if copy.agrees_with(read) and copy.is_settled:
-        message = "a settled copy of this ledger, for a cluster that has not seen its transactions; another one is read"
-        return _about(copy, Severity.REMARK, "settled-copy", message)
+    copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
     if copy.agrees_with(read):
         return _about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")
     return contradicting_copy(

@@ -41,8 +41,6 @@ LEDGER = np.dtype(
         ("origin_id", "i8"),
         ("origin_entries", "u4"),
         ("origin_length", "i8"),
-        ("settled", "?"),  # its messages of transactions are plain ones or markers
-        ("open", "?"),  # it was still written when it was listed
         ("own", f"V{OWN_BYTES}"),
     ]
 )
@@ -65,7 +63,8 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
     high, low, ledger_id, _, _, copy, dialect, state, ordered, first, last, length, stored, expected, cuts, *rest = (
         values
     )
-    created_ms, changed_ms, origin_id, origin_entries, origin_length, settled, is_open, own = rest
+    created_ms, changed_ms, origin_id, origin_entries, origin_length, own = rest
+    rows = dialect_rows(dialect)
     return LedgerRef(
         dialect=dialect,
         ledger_id=ledger_id,
@@ -84,8 +83,7 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
         is_ordered=bool(ordered),
         objects=dialect_rows(dialect).objects_of(values, bytes(own), managed_ledger, place),
         origin=Origin(origin_id, origin_entries - 1, origin_length) if origin_entries else None,
-        is_open=bool(is_open),
-        is_settled=bool(settled),
+        is_open=rows.is_open(bytes(own)),
     )
 
 
@@ -111,29 +109,12 @@ def agree(left: Table | np.void, right: Table | np.void) -> npt.NDArray[np.bool_
     return same
 
 
-def are_settled_otherwise(left: Table | np.void, right: Table | np.void) -> npt.NDArray[np.bool_]:
-    """Return for rows of `LEDGER` whether both are settled copies, of which one may have messages that the other has not.
-
-    What became of their messages is in their uuids. Where the ledger itself is there, it is read, and says which.
-    """
-    is_same = (left["uuid_high"] == right["uuid_high"]) & (left["uuid_low"] == right["uuid_low"])
-    found: npt.NDArray[np.bool_] = left["settled"] & right["settled"] & is_sound(left) & is_sound(right) & ~is_same
-    return found
-
-
-def stand_for(copies: Table | np.void, others: Table | np.void) -> npt.NDArray[np.bool_]:
-    """Return for rows of `LEDGER` what `LedgerRef.stands_for` does."""
-    stand: npt.NDArray[np.bool_] = agree(copies, others) & (~copies["settled"] | others["settled"])
-    return stand
-
-
 def ranked(table: Table) -> Table:
-    """Sort by name and ledger id, and number the copies of each ledger: complete ones first, settled ones last of these, newest first."""
+    """Sort by name and ledger id, and number the copies of each ledger: complete ones first, newest first."""
     keys = (
         table["uuid_low"],
         table["uuid_high"],
         -table["changed_ms"],
-        table["settled"],
         ~is_sound(table),
         table["ledger_id"],
         table["name"],

@@ -76,8 +76,6 @@ class LedgerRef:
         The ledger whose messages it has in entries of its own (``offload --unbatch``); None if it is not known to be made of one.
     is_open
         Whether it was still written when it was listed, in a living cluster: the same ledger may have more entries by now.
-    is_settled
-        Whether it is a settled copy (``docs/formats/settled-copies.md``): its messages of transactions are plain messages or markers.
 
     """
 
@@ -99,7 +97,6 @@ class LedgerRef:
     objects: tuple[tuple[str, ObjectStat], ...]
     origin: Origin | None = None
     is_open: bool = False
-    is_settled: bool = False
 
     def __repr__(self) -> str:
         what = f"ledger {self.ledger_id} of {printable(self.topic)}, copy {self.copy}, {self.uuid}"
@@ -157,7 +154,3 @@ class LedgerRef:
         """Whether two copies of one ledger claim the same entries and bytes, and the same creation if both have it."""
         created = {self.created_ms, other.created_ms} - {None}
         return (self.last_entry, self.length) == (other.last_entry, other.length) and len(created) <= 1
-
-    def stands_for(self, other: "LedgerRef") -> bool:
-        """Whether nothing is lost of another copy of the ledger while there is this one: a settled copy has less than others."""
-        return self.agrees_with(other) and (other.is_settled or not self.is_settled)

@@ -12,7 +12,7 @@ import numpy as np
 from ledgerfs.errors import AccessDeniedError
 from ledgerfs.formats.schemas.saved_schema import is_saved_schema, is_schemas_folder
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table, agree, are_settled_otherwise
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table, agree
 from ledgerfs.ledgers.dialect import Dialect, Listing, Names, Progress
 from ledgerfs.ledgers.dialects_known import dialect_rows
 from ledgerfs.ledgers.missing_ledgers import GAP, GapKind
@@ -164,7 +164,7 @@ def _contradictions(catalog: Catalog) -> Table:
     ledgers = catalog.ledgers
     copies = np.flatnonzero(ledgers["copy"] > 0)
     read = copies - ledgers["copy"][copies]
-    is_other = ~agree(ledgers[copies], ledgers[read]) | are_settled_otherwise(ledgers[copies], ledgers[read])
+    is_other = ~agree(ledgers[copies], ledgers[read])
     hidden = ledgers[copies[is_other]]
     gaps = np.zeros(hidden.size, GAP)
     for column in (

@@ -1,8 +1,7 @@
 """Outcomes of transactions in a topic that grows: those whose markers have been written by now; the others are waited for.
 
 As in a scan, the outcome of a message is that of the first marker of its transaction after it, else that of the last one before it, in its
-own ledger or the previous one of its block of ids. Other clusters' markers do not come between: only a living cluster's topics grow, and
-the ledgers of a lost one are settled there. Markers are remembered for as long as that may ask for them, entries are not: what lies behind
+own ledger or the previous one. Markers are remembered for as long as that may ask for them, entries are not: what lies behind
 the first message without an outcome is read again once it has one.
 """
 
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfs.errors import NotFoundError, StaleObjectError
-from ledgerfs.ledgers.id_blocks import is_in_one_block
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.ledgers.tail import Next
 from ledgerfs.messages.decode.entry_fields import EntryRows, Transaction, markers_at, outcomes_in, transactions_at
@@ -114,8 +112,7 @@ class FollowedOutcomes:
             for at, state in self._markers[one].get(transaction, ()):
                 if (one, at) > (ledger_id, entry_id):
                     return state
-                if is_in_one_block(one, ledger_id):
-                    before = state
+                before = state
         return before
 
     def are_visible(

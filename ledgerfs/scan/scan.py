@@ -78,8 +78,6 @@ class Scan:
         them before its first batch.
     skips_refused
         Whether ledgers that the store refuses are left out; they are added to ``skipped``.
-    ends
-        Ids of ledgers that end lost clusters (`ledgerfs.ledgers.id_blocks`), also of those that cannot be read, or are being written.
 
     """
 
@@ -97,7 +95,6 @@ class Scan:
     incomplete: list[Incomplete] = field(default_factory=list)
     missing: Sequence[MissingLedger] = ()
     skips_refused: bool = False
-    ends: Sequence[int] = ()
     basis: Basis = field(default_factory=Basis.unknown)
     values: ShownValues | None = None
     undecodable: list[Undecodable] = field(default_factory=list)
@@ -204,9 +201,7 @@ class Scan:
         self.require_all()
         is_damage_skipped = options.on_corrupt == "skip"
         are_outcomes_told = "txn_state" in schema_of(options.columns).names
-        outcomes = TransactionOutcomes(
-            self.ledgers, self.known_outcomes, self.ends, is_damage_skipped=is_damage_skipped
-        )
+        outcomes = TransactionOutcomes(self.ledgers, self.known_outcomes, is_damage_skipped=is_damage_skipped)
         decoder = TopicDecoder(self.topic, options, self.decrypt, outcomes.state_of, undecodable=self.undecodable)
         self.skipped, self.incomplete, self.basis = decoder.skipped, decoder.chunks.incomplete, Basis.unknown()
         start, stop = reach = (pruned := self._pruned()).reach

@@ -1,21 +1,17 @@
 """Outcomes of transactions: their markers may be in a later ledger than their messages, or not written yet.
 
 The outcome of a message is that of the first marker of its transaction after it, however far away. If there is none up to the topic's end,
-it is that of the last marker before it, in its own ledger or the previous one of its block of ids: the end of a transaction may overtake
-its last messages, which follow soon after it. Without either, the transaction is open. Markers that another cluster wrote
-(`ledgerfs.ledgers.id_blocks`) are those of other transactions with the same ids. All of that depends on the message's place in its topic,
+it is that of the last marker before it, in its own ledger or the previous one: the end of a transaction may overtake its last
+messages, which follow soon after it. Without either, the transaction is open. All of that depends on the message's place in its topic,
 never on where reading began.
 """
 
 import logging
-from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, MutableMapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from cachetools import LRUCache
 
-from ledgerfs.ledgers.id_blocks import blocks_of, first_of_clusters
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_fields import EntryRows, Transaction, markers_at, outcomes_in, transactions_at
 from ledgerfs.messages.decode.metadata_walk import Int64Table, walk_metadata
@@ -61,7 +57,7 @@ class TransactionOutcome(NamedTuple):
     Attributes
     ----------
     at
-        Position of the marker; after everything that its cluster wrote if there is none up to there, or to the topic's end.
+        Position of the marker; after all others if there is none up to the topic's end.
 
     """
 
@@ -83,8 +79,6 @@ class TransactionOutcomes:
         All ledgers of the topic.
     known
         The known outcomes; new ones are added, about `MOST_OUTCOMES` at most.
-    ends
-        Ids of ledgers that end clusters, and cannot be read.
 
     Attributes
     ----------
@@ -98,20 +92,16 @@ class TransactionOutcomes:
 
     """
 
-    def __init__(
-        self, ledgers: Sequence[LedgerReader], known: Known, ends: Sequence[int] = (), *, is_damage_skipped: bool
-    ) -> None:
+    def __init__(self, ledgers: Sequence[LedgerReader], known: Known, *, is_damage_skipped: bool) -> None:
         self.any_open = False
         self.sources: set[int] = set()
         self.across: tuple[int, int] | None = None
         self._ledgers = ledgers
-        self._ends = ends
         # The scan reports damage when it reads these entries itself; here it is only skipped.
         self._skipped: list[Skipped] | None = [] if is_damage_skipped else None
         self._known = known
         self._ahead: Iterator[tuple[Place, EntryBatch]] | None = None
         self._since = _END
-        self._stop = 0
         self._left_out: _MayHave | None = None
         self._warned = False
         self._added = 0
@@ -126,7 +116,7 @@ class TransactionOutcomes:
         positions = (Position(ledger_id, entry_id) for entry_id in batch.ids_of(rows).tolist())
         wanted = list(zip(transactions_at(entries, rows), positions, strict=True))
         unknown = self._unknown_of(wanted)
-        if unknown and self._has_to_begin(place, unknown):
+        if unknown and self._has_to_begin(unknown):
             self._begin(place)
             unknown = self._unknown_of(wanted)
         if unknown:
@@ -159,12 +149,7 @@ class TransactionOutcomes:
         ]
 
     def first_open(self, place: Place, batch: "EntryBatch", entries: Int64Table, rows: EntryRows) -> int | None:
-        """Return the first of the rows that is a message of a transaction which may still end; None without one.
-
-        What a lost cluster left open is over: readers of the cluster that came after it go on.
-        """
-        if self._cluster_of(place.number)[1] < len(self._ledgers):
-            return None
+        """Return the first of the rows that is a message of an open transaction; None without one."""
         ledger_id = self._ledgers[place.number].ref.ledger_id
         found = zip(rows.tolist(), markers_at(entries, rows), transactions_at(entries, rows), strict=True)
         return next(
@@ -184,16 +169,15 @@ class TransactionOutcomes:
     def _unknown_of(self, wanted: Iterable[tuple[Transaction, Position]]) -> set[tuple[Transaction, Position]]:
         return {one for one in wanted if self._find(*one) is None}
 
-    def _has_to_begin(self, place: Place, unknown: Iterable[tuple[Transaction, Position]]) -> bool:
-        """Whether reading ahead begins at ``place``: for the first time, in another cluster, or since an outcome may have been left out."""
-        if self._ahead is None or place.number >= self._stop or self._added >= 2 * MOST_OUTCOMES:
+    def _has_to_begin(self, unknown: Iterable[tuple[Transaction, Position]]) -> bool:
+        """Whether reading ahead begins at a message: for the first time, or since an outcome may have been left out."""
+        if self._ahead is None or self._added >= 2 * MOST_OUTCOMES:
             return True
         return self._left_out is not None and any(one in self._left_out for one, _ in unknown)
 
     def _begin(self, place: Place) -> None:
         self._since = Position(self._ledgers[place.number].ref.ledger_id, place.entry)
-        self._stop = self._cluster_of(place.number)[1]
-        self._ahead = self._entries_from(place, self._stop)
+        self._ahead = self._entries_from(place)
         self._left_out = None
         if self._added >= MOST_OUTCOMES:
             # Other scans may go by the known ones. What is open to the end is kept, since finding it again reads all.
@@ -205,15 +189,14 @@ class TransactionOutcomes:
         self._added = 0
 
     def _read_ahead(self, unknown: set[tuple[Transaction, Position]]) -> None:
-        """Read entries until the outcomes of some messages are known, at most to the end of what their cluster wrote."""
+        """Read entries until the outcomes of some messages are known, at most to the topic's end."""
         assert self._ahead is not None  # noqa: S101  (`_begin` sets it)
         read = 0
         while unknown:
             found = next(self._ahead, None)
             if found is None:
-                end = self._end_of(self._stop)
                 for transaction, _ in unknown:
-                    self._add(transaction, TransactionOutcome(self._since_last(transaction, end), end, OPEN))
+                    self._add(transaction, TransactionOutcome(self._since_last(transaction, _END), _END, OPEN))
                 return
             told = self._take(*found, {one for one, _ in unknown})
             unknown = {one for one in unknown if one[0] not in told or self._find(*one) is None}
@@ -268,8 +251,6 @@ class TransactionOutcomes:
     def _outcome_before(self, transaction: Transaction, number: int, position: Position) -> str:
         """Return the outcome of the last marker before a message, in its own ledger or the previous one."""
         for one in range(number, max(-1, number - _LEDGERS_BEFORE), -1):
-            if self._blocks[one] != self._blocks[number]:
-                break
             told = [
                 state
                 for entry, state in self._markers_in(one).get(transaction, ())
@@ -290,26 +271,9 @@ class TransactionOutcomes:
                     found.setdefault(transaction, []).append((batch.id_of(row), state))
         return found
 
-    @cached_property
-    def _firsts(self) -> list[int]:
-        return first_of_clusters([one.ref for one in self._ledgers], self._ends)
-
-    @cached_property
-    def _blocks(self) -> list[int]:
-        return blocks_of(one.ref for one in self._ledgers)
-
-    def _cluster_of(self, number: int) -> tuple[int, int]:
-        """Return the numbers of the first ledger that the cluster of one wrote, and of the first behind its last."""
-        which = bisect_right(self._firsts, number)
-        return self._firsts[which - 1], [*self._firsts, len(self._ledgers)][which]
-
-    def _end_of(self, stop: int) -> Position:
-        """Return the position behind everything before a ledger of this number."""
-        return Position(self._ledgers[stop].ref.ledger_id, -1) if stop < len(self._ledgers) else _END
-
-    def _entries_from(self, place: Place, end: int) -> "Iterator[tuple[Place, EntryBatch]]":
-        """Yield all entries from a place to a ledger; few ledgers at a time at first, since markers are seldom far away."""
-        start, ledgers = place, 1
+    def _entries_from(self, place: Place) -> "Iterator[tuple[Place, EntryBatch]]":
+        """Yield all entries from a place on; few ledgers at a time at first, since markers are seldom far away."""
+        start, ledgers, end = place, 1, len(self._ledgers)
         while start.number < end:
             stop = Place(min(start.number + ledgers, end), 0)
             yield from read_entries(self._ledgers, Reach(start, stop), self._skipped)

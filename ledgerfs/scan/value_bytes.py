@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.id_blocks import ends_among
 from ledgerfs.ledgers.missing_ledgers import MissingLedger
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.scan.scan import Scan
@@ -23,8 +22,6 @@ class TopicLedgers(NamedTuple):
         Its name.
     ledgers, missing
         Its ledgers, and those that cannot be read.
-    ends
-        Ids of ledgers that end lost clusters, written or not.
     skips_refused
         Whether what the store refuses is left out (``on_unreadable="skip"``).
 
@@ -33,20 +30,18 @@ class TopicLedgers(NamedTuple):
     topic: str
     ledgers: Sequence[LedgerReader]
     missing: Sequence[MissingLedger] = ()
-    ends: Sequence[int] = ()
     skips_refused: bool = False
 
     @classmethod
     def of(cls, managed_ledger: str | None, ledgers: Sequence[LedgerReader], catalog: Catalog) -> Self:
         """Return a topic as a catalog has it; ``ledgers`` are those that it can read."""
-        ends = ends_among(catalog.absent_of(managed_ledger))
-        return cls(topic_of(managed_ledger), ledgers, catalog.missing_of(managed_ledger), ends, catalog.skips_refused)
+        return cls(topic_of(managed_ledger), ledgers, catalog.missing_of(managed_ledger), catalog.skips_refused)
 
     def scan_as(self, whole: Scan) -> Scan:
         """Return a scan of the topic with the options of ``whole``, a scan of no ledgers."""
         # Known outcomes are by places in their topic.
         return replace(
-            whole, topic=self.topic, ledgers=self.ledgers, missing=self.missing, ends=self.ends,
+            whole, topic=self.topic, ledgers=self.ledgers, missing=self.missing,
             skips_refused=self.skips_refused, known_outcomes={},
         )  # fmt: skip
 

@@ -28,13 +28,10 @@ from ledgerfs.errors import (
     StaleObjectError,
     StoreUnreachableError,
 )
-from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
-from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import is_sound
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.findings import Severity
-from ledgerfs.ledgers.id_blocks import ends_cluster
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.partitioned_names import partitions_of, require_own_name
@@ -46,7 +43,6 @@ from ledgerfs.writing.admission import Expected, confirm, is_current
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
 from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size
 from ledgerfs.writing.deletion import remove_ledger
-from ledgerfs.writing.restored_ends import RestoredEnds
 from ledgerfs.writing.sources import OffloadedLedger
 from ledgerfs.writing.write import measured, ref_of, require_new_ids, write_ledger
 
@@ -122,16 +118,13 @@ class CopyOptions:
     check: bool = True
 
 
-def rows_to_copy(
-    catalog: Catalog, managed_ledgers: Sequence[str | None] | None, *, all_copies: bool, settled_ones: bool = True
-) -> CatalogRows:
+def rows_to_copy(catalog: Catalog, managed_ledgers: Sequence[str | None] | None, *, all_copies: bool) -> CatalogRows:
     """Return the ledgers of some topics, or of all, in the order of topics and ids, as rows of ``catalog.ledgers``.
 
-    With ``all_copies`` also further complete copies: one of them may be the copy that a broker knows; settled copies only with
-    ``settled_ones``.
+    With ``all_copies`` also further complete copies: one of them may be the copy that a broker knows.
     """
     table = catalog.ledgers
-    wanted = (table["copy"] == 0) | (all_copies & is_sound(table) & (settled_ones | ~table["settled"]))
+    wanted = (table["copy"] == 0) | (all_copies & is_sound(table))
     if managed_ledgers is not None:
         named = [row for row, name in enumerate(catalog.names) if name in managed_ledgers]
         wanted &= np.isin(table["name"], named)
@@ -161,10 +154,7 @@ def copy_rows(
     total = sum(table["length"].tolist()) + 12 * (sum(table["last_entry"].tolist()) + len(table))
     meter = _Meter(total, progress)
     there = TakenIds(target.list_to_write())
-    ends = RestoredEnds(source, there.catalog)
-    copy = _Copy(
-        source, catalog, _with_other_copies(catalog), SameMessages(catalog), target, options, there, ends, meter
-    )
+    copy = _Copy(source, catalog, _with_other_copies(catalog), SameMessages(catalog), target, options, there, meter)
     numbered = ((number, catalog.ref(row)) for number, row in enumerate(rows.tolist()))
     while some := list(islice(numbered, _LOOKED_AT_TOGETHER)):
         yield from _confirmed(target, copy.run_all(some))
@@ -226,7 +216,7 @@ class _Copy:
     same_messages
         Its ledgers that have the same messages under different ids.
     there
-        The ids that the target had at the beginning; ``ends`` are those that part clusters.
+        The ids that the target had at the beginning.
 
     """
 
@@ -237,7 +227,6 @@ class _Copy:
     target: Bucket
     options: CopyOptions
     there: TakenIds
-    ends: RestoredEnds
     meter: _Meter
 
     def run_all(self, numbered: Sequence[tuple[int, LedgerRef]]) -> Iterator[_Standing]:
@@ -253,7 +242,7 @@ class _Copy:
         number, ref = numbered
         first = self.options.first_ledger_id
         ledger_id = ref.ledger_id if first is None else first + number
-        uuid = self._uuid(ref, ledger_id)
+        uuid = self._uuid(ref)
         told = 0
 
         def tell(_: str, done: int, __: int | None) -> None:
@@ -263,11 +252,9 @@ class _Copy:
 
         try:
             self._require_agreed(ref)
-            self.ends.require(ref)
             claim = self._claim(ref, ledger_id, uuid)
             found = self._found(ref, claim, uuid) if first is None else self._made(claim)
             if found is not None:
-                _require_own_copy(self.ends, ref, is_settled=is_settled_copy_of(ref.uuid, found.uuid))
                 expected = Expected(_claim_of_skipped(claim, found), found.uuid, is_new=False)
                 return CopiedLedger(ref, CopyOutcome.SKIPPED, found.ledger_id, found.uuid), expected
             self._require_own_name(claim)
@@ -281,11 +268,8 @@ class _Copy:
         expected = Expected.of(claim, written)
         return CopiedLedger(ref, CopyOutcome.COPIED, ledger_id, expected.uuid), expected
 
-    def _uuid(self, ref: LedgerRef, ledger_id: int) -> str | None:
-        """Return the uuid of a copy, None for a new one."""
-        if ends_cluster(ref) and ref.managed_ledger is not None:
-            # It tells where a cluster ends, also among ledgers that get fresh ones.
-            return end_uuid(ledger_id, ref.managed_ledger)
+    def _uuid(self, ref: LedgerRef) -> str | None:
+        """Return the uuid of a copy, None for a fresh one; a ledger that a living cluster has not offloaded has none."""
         if self.options.new_uuid or self.options.first_ledger_id is not None:
             return None
         return self.source.source.uuid_of_copy(ref)
@@ -318,11 +302,7 @@ class _Copy:
                 created_ms=created_ms,
                 origin=ref.root,
                 may_hide=may_hide,
-                is_settled=ref.is_settled,
             )
-        there = None if uuid is None else self.there.copy(ledger_id, uuid)
-        # A living cluster's listing does not tell it of its own offloads.
-        is_settled = ref.is_settled or (self.ends.are_of_living and there is not None and there.is_settled)
         copies = [] if uuid is None else self.catalog.copies_of(ref.managed_ledger, ledger_id)
         friends = frozenset(one.uuid for one in copies)
         policy = self.options.if_exists
@@ -338,7 +318,6 @@ class _Copy:
             origin=ref.root,
             twins=twins,
             may_hide=may_hide,
-            is_settled=is_settled,
         )
 
     def _made(self, claim: Claim) -> LedgerRef | None:
@@ -399,7 +378,6 @@ class _Copy:
         require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
         metadata = copied_metadata(reader, ledger_id, ref.managed_ledger)
         self.source.source.require_copyable(ref, metadata.managed_ledger, metadata.state)
-        _require_own_copy(self.ends, ref, is_settled=metadata.settled_from is not None)
         return NewLedger(
             new_key(ledger_id, uuid),
             metadata if ledger_id == ref.ledger_id else metadata.made_of(ref.root),
@@ -429,19 +407,6 @@ class _Copy:
             remove_ledger(self.target, written.ledger.key)
             reason = f"the copy was not whole when it was read back, and is removed: {wrong[0].message}"
             raise CorruptLedgerError(reason, key=wrong[0].key, offset=wrong[0].offset)
-
-
-def _require_own_copy(ends: RestoredEnds, ref: LedgerRef, *, is_settled: bool) -> None:
-    """Raise `RefusedLedgerError` for a settled copy that the list of a living cluster names: its topic was restored from a bucket.
-
-    That has the ledger itself, and where the lost cluster ends, which readers of a copy need as well, and no list names.
-    """
-    if ends.are_of_living and is_settled:
-        reason = (
-            "a settled copy, which a recovery made for this cluster: copy the bucket that it was restored from, too "
-            "(`ledgerfs offload` of that bucket), which has the ledger itself, and tells where the lost cluster ends"
-        )
-        raise RefusedLedgerError(reason, key=ref.key)
 
 
 def _claim_of_skipped(claim: Claim, found: LedgerRef) -> Claim:

@@ -66,8 +66,6 @@ class Claim:
         Ids under which the source has the same messages, so that a copy of it has them as well.
     may_hide
         Whether its topic's name may mean ledgers of its own beside partitions, as in the bucket that it comes from.
-    is_settled
-        Whether it is a settled copy, which is no copy of one that is not, and no rival of it either.
 
     """
 
@@ -83,7 +81,6 @@ class Claim:
     origin: Origin | None = None
     twins: frozenset[int] = frozenset()
     may_hide: bool = False
-    is_settled: bool = False
 
     @property
     def root(self) -> Origin | None:
@@ -94,7 +91,7 @@ class Claim:
 
     def is_same(self, found: LedgerRef) -> bool:
         """Whether a ledger of the bucket is a whole copy of this one, by its index."""
-        return found.is_sound and found.is_settled == self.is_settled and self.agrees_with(found)
+        return found.is_sound and self.agrees_with(found)
 
     def agrees_with(self, other: "Claim | LedgerRef") -> bool:
         """Whether a ledger of this id has the same topic, last entry, length and creation, as far as both are known."""

@@ -168,8 +168,7 @@ def _copied(
     progress: Progress | None,
 ) -> CopyReport:
     is_named_anew = options.new_uuid or options.first_ledger_id is not None
-    # Entries that are compressed anew have other sizes, in a settled copy others than in its ledger: to readers the two would contradict.
-    rows = rows_to_copy(catalog, managed_ledgers, all_copies=not is_named_anew, settled_ones=options.transform is None)
+    rows = rows_to_copy(catalog, managed_ledgers, all_copies=not is_named_anew)
     report = CopyReport()
     for one in copy_rows(source, target, rows, options, progress, catalog=catalog):
         if one.outcome is CopyOutcome.COPIED:

@@ -59,8 +59,7 @@ class Wanted:
     def claim(self, if_exists: IfExists) -> Claim:
         """Return the claim that other ledgers of this id are compared with."""
         created_ms = None if self.metadata is None else self.metadata.created_ms
-        is_settled = self.metadata is not None and self.metadata.settled_from is not None
-        return Claim(self.managed_ledger, self.ledger_id, if_exists, created_ms=created_ms, is_settled=is_settled)
+        return Claim(self.managed_ledger, self.ledger_id, if_exists, created_ms=created_ms)
 
     def new_ledger(self) -> NewLedger:
         """Return the ledger for the writer; raises `InvalidNameError` for an invalid managed ledger, uuid or id."""
@@ -134,7 +133,6 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
         is_ordered=metadata.is_in_place,
         objects=(("data", written.data), ("index", written.index)),
         origin=metadata.origin,
-        is_settled=metadata.settled_from is not None,
     )
 
 

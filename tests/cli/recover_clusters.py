@@ -22,13 +22,17 @@ ORDERS = "persistent://public/default/orders"
 
 @dataclass
 class Clusters:
-    """The lost one, the new one, which has the same bucket, and what the new one's brokers serve; ``dump`` is where a dump is written."""
+    """The lost one, the new one, which has the same bucket, and what the new one's brokers serve.
+
+    ``dump`` is where a dump is written, ``snapshots`` what was published.
+    """
 
     old: LiveCluster
     new: LiveCluster
     settings: PulsarSettings
     broker: ServedTopics
     dump: Path
+    snapshots: dict[str, bytes]
 
     def rolled(self, topic: str, *entries: bytes) -> int:
         """Write a ledger of the lost cluster, and offload it; return its id."""
@@ -53,11 +57,12 @@ def lent_clusters(folder: Path) -> Iterator[Clusters]:
     with LiveCluster(folder / "old") as old, LiveCluster(folder / "new", instance_id="another") as new:
         new.zookeeper.takes_writes = True
         new.buckets = old.buckets
-        broker = ServedTopics({})
+        broker, snapshots = ServedTopics({}), dict[str, bytes]()
         with pulsar_settings() as settings, pytest.MonkeyPatch.context() as patch:
             # The package need not be there.
             patch.setitem(sys.modules, "pulsar", ModuleType("pulsar"))
             patch.setattr(PulsarService, "reading", lambda _, topic, start: broker.reading(topic, start))
+            patch.setattr(PulsarService, "publish", lambda _, __, key, data: snapshots.update({key: data}))
             patch.setattr(PulsarService, "silence_s", broker.silence_s)
             patch.setattr(PulsarService, "patience_s", broker.patience_s)
-            yield Clusters(old, new, settings, broker, folder / "dump.json.zst")
+            yield Clusters(old, new, settings, broker, folder / "dump.json.zst", snapshots)

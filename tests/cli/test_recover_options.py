@@ -18,6 +18,7 @@ from tests.cli.recover_clusters import ORDERS, SERVICE, Clusters, lent_clusters
 from tests.support.entries import frame, metadata
 from tests.support.invoked import output, run
 from tests.support.live_clusters import CREATED_MS, messages
+from tests.support.transaction_snapshots import parsed_snapshot
 
 
 @pytest.fixture(name="clusters")
@@ -94,18 +95,21 @@ def test_open_transactions_are_shown_or_hidden_and_not_looked_for(clusters: Clus
     plain, *rest = messages(3)
     cut_off = frame(metadata(transaction_most=7, transaction_least=1), b"never ended")
     clusters.rolled(ORDERS, plain, cut_off, *rest)
-    shown = said(clusters, "run", "--open-transactions", "show")
+    shown = said(clusters, "run", "--open-transactions", "show", "--service", SERVICE)
     assert [(one["state"], one["open_entries"], one["aborted_entries"]) for one in shown["topics"]] == [
         ("restored", 1, 0)
     ]
     ledger_id = list_of(clusters).ledgers[0].ledger_id
     clusters.broker.topics[ORDERS] = [(ledger_id, number, one) for number, one in enumerate([plain, cut_off, *rest])]
-    told = said(clusters, "check", code=1)
-    assert "were shown when it was restored" in told["topics"][0]["why"]
+    assert parsed_snapshot(clusters.snapshots[ORDERS]).aborted == []
+    # How it was restored is noted in the cluster.
+    compared = said(clusters, "check")["topics"][0]["compared"]
+    assert (compared["same"], compared["expected"]) == (4, 4)
+    assert "were shown when it was restored" in said(clusters, "run", code=1)["topics"][0]["why"]
     again = ("--as", "public/again/{topic}", "--new-ids")
     assert said(clusters, "run", "--no-transactions", *again)["topics"][0]["open_entries"] == 0
     told = said(clusters, "run", *again, code=1)
-    assert "it was restored with --no-transactions" in told["topics"][0]["why"]
+    assert "it was restored with --no-transactions or --show-aborted" in told["topics"][0]["why"]
 
 
 def test_what_the_lost_cluster_had_deleted_comes_back_if_it_is_asked_for(clusters: Clusters) -> None:

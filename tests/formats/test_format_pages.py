@@ -70,6 +70,5 @@ def test_each_page_has_an_example() -> None:
         "mapfile.md",
         "pulsar-blob.md",
         "schemas.md",
-        "settled-copies.md",
     ]
     assert all(_EXAMPLE.search(page.read_text()) for page in PAGES)

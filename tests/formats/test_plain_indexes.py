@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.ledger_metadata import MOVED_KEY, SETTLED_KEY, Ensemble, LedgerMetadata
+from ledgerfs.formats.ledger_metadata import MOVED_KEY, Ensemble, LedgerMetadata
 from ledgerfs.formats.origin import ORIGIN_KEY, Origin
 from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index, parse_index
 from ledgerfs.formats.pulsar_blob.plain_indexes import SUMMARY, summarise
@@ -53,7 +53,7 @@ def assert_tells_the_same(row: Any, data: bytes, index: OffloadIndex) -> None:
         metadata.managed_ledger,
     )
     assert (row["in_place"], row["plausible"]) == (metadata.is_in_place, index.is_plausible)
-    assert (index.oddity, metadata.origin, metadata.settled_from) == (None, None, None)
+    assert (index.oddity, metadata.origin) == (None, None)
 
 
 def with_metadata(index: OffloadIndex, metadata: bytes) -> bytes:
@@ -92,7 +92,7 @@ varied = st.one_of(
     small, st.integers(0, 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, -1, 1, 2**31])
 )
 keys = st.sampled_from(
-    [b"pulsar/managed-ledger", b"application", b"", b"pulsar/managed-ledgers", *(k.encode() for k in (MOVED_KEY, SETTLED_KEY, ORIGIN_KEY))]
+    [b"pulsar/managed-ledger", b"application", b"", b"pulsar/managed-ledgers", *(k.encode() for k in (MOVED_KEY, ORIGIN_KEY))]
 )  # fmt: skip
 fields = st.one_of(
     st.builds(number, st.integers(1, 12), varied, st.sampled_from([0, 0, 0, 1, 5])),
@@ -200,7 +200,6 @@ def test_metadata_of_any_fields_is_not_plain_or_told_as_the_parser_tells_it(part
     "index",
     [
         build_index(replace(INDEX, metadata=METADATA.moved())),
-        build_index(replace(INDEX, metadata=METADATA.settled("0"))),
         build_index(replace(INDEX, metadata=METADATA.made_of(Origin(3, 4, 5)))),
         build_index(INDEX) + b"\0",
         build_index(INDEX)[:-1],

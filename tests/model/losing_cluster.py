@@ -13,13 +13,12 @@ from uuid import UUID
 
 from ledgerfs import open_bucket
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info, parse_position_info
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position
-from ledgerfs.formats.managed_ledgers.names import cursor_path
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import coordinator_log_path, cursor_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.ledgers.id_blocks import ends_cluster
 from ledgerfs.upkeep.repair import plan_repair
 from tests.model.dump_history import Moment
-from tests.model.written_ledgers import Entry, WrittenLedgers, copies_in
+from tests.model.written_ledgers import Entry, WrittenLedgers, copies_in, is_made
 from tests.support.live_clusters import LiveCluster
 
 Act = Callable[[str], None]
@@ -98,10 +97,11 @@ class LosingCluster:
 
     def begin(self, topic: str) -> None:
         """Begin a transaction with a message."""
-        # Counted by topics, so that those of the next cluster have the same ids in the same topics.
+        # Counted by topics, so that clusters which count from 0 would give the same ids in the same topics.
         self.transactions[topic] += 1
-        self.open.setdefault(topic, set()).add(self.transactions[topic])
-        self._add(topic, Entry(self._value(), self.transactions[topic]))
+        number = given_before(self.cluster) + self.transactions[topic]
+        self.open.setdefault(topic, set()).add(number)
+        self._add(topic, Entry(self._value(), number))
 
     def end(self, topic: str) -> None:
         """Commit, or abort, a transaction."""
@@ -220,22 +220,13 @@ class LosingCluster:
         """Have an index that a recovery wrote deleted, and made again from the data object."""
         if not copies_in(self.bucket):
             return
-        made = [
-            one
-            for one in open_bucket(self.cluster.bucket_url()).refresh().refs()
-            if one.is_settled or ends_cluster(one)
-        ]
+        made = [one for one in open_bucket(self.cluster.bucket_url()).refresh().refs() if is_made(one)]
         for ref in self.chance.sample(made, min(1, len(made))):
             index = self.bucket / ref.object("index").key
-            before = index.read_bytes()
             index.unlink()
             for path in self.bucket.glob(f"*-ledger-{ref.ledger_id}*"):
                 os.utime(path, (1.7e9, 1.7e9))
             plan = plan_repair(self.cluster.bucket_url(), topic=ref.topic, ledgers=[ref.ledger_id])
-            if not plan.to_do:
-                # In a folder nothing tells whose settled copy it is once that ledger is gone.
-                assert plan.left
-                index.write_bytes(before)
             assert [one.error for one in plan.carry_out()] == [None] * len(plan.to_do)
             assert index.exists()
 
@@ -272,3 +263,9 @@ class LosingCluster:
             return told
         newest = self.cluster.written[told.cursors_ledger].payloads[-1]
         return parse_position_info(newest, key=topic)
+
+
+def given_before(cluster: LiveCluster) -> int:
+    """Return the number behind which the coordinator of transactions begins."""
+    data = cluster.nodes.get(cluster.chroot + (path := coordinator_log_path(7)))
+    return 0 if data is None else int(dict(parse_managed_ledger_info(data, key=path).properties)["max_local_txn_id"])

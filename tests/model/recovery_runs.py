@@ -3,7 +3,6 @@
 What a run is told is what the command makes of its options (`lost_of`). After those that may fail there is one that may not.
 """
 
-import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,9 +13,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.cli.recover.request import lost_of
-from ledgerfs.clusters.restored_topics import NOTES
 from ledgerfs.errors import LedgerfsError, LockHeldError
-from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
 from ledgerfs.offload.offload_driver import driver_of_bucket
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
@@ -66,6 +63,8 @@ class RecoveryRuns:
     ----------
     restored
         {managed ledger in the new cluster}, of those that a run has told to be restored: one run, once.
+    snapshots
+        {topic: the last snapshot of its aborted transactions}.
 
     """
 
@@ -75,6 +74,7 @@ class RecoveryRuns:
     chance: random.Random
     history: list[str]
     restored: set[str] = field(default_factory=set)
+    snapshots: dict[str, bytes] = field(default_factory=dict)
 
     def to_the_end(self, asked: Asked) -> Done:
         """Have some runs that may end anywhere, then one that may not, and return how that ended."""
@@ -84,9 +84,6 @@ class RecoveryRuns:
             )
             self.history.append(how.__name__)
             how(asked)
-        if not asked.new_ids and self.chance.random() < 0.5:
-            self.history.append("ends are lost")
-            self._loses_ends(asked)
         return self._run(asked)
 
     def _expired(self, asked: Asked) -> None:
@@ -99,19 +96,6 @@ class RecoveryRuns:
 
     def _of_some(self, asked: Asked) -> None:
         self._tried(replace(asked, topics=("public/[^/]*/[ap].*",)))
-
-    def _loses_ends(self, asked: Asked) -> None:
-        """Have somebody remove, or half remove, where the lost cluster ends: the next run writes it again."""
-        self._tried(asked)
-        prefix = f"{self.new.chroot}{NOTES}/"
-        for path, data in self.new.nodes.items():
-            if not path.startswith(prefix) or not data:
-                continue
-            end = json.loads(data)["end"]
-            key = f"{end_uuid(end, path.removeprefix(prefix))}-ledger-{end}" if end is not None else ""
-            both = (key, f"{key}-index")
-            for name in self.chance.choice([both[:1], both[1:], both, both, both]) if key else ():
-                (self.new.bucket() / name).unlink(missing_ok=True)
 
     def _killed(self, asked: Asked) -> None:
         """End the process; its session, and its lock, stay until they expire."""
@@ -165,13 +149,17 @@ class RecoveryRuns:
         with click.Context(click.Command("recover")) as context, living(self.new) as cluster:
             what = lost_of(context, open_bucket(self.bucket), asked.options(), cluster)
             former = DumpedSettings() if what.dump is None else what.dump.settings
-            how = How(driver_of_bucket("aws-s3", "tier"), gives_new_ids=asked.new_ids)
+            how = How(driver_of_bucket("aws-s3", "tier"), self._published, gives_new_ids=asked.new_ids)
             report = run(what, Into(cluster, SettingAgain(self.brokers.requests, former), how), None, _untold, _unsaid)
             for one in report.topics:
                 if one.done is not None and one.done.outcome is Outcome.RESTORED:
                     assert one.plan.target not in self.restored, f"{one.plan.target} is restored twice"
                     self.restored.add(one.plan.target)
             return Done(report, what.dump, what.dump_name)
+
+    def _published(self, topic: str, key: str, data: bytes) -> None:
+        assert topic.endswith("/__transaction_buffer_snapshot")
+        self.snapshots[key] = data
 
     def _at_any(self, *, dies: bool = False) -> Requests:
         kinds, count = self.chance.choice([(ALL, 300), (CHANGES, 40)])

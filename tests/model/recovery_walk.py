@@ -16,7 +16,7 @@ from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.clusters.kept_dumps import copy_kept_dump
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position, parse_managed_ledger_info
-from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
+from ledgerfs.formats.managed_ledgers.names import cursor_path, is_of_transactions, managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs.messages.decode.metadata_walk import Meta, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
@@ -27,13 +27,14 @@ from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.model.dump_history import Recording
 from tests.model.kept_dump_acts import DumpActs
 from tests.model.left_disks import LeftDisks, leave_disks
-from tests.model.losing_cluster import SUBSCRIPTION, Act, LosingCluster
+from tests.model.losing_cluster import SUBSCRIPTION, Act, LosingCluster, given_before
 from tests.model.read_bucket import compare_bucket
 from tests.model.recovery_runs import Asked, Done, RecoveryRuns
-from tests.model.written_ledgers import FROM_DISKS, Content, WrittenLedgers, copies_in, values
+from tests.model.written_ledgers import FROM_DISKS, Content, WrittenLedgers, copies_in, is_made, values
 from tests.support.live_clusters import LiveCluster
 from tests.support.living_clusters import living
 from tests.support.pulsar_settings import pulsar_settings
+from tests.support.transaction_snapshots import parsed_snapshot
 
 TOPICS = ("public/default/a", "public/default/b", "public/default/p-partition-0", "public/default/p-partition-1")
 LATER = ("public/default/c", "public/default/d")
@@ -120,13 +121,9 @@ class RecoveryWalk:
         with self._cluster(100 + self.drills) as new, pulsar_settings() as brokers:
             new.zookeeper.takes_writes = True
             runs = RecoveryRuns(living.cluster.bucket_url(), new, brokers, self.chance, self.history)
-            done = runs.to_the_end(Asked(no_dump=True, template=f"public/drill{self.drills}/{{topic}}"))
-        copies = [ref for ref in open_bucket(living.cluster.bucket_url()).refresh().refs() if ref.is_settled]
-        made = {(ref.ledger_id, ref.uuid) for ref in copies} - self.ledgers.copies.keys()
-        for line in done.report.topics:
-            contents = self.ledgers.settled([(ref.ledger_id, ref.uuid) for ref in line.plan.ledgers])
-            for ref, content in zip(line.plan.ledgers, contents, strict=True):
-                self.ledgers.copies |= {one: content for one in made if one[0] == ref.ledger_id}
+            before = copies_in(living.bucket)
+            runs.to_the_end(Asked(no_dump=True, template=f"public/drill{self.drills}/{{topic}}"))
+            assert copies_in(living.bucket) == before
 
     def _asked(self, dumps: DumpActs, disks: LeftDisks, generation: int) -> tuple[Asked, Recording | None]:
         """Return what is asked for, and what the dump that is to be taken may have."""
@@ -146,8 +143,11 @@ class RecoveryWalk:
         """Return the new cluster, once brokers have loaded all topics."""
         prefix = new.chroot + managed_ledger_path("")
         names = [path.removeprefix(prefix) for path, data in new.nodes.items() if path.startswith(prefix) and data]
-        topics = [topic_of(name).removeprefix("persistent://") for name in names if name.count("/") == 3]
-        self.ledgers.cluster += 1
+        topics = [
+            topic_of(name).removeprefix("persistent://")
+            for name in names
+            if name.count("/") == 3 and not is_of_transactions(name)
+        ]
         for topic in topics:
             self.ledgers.begin(new.load_restored(topic), topic)
         return LosingCluster(new, self.ledgers, self.chance, sorted(topics), list(LATER[: 2 - len(topics) // 6]))
@@ -163,6 +163,7 @@ class Restored:
     disks: LeftDisks | None
     recording: Recording | None
     before: dict[int, set[str]] = field(default_factory=dict)
+    snapshots: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def ledgers(self) -> WrittenLedgers:
@@ -176,7 +177,9 @@ class Restored:
         if self.recording is None:
             # Nobody knows that these ids were given; they may be given again.
             self.ledgers.forget_but(self.before)
+        self.snapshots = runs.snapshots
         done = runs.to_the_end(asked)
+        self._note_ended()
         self._compare_dump(done)
         refused = [one for one in done.report.topics if "from disks" in str(one.why)]
         if refused:
@@ -186,7 +189,7 @@ class Restored:
             done = runs.to_the_end(Asked(asked.dump, asked.no_dump, None, (), asked.template, asked.new_ids))
         self._note_copies_from_disks(done)
         there = copies_in(self.losing.bucket)
-        made: list[tuple[TopicPlan, tuple[LedgerInfo, ...], list[Content]]] = []
+        made: list[tuple[TopicPlan, tuple[LedgerInfo, ...]]] = []
         names = {one.plan.source: one for one in done.report.topics}
         copied = {one.plan.target for one in done.report.topics}
         topics = sorted({*self.ledgers.topics.values(), *self.losing.topics})
@@ -199,8 +202,8 @@ class Restored:
                 assert name in copied or not self._ids(topic, None, there), (
                     f"{topic} is in no report: {self.walk.history}"
                 )
-        for plan, listed, contents in made:
-            self._note_made(plan, listed, contents)
+        for plan, listed in made:
+            self._note_copies(plan, listed)
         self._compare_bucket()
         if made:
             self._call_no_orphans()
@@ -229,7 +232,7 @@ class Restored:
 
     def _compare_topic(
         self, topic: str, line: TopicLine, done: Done, there: dict[int, set[str]]
-    ) -> list[tuple[TopicPlan, tuple[LedgerInfo, ...], list[Content]]]:
+    ) -> list[tuple[TopicPlan, tuple[LedgerInfo, ...]]]:
         plan, told = line.plan, self._told(line.plan)
         info = None if done.dump is None else done.dump.lists.get(plan.source)
         path = self.new.chroot + managed_ledger_path(plan.target)
@@ -258,15 +261,16 @@ class Restored:
         for ref in plan.ledgers:
             context = named.get(ref.ledger_id)
             assert ref.uuid in there[ref.ledger_id], told
-            # A settled copy that was lost is made again, under its name.
             if context is not None and context.is_complete and context.uuid in self.before.get(ref.ledger_id, ()):
                 assert ref.uuid == context.uuid, f"{told}: {ref} instead of {context.uuid} of {there[ref.ledger_id]}"
-        contents = self.ledgers.settled([(ref.ledger_id, ref.uuid) for ref in plan.ledgers])
+        contents = self.ledgers.seen([(ref.ledger_id, ref.uuid) for ref in plan.ledgers])
         assert [one.entries for one in listed] == [len(one) for one in contents], told
-        assert self._served(listed) == values(contents), told
+        assert self._served(plan.target_topic, listed) == values(contents), told
+        if plan.target == plan.source:
+            self._is_nothing_open(plan, contents)
         self._compare_missing(plan, info.ledgers if info is not None else None, done, told)
         self._compare_cursor(topic, plan, listed, done, told)
-        return [(plan, listed, contents)]
+        return [(plan, listed)]
 
     def _ids(self, topic: str, listed: dict[int, LedgerInfo] | None, there: dict[int, set[str]]) -> list[int]:
         """Return the ledgers of a topic that the bucket has, and that were the topic's when it was dumped, or came later."""
@@ -346,11 +350,32 @@ class Restored:
                 assert ref.entries >= len(self.ledgers.entries[ref.ledger_id]), told
             self.ledgers.copies[key] = known[: ref.entries]
 
-    def _served(self, listed: tuple[LedgerInfo, ...]) -> list[str]:
-        """Return the values that a broker sends: of what these lists name, all but markers, whatever transactions it knows of."""
+    def _note_ended(self) -> None:
+        """Know the ledgers with which this recovery ended transactions."""
+        bucket = open_bucket(self.new.bucket_url())
+        for ref in bucket.refresh().refs():
+            if is_made(ref) and ref.ledger_id not in self.ledgers.made:
+                self.ledgers.note_made(bucket.reader(ref))
+
+    def _is_nothing_open(self, plan: TopicPlan, contents: list[Content]) -> None:
+        """See to it that readers of the bucket wait for no transaction of the lost cluster."""
         bucket = open_bucket(self.new.bucket_url())
         catalog = bucket.refresh()
-        found = []
+        ids = [ref.ledger_id for ref in plan.ledgers]
+        if ids and not catalog.absent_of(plan.source) and ids == catalog.table_of(plan.source)["ledger_id"].tolist():
+            table = bucket.topic(plan.topic).scan(["value"], transactions="readable").to_table()
+            assert [value.decode() for value in table["value"].to_pylist()] == values(contents), self._told(plan)
+
+    def _served(self, topic: str, listed: tuple[LedgerInfo, ...]) -> list[str]:
+        """Return the values that a broker sends: of what these lists name, all but markers and what its snapshot hides."""
+        bucket = open_bucket(self.new.bucket_url())
+        catalog = bucket.refresh()
+        found, aborted = [], set[tuple[int, int]]()
+        if topic in self.snapshots:
+            told = parsed_snapshot(self.snapshots[topic])
+            assert told.topic == topic
+            assert told.end == (listed[-1].ledger_id, listed[-1].entries - 1), "brokers would read on from there"
+            aborted = set(told.aborted)
         for one in listed:
             assert one.context is not None
             reader = bucket.uncached_reader(
@@ -360,8 +385,11 @@ class Restored:
                 table, data = walk_metadata(batch), bytes(batch.buffer)
                 for row in range(len(batch)):
                     if table[Meta.MARKER][row] == ABSENT:
-                        # A new coordinator gives the same ids again, so that no id may be left.
-                        assert table[Meta.TRANSACTION_LEAST][row] == ABSENT
+                        of = int(table[Meta.TRANSACTION_MOST][row]), int(table[Meta.TRANSACTION_LEAST][row])
+                        # A new coordinator must not give an id again.
+                        assert of[1] < given_before(self.new)
+                        if of in aborted:
+                            continue
                         found.append(data[table[Meta.PAYLOAD_AT][row] : table[Meta.PAYLOAD_END][row]].decode())
         return found
 
@@ -406,15 +434,15 @@ class Restored:
     def _was_there_at_dump(self, topic: str) -> bool:
         return self.recording is not None and any(topic in one.lists for one in self.recording.moments)
 
-    def _note_made(self, plan: TopicPlan, listed: tuple[LedgerInfo, ...], contents: list[Content]) -> None:
+    def _note_copies(self, plan: TopicPlan, listed: tuple[LedgerInfo, ...]) -> None:
         """Know the copies that a recovery has made."""
-        for ref, one, content in zip(plan.ledgers, listed, contents, strict=True):
+        for ref, one in zip(plan.ledgers, listed, strict=True):
             assert one.context is not None
             assert one.context.uuid is not None
             if one.ledger_id != ref.ledger_id:
                 self.ledgers.topics[one.ledger_id] = topic_of(plan.target).removeprefix("persistent://")
             if (one.ledger_id, one.context.uuid) != (ref.ledger_id, ref.uuid):
-                self.ledgers.copies[one.ledger_id, one.context.uuid] = content
+                self.ledgers.copies[one.ledger_id, one.context.uuid] = self.ledgers.content(ref.ledger_id, ref.uuid)
 
     def _told(self, plan: TopicPlan) -> str:
         return f"seed {self.walk.seed}, {plan.topic} as {plan.target_topic}: {self.walk.history}"

@@ -11,6 +11,7 @@ from ledgerfs import open_bucket
 from ledgerfs.clusters.dump_file import read_dump
 from ledgerfs.clusters.dumping import dump_cluster
 from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.offload.offload_driver import driver_of_bucket
@@ -53,6 +54,15 @@ class Clusters:
 
     def __init__(self, old: LiveCluster, new: LiveCluster, brokers: PulsarSettings) -> None:
         self.old, self.new, self.brokers = old, new, brokers
+        self.snapshots: dict[str, bytes] = {}
+        self._into = new
+
+    def publish(self, topic: str, key: str, data: bytes) -> None:
+        """Keep a snapshot, as brokers do, by its topic."""
+        namespace = key.removeprefix("persistent://").rpartition("/")[0]
+        assert topic == f"persistent://{namespace}/__transaction_buffer_snapshot"
+        assert self._into.chroot + managed_ledger_path(managed_ledger_of(key)) not in self._into.nodes
+        self.snapshots[key] = data
 
     def rolled(self, topic: str, *entries: bytes) -> int:
         """Write a ledger of the lost cluster, and offload it."""
@@ -75,8 +85,9 @@ class Clusters:
         settings = SettingAgain(self.brokers.requests, DumpedSettings() if dump is None else dump.settings)
         wanted = Wanted(topics=(re.compile(topics),), names=TargetNames(template))
         lost = Lost(open_bucket(self.old.bucket_url()), wanted, dump)
-        options = How(driver_of_bucket("aws-s3", "tier"), **how)
-        with living(into or self.new) as seen:
+        options = How(driver_of_bucket("aws-s3", "tier"), self.publish, **how)
+        self._into = into or self.new
+        with living(self._into) as seen:
             target = Into(seen, settings, options, lets_brokers_delete=lets_brokers_delete)
             if is_plan:
                 return plan(lost, target, lambda *_: None)

@@ -10,13 +10,13 @@ from ledgerfs.clusters.answers import CursorAnswer
 from ledgerfs.clusters.dump_file import Record
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.managed_ledgers.names import coordinator_log_path, managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.recovery.lost.dumped_cluster import read_dumped
 from ledgerfs.recovery.planning.planning import plan_topics
 from ledgerfs.recovery.running.report import Report
 from tests.recovery.lost import Clusters, catalog_of, dump_of, two_clusters
-from tests.recovery.test_settled_copies import sent
+from tests.support.entries import sent
 from tests.support.live_clusters import LiveCluster, messages
 from tests.support.zookeeper import WriteFault
 
@@ -271,13 +271,14 @@ def test_copies_of_a_run_that_did_not_end_keep_no_topic_from_its_name(clusters: 
 def test_a_run_into_a_cluster_in_use_ends_none_of_its_transactions(
     clusters: Clusters, tmp_path: Path, second: tuple[str, str]
 ) -> None:
-    """Its ids are advanced while some are under way, and their ends come into a ledger of another block."""
+    """Ids of ledgers are advanced while some are under way, and their ends come into a ledger of another block."""
     topic = "public/default/a"
     clusters.rolled(topic, sent("old"), sent("old open", 1))
     clusters.rolled("public/default/b")
     assert clusters.restore(topics=topic).is_well
     first = clusters.new.load_restored(topic)
-    clusters.new.append(first, [sent("committed", 1), sent("aborted", 2), sent("open", 3)])
+    committed, aborted, still_open = (number_given(clusters.new, 7) + number for number in (1, 2, 3))
+    clusters.new.append(first, [sent("committed", committed), sent("aborted", aborted), sent("open", still_open)])
     clusters.new.roll_over(topic)
     template, topics = second
     found = clusters.restore(template, topics=topics, gives_new_ids=bool(template))
@@ -289,7 +290,9 @@ def test_a_run_into_a_cluster_in_use_ends_none_of_its_transactions(
     clusters.new.roll_over(topic)
     last = clusters.new.list_of(topic).ledgers[-1].ledger_id
     assert last >> 32 > first >> 32
-    clusters.new.append(last, [sent("", 1, marker_type=COMMIT), sent("", 2, marker_type=ABORT), sent("after")])
+    clusters.new.append(
+        last, [sent("", committed, marker_type=COMMIT), sent("", aborted, marker_type=ABORT), sent("after")]
+    )
     clusters.new.roll_over(topic)
     for one in (between, last):
         clusters.new.offload(topic, one)
@@ -301,12 +304,21 @@ def test_a_run_into_a_cluster_in_use_ends_none_of_its_transactions(
         again = clusters.restore(topics=topic, into=third)
         assert again.is_well
         assert again.topics[0].done is not None
-        assert (again.topics[0].done.hidden, again.topics[0].done.opened) == (1, 2)
+        # What the first cluster left open was ended by the first recovery.
+        assert (again.topics[0].done.hidden, again.topics[0].done.opened) == (2, 1)
         named = parse_managed_ledger_info(
             third.nodes[third.chroot + managed_ledger_path(managed_ledger_of(topic))], key="x"
         )
-        assert len([one for one in named.ledgers if one.context is not None]) == 4
+        assert len([one for one in named.ledgers if one.context is not None]) == 6
     assert values(clusters, topic) == seen
+
+
+def number_given(cluster: LiveCluster, coordinator: int) -> int:
+    """Return the number behind which a coordinator of transactions begins."""
+    path = coordinator_log_path(coordinator)
+    return int(
+        dict(parse_managed_ledger_info(cluster.nodes[cluster.chroot + path], key=path).properties)["max_local_txn_id"]
+    )
 
 
 def values(clusters: Clusters, topic: str) -> list[str]:

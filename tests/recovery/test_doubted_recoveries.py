@@ -11,7 +11,6 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.recovery.copies.settled_copies import unsettled, write_settled
 from ledgerfs.recovery.planning.planning import Wanted, plan_topics
 from ledgerfs.recovery.planning.target_names import TargetNames
 from ledgerfs.recovery.running import recovery
@@ -20,7 +19,6 @@ from ledgerfs.recovery.running.strangers import without_strangers
 from ledgerfs.recovery.topics.ledger_ids import FreeIds, advance_ids
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
 from tests.recovery.lost import Clusters, catalog_of, dump_of, two_clusters
-from tests.support.cluster_ends import cluster_end
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
@@ -61,31 +59,6 @@ def test_copies_that_contradict_each_other_are_missing_and_not_forgotten(tmp_pat
     (found,) = plan_topics(catalog)
     assert [ref.ledger_id for ref in found.ledgers] == [6]
     assert [(part.first_ledger, "two copies" in part.why) for part in found.missing] == [(5, True)]
-
-
-def test_a_cluster_end_stands_in_for_a_ledger_that_is_lost(tmp_path: Path) -> None:
-    entries = [frame(metadata(transaction_most=1, transaction_least=1), b"a"), frame(metadata(), b"b")]
-    made = offload(entries, 5, name=NAME, uuid=7)
-    bucket = open_bucket(put_in_folder(tmp_path, made))
-    (ref,) = bucket.refresh().refs_of(NAME)
-    copy = write_settled(bucket, ref, unsettled([bucket.reader(ref)]))
-    (tmp_path / f"{ref.uuid}-ledger-5").unlink()
-    (found,) = plan_topics(bucket.refresh())
-    assert [one.uuid for one in found.ledgers] == [copy.uuid]
-    assert any("only as settled copies" in said and said.endswith(": 5") for said in found.remarks)
-
-
-def test_the_end_of_a_transaction_in_a_later_cluster_says_nothing_of_an_older_one(tmp_path: Path) -> None:
-    message, commit = (
-        metadata(transaction_most=7, transaction_least=1),
-        metadata(transaction_most=7, transaction_least=1, marker_type=21),
-    )
-    old = offload([frame(message, b"never ended")], 5, name=NAME, uuid=1)
-    new = offload([frame(message, b"new"), frame(commit, b"")], 2**33, name=NAME, uuid=2)
-    bucket = open_bucket(put_in_folder(tmp_path, old, cluster_end(2**32), new))
-    found = unsettled(bucket.readers_of(NAME, bucket.refresh())).ledgers
-    assert found[5].open.tolist() == [0]
-    assert found[2**33].committed.tolist() == [0]
 
 
 def test_a_topic_that_is_called_as_the_template_would_call_another_is_not_skipped(clusters: Clusters) -> None:

@@ -12,10 +12,10 @@ from ledgerfs.errors import CorruptLedgerError, LedgerfsError, RefusedLedgerErro
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.recovery.copies.new_ids import NewPlace, copy_under_id
-from ledgerfs.recovery.copies.settled_copies import unsettled, write_settled
 from ledgerfs.upkeep.verification import verify
 from tests.model.meetings import MeetingStore
-from tests.recovery.test_settled_copies import At, Killed, kill, sent
+from tests.recovery.at_points import At, Killed, kill
+from tests.support.entries import sent
 from tests.support.ledgers import NAME, Offload, offload, put_in_folder
 from tests.support.s3 import S3Server
 
@@ -89,17 +89,6 @@ def test_on_s3_the_store_copies_block_by_block(s3: S3Server, s3_bucket: str) -> 
     assert head.metadata["note"] == "kept"
     assert "pulsarclustername" not in head.metadata
     assert list(bucket.raw_store.writes.unfinished_uploads()) == []
-
-
-def test_a_settled_copy_stays_one(folder: Path) -> None:
-    bucket = open_bucket(put_in_folder(folder, offload([sent("a", 1), sent("", 1, marker_type=21), sent("b", 2)], 7)))
-    (reader,) = bucket.readers_of(NAME, bucket.catalog)
-    settled = write_settled(bucket, reader.ref, unsettled([reader]))
-    ref = copied(bucket, settled)
-    assert ref.is_settled
-    assert open_bucket(str(folder)).topic(TOPIC).scan(["value"], transactions="all").to_table()[
-        "value"
-    ].to_pylist() == [b"a"]
 
 
 def test_under_another_id_of_its_own_topic_it_is_refused(folder: Path) -> None:

@@ -48,7 +48,16 @@ class Package(ModuleType):
 
     def Client(self, *arguments: Any, **options: Any) -> Any:  # noqa: N802
         self.calls.append(("client", arguments, options))
-        return SimpleNamespace(create_reader=self._reader, close=lambda: self.calls.append(("closed",)))
+        return SimpleNamespace(
+            create_reader=self._reader, create_producer=self._producer, close=lambda: self.calls.append(("closed",))
+        )
+
+    def _producer(self, topic: str, **options: Any) -> Any:
+        self.calls.append(("producer", topic, options))
+        return SimpleNamespace(
+            send=lambda data, **more: self.calls.append((self.answer("send"), data, more)),
+            close=lambda: self.calls.append(("producer closed",)),
+        )
 
     def _reader(self, topic: str, start: Any, **options: Any) -> Any:
         self.calls.append(("reader", topic, start, options))

@@ -287,11 +287,11 @@ def test_a_topic_that_a_broker_makes_meanwhile_is_not_touched_and_the_others_are
 
 
 def _at_first_topic(new: LiveCluster, do: Callable[[], object]) -> None:
-    """Have something done before the first topic is made: behind the commit that advances ids, after the bucket was listed."""
+    """Have something done before the first topic is made: behind the commits that advance ids, after the bucket was listed."""
     done: list[bool] = []
 
     def at_write() -> None:
-        if not done and any("/HOB-" in path for paths in new.zookeeper.writes for path in paths):
+        if not done and any("/__transaction_log_" in path for paths in new.zookeeper.writes for path in paths):
             done.append(True)
             do()
 

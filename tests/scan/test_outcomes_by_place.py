@@ -1,6 +1,5 @@
-"""Outcomes of transactions whose ids are given again, by one cluster or by several: places decide, as in a slow model."""
+"""Outcomes of transactions whose ids are given again: places decide, as in a slow model."""
 
-import os
 import random
 from dataclasses import replace
 from typing import Any
@@ -11,9 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledgerfs import copy_ledgers, open_bucket
+from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
-from ledgerfs.errors import MissingLedgerError, UnplacedLedgersWarning
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.decode.entry_fields import rows_in_transactions
 from ledgerfs.messages.decode.metadata_walk import walk_metadata
@@ -22,8 +20,6 @@ from ledgerfs.scan import transaction_outcomes
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 from ledgerfs.scan.transaction_outcomes import TransactionOutcomes
-from ledgerfs.upkeep.repair import plan_repair
-from tests.support.cluster_ends import cluster_end
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
@@ -35,11 +31,11 @@ Entry = tuple[int, int | None]
 
 ENTRIES = st.tuples(st.integers(0, 1), st.sampled_from([None, None, None, COMMIT, ABORT]))
 LEDGERS = st.lists(
-    st.tuples(st.sampled_from(["next", "next", "block", "cluster"]), st.lists(ENTRIES, min_size=1, max_size=5)),
+    st.tuples(st.sampled_from(["next", "next", "block"]), st.lists(ENTRIES, min_size=1, max_size=5)),
     min_size=1,
     max_size=7,
 )
-"""Whether the cluster goes on, goes on in another block of ids, or was restored into another one; and entries."""
+"""Whether ids go on, or go on in another block; and entries."""
 
 
 def framed(entry: Entry) -> bytes:
@@ -48,42 +44,31 @@ def framed(entry: Entry) -> bytes:
 
 
 class Ledgers:
-    """Ledgers of one topic, each with its id, which cluster wrote it, and entries."""
+    """Ledgers of one topic, each with its id and entries."""
 
     def __init__(self, made: list[tuple[str, list[Entry]]]) -> None:
-        self.rows: list[tuple[int, int, list[Entry]]] = []
-        last = cluster = 0
+        self.rows: list[tuple[int, list[Entry]]] = []
+        last = 0
         for begins, some in made:
             last = last + 1 if begins == "next" else ((last >> 32) + 2) << 32
-            cluster += begins == "cluster"
-            self.rows.append((last, cluster, some))
+            self.rows.append((last, some))
 
     def topic(self, folder: Any) -> Topic:
-        made = []
-        last = 0
-        for i, (number, cluster, some) in enumerate(self.rows, 1):
-            made.append(offload(list(map(framed, some)), number, uuid=i))
-            if cluster > last:
-                # A recovery ended the one before.
-                made.append(cluster_end(number - 2**32))
-            last = cluster
+        made = [offload(list(map(framed, some)), number, uuid=i) for i, (number, some) in enumerate(self.rows, 1)]
         return open_bucket(put_in_folder(folder, *made)).topic(TOPIC)
 
     def modelled(self) -> list[str]:
-        """The first end after a message is its; else the last before it, in its ledger or the one before of its block, of its cluster."""
-        flat = [(i, cluster, *entry) for i, (_, cluster, some) in enumerate(self.rows) for entry in some]
-        blocks = [number >> 32 for number, _, _ in self.rows]
+        """The first end after a message is its; else the last before it, in its ledger or the one before."""
+        flat = [(i, *entry) for i, (_, some) in enumerate(self.rows) for entry in some]
         names = {COMMIT: "committed", ABORT: "aborted"}
         states = []
-        for at, (i, cluster, transaction, marker) in enumerate(flat):
+        for at, (i, transaction, marker) in enumerate(flat):
             if marker is not None:
                 continue
             ends = [
                 (place, names[kind])
-                for place, (k, whose, one, kind) in enumerate(flat)
-                if kind is not None
-                and (whose, one) == (cluster, transaction)
-                and (place > at or (i - k < 2 and blocks[i] == blocks[k]))
+                for place, (k, one, kind) in enumerate(flat)
+                if kind is not None and one == transaction and (place > at or i - k < 2)
             ]
             after = [state for place, state in ends if place > at]
             before = [state for place, state in ends if place < at]
@@ -114,7 +99,7 @@ def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
             assert topic.count() == expected.count("committed")
     # Whichever parts are read first, and know outcomes that others can use.
     parts: dict[int, list[str]] = {}
-    fresh, pieces = replace(scan, known_outcomes={}), len(made) + ledgers.rows[-1][1]
+    fresh, pieces = replace(scan, known_outcomes={}), len(made)
     for number in random.Random(seed).sample(range(pieces), pieces):
         parts[number] = states(replace(fresh, part=Reach.of(range(number, number + 1))))
     assert [state for number in sorted(parts) for state in parts[number]] == expected
@@ -123,18 +108,13 @@ def test_a_message_has_the_end_that_is_next_to_it(made, seed, tmp_path_factory):
 @for_each(
     ("ledgers", "expected"),
     [
-        # Of one cluster: each has its own end, and one that never ended has the next one's, since nothing tells them apart.
+        # Each has its own end, and one that never ended has the next one's, since nothing tells them apart.
         ([("next", [None]), ("next", [ABORT]), ("next", [None]), ("next", [COMMIT])], ["aborted", "committed"]),
         ([("next", [None]), ("next", [None]), ("next", [COMMIT])], ["committed", "committed"]),
-        # Of one that goes on in another block, since something was restored into it.
+        # Ids go on in another block, since something was restored into the cluster.
         ([("next", [None, None]), ("block", [COMMIT])], ["committed", "committed"]),
         ([("next", [None]), ("block", [None]), ("block", [ABORT])], ["aborted", "aborted"]),
-        ([("next", [COMMIT]), ("block", [None])], ["open"]),
-        # Of two.
-        ([("next", [None]), ("cluster", [None, COMMIT])], ["open", "committed"]),
-        ([("next", [None, COMMIT]), ("cluster", [None])], ["committed", "open"]),
-        ([("next", [None]), ("cluster", [ABORT]), ("block", [None]), ("next", [COMMIT])], ["open", "committed"]),
-        ([("next", [None]), ("cluster", [None]), ("block", [COMMIT])], ["open", "committed"]),
+        ([("next", [COMMIT]), ("block", [None])], ["committed"]),
     ],
 )
 def test_transactions_with_one_id(ledgers, expected, tmp_path_factory):
@@ -251,52 +231,3 @@ def test_a_far_outcome_is_logged(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(transaction_outcomes, "_FAR_BYTES", 1 << 20)
     assert replace(topic.scan(), known_outcomes={}).count() == 1
     assert not caplog.records
-
-
-@for_each("lost", ["data", "index"])
-def test_what_tells_clusters_apart_is_missed_where_it_is_lost(lost, tmp_path_factory):
-    tmp_path = tmp_path_factory.mktemp("case")
-    made = Ledgers([("next", [(0, None)]), ("cluster", [(0, COMMIT)])])
-    topic = made.topic(tmp_path)
-    assert states(topic.scan(["txn_state"], transactions="all")) == ["open"]
-    end = cluster_end(2**32)
-    data, index = end.objects
-    (tmp_path / (data if lost == "data" else index)).unlink()
-    topic.bucket.refresh()
-    if lost == "data":
-        with pytest.raises(MissingLedgerError, match=str(2**32)):
-            topic.scan(["txn_state"], transactions="all").to_table()
-    else:
-        with pytest.warns(UnplacedLedgersWarning):
-            topic.scan(["txn_state"], transactions="all").to_table()
-
-
-def test_a_repaired_end_is_one(tmp_path):
-    topic = Ledgers([("next", [(0, None)]), ("cluster", [(0, COMMIT)])]).topic(tmp_path)
-    _, index = cluster_end(2**32).objects
-    (tmp_path / index).unlink()
-    for path in tmp_path.iterdir():
-        os.utime(path, (1.7e9, 1.7e9))
-    topic.bucket.refresh()
-    plan = plan_repair(topic.bucket, topic=TOPIC)
-    assert [one.repair.action_name for one in plan.carry_out()] == ["rebuild-index"]
-    topic.bucket.refresh()
-    assert states(topic.scan(["txn_state"], transactions="all")) == ["open"]
-
-
-def test_what_was_made_of_a_ledger_is_of_its_cluster(tmp_path):
-    """`offload --unbatch` gives ids in any block of 2³²."""
-    target = f"file://{tmp_path / 'target'}"
-    for number, name, entries in (
-        (1, 2**40, [None]),
-        (2, 2**52, [COMMIT]),
-        (2**32, 2**52 + 2**33, []),
-        (2**33, 2**52 + 2**34, [None]),
-    ):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        made = offload([framed((0, kind)) for kind in entries], number, uuid=1) if entries else cluster_end(number)
-        source = put_in_folder(folder, made)
-        assert copy_ledgers(source, target, unbatch=True, ledger_id=name, allow_incomplete=True).copied == 1
-    scan = open_bucket(target).topic(TOPIC).scan(["txn_state"], transactions="all")
-    assert states(scan) == ["committed", "open"]

@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import cramjam
 import google_crc32c
@@ -85,6 +86,12 @@ def compress(codec: int, plain: bytes, *, finish: bool = True) -> bytes:
     if codec == SNAPPY:
         return bytes(cramjam.snappy.compress_raw(plain))
     return plain
+
+
+def sent(value: str, number: int = 0, **fields: Any) -> bytes:
+    """Return a message, of a transaction of coordinator 7 unless its number is 0."""
+    of_transaction = {"transaction_most": 7, "transaction_least": number} if number else {}
+    return frame(metadata(**of_transaction, **fields), value.encode())
 
 
 def batch_of(entries: Iterable[bytes], first: int = 0) -> EntryBatch:

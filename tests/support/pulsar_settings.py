@@ -68,6 +68,7 @@ class PulsarSettings:
 
     admin: AdminServer
     cluster: str = "new"
+    has_transactions: bool = True
     tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
     namespaces: dict[str, dict[str, Any]] = field(default_factory=dict)
     schemas: dict[str, list[Stored]] = field(default_factory=dict)
@@ -94,7 +95,11 @@ class PulsarSettings:
         with self._lock:
             match [unquote(one) for one in path.removeprefix("/admin/").removeprefix("v2/").split("/")]:
                 case ["brokers", "configuration", "runtime"]:
-                    told = {"clusterName": self.cluster, "offloadersDirectory": "/pulsar/offloaders"}
+                    told = {
+                        "clusterName": self.cluster,
+                        "offloadersDirectory": "/pulsar/offloaders",
+                        "transactionCoordinatorEnabled": str(self.has_transactions).lower(),
+                    }
                     return 200, json.dumps(told)
                 case ["tenants", name]:
                     return self._tenant(method, name, value)

@@ -15,9 +15,7 @@ from ledgerfs.cli.cluster.check import noted_work
 from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.errors import AccessDeniedError, LedgerfsError
-from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.formats.pulsar_blob.settled_uuids import settled_uuid
 from ledgerfs.messages.transforms.entry_transform import recompress
 from ledgerfs.offload.journal import ROOT, JournalRecord, RecordKind
 from ledgerfs.offload.offload_driver import driver_properties
@@ -174,30 +172,6 @@ def test_a_compacted_topic_whose_cursor_was_not_read_is_not_judged(cluster: Live
     found = checked.check(with_bucket=False)
     assert (found.findings, found.is_complete) == ([], False)
     assert found.unjudged[0].startswith("1 compacted topics are named by ledgers of cursors that were not read")
-
-
-def test_a_settled_copy_and_its_ledger_are_no_orphans(cluster: LiveCluster, checked: Checked) -> None:
-    """Of the two, one cluster names one, another the other; what is neither is an orphan."""
-    first, second, third, _ = ids(cluster)
-    source = cluster.offload(TOPIC, first)
-    other = str(uuid4())
-    checked.put_objects(first, settled_uuid(source, b"told"))
-    checked.put_objects(second, settled_uuid(source, b"told"))
-    for uuid in (other, settled_uuid(other, b"told"), str(uuid4())):
-        checked.put_objects(third, uuid)
-    found = checked.check()
-    assert sorted((one.kind, one.ledger_ids) for one in found.findings) == [
-        (FindingKind.ORPHAN_OBJECT, (one,)) for one in sorted((second, third))
-    ]
-    assert [one for one in found.left_out if one.startswith("3 offloads that no list names are settled copies")]
-
-
-def test_what_ends_a_lost_cluster_is_no_orphan(cluster: LiveCluster, checked: Checked) -> None:
-    checked.put_objects(2**32, end_uuid(2**32, NAME))
-    checked.put_objects(2**32 + 1, end_uuid(2**32, NAME))
-    found = checked.check()
-    assert [(one.kind, one.ledger_ids) for one in found.findings] == [(FindingKind.ORPHAN_OBJECT, (2**32 + 1,))]
-    assert [one for one in found.left_out if one.startswith("1 offloads that no list names")]
 
 
 def test_what_is_marked_is_no_orphan(cluster: LiveCluster, checked: Checked) -> None:

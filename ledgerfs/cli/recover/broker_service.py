@@ -1,15 +1,15 @@
-"""Where topics are read back: --service, or what the new cluster tells of itself."""
+"""Where clients connect: --service, or what the new cluster tells of itself."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.schemas.broker_options import token_of
+from ledgerfs.cli.schemas.broker_options import ACCESS, admin_requests, token_of
 from ledgerfs.cli.traffic_options import Command
 
 if TYPE_CHECKING:
     from ledgerfs.recovery.checking.broker_check import BrokerCheck
-    from ledgerfs.recovery.copies.settled_copies import OpenAs
+    from ledgerfs.recovery.checking.pulsar_service import PulsarService
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
@@ -22,22 +22,22 @@ def service_option(command: Command) -> Command:
     return option(command)
 
 
-def broker_check(
-    context: click.Context,
-    cluster: "LivingCluster",
-    admin: str,
-    options: dict[str, Any],
-    open_as: "OpenAs",
-    *,
-    sample: int | None,
-) -> "BrokerCheck":
-    """Return what reads topics back, with the same token and certificates as the brokers' admin API is asked with.
+def broker_check(admin: str, options: dict[str, Any], service: "PulsarService", *, sample: int | None) -> "BrokerCheck":
+    """Return what reads topics back."""
+    # This imports numba, which --help does not need.
+    from ledgerfs.recovery.checking.broker_check import BrokerCheck
+
+    return BrokerCheck(service, admin_requests(admin, **{name: options[name] for name in ACCESS}), sample)
+
+
+def pulsar_service(
+    context: click.Context, cluster: "LivingCluster", admin: str, options: dict[str, Any]
+) -> "PulsarService":
+    """Return the brokers as clients know them, with the same token and certificates as their admin API is asked with.
 
     The context closes its connections in the end. Raises `InvalidOptionError` for an address that is none, where the cluster tells none,
     and without ``pulsar-client``.
     """
-    # These import numba, which --help does not need.
-    from ledgerfs.recovery.checking.broker_check import BrokerCheck
     from ledgerfs.recovery.checking.pulsar_service import PulsarService
     from ledgerfs.recovery.checking.service_address import service_address
 
@@ -45,4 +45,4 @@ def broker_check(
     token = token_of(options["token"], options["token_file"])
     service = PulsarService(url, token, options["tls_ca"], options["tls_cert"], options["tls_key"])
     context.call_on_close(service.close)
-    return BrokerCheck(service, sample, open_as, looks_for_transactions=not options["no_transactions"])
+    return service

@@ -6,7 +6,7 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import progress
-from ledgerfs.cli.recover.broker_service import broker_check, service_option
+from ledgerfs.cli.recover.broker_service import broker_check, pulsar_service, service_option
 from ledgerfs.cli.recover.outcome import print_report
 from ledgerfs.cli.recover.request import (
     how_options,
@@ -15,8 +15,6 @@ from ledgerfs.cli.recover.request import (
     into_options,
     lost_of,
     lost_options,
-    open_as_of,
-    transaction_options,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 @lost_options
 @into_options(required=True)
 @how_options
-@transaction_options
 @service_option
 @click.pass_context
 def check(
@@ -57,9 +54,9 @@ def check(
 
     cluster = into_cluster(context, into)
     what = lost_of(context, bucket, lost, cluster)
-    open_as = open_as_of(options)
-    how = {"open_as": open_as, "looks_for_transactions": not options["no_transactions"]}
-    target = into_of(context, what, cluster, admin, options, **how)
+    # How transactions were restored is noted in the cluster.
+    target = into_of(context, what, cluster, admin, options, looks_for_transactions=False)
+    service = pulsar_service(context, cluster, admin, options)
     with progress() as update:
-        found = compare(what, target, broker_check(context, cluster, admin, options, open_as, sample=None), update)
+        found = compare(what, target, broker_check(admin, options, service, sample=None), update)
     print_report(context, found, as_json=as_json)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ledgerfs.clusters.kept_dumps import KeptDump
     from ledgerfs.clusters.policies import OffloadTarget
     from ledgerfs.offload.offload_driver import OffloadDriver
-    from ledgerfs.recovery.copies.settled_copies import OpenAs
     from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
     from ledgerfs.recovery.planning.planning import Wanted
     from ledgerfs.recovery.running.recovery import Into, Lost
@@ -117,6 +116,10 @@ def transaction_options(command: Command) -> Command:
             "--open-transactions", type=click.Choice(["hide", "show"]), default="hide", show_default=True,
             help="What becomes of messages of transactions that neither ended nor were aborted.",
         ),
+        click.option(
+            "--show-aborted", is_flag=True,
+            help="Restore topics with aborted messages also where brokers have no transactions, and so show these messages.",
+        ),
     ):  # fmt: skip
         command = one(command)
     return command
@@ -146,11 +149,6 @@ def into_cluster(context: click.Context, url: str) -> "LivingCluster":
     cluster = cluster_at(url, context.meta["ledgerfs.into_options"], flag="-O", argument="--into")
     context.call_on_close(cluster.nodes.close)
     return cluster
-
-
-def open_as_of(options: dict[str, Any]) -> "OpenAs":
-    """Return what becomes of messages of transactions without an end."""
-    return "aborted" if options["open_transactions"] == "hide" else "committed"
 
 
 def into_of(

@@ -1,13 +1,14 @@
 """``ledgerfs recover run``: restoring topics into a new cluster."""
 
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.output import progress, say
-from ledgerfs.cli.recover.broker_service import broker_check, service_option
+from ledgerfs.cli.recover.broker_service import broker_check, pulsar_service, service_option
 from ledgerfs.cli.recover.outcome import print_report
 from ledgerfs.cli.recover.request import (
     how_options,
@@ -16,7 +17,6 @@ from ledgerfs.cli.recover.request import (
     into_options,
     lost_of,
     lost_options,
-    open_as_of,
     transaction_options,
 )
 from ledgerfs.ledgers.time_arguments import milliseconds_of
@@ -74,7 +74,8 @@ def run(
     Tenants, namespaces and schemas are made through brokers, ledgers and subscriptions by one commit a topic; in the end brokers are asked
     for entries of each, which are compared. Run it again after whatever ended it: what is restored stays, the rest goes on. Brokers keep
     all that is restored, whatever the former retention was: what is to be set by hand afterwards is printed. Messages of aborted
-    transactions stay hidden. docs/operating/recovery.md is a page to follow.
+    transactions stay hidden, by snapshots that Pulsar's client publishes (pip install 'ledgerfs[pulsar]'). docs/operating/recovery.md is a
+    page to follow.
 
     Exit code 0 if each topic is restored and was compared; 1 if one is not, as is told; 3 if a store, ZooKeeper or a broker refuses.
 
@@ -94,17 +95,19 @@ def run(
     what = lost_of(context, bucket, lost, cluster)
     if not yes:
         _ask(bucket, into)
-    open_as = open_as_of(options)
+    service = cache(lambda: pulsar_service(context, cluster, admin, options))
     how = {
-        "open_as": open_as,
+        "publish": lambda topic, key, data: service().publish(topic, key, data),
+        "open_as": "aborted" if options["open_transactions"] == "hide" else "committed",
         "looks_for_transactions": not options["no_transactions"],
+        "shows_aborted": options["show_aborted"],
         "gives_new_ids": options["new_ids"],
         "subscriptions": _subscriptions(options["subscriptions"], options["at"]),
     }
     target = into_of(context, what, cluster, admin, options, **how)
     check = None
     if not options["no_compare"]:
-        check = broker_check(context, cluster, admin, options, open_as, sample=options["sample"])
+        check = broker_check(admin, options, service(), sample=options["sample"])
     with progress() as update:
         done = restore(what, target, check, update, say)
     print_report(context, done, as_json=as_json)

@@ -256,9 +256,7 @@ class FoundOnDisks:
             created_ms or 0,
             closed_ms or created_ms or 0,
             *origin_columns(None),
-            False,
-            is_open,
-            pack_own(digest.kind, newest),
+            pack_own(digest.kind, newest, is_open=is_open),
         )
 
     def _lack(

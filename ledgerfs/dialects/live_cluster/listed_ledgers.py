@@ -251,7 +251,5 @@ class ListedLedgers:
             0,
             info.closed_ms or topic.changed_ms,
             *origin_columns(None),
-            False,
-            is_open,
-            pack_own(where),
+            pack_own(where, is_open=is_open),
         )

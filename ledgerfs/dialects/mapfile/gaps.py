@@ -33,9 +33,8 @@ def _has_copy_of(catalog: Catalog, managed_ledger: str | None, partial: PartialL
     ledgers of a topic may have the same.
     """
     metadata, folder = partial.metadata, partial.folder
-    # A settled copy has less than the ledger itself.
     known = catalog.copies_of(managed_ledger, folder.ledger_id)
-    copies = [copy for copy in known if copy.is_sound and not copy.is_settled]
+    copies = [copy for copy in known if copy.is_sound]
     if metadata is None:
         return bool(copies) and partial.is_empty and not (folder.fault or partial.is_refused)
     is_guess = folder.name is not None

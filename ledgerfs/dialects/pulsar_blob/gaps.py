@@ -9,10 +9,9 @@ from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.dialects.pulsar_blob.same_ids import SameIds
 from ledgerfs.errors import ObjectNotFoundError
-from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid, is_end_uuid
-from ledgerfs.formats.uuid_halves import uuid_from_halves, uuid_halves
+from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import stand_for
+from ledgerfs.ledgers.catalog_rows import agree
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 
 UPLOAD_MS = 10 * 60 * 1000
@@ -40,12 +39,12 @@ def _lost(catalog: Catalog, near: SameIds) -> Iterator[Row]:
     for lost in catalog.lost[catalog.lost["dialect"] == NUMBER]:
         name, ledger_id = int(lost["name"]), int(lost["ledger_id"])
         if catalog.names[name] is None:
-            if any(stand_for(copy, lost) for copy in near.sound(ledger_id)):
+            if any(agree(copy, lost) for copy in near.sound(ledger_id)):
                 continue
             name, copy = UNKNOWN, None
         else:
             copy = near.of_topic(ledger_id, name)
-        if copy is None or not stand_for(copy, lost):
+        if copy is None or not agree(copy, lost):
             told = tuple(int(lost[column]) for column in ("last_entry", "length", "created_ms", "changed_ms"))
             yield (*_key(lost), name, 0, NUMBER, GapKind.DATA_LOST, copy is not None, *told)
 
@@ -70,20 +69,8 @@ def _orphans(catalog: Catalog, near: SameIds, now_ms: int) -> Iterator[Row]:
         if not orphan["has_copy"]:
             kind = GapKind.BEING_WRITTEN if is_being_written else GapKind.INDEX_LOST
             ledger_id, name = int(orphan["ledger_id"]), max(int(orphan["name"]), UNKNOWN)
-            if name == UNKNOWN:
-                name = _topic_of_end(catalog, orphan)
             is_beside = near.of_topic(ledger_id, name) is not None
             yield (*_key(orphan), name, 0, NUMBER, kind, is_beside, UNKNOWN, UNKNOWN, 0, int(orphan["modified_ms"]))
-
-
-def _topic_of_end(catalog: Catalog, orphan: np.void) -> int:
-    """Return whose cluster a data object without an index ends, since its name tells that, too; `UNKNOWN` for other ledgers."""
-    high, low, ledger_id = _key(orphan)
-    uuid = uuid_from_halves(high, low)
-    if not is_end_uuid(uuid, ledger_id):
-        return UNKNOWN
-    rows = (row for row, name in enumerate(catalog.names) if name is not None and end_uuid(ledger_id, name) == uuid)
-    return next(rows, UNKNOWN)
 
 
 def _key(row: np.void) -> tuple[int, int, int]:

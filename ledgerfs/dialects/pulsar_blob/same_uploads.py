@@ -3,8 +3,6 @@
 The id alone does not tell: two clusters may share a bucket, and an import may take the id of a ledger that lost its index. Another upload
 of the same ledger has the same size and the same first bytes; any other data object is a ledger of its own. The catalog keeps what was
 compared, by the versions of both objects.
-
-A settled copy has other bytes than its ledger, which has all that it has; it is known by its uuid.
 """
 
 from collections.abc import Iterator
@@ -17,8 +15,6 @@ from ledgerfs.dialects.pulsar_blob.remains import BadIndex, BlobRemains, refused
 from ledgerfs.dialects.pulsar_blob.same_ids import SameIds
 from ledgerfs.dialects.pulsar_blob.topics_in_user_metadata import told_of
 from ledgerfs.errors import LedgerfsError, StoreUnreachableError
-from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN
 from ledgerfs.storage.failures import is_refusal
@@ -71,9 +67,6 @@ class _Copies:
     def of_orphan(self, orphan: np.void) -> tuple[bool, np.void | None, LedgerfsError | None]:
         """Return whether a row of `ORPHAN` has a copy, the last ledger that it was compared with, and why there was no comparison."""
         near, key = None, key_of(orphan)
-        source = self._source_of(key)
-        if source is not None:
-            return True, source, None
         for near in self._as_large(key.ledger_id, int(orphan["name"]), int(orphan["size"])):
             try:
                 if _was_compared(orphan, near):
@@ -92,8 +85,6 @@ class _Copies:
     def of_bad_index(self, bad: BadIndex) -> bool:
         """Return whether the data object of an unreadable index has a copy."""
         ledger_id = bad.key.ledger_id
-        if self._source_of(bad.key) is not None:
-            return True
         stat = told_of(self.store, bad.key.data_key).stat if self._of_id(ledger_id) else None
         if stat is None:
             return False
@@ -107,14 +98,8 @@ class _Copies:
             return False
 
     def _of_id(self, ledger_id: int) -> list[np.void]:
-        """Return the complete ledgers of an id that are no settled copies: these stand for none but others like them."""
-        found = (ledger for ledger in self.same_ids.sound(ledger_id) if ledger["dialect"] == NUMBER)
-        return [ledger for ledger in found if not ledger["settled"]]
-
-    def _source_of(self, key: LedgerKey) -> np.void | None:
-        """Return the complete ledger that a data object was to become a settled copy of; None if there is none."""
-        found = (one for one in self._of_id(key.ledger_id) if is_settled_copy_of(key.uuid, key_of(one).uuid))
-        return next(found, None)
+        """Return the complete ledgers of an id."""
+        return [ledger for ledger in self.same_ids.sound(ledger_id) if ledger["dialect"] == NUMBER]
 
     def _as_large(self, ledger_id: int, name: int, size: int) -> Iterator[np.void]:
         """Yield the ledgers of an id, and of a topic if that is known, whose data object has ``size`` bytes."""

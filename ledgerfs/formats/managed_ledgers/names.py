@@ -64,6 +64,11 @@ def managed_ledger_path(name: str) -> str:
     return f"{ROOT}/{name}"
 
 
+def coordinator_log_path(number: int) -> str:
+    """Return the path of the node of the log of a coordinator of transactions."""
+    return managed_ledger_path(f"{_COORDINATOR_LOGS}{number}")
+
+
 def cursor_path(name: str, cursor: str) -> str:
     """Return the path of the node of a managed ledger's cursor."""
     return f"{ROOT}/{name}/{encode_topic(cursor)}"

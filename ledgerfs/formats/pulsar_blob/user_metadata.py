@@ -21,9 +21,6 @@ CLUSTER_KEY = "pulsarclustername"
 GROUP_KEY = "ledgerfs-group"
 """Key in the user metadata of data objects that one job of ours wrote together (`ledgerfs.dialects.pulsar_blob.ledger_group`)."""
 
-SETTLED_KEY = "ledgerfs-settled"
-"""Key in the user metadata of both objects of a settled copy: the uuid of the ledger that it was made of."""
-
 
 @dataclass(frozen=True, slots=True)
 class OffloadUserMetadata:
@@ -62,11 +59,6 @@ def parse_user_metadata(metadata: Mapping[str, str]) -> OffloadUserMetadata:
 def group_of(metadata: Mapping[str, str]) -> str | None:
     """Return the name of the group that an object was written in (`GROUP_KEY`); None if it has none."""
     return {key.lower(): value for key, value in metadata.items()}.get(GROUP_KEY) or None
-
-
-def settled_of(metadata: Mapping[str, str]) -> str | None:
-    """Return the uuid of the ledger that an object's ledger is a settled copy of (`SETTLED_KEY`); None if it is none."""
-    return {key.lower(): value for key, value in metadata.items()}.get(SETTLED_KEY) or None
 
 
 def build_user_metadata(metadata: OffloadUserMetadata) -> dict[str, str]:

@@ -78,9 +78,7 @@ class PulsarService:
     def reading(self, topic: str, start: Position | None) -> Iterator["_Reading"]:
         """Return a reader of a topic, as `ledgerfs.recovery.checking.topic_reading.ReadService` has it."""
         with _our_errors(self._pulsar, topic):
-            if self._client is None:
-                self._client = self._connected()
-            reader = self._client.create_reader(
+            reader = self._connected().create_reader(
                 topic,
                 self._pulsar.MessageId.earliest if start is None else self._pulsar.MessageId(-1, *start, -1),
                 receiver_queue_size=_AHEAD,
@@ -93,6 +91,15 @@ class PulsarService:
             with _our_errors(self._pulsar, topic):
                 reader.close()
 
+    def publish(self, topic: str, key: str, data: bytes) -> None:
+        """Send one message; raises the errors of `reading`."""
+        with _our_errors(self._pulsar, topic):
+            producer = self._connected().create_producer(topic, batching_enabled=False)
+            try:
+                producer.send(data, partition_key=key)
+            finally:
+                producer.close()
+
     def close(self) -> None:
         """Disconnect."""
         if self._client is not None:
@@ -100,6 +107,11 @@ class PulsarService:
             self._client = None
 
     def _connected(self) -> Any:  # noqa: ANN401  (the package has no types)
+        if self._client is None:
+            self._client = self._new_client()
+        return self._client
+
+    def _new_client(self) -> Any:  # noqa: ANN401
         pulsar = self._pulsar
         authentication = None
         if self._token is not None:
@@ -152,7 +164,7 @@ def _package() -> ModuleType:
     try:
         import pulsar
     except ImportError as error:
-        reason = "topics are read back through the package pulsar-client; pip install 'ledgerfs[pulsar]'"
+        reason = "brokers are asked through the package pulsar-client; pip install 'ledgerfs[pulsar]'"
         raise InvalidOptionError(reason, key="pulsar-client") from error
     module: ModuleType = pulsar
     return module

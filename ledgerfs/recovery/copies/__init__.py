@@ -1,1 +1,1 @@
-"""Copies of ledgers in their bucket: settled ones, and those under other ids."""
+"""Ledgers that a recovery writes into the bucket: copies under other ids, and ends of open transactions."""

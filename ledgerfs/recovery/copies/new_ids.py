@@ -52,7 +52,7 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, place: NewPlace) -> LedgerRef:
     bucket
         Where the ledger is.
     ref
-        The ledger, as the bucket's catalog has it; it may be a settled copy.
+        The ledger, as the bucket's catalog has it.
     place
         Of the copy.
 

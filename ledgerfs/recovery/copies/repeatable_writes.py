@@ -83,9 +83,9 @@ def _written(bucket: Bucket, ledger: NewLedger, write: Callable[[], tuple[Writte
 
 
 def _is_whole(bucket: Bucket, there: WrittenLedger, expected: Callable[[], Digest]) -> bool:
-    """Whether its index tells what it should, by which nothing else is decided, and all entries are as they should be."""
-    told, wanted, ref = there.offload_index.metadata, there.ledger.metadata, ref_of(there)
-    if (told.managed_ledger, told.settled_from) != (wanted.managed_ledger, wanted.settled_from):
+    """Whether it is of its topic, and all entries are as they should be."""
+    ref = ref_of(there)
+    if ref.managed_ledger != there.ledger.metadata.managed_ledger:
         return False
     reader = bucket.uncached_reader(ref)
     try:

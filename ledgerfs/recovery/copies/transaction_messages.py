@@ -1,23 +1,21 @@
 """The messages of transactions in a topic, by what became of their transactions, from one walk over all entries.
 
 The outcomes are those of a scan (`ledgerfs.scan.transaction_outcomes`): that of the first marker behind a message; without one that of the
-last marker before it, in its own ledger or the previous one of its block of ids. A topic without transactions costs no more than reading it
+last marker before it, in its own ledger or the previous one. A topic without transactions costs no more than reading it
 and the walk over the metadata of its entries.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 
-from ledgerfs.errors import CorruptMessageError
+from ledgerfs.errors import CorruptMessageError, RefusedLedgerError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.id_blocks import blocks_of, first_of_clusters
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
-from ledgerfs.messages.decode.entry_fields import messages_in_transactions, outcomes_in, transactions_at
+from ledgerfs.messages.decode.entry_fields import Transaction, messages_in_transactions, outcomes_in, transactions_at
 from ledgerfs.messages.decode.metadata_walk import walk_metadata
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 
@@ -35,8 +33,6 @@ class MessagesOfTransactions:
 
     Attributes
     ----------
-    uuid
-        Of the copy that was read.
     aborted, committed
         Of transactions that ended so.
     open
@@ -44,56 +40,61 @@ class MessagesOfTransactions:
 
     """
 
-    uuid: str
     aborted: Int64 = field(default_factory=_no_ids)
     open: Int64 = field(default_factory=_no_ids)
     committed: Int64 = field(default_factory=_no_ids)
 
-    def hidden_and_plain(self, open_as: str) -> tuple[Int64, Int64]:
-        """Return which of them are not to be seen, and which are; ``open_as`` is what open ones are taken for."""
-        if open_as == "aborted":
-            return np.union1d(self.aborted, self.open), self.committed
-        return self.aborted, np.union1d(self.committed, self.open)
-
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
-    """The messages of transactions in a topic.
+class TopicTransactions:
+    """The transactions of a topic.
 
     Attributes
     ----------
     ledgers
         {ledger id: its messages}, for ledgers that have some.
+    aborted, open, committed
+        Transactions with messages that ended so, sorted.
+    greatest
+        {coordinator: the greatest number that it gave to a transaction}, by all messages and markers.
 
     """
 
     ledgers: Mapping[int, MessagesOfTransactions]
+    aborted: tuple[Transaction, ...] = ()
+    open: tuple[Transaction, ...] = ()
+    committed: tuple[Transaction, ...] = ()
+    greatest: Mapping[int, int] = field(default_factory=dict)
 
-    def hidden(self, open_as: str) -> dict[int, Int64]:
+    def hidden_messages(self, open_as: str) -> dict[int, Int64]:
         """Return {ledger id: entries that are not to be seen}; ``open_as`` is what open ones are taken for."""
-        return {ledger_id: one.hidden_and_plain(open_as)[0] for ledger_id, one in self.ledgers.items()}
+        if open_as == "committed":
+            return {ledger_id: one.aborted for ledger_id, one in self.ledgers.items()}
+        return {ledger_id: np.union1d(one.aborted, one.open) for ledger_id, one in self.ledgers.items()}
+
+    def hidden(self, open_as: str) -> list[Transaction]:
+        """Return the transactions whose messages are not to be seen; ``open_as`` is what open ones are taken for.
+
+        Raises `RefusedLedgerError` for one with other messages that are to be seen: brokers know transactions by their ids alone.
+        """
+        hides_open = open_as != "committed"
+        hidden = {*self.aborted, *(self.open if hides_open else ())}
+        both = sorted(hidden & {*self.committed, *(() if hides_open else self.open)})
+        if both:
+            reason = "an id of two transactions, one committed and one not (of clusters that both counted from 0?): brokers would hide both"
+            raise RefusedLedgerError(reason, key=f"transaction {both[0]}")
+        return sorted(hidden)
 
 
-def unsettled(readers: Sequence[LedgerReader], ends: Collection[int] = ()) -> Unsettled:
-    """Return the messages of transactions in a topic, and what became of each; reads all of its ledgers, given in the order of their ids.
-
-    Markers of one cluster say nothing of messages of another (`ledgerfs.ledgers.id_blocks`); ``ends`` are ids of ledgers between the two.
+def transactions_in(readers: Sequence[LedgerReader]) -> TopicTransactions:
+    """Return the transactions of a topic, and what became of each message; reads all of its ledgers, given in the order of their ids.
 
     Raises `CorruptMessageError` for a marker, or a message of a transaction, whose checksum is wrong, and as the readers.
     """
-    ledgers: dict[int, MessagesOfTransactions] = {}
-    firsts = first_of_clusters([one.ref for one in readers], ends)
-    for first, end in pairwise([*firsts, len(readers)]):
-        ledgers |= _of_one_cluster(readers[first:end])
-    return Unsettled(ledgers)
-
-
-def _of_one_cluster(readers: Sequence[LedgerReader]) -> "dict[int, MessagesOfTransactions]":
     found = _Found()
     for place, batch in read_entries(readers, Reach.of(range(len(readers)))):
         found.take(place, batch, readers[place.number].ref.key)
-    blocks = np.array(blocks_of(one.ref for one in readers), np.int64)
-    return dict(_by_ledger(readers, *found.settled(blocks)))
+    return found.transactions(readers)
 
 
 class _Found:
@@ -120,8 +121,8 @@ class _Found:
         made[4] = [*[-1] * messages.size, *(_STATES[state] for _, _, state in markers)]
         self._rows.append(made)
 
-    def settled(self, blocks: Int64) -> tuple[Int64, Int64, Int64]:
-        """Return number of the ledger, entry and state of each message; ``blocks`` are those of all ledgers."""
+    def transactions(self, readers: Sequence[LedgerReader]) -> TopicTransactions:
+        """Return what was found in these ledgers."""
         rows = np.concatenate(self._rows, axis=1)
         rows = rows[:, np.lexsort((rows[1], rows[0], rows[3], rows[2]))]
         numbers, ids, most, least, states = rows
@@ -133,10 +134,17 @@ class _Found:
         ended = _outcome(after, group, states)
         is_near = is_marker
         if ids.size:
-            is_near = (numbers - numbers[before] <= 1) & (blocks[numbers] == blocks[numbers[before]])
+            is_near = numbers - numbers[before] <= 1
         ended_before = np.where(is_near, _outcome(before, group, states), _NOT_ENDED)
         state = np.where(ended != _NOT_ENDED, ended, ended_before)
-        return numbers[~is_marker], ids[~is_marker], state[~is_marker]
+        of = {one: _distinct(most, least, ~is_marker & (state == one)) for one in (_ABORTED, _NOT_ENDED, _COMMITTED)}
+        ledgers = _by_ledger(readers, numbers[~is_marker], ids[~is_marker], state[~is_marker])
+        greatest = {one: int(least[most == one].max()) for one in np.unique(most).tolist()}
+        return TopicTransactions(dict(ledgers), of[_ABORTED], of[_NOT_ENDED], of[_COMMITTED], greatest)
+
+
+def _distinct(most: Int64, least: Int64, which: Mask) -> tuple[Transaction, ...]:
+    return tuple(sorted(set(zip(most[which].tolist(), least[which].tolist(), strict=True))))
 
 
 def _outcome(markers: Int64, group: Int64, states: Int64) -> Int64:
@@ -158,9 +166,9 @@ def _by_ledger(
     known, starts = np.unique(numbers, return_index=True)
     found = []
     for number, part in zip(known.tolist(), np.split(np.arange(ids.size), starts[1:]), strict=False):
-        ref, mine, state = readers[number].ref, ids[part], states[part]
+        mine, state = ids[part], states[part]
         parts = (mine[state == one] for one in (_ABORTED, _NOT_ENDED, _COMMITTED))
-        found.append((ref.ledger_id, MessagesOfTransactions(ref.uuid, *parts)))
+        found.append((readers[number].ref.ledger_id, MessagesOfTransactions(*parts)))
     return found
 
 

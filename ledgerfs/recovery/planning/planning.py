@@ -10,20 +10,15 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerIn
 from ledgerfs.formats.managed_ledgers.names import COMPACTION, is_of_transactions, managed_ledger_path
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.id_blocks import ends_in
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.partitioned_names import partitions_of
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, DumpedCursor, is_partition
 from ledgerfs.recovery.planning.missing_parts import missing_by_list, missing_in_bucket
 from ledgerfs.recovery.planning.target_names import TargetNames
 from ledgerfs.recovery.planning.topic_ledgers import (
-    ledgers_in,
     of_the_topic,
-    only_ends,
     readable_ledgers,
     refused_by_the_store,
-    settled_alone,
-    unsettled_without_end,
 )
 from ledgerfs.recovery.planning.topic_plan import FormerTopic, TopicPlan
 
@@ -86,9 +81,8 @@ def plan_each(
     catalog.require_readable()
     wanted = wanted or Wanted()
     owners = {} if dump is None else _owners(dump)
-    ends = ends_in(catalog)
-    names = wanted.chosen(_names(catalog, dump, disks, ends))
-    plans = [_plan(name, catalog, dump, wanted, disks, owners, ends) for name in names]
+    names = wanted.chosen(_names(catalog, dump, disks))
+    plans = [_plan(name, catalog, dump, wanted, disks, owners) for name in names]
     return _without_copies(plans, catalog)
 
 
@@ -108,17 +102,9 @@ def greatest_id(catalog: Catalog, dump: DumpedCluster | None) -> int:
     return max(ids)
 
 
-def _names(
-    catalog: Catalog,
-    dump: DumpedCluster | None,
-    disks: Catalog | None,
-    ends: Mapping[str, tuple[int, ...]],
-) -> list[str]:
-    """Return all topics but those of brokers' own, which the new cluster's brokers make anew.
-
-    One of which the bucket has only where a cluster ends is none: a run was to make it, under this name, of the ledgers of another.
-    """
-    found = {name for name in catalog.known_names if name is not None} - only_ends(catalog, ends)
+def _names(catalog: Catalog, dump: DumpedCluster | None, disks: Catalog | None) -> list[str]:
+    """Return all topics but those of brokers' own, which the new cluster's brokers make anew."""
+    found = {name for name in catalog.known_names if name is not None}
     if dump is not None:
         found |= dump.lists.keys()
     if disks is not None:
@@ -138,7 +124,6 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
     wanted: Wanted,
     disks: Catalog | None,
     owners: Mapping[int, str],
-    ends: Mapping[str, tuple[int, ...]],
 ) -> TopicPlan:
     target = wanted.names.target_of(name)
     info = None if dump is None else dump.lists.get(name)
@@ -148,33 +133,24 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
     if refusal is not None:
         return replace(plan, refusal=refusal)
     found = [*readable_ledgers(catalog, name, info), *([] if disks is None else readable_ledgers(disks, name, info))]
-    # Ledgers of a topic may tell the name of another, under which it was before.
-    own_ends = _ends_among(name, found, ends)
     each: dict[int, LedgerRef] = {}
     for ref in found:
         each.setdefault(ref.ledger_id, ref)
     ledgers, left_out = of_the_topic(
         name, sorted(each.values(), key=lambda ref: ref.ledger_id), info, owners, with_deleted=wanted.with_deleted
     )
-    # One that lost an object still says where its cluster ends, and has no message.
-    gaps = [one for one in catalog.absent_of(name) if one.ledger_id not in own_ends]
+    gaps = catalog.absent_of(name)
     if info is None:
         missing = missing_in_bucket(ledgers, gaps)
     else:
         assert dump is not None  # noqa: S101  (its list is)
         missing = missing_by_list(info, dump.ends, ledgers, gaps)
-    if refusal := unsettled_without_end(ledgers, info, own_ends) or refused_by_the_store(each, gaps):
+    if refusal := refused_by_the_store(each, gaps):
         return replace(plan, refusal=refusal)
     if left_out:
         remarks.append(
             f"{len(left_out):,} ledgers in the bucket were no longer the topic's when the dump was made (expired, or left over), and are "
             f"not restored: {_shown(left_out)}"
-        )
-    alone = settled_alone(ledgers, info)
-    if alone:
-        remarks.append(
-            f"{len(alone):,} ledgers are there only as settled copies, which an earlier recovery made: what was of transactions that had "
-            f"not ended then is not in them: {_shown(alone)}"
         )
     if plan.former.is_terminated:
         remarks.append(
@@ -188,20 +164,9 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
         plan,
         ledgers=tuple(ledgers),
         missing=missing,
-        ends=tuple(own_ends),
         left_out=tuple(left_out),
         remarks=tuple(remarks),
     )
-
-
-def _ends_among(name: str, found: Sequence[LedgerRef], ends: Mapping[str, tuple[int, ...]]) -> list[int]:
-    """Return where clusters end among the ledgers of a topic; what is of another name was restored, and goes up to its last ledger."""
-    last: dict[str, int] = {}
-    for ref in found:
-        other = ref.managed_ledger or ""
-        last[other] = max(last.get(other, -1), ref.ledger_id)
-    among = {end for other, newest in last.items() for end in ends.get(other, ()) if end < newest}
-    return sorted(among | {*ends.get(name, ())})
 
 
 def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted) -> str | None:
@@ -212,7 +177,7 @@ def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluste
         return f"{wanted.names.template} makes no name of a topic of it"
     if dump is not None and name not in dump.lists and not wanted.with_deleted:
         path = managed_ledger_path(name)
-        newest = max((ref.created_ms or ref.changed_ms for ref in ledgers_in(catalog, name)), default=0)
+        newest = max((ref.created_ms or ref.changed_ms for ref in catalog.refs_of(name)), default=0)
         if path not in dump.damaged and newest < dump.began_ms:
             return (
                 "the lost cluster had deleted it: the dump does not have it, and its ledgers are older (--with-deleted)"
@@ -261,7 +226,7 @@ def _without_copies(plans: Sequence[TopicPlan], catalog: Catalog) -> list[TopicP
         for plan in plans
         if plan.former.is_known
         or plan.source not in by_target
-        or not _is_copied([ref for ref in ledgers_in(catalog, plan.source) if ref.copy == 0], by_target[plan.source])
+        or not _is_copied([ref for ref in catalog.refs_of(plan.source) if ref.copy == 0], by_target[plan.source])
     ]
 
 
@@ -297,12 +262,7 @@ def _told_beside_partitions(plans: Sequence[TopicPlan], dump: DumpedCluster | No
     remark = (
         "there are partitions of a topic of this name, too: clients are sent to these, and get none of its messages"
     )
-    return [
-        replace(plan, remarks=(*plan.remarks, remark), is_beside_partitions=True)
-        if plan.target in partitioned
-        else plan
-        for plan in plans
-    ]
+    return [replace(plan, remarks=(*plan.remarks, remark)) if plan.target in partitioned else plan for plan in plans]
 
 
 def _all_or_nothing(plans: Sequence[TopicPlan]) -> list[TopicPlan]:

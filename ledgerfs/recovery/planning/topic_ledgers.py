@@ -3,9 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
-from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.id_blocks import ends_cluster
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger
 
@@ -18,7 +16,7 @@ def readable_ledgers(catalog: Catalog, name: str, info: ManagedLedgerInfo | None
     uuids = {} if info is None else {one.ledger_id: _uuid_of(one) for one in info.ledgers}
     contradicted = {one.ledger_id for one in catalog.missing_of(name) if one.kind is GapKind.CONTRADICTED}
     by_id: dict[int, list[LedgerRef]] = {}
-    for ref in ledgers_in(catalog, name):
+    for ref in catalog.refs_of(name):
         by_id.setdefault(ref.ledger_id, []).append(ref)
     for ledger_id in uuids.keys() - by_id.keys():
         by_id[ledger_id] = [ref for ref in catalog.all_of(ledger_id) if ref.uuid == uuids[ledger_id]]
@@ -29,11 +27,6 @@ def readable_ledgers(catalog: Catalog, name: str, info: ManagedLedgerInfo | None
             yield named[0]
         elif sound and ledger_id not in contradicted:
             yield sound[0]
-
-
-def ledgers_in(catalog: Catalog, name: str) -> list[LedgerRef]:
-    """Return the copies of ledgers of a topic but those with which earlier recoveries ended lost clusters."""
-    return [ref for ref in catalog.refs_of(name) if not ends_cluster(ref)]
 
 
 def of_the_topic(
@@ -58,32 +51,6 @@ def of_the_topic(
     return kept, left_out
 
 
-def settled_alone(ledgers: Sequence[LedgerRef], info: ManagedLedgerInfo | None) -> list[int]:
-    """Return which of the ledgers to restore are settled copies that stand in for the ledgers themselves, and no list names them."""
-    settled = [ref for ref in ledgers if ref.is_settled and ref.is_ordered]
-    named = {_uuid_of(one) for one in info.ledgers} if settled and info is not None else set()
-    return [ref.ledger_id for ref in settled if ref.uuid not in named]
-
-
-def unsettled_without_end(
-    ledgers: Sequence[LedgerRef], info: ManagedLedgerInfo | None, ends: Sequence[int]
-) -> str | None:
-    """Return why a topic cannot be restored whose list names settled copies that are lost, and of which nothing tells where they were for.
-
-    That is a bucket, or a copy of one, from before an earlier recovery: the ledgers themselves are there, and not where their cluster ends.
-    """
-    named = {one.ledger_id: uuid for one in info.ledgers if (uuid := _uuid_of(one))} if info is not None else {}
-    for ref in ledgers:
-        uuid = named.get(ref.ledger_id, ref.uuid)
-        if uuid != ref.uuid and is_settled_copy_of(uuid, ref.uuid) and not any(end > ref.ledger_id for end in ends):
-            return (
-                f"its list names a settled copy of ledger {ref.ledger_id}, made by an earlier recovery, which the bucket does not have, "
-                "nor what tells where the cluster before ended: transactions of the two cannot be told apart. Copy both from the bucket of "
-                "then, or a backup of it, or restore without the dump (--no-dump) what the bucket had before"
-            )
-    return None
-
-
 def refused_by_the_store(found: Collection[int], gaps: Sequence[MissingLedger]) -> str | None:
     """Return why a topic cannot be restored of which the store refuses ledgers: these are not lost. ``found`` has the ids of the others."""
     refused = [one for one in gaps if one.refusal is not None and one.ledger_id not in found]
@@ -91,16 +58,6 @@ def refused_by_the_store(found: Collection[int], gaps: Sequence[MissingLedger]) 
         return None
     more = f" ({len(refused) - 1:,} more ledgers are refused)" if len(refused) > 1 else ""
     return f"the store refuses {refused[0].name}, {refused[0].key}{more}: {refused[0].why}; restore the topic when it can be read"
-
-
-def only_ends(catalog: Catalog, ends: Mapping[str, tuple[int, ...]]) -> set[str]:
-    """Return the topics of which the bucket has only where a cluster ends."""
-    return {
-        name
-        for name, ids in ends.items()
-        if {*catalog.table_of(name)["ledger_id"].tolist(), *(one.ledger_id for one in catalog.absent_of(name))}
-        <= {*ids}
-    }
 
 
 def _uuid_of(one: LedgerInfo) -> str | None:

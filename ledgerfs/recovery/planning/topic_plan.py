@@ -82,8 +82,6 @@ class TopicPlan:
         What is restored, ascending by id, each as a whole.
     missing
         What will be missing.
-    ends
-        Ids of ledgers that earlier recoveries wrote where a cluster was lost: they part the transactions of one from those of another.
     former
         What a dump tells of it.
     left_out
@@ -92,8 +90,6 @@ class TopicPlan:
         What an operator has to know, a sentence each.
     refusal
         Why the topic is not restored; None if it is.
-    is_beside_partitions
-        Whether there are, or are to be, partitions of the target's name, which a first ledger of that name would hide.
 
     """
 
@@ -101,12 +97,10 @@ class TopicPlan:
     target: str
     ledgers: tuple[LedgerRef, ...] = ()
     missing: tuple[MissingPart, ...] = ()
-    ends: tuple[int, ...] = ()
     former: FormerTopic = field(default_factory=FormerTopic)
     left_out: tuple[int, ...] = ()
     remarks: tuple[str, ...] = ()
     refusal: str | None = None
-    is_beside_partitions: bool = False
 
     @property
     def topic(self) -> str:

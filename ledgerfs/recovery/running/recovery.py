@@ -1,7 +1,8 @@
 """A recovery from its beginning to its end: what is planned, what is done in which order, and what is looked at again before it is done.
 
-Order of a run: what only disks have goes into the bucket; the bucket is listed; ids are advanced; tenants, namespaces and schemas are made;
-each topic is made by one commit; counts of partitions; the bucket is listed again; brokers are asked for what they serve now.
+Order of a run: what only disks have goes into the bucket; the bucket is listed; ids of ledgers and transactions are advanced; tenants,
+namespaces and schemas are made; each topic is made by one commit; counts of partitions; the bucket is listed again; brokers are asked for
+what they serve now.
 """
 
 import time
@@ -25,11 +26,13 @@ from ledgerfs.recovery.running.from_disks import Said, offload_from_disks
 from ledgerfs.recovery.running.report import Report, TopicLine
 from ledgerfs.recovery.running.strangers import without_strangers
 from ledgerfs.recovery.settings.former_settings import FormerSetting
+from ledgerfs.recovery.settings.namespaces import has_transactions
 from ledgerfs.recovery.settings.partition_counts import counts_in_new_cluster
 from ledgerfs.recovery.settings.partition_nodes import other_counts, set_partitions
 from ledgerfs.recovery.settings.setting_again import SettingAgain, SettingsOfTopics
+from ledgerfs.recovery.topics.coordinators import advance_transactions
 from ledgerfs.recovery.topics.ledger_ids import advance_ids
-from ledgerfs.recovery.topics.new_cluster import Found, beside_others, brokers_delete, look, parted
+from ledgerfs.recovery.topics.new_cluster import Found, beside_others, brokers_delete, look
 from ledgerfs.recovery.topics.places import Place
 from ledgerfs.recovery.topics.restoring import How, Outcome, RestoredTopic, Restoring, lost_since, there_again, why_not
 from ledgerfs.storage.zookeeper.changes import ClusterLock
@@ -129,7 +132,10 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         due = _due(plans, found)
         # Before anything is made: schemas are ledgers, too, and a broker that loads a topic makes one at once.
         ids = advance_ids(lock, greatest_id(catalog, lost.dump), into.ledgers_path) if due else None
+        hides_aborted = False
         if ids is not None:
+            advance_transactions(lock)
+            hides_aborted = has_transactions(into.settings.requests)
             # From now on nobody gets an id of the bucket's ledgers; until now a producer may have come.
             found = _look(lost, into, plans)
             plans = refused(plans, _blocked(lost, into, plans, found, catalog))
@@ -140,7 +146,9 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         plans = refused(plans, _deleting(into, plans, found, made=()))
         due = _due(plans, found)
         plans = refused(plans, into.settings.set_schemas(lock, settings, due))
-        restoring = Restoring(lock, into.cluster.nodes, lost.bucket, catalog, ids=ids, how=into.how)
+        restoring = Restoring(
+            lock, into.cluster.nodes, lost.bucket, catalog, ids=ids, how=into.how, hides_aborted=hides_aborted
+        )
         done = []
         for number, one in enumerate(restoring.restore(plans, found), 1):
             done.append(one)
@@ -148,8 +156,6 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         troubles = _partitions(lost, lock, done)
         after = lost.bucket.list_to_write(progress)
         troubles |= lost_since(done, after)
-        why = parted(into.cluster.nodes, after, found) if ids is not None else None
-        troubles |= {} if why is None else {one.plan.source: why for one in done if one.outcome is Outcome.RESTORED}
     lines = [TopicLine(one.plan, one, trouble=troubles.get(one.plan.source)) for one in done]
     if check is not None:
         lines = _compared(lost, into, lines, check, progress)
@@ -203,9 +209,6 @@ def _without_own(lost: Lost, plans: Sequence[TopicPlan], found: Found) -> tuple[
 def _blocked(lost: Lost, into: Into, plans: Sequence[TopicPlan], found: Found, catalog: Catalog) -> dict[str, str]:
     """Return of which topics the new cluster has something that is not ours."""
     due = _due(plans, found)
-    why_none = parted(into.cluster.nodes, catalog, found)
-    if why_none is not None:
-        return {one.source: why_none for one in due}
     wanted = counts_in_new_cluster([one for one in plans if one.refusal is None], lost.dump)
     counts = other_counts(into.cluster.nodes, wanted)
     others = {one.source: why for one in due if (why := counts.get(split_partition(one.target)[0])) is not None}
@@ -269,7 +272,7 @@ def _compared(
             compared.append(line)
             continue
         try:
-            found = check.compare(lost.bucket, into.cluster.nodes, line.plan, line.done.hidden_ids)
+            found = check.compare(lost.bucket, into.cluster.nodes, line.plan, line.done)
             compared.append(replace(line, compared=found))
         except LedgerfsError as error:
             compared.append(replace(line, trouble=line.trouble or f"its brokers were asked in vain: {error}"))

@@ -144,6 +144,12 @@ def plan_settings(
     return SettingsPlan(cluster, tenants, tuple(namespaces), topics)
 
 
+def has_transactions(requests: AdminRequests) -> bool:
+    """Return whether the cluster's brokers have transactions; raises the errors of the admin API."""
+    answer = requests.told(_CONFIGURATION)
+    return isinstance(answer, dict) and str(answer.get("transactionCoordinatorEnabled")).lower() == "true"
+
+
 def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Iterable[str] | None = None) -> list[str]:
     """Make the tenants and namespaces that are not there, and return those namespaces; made twice is as good as once.
 

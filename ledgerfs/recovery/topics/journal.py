@@ -7,10 +7,10 @@ import json
 from dataclasses import asdict, dataclass
 
 from ledgerfs.clusters.next_ids import RECOVERY
-from ledgerfs.clusters.restored_topics import NOTES
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.storage.zookeeper.node import Node
 
+NOTES = f"{RECOVERY}/topics"
 NEW_IDS = f"{RECOVERY}/new-ids"
 
 
@@ -29,9 +29,8 @@ class Note:
     has_new_ids
         Whether its ledgers have other ids than they had.
     open_as
-        What became of messages of transactions that never ended, as `OpenAs` has it; empty if there were none, None if nobody looked.
-    end
-        Id of the ledger in the bucket that tells where the lost cluster ends; None if none was made.
+        How open transactions ended, as `OpenAs` has it; empty if there were none, None if brokers hide nothing, since nobody looked for
+        transactions, or since the new cluster has none.
 
     """
 
@@ -43,7 +42,6 @@ class Note:
     at_ms: int
     has_new_ids: bool
     open_as: str | None
-    end: int | None = None
 
     def build(self) -> bytes:
         """Return the data of its node."""
@@ -64,8 +62,7 @@ def parse_note(node: Node) -> Note:
         )
         source, bucket = str(told["source"]), str(told["bucket"])
         open_as = None if told["open_as"] is None else str(told["open_as"])
-        end = None if told.get("end") is None else int(told["end"])
-        return Note(source, bucket, ledgers, entries, subscriptions, at_ms, bool(told["has_new_ids"]), open_as, end)
+        return Note(source, bucket, ledgers, entries, subscriptions, at_ms, bool(told["has_new_ids"]), open_as)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise CorruptMetadataError("no note of a restored topic", key=node.path) from error
 
@@ -82,7 +79,10 @@ def new_ids_path(target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NewIds:
-    """Which ids the ledgers of a topic get: from ``first`` on, in the order of their old ones."""
+    """Which ids the ledgers of a topic get: from ``first`` on, in the order of their old ones.
+
+    Without ``ledgers`` they keep theirs, and ``first`` is the id of the ledger that ends open transactions.
+    """
 
     first: int
     ledgers: tuple[int, ...]

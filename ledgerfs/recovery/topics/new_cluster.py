@@ -14,8 +14,6 @@ from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.id_blocks import ends_among, ends_in
-from ledgerfs.recovery.planning.topic_ledgers import ledgers_in
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.journal import (
     Note,
@@ -108,41 +106,6 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
     return Found(places, owners, taken, own, lists)
 
 
-def parted(nodes: Nodes, catalog: Catalog, found: Found) -> str | None:
-    """Return why the new cluster's ids must not go on beyond those in the bucket; None if they may.
-
-    What it writes behind the end of a cluster would be another cluster's to readers, and a transaction under way would have no end.
-    Raises `CorruptMetadataError` for a list that cannot be read, and the errors of ZooKeeper.
-    """
-    for name, ids in ends_in(catalog).items():
-        node = found.lists.get(name)
-        if node is None or not _goes_on_behind(node, ids[-1]):
-            continue
-        if _lies_in(node, catalog) or note_of(nodes, name) is not None:
-            end = f"entries/{name.replace('/persistent/', '/')}/{ids[-1]}.entries"
-            return (
-                f"the new cluster serves {topic_of(name)}, which was restored from this bucket into another cluster since, as "
-                f"{end} tells. Once ids go on beyond that, readers of the bucket would take what follows for the other cluster's, and "
-                "transactions under way for ended. If that was a drill, and its cluster is gone, remove that ledger, and what that cluster "
-                "wrote behind it, with `ledgerfs rm`"
-            )
-    return None
-
-
-def _goes_on_behind(node: Node, end: int) -> bool:
-    """Whether a topic will go on behind an end of a cluster, which is not its own then."""
-    info = parse_managed_ledger_info(node.data, key=node.path) if node.data else None
-    return info is not None and info.terminated is None and bool(info.ledgers) and info.ledgers[-1].ledger_id < end
-
-
-def _lies_in(node: Node, catalog: Catalog) -> bool:
-    """Whether a list names a ledger that the bucket has."""
-    info = parse_managed_ledger_info(node.data, key=node.path)
-    # What was restored under another name tells the former one.
-    named = [(one.ledger_id, one.context.uuid) for one in info.ledgers if one.context is not None]
-    return any(ref.uuid == uuid for ledger_id, uuid in named for ref in catalog.all_of(ledger_id))
-
-
 def beside_others(nodes: Nodes, plans: Iterable[TopicPlan], catalog: Catalog) -> dict[str, str]:
     """Return {source: why not} of topics that are not to be made under another name, since the bucket has ledgers of that name.
 
@@ -153,9 +116,8 @@ def beside_others(nodes: Nodes, plans: Iterable[TopicPlan], catalog: Catalog) ->
     for plan in plans:
         if plan.target == plan.source:
             continue
-        absent = catalog.absent_of(plan.target)
-        ids = {one.ledger_id for one in absent} - {*ends_among(absent)}
-        ids |= {ref.ledger_id for ref in ledgers_in(catalog, plan.target)}
+        ids = {one.ledger_id for one in catalog.absent_of(plan.target)}
+        ids |= {ref.ledger_id for ref in catalog.refs_of(plan.target)}
         others = sorted(ids - _noted_ids(nodes, plan.target)) if ids else []
         if others:
             told[plan.source] = (

@@ -1,14 +1,17 @@
-"""Restoring topics into a cluster, one after the other: copies where they are needed, then one commit, which makes a topic or nothing.
+"""Restoring topics into a cluster, one after the other: what each needs beside its ledgers, then one commit, which makes it, or nothing.
 
-Whatever ends a run leaves whole topics, and copies that nobody lists, which the next run takes: it looks at what is there, and goes on.
+A topic whose ids are taken needs copies of its ledgers; one with transactions a snapshot of those that were aborted, by which brokers hide
+their messages. Whatever ends a run leaves whole topics, and ledgers that nobody lists, which the next run takes: it looks at what is there,
+and goes on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.answered_nodes import answered
+from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.errors import (
     ChangedMeanwhileError,
     LedgerfsError,
@@ -17,18 +20,17 @@ from ledgerfs.errors import (
     StoreUnreachableError,
 )
 from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.formats.pulsar_blob.end_uuids import end_uuid
+from ledgerfs.formats.managed_ledgers.transaction_snapshot import build_transaction_snapshot, snapshot_topic
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.partitioned_names import partitions_of
 from ledgerfs.offload.offload_driver import OffloadDriver
-from ledgerfs.recovery.copies.cluster_ends import end_cluster
 from ledgerfs.recovery.copies.new_ids import NewPlace, copy_under_id
-from ledgerfs.recovery.copies.settled_copies import OpenAs, Unsettled, unsettled, write_settled
-from ledgerfs.recovery.planning.topic_ledgers import ledgers_in
+from ledgerfs.recovery.copies.open_transactions import OpenAs, end_transactions
+from ledgerfs.recovery.copies.transaction_messages import TopicTransactions, transactions_in
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.topics.coordinators import coordinators_behind
 from ledgerfs.recovery.topics.journal import NewIds, Note, new_ids_path, note_path, parse_new_ids
 from ledgerfs.recovery.topics.ledger_ids import FreeIds
 from ledgerfs.recovery.topics.new_cluster import Found, note_of
@@ -64,8 +66,8 @@ class RestoredTopic:
         How many entries are of aborted transactions, which no reader gets, and of transactions that never ended.
     hidden_ids
         {ledger: ids of the entries that brokers must not send}; None if nobody looked for them.
-    end
-        Id of the ledger that tells where the lost cluster ends; None if there is none.
+    hidden_transactions
+        How many transactions these are of.
     remarks
         What somebody has to know, a sentence each.
 
@@ -79,13 +81,17 @@ class RestoredTopic:
     hidden: int = 0
     opened: int = 0
     hidden_ids: Mapping[int, Int64] | None = None
-    end: int | None = None
+    hidden_transactions: int = 0
     remarks: list[str] = field(default_factory=list)
 
     @property
     def is_served(self) -> bool:
         """Whether the new cluster has the topic from this bucket, by this run or an earlier one."""
         return self.outcome in {Outcome.RESTORED, Outcome.THERE}
+
+
+Publish = Callable[[str, str, bytes], None]
+"""Sends one message: to which topic, with which key, and its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +102,14 @@ class How:
     ----------
     driver
         By which the new cluster's brokers find the objects.
+    publish
+        Sends snapshots of aborted transactions; None where no topic with transactions is restored.
     open_as
-        What becomes of messages of transactions that never ended.
+        How transactions end that the lost cluster left open.
     looks_for_transactions
         Whether all entries are read for transactions; otherwise there are none, on the operator's word.
+    shows_aborted
+        Whether topics with aborted messages are restored where brokers have no transactions, so that these messages are shown.
     gives_new_ids
         Whether ledgers whose ids are taken are copied under new ones.
     subscriptions
@@ -108,8 +118,10 @@ class How:
     """
 
     driver: OffloadDriver
+    publish: Publish | None = None
     open_as: OpenAs = "aborted"
     looks_for_transactions: bool = True
+    shows_aborted: bool = False
     gives_new_ids: bool = False
     subscriptions: tuple[NewSubscription, ...] = ()
 
@@ -125,13 +137,23 @@ class Restoring:
         What has the ledgers, and what it had when topics were planned.
     ids
         Ids that nobody has or gets, beyond all others; None if no topic is to be made.
+    hides_aborted
+        Whether the cluster's brokers have transactions, and so hide what was aborted.
 
     """
 
-    __slots__ = ("_bucket", "_catalog", "_how", "_ids", "_lock", "_next", "_nodes", "_url")
+    __slots__ = ("_bucket", "_catalog", "_hides_aborted", "_how", "_ids", "_lock", "_next", "_nodes", "_url")
 
     def __init__(
-        self, lock: ClusterLock, nodes: Nodes, bucket: Bucket, catalog: Catalog, *, ids: FreeIds | None, how: How
+        self,
+        lock: ClusterLock,
+        nodes: Nodes,
+        bucket: Bucket,
+        catalog: Catalog,
+        *,
+        ids: FreeIds | None,
+        how: How,
+        hides_aborted: bool,
     ) -> None:
         self._lock = lock
         self._nodes = nodes
@@ -140,6 +162,7 @@ class Restoring:
         self._url = bucket.store.url
         self._ids = ids
         self._how = how
+        self._hides_aborted = hides_aborted
         self._next = 0
 
     def restore(self, plans: Sequence[TopicPlan], found: Found) -> Iterator[RestoredTopic]:
@@ -154,7 +177,7 @@ class Restoring:
     def _outcome(self, plan: TopicPlan, found: Found) -> RestoredTopic:
         place = found.places.get(plan.target, Place.FREE)
         if place is Place.OURS:
-            return there_again(plan, self._nodes, self._catalog, self._how, self._end_again)
+            return there_again(plan, self._nodes, self._catalog, self._how)
         why = why_not(plan, found, gives_new_ids=self._how.gives_new_ids)
         if why is not None:
             return RestoredTopic(plan, Outcome.REFUSED, why)
@@ -167,75 +190,95 @@ class Restoring:
         except LedgerfsError as error:
             return RestoredTopic(plan, Outcome.FAILED, str(error))
 
-    def _end_again(self, plan: TopicPlan, end: int) -> str | None:
-        """Write once more where the lost cluster ends; return why that cannot be done, None if it was."""
-        try:
-            self._end(plan, end)
-        except (LockLostError, StoreUnreachableError):
-            raise
-        except LedgerfsError as error:
-            return f"where the lost cluster ends cannot be written again: {error}"
-        return None
-
-    def _end(self, plan: TopicPlan, end: int) -> None:
-        end_cluster(self._bucket, plan.target, end, max((ref.changed_ms for ref in plan.ledgers), default=0))
-
     def _made(self, plan: TopicPlan, *, has_new_ids: bool) -> RestoredTopic:
-        done = RestoredTopic(plan, Outcome.RESTORED)
         readers = [self._bucket.reader(ref) for ref in plan.ledgers]
-        found = unsettled(readers, plan.ends) if self._how.looks_for_transactions else None
-        if found is not None:
-            done.hidden = sum(one.aborted.size for one in found.ledgers.values())
-            done.opened = sum(one.open.size for one in found.ledgers.values())
-            done.hidden_ids = found.hidden(self._how.open_as)
-        first_id = self._first_id(plan) if has_new_ids else None
+        how, found = self._how, transactions_in(readers) if self._how.looks_for_transactions else TopicTransactions({})
+        refusal = self._refusal(found)
+        if refusal is not None:
+            return RestoredTopic(plan, Outcome.REFUSED, refusal)
+        hides = self._hides_aborted or not found.hidden(how.open_as)
+        if hides and found.open and plan.target == plan.source:
+            plan = self._ended(plan, found)
+        done = RestoredTopic(plan, Outcome.RESTORED)
+        done.hidden = sum(one.aborted.size for one in found.ledgers.values())
+        done.opened = sum(one.open.size for one in found.ledgers.values())
+        done.hidden_ids = found.hidden_messages(how.open_as) if hides else {}
+        done.hidden_transactions = len(found.hidden(how.open_as)) if hides else 0
+        first_id = self._noted_ids(plan, [ref.ledger_id for ref in plan.ledgers]) if has_new_ids else None
         done.ledgers = tuple(
             [
-                (ref.ledger_id, self._copied(plan, ref, found, None if first_id is None else first_id + row))
+                (ref.ledger_id, ref if first_id is None else self._copied(plan, ref, first_id + row))
                 for row, ref in enumerate(plan.ledgers)
             ]
         )
-        done.end = self._new_ids(1) if first_id is None and not self._hides_partitions(plan) else None
-        if done.end is not None:
-            # Also where there are no transactions, or no ledgers: of one that comes late, or back, nobody knows what it has.
-            self._end(plan, done.end)
         extra_id = self._new_ids(1)
         positions = positions_of(plan, done.ledgers, extra_id)
-        subscriptions = subscriptions_of(plan.source, plan.former.cursors, self._how.subscriptions, positions, readers)
+        subscriptions = subscriptions_of(plan.source, plan.former.cursors, how.subscriptions, positions, readers)
         done.subscriptions = len(subscriptions.nodes)
         done.remarks += subscriptions.remarks
-        how = self._how
         nodes = subscriptions.nodes
-        open_as = None if found is None else how.open_as if done.opened else ""
-        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, open_as, done.end)
+        open_as = None if not (how.looks_for_transactions and hides) else how.open_as if done.opened else ""
+        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, open_as)
+        if found.ledgers and self._hides_aborted:
+            self._publish(plan, found, done.ledgers[-1][1])
         self._lock.commit(making.operations(self._node(note_path(plan.target))))
         return done
 
-    def _hides_partitions(self, plan: TopicPlan) -> bool:
-        """Whether a ledger of a topic would be the first of a name that means partitions without it."""
-        if plan.ledgers:
-            return False
-        return plan.is_beside_partitions or bool(partitions_of(self._catalog, plan.target))
+    def _refusal(self, found: TopicTransactions) -> str | None:
+        """Return why a topic cannot be served with these transactions; None if it can."""
+        hidden = sum(ids.size for ids in found.hidden_messages(self._how.open_as).values())
+        if not self._hides_aborted:
+            if not hidden or self._how.shows_aborted:
+                return None
+            return (
+                f"brokers would show {hidden:,} entries of transactions that were not committed, since the new cluster has "
+                "transactionCoordinatorEnabled=false: enable it, or --show-aborted"
+            )
+        behind = coordinators_behind(self._lock, found.greatest) if found.greatest else {}
+        if not behind:
+            return None
+        number, given = next(iter(behind.items()))
+        return (
+            f"the new cluster may give ids of its transactions again, such as ({number},{found.greatest[number]}): coordinator {number} is "
+            f"in use, and known to be beyond {given} only. Restore into a cluster to which no client with transactions has connected"
+        )
 
-    def _copied(self, plan: TopicPlan, ref: LedgerRef, found: Unsettled | None, new_id: int | None) -> LedgerRef:
-        """Return what the list is to have of a ledger: itself, or a copy that is whole in the bucket."""
-        place = None if new_id is None else NewPlace(new_id, plan.target)
-        if found is not None and ref.ledger_id in found.ledgers:
-            return write_settled(self._bucket, ref, found, self._how.open_as, place)
-        return ref if place is None else copy_under_id(self._bucket, ref, place)
+    def _ended(self, plan: TopicPlan, found: TopicTransactions) -> TopicPlan:
+        """Return the plan with one ledger more, in which the open transactions end for readers of the bucket."""
+        ledger_id = self._noted_ids(plan, ())
+        if ledger_id < plan.ledgers[-1].ledger_id:
+            # Generated ids may be beyond it; in front of the messages it would end nothing.
+            return plan
+        at_ms = max(ref.changed_ms for ref in plan.ledgers)
+        ref = end_transactions(self._bucket, plan.target, ledger_id, found.open, self._how.open_as, at_ms)
+        return replace(plan, ledgers=(*plan.ledgers, ref))
 
-    def _first_id(self, plan: TopicPlan) -> int:
-        """Return the first of the new ids of a topic, noted before anything is copied: a run after a crash makes the same copies."""
+    def _publish(self, plan: TopicPlan, found: TopicTransactions, last: LedgerRef) -> None:
+        """Have brokers know which transactions were aborted, before any of them can load the topic."""
+        assert self._how.publish is not None  # noqa: S101  (as it is for each run)
+        topic, end = plan.target_topic, Position(last.ledger_id, last.last_entry)
+        # No broker forgets any of them before all that is restored is trimmed.
+        snapshot = build_transaction_snapshot(topic, end, [(one, end) for one in found.hidden(self._how.open_as)])
+        self._how.publish(snapshot_topic(namespace_of(plan.target)), topic, snapshot)
+
+    def _copied(self, plan: TopicPlan, ref: LedgerRef, new_id: int) -> LedgerRef:
+        """Return the copy of a ledger that the list is to have, whole in the bucket."""
+        return copy_under_id(self._bucket, ref, NewPlace(new_id, plan.target))
+
+    def _noted_ids(self, plan: TopicPlan, ledgers: Sequence[int]) -> int:
+        """Return the first of the new ids of some ledgers of a topic, or one id more for none.
+
+        It is noted before anything is written, so that a run after a crash writes the same ledgers.
+        """
         path = new_ids_path(plan.target)
         noted = self._node(path)
-        ledgers = tuple(ref.ledger_id for ref in plan.ledgers)
         if noted is not None:
             found = parse_new_ids(noted)
-            if found.ledgers != ledgers:
+            if found.ledgers != tuple(ledgers):
                 reason = "a run that did not end has copied others of its ledgers; restore it under another name (--as)"
                 raise RefusedLedgerError(reason, key=path)
             return found.first
-        made = NewIds(self._new_ids(len(ledgers)), ledgers)
+        made = NewIds(self._new_ids(len(ledgers) or 1), tuple(ledgers))
         self._lock.commit([MakeNode(path, made.build())])
         return made.first
 
@@ -250,16 +293,8 @@ class Restoring:
         return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
 
 
-def there_again(
-    plan: TopicPlan,
-    nodes: Nodes,
-    catalog: Catalog,
-    how: How,
-    end_again: Callable[[TopicPlan, int], str | None] | None = None,
-) -> RestoredTopic:
+def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How) -> RestoredTopic:
     """Return a topic that an earlier run restored, and what is the matter with it: by its list now, its note, and what is planned.
-
-    ``end_again`` writes where its lost cluster ends, if somebody has removed that, and returns why it cannot; without it that is told.
 
     Raises `CorruptMetadataError`, and the errors of ZooKeeper.
     """
@@ -270,12 +305,7 @@ def there_again(
         return done
     done.subscriptions = note.subscriptions
     listed = [one for one in parse_managed_ledger_info(node.data, key=node.path).ledgers if one.is_offloaded]
-    trouble = None
-    if note.end is not None and _not_in_bucket(plan, [_named_end(plan, note.end)], catalog):
-        trouble = _not_ended(note.end) if end_again is None else end_again(plan, note.end)
-        if trouble is None:
-            done.remarks.append("the ledger that tells where the lost cluster ends was lost, and is written again")
-    done.why = _lost(plan, listed, catalog) or trouble
+    done.why = _lost(plan, listed, catalog)
     done.why = done.why or _late_or_trimmed(plan, listed, note) or _otherwise_made(plan, note, how)
     return done
 
@@ -287,18 +317,6 @@ def _lost(plan: TopicPlan, listed: Sequence[LedgerInfo], catalog: Catalog) -> st
     if not lost:
         return None
     return f"the bucket does not have ledger {lost[0]}, which its list names ({len(lost):,} in all), or not as a whole"
-
-
-def _named_end(plan: TopicPlan, end: int) -> tuple[int, str]:
-    """Return id and uuid of the ledger that ends the lost cluster in a topic."""
-    return end, end_uuid(end, plan.target)
-
-
-def _not_ended(end: int) -> str:
-    return (
-        f"the bucket does not have ledger {end}, which tells where the lost cluster ends, or not as a whole: readers of the bucket "
-        "may take transactions of the two for one. A run writes it again"
-    )
 
 
 def _not_in_bucket(plan: TopicPlan, named: Sequence[tuple[int, str | None]], catalog: Catalog) -> list[int]:
@@ -339,8 +357,10 @@ def _otherwise_made(plan: TopicPlan, note: Note, how: How) -> str | None:
     if how.looks_for_transactions and note.open_as not in {None, "", how.open_as}:
         became = "shown" if note.open_as == "committed" else "hidden"
         return f"messages of transactions that never ended were {became} when it was restored; restore it once more under another name"
-    if how.looks_for_transactions and note.open_as is None:
-        return "it was restored with --no-transactions: brokers show what was aborted, if there was any"
+    if how.looks_for_transactions and note.open_as is None and not how.shows_aborted:
+        return (
+            "it was restored with --no-transactions or --show-aborted: brokers show what was aborted, if there was any"
+        )
     return None
 
 
@@ -368,11 +388,9 @@ def lost_since(restored: Sequence[RestoredTopic], catalog: Catalog) -> Mapping[s
         if one.outcome is not Outcome.RESTORED:
             continue
         named = [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers]
-        if one.end is not None:
-            named.append(_named_end(one.plan, one.end))
         lost = _not_in_bucket(one.plan, named, catalog)
         known = {ref.ledger_id for ref in one.plan.ledgers} | {ref.ledger_id for _, ref in one.ledgers}
-        there = {ref.ledger_id for name in {one.plan.source, one.plan.target} for ref in ledgers_in(catalog, name)}
+        there = {ref.ledger_id for name in {one.plan.source, one.plan.target} for ref in catalog.refs_of(name)}
         late = sorted(there - known - set(one.plan.left_out))
         if lost:
             told[one.plan.source] = (

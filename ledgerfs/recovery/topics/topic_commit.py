@@ -34,14 +34,14 @@ class TopicToMake:
     Attributes
     ----------
     ledgers
-        Of each ledger its id in the lost cluster, and what is restored of it: the same, a settled copy, or one with another id.
+        Of each ledger its id in the lost cluster, and what is restored of it: the same, or one with another id.
     extra_id
         The id of a ledger that BookKeeper does not have, and never will. A broker that loads the topic forgets the last ledger of the list
         if BookKeeper does not know it, so that must be none of ours.
     cursors
         {name: value of the node}.
-    open_as, end
-        As the note has them.
+    open_as
+        As the note has it.
 
     """
 
@@ -52,7 +52,6 @@ class TopicToMake:
     driver: OffloadDriver
     bucket: str
     open_as: str | None
-    end: int | None = None
 
     def operations(self, noted: Node | None) -> list[Operation]:
         """Return the commit; ``noted`` is the note of a topic of this name that is there no more, if there is one.
@@ -72,7 +71,6 @@ class TopicToMake:
             now,
             has_new_ids,
             self.open_as,
-            self.end,
         )
         written = MakeNode(note_path(target), note.build()) if noted is None else SetNode.of(noted, note.build())
         made: list[Operation] = [MakeNode(path, _value(self._list(now), path))]

@@ -345,10 +345,6 @@ def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> list[str]:
         (unnamed.in_use, "open ledgers that nothing names may be of compaction that runs"),
         (young_objects, f"offloads that no list names are younger than {minutes}, or of unknown age"),
         (
-            sum(one.settled for one in first.tiers),
-            "offloads that no list names are settled copies of others in the bucket, have such copies, or tell where a lost cluster ends",
-        ),
-        (
             sum(one.former for one in first.tiers),
             "offloads that no list names are from before something was restored into this cluster: of a lost one nobody may have more",
         ),

@@ -36,8 +36,6 @@ class TierSuspects:
         Rows of `PAIR` that no list names.
     young
         How many more are too young, or of unknown age.
-    settled
-        How many more are settled copies of others that are there, or have such copies.
     former
         How many more have ids from before something was restored into the cluster.
     offloaded
@@ -52,7 +50,6 @@ class TierSuspects:
     objects: TieredObjects
     unnamed: Table
     young: int
-    settled: int
     former: int
     offloaded: Table
     missing: Table

@@ -159,7 +159,7 @@ class _Meter:
 class CopyComparison:
     """Compares copies as their checks end; the copy that is read comes first.
 
-    Only whole copies whose indexes agree are compared: other ones are findings already. Settled copies have other bytes by right.
+    Only whole copies whose indexes agree are compared: other ones are findings already.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class CopyComparison:
         ledgers = catalog.ledgers
         copies = np.flatnonzero(ledgers["copy"] > 0)
         read = copies - ledgers["copy"][copies]
-        agrees = agree(ledgers[copies], ledgers[read]) & ~ledgers["settled"][copies] & ~ledgers["settled"][read]
+        agrees = agree(ledgers[copies], ledgers[read])
         pairs = zip(copies[agrees].tolist(), read[agrees].tolist(), strict=True)
         self._read_of: dict[_Upload, LedgerRef] = {_upload(catalog.ref(copy)): catalog.ref(one) for copy, one in pairs}
         self._compared = {*self._read_of, *map(_upload, self._read_of.values())}

@@ -21,7 +21,6 @@ from cachetools import LRUCache
 from ledgerfs import __version__
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.id_blocks import ends_among
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.ledgers.row_dependencies import TopicState
@@ -208,19 +207,15 @@ class LedgerTable:
         scan = make_scan(ref.topic, _Readers(self._source, refs), **of_bytes(self._scan_options))
         limits = LedgerTimes.of_refs(refs) if scan.times.has_limits else None
         part = Reach.of(range(number, number + 1))
-        return replace(scan, values=self._topic.values, part=part, limits=limits, ends=self._topic.ends)
+        return replace(scan, values=self._topic.values, part=part, limits=limits)
 
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """The ledgers that a topic is read from, the ids of those that end lost clusters and cannot be read, and a digest of them.
-
-    And, if that is known, how its values are shown: None for bytes.
-    """
+    """The ledgers that a topic is read from, a digest of them, and, if that is known, how its values are shown: None for bytes."""
 
     catalog: Catalog
     refs: tuple[LedgerRef, ...]
-    ends: tuple[int, ...]
     state: bytes
     are_values_known: bool
     values: "ShownValues | None" = None
@@ -228,8 +223,7 @@ class _Topic:
     @classmethod
     def of(cls, catalog: Catalog, managed_ledger: str | None, *, are_bytes: bool) -> "_Topic":
         refs = tuple(ref for ref in catalog.refs_of(managed_ledger) if ref.copy == 0)
-        ends = ends_among(catalog.absent_of(managed_ledger))
-        return cls(catalog, refs, ends, _digest(TopicState(refs).whole, *ends), are_bytes)
+        return cls(catalog, refs, _digest(TopicState(refs).whole), are_bytes)
 
 
 class _Readers(Sequence[LedgerReader]):

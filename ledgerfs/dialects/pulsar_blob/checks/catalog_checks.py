@@ -10,12 +10,10 @@ from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.object_names import KeyKind
-from ledgerfs.formats.pulsar_blob.settled_uuids import is_settled_copy_of
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.formats.uuid_halves import uuid_from_halves
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_findings import other_keys, severity_of
-from ledgerfs.ledgers.catalog_rows import is_sound, stand_for
+from ledgerfs.ledgers.catalog_rows import agree, is_sound
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.storage.object_store import ObjectStore
@@ -61,10 +59,7 @@ def _guarded(open_ledger: OpenBlob, ref: LedgerRef, check: Callable[[PulsarLedge
 
 
 def _unpaired(catalog: Catalog) -> Iterator[Finding]:
-    """Yield data without index and index without data: damage, unless a complete copy of the same ledger is there.
-
-    Of a settled copy no other one is the same: a cluster's list may name this one.
-    """
+    """Yield data without index and index without data: damage, unless a complete copy of the same ledger is there."""
     refused = {one.key: one for one in remains_of(catalog).refused}
     for one in refused.values():
         yield Finding(
@@ -74,33 +69,28 @@ def _unpaired(catalog: Catalog) -> Iterator[Finding]:
         key, name, has_copy = key_of(orphan), int(orphan["name"]), bool(orphan["has_copy"])
         if key.data_key in refused:
             continue
-        source = uuid_from_halves(int(orphan["near_high"]), int(orphan["near_low"]))
-        is_settled = has_copy and is_settled_copy_of(key.uuid, source)
         message = "data object without an index: the upload is unfinished or failed, or the index is lost"
         if not has_copy and catalog.all_of(key.ledger_id):
             message += "; the bucket has another ledger of this id, which is not known to be the same one"
-        note = message + _copy_note(has_copy=has_copy, is_settled=is_settled)
-        severity = Severity.REMARK if has_copy and not is_settled else Severity.DAMAGE
+        note, severity = _judged(message, has_copy=has_copy)
         topic = topic_of(catalog.names[name]) if name >= 0 else None
         yield Finding(severity, "data-without-index", note, key.data_key, None, key.ledger_id, topic)
     complete = catalog.ledgers[is_sound(catalog.ledgers)]
     for lost in catalog.lost[catalog.lost["dialect"] == NUMBER]:
-        key, is_settled = key_of(lost), bool(lost["settled"])
+        key = key_of(lost)
         copies = complete[(complete["ledger_id"] == lost["ledger_id"]) & (complete["name"] == lost["name"])]
-        has_copy = bool(stand_for(copies, lost).any())
+        has_copy = bool(agree(copies, lost).any())
         if key.data_key in refused:
             continue
-        message = "index without its data object: deleted by half, or lost"
-        severity = Severity.REMARK if has_copy and not is_settled else Severity.DAMAGE
-        note = message + _copy_note(has_copy=has_copy, is_settled=is_settled)
+        note, severity = _judged("index without its data object: deleted by half, or lost", has_copy=has_copy)
         topic = topic_of(catalog.names[int(lost["name"])])
         yield Finding(severity, "index-without-data", note, key.index_key, None, key.ledger_id, topic)
 
 
-def _copy_note(*, has_copy: bool, is_settled: bool) -> str:
-    if has_copy and is_settled:
-        return "; a settled copy, without which a cluster whose list names it cannot read the ledger; the ledger itself is whole"
-    return "; a complete copy of this ledger is in the bucket" if has_copy else ""
+def _judged(message: str, *, has_copy: bool) -> tuple[str, Severity]:
+    if has_copy:
+        return f"{message}; a complete copy of this ledger is in the bucket", Severity.REMARK
+    return message, Severity.DAMAGE
 
 
 def _oddity(ledger: PulsarLedgerReader) -> Finding:

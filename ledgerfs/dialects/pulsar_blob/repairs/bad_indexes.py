@@ -8,7 +8,6 @@ from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
 from ledgerfs.dialects.pulsar_blob.repairs.orphans import rebuild, why_not_known
 from ledgerfs.dialects.pulsar_blob.repairs.rebuilt_index import metadata_left_in, rebuilt_index, why_not_whole
 from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import why_not_contained
-from ledgerfs.dialects.pulsar_blob.repairs.settled import settled_metadata, source_of, with_same_bytes
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.dialects.pulsar_blob.repairs.user_metadata import foreign_format, lost_metadata
 from ledgerfs.errors import (
@@ -72,8 +71,6 @@ def _replaced(survey: Survey, bad: BadIndex, damaged: ObjectHead, data: ObjectHe
         reason = f"{bad.error.reason}; it cannot be rebuilt from the data object: {refusal}"
         yield Repair(UNREADABLE_INDEX, Severity.DAMAGE, reason, key.index_key, key.ledger_id, topic)
         return
-    if told is None:
-        told = settled_metadata(survey, source_of(key, survey.copies_of(key.ledger_id)), data.metadata, name)
     action = ReplaceIndex(stat, rebuild(survey, key, data, walk, name, content=rebuilt_index(walk, name, told)))
     reason = (
         f"{bad.error.reason}; its data object is whole: entries 0 to {walk.entries - 1}, {walk.length} bytes of them"
@@ -89,6 +86,6 @@ def _refusal(
         return "it has no entry"
     if told is not None and (told.entries, told.length) != (walk.entries, walk.length):
         return f"it has {walk.entries} entries of {walk.length} bytes; what is left of the index tells of {told.entries} of {told.length}"
-    copies = with_same_bytes(key, (copy for copy in survey.copies_of(key.ledger_id) if copy.managed_ledger == name))
+    copies = (copy for copy in survey.copies_of(key.ledger_id) if copy.managed_ledger == name)
     differences = filter(None, (why_not_contained(survey, walk.stat, copy) for copy in copies))
     return next(differences, None) or why_not_whole(walk) or why_not_known(survey, key, walk, name)

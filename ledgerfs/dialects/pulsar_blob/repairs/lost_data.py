@@ -33,10 +33,9 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
             Severity.UNCHECKED, f"left alone: the store does not answer whether its data object is there: {refusal}"
         )
         return
-    # For a settled copy nothing stands: a cluster's list may name it, whatever else there is of the ledger.
-    copies = [] if lost.managed_ledger is None or lost.is_settled else survey.copies_of(lost.ledger_id)
+    copies = [] if lost.managed_ledger is None else survey.copies_of(lost.ledger_id)
     copies = [copy for copy in copies if copy.managed_ledger == lost.managed_ledger]
-    agreeing = [copy for copy in copies if copy.stands_for(lost)]
+    agreeing = [copy for copy in copies if copy.agrees_with(lost)]
     same = min(agreeing, key=lambda copy: copy.dialect not in survey.dialects, default=None)
     left_alone = survey.too_young(head.stat.modified_ms) or foreign_format(head.metadata)
     if left_alone is not None:
@@ -54,13 +53,6 @@ def look_at_lost(survey: Survey, lost: LedgerRef) -> Iterator[Repair]:
     if copies:
         other = copies[0].objects[-1][1].key
         reason += f" (the copy {other} has {copies[0].entries} of {copies[0].length}, or was created at another time)"
-    if lost.is_settled:
-        reason = "kept: a cluster whose list names this settled copy cannot read the ledger"
-        yield found(
-            Severity.DAMAGE,
-            f"{reason}; copy the data object from a backup, or restore the topic once more, under another name",
-        )
-        return
     advice = "copy the data object from a backup, or offload again while BookKeeper has the ledger"
     yield found(Severity.DAMAGE, f"{reason}; {advice}")
 

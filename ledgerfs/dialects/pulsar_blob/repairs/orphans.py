@@ -11,7 +11,6 @@ from ledgerfs.dialects.pulsar_blob.repairs.claimants import claimants, unknown_o
 from ledgerfs.dialects.pulsar_blob.repairs.data_walk import DataWalk
 from ledgerfs.dialects.pulsar_blob.repairs.rebuilt_index import rebuilt_index, why_not_whole
 from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import why_not_contained
-from ledgerfs.dialects.pulsar_blob.repairs.settled import settled_metadata, source_of, waits_for, with_same_bytes
 from ledgerfs.dialects.pulsar_blob.repairs.survey import Survey
 from ledgerfs.dialects.pulsar_blob.repairs.user_metadata import foreign_format, lost_metadata
 from ledgerfs.errors import CorruptLedgerError, UnsupportedFormatError
@@ -19,7 +18,6 @@ from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.findings import Severity
-from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.repairs import Action, Repair
 from ledgerfs.storage.objects import ObjectHead, ObjectStat
 
@@ -41,12 +39,8 @@ def look_at_orphan(survey: Survey, key: LedgerKey) -> Iterator[Repair]:
         return
     copies = [copy for copy in survey.copies_of(key.ledger_id) if orphan.name in {None, copy.managed_ledger}]
     copies.sort(key=lambda copy: copy.dialect not in survey.dialects)
-    source = source_of(key, copies)
-    if source is not None:
-        yield _settled(survey, orphan, source)
-        return
     differences = []
-    for copy in with_same_bytes(key, copies):
+    for copy in copies:
         needed = survey.stats_of(copy)
         difference = why_not_contained(survey, orphan.stat, copy)
         if difference is None:
@@ -91,22 +85,6 @@ class _Orphan:
         return Repair(DATA_WITHOUT_INDEX, severity, reason, self.key.data_key, self.key.ledger_id, topic, action)
 
 
-def _settled(survey: Survey, orphan: _Orphan, source: LedgerRef) -> Repair:
-    """Return the repair of a settled copy without an index, by the ledger that it was made of."""
-    what = f"a settled copy of {source.key}"
-    try:
-        walk = DataWalk(survey.store, orphan.stat).run()
-    except (CorruptLedgerError, UnsupportedFormatError) as error:
-        return orphan.garbage(f"left alone: {what}, damaged at byte {error.offset}: {error.reason}")
-    name = orphan.name or source.managed_ledger
-    if name is None or (walk.entries, walk.length) != (source.entries, source.length):
-        return orphan.garbage(f"left alone: {what}, of {walk.entries} entries of {walk.length} bytes")
-    metadata = settled_metadata(survey, source, orphan.head.metadata, name)
-    content = rebuilt_index(walk, name, metadata)
-    action = rebuild(survey, orphan.key, orphan.head, walk, name, content=content)
-    return orphan.garbage(f"whole: {what}, which a cluster may have in its lists", action)
-
-
 def _by_itself(survey: Survey, orphan: _Orphan, differences: list[str]) -> Iterator[Repair]:
     """Yield the repair by the object alone: whole, empty, or no ledger; ``differences`` are those from complete copies."""
     try:
@@ -117,12 +95,6 @@ def _by_itself(survey: Survey, orphan: _Orphan, differences: list[str]) -> Itera
         return
     if not walk.entries:
         yield orphan.garbage("it has no entry: the first one did not fit a block", orphan.deletion())
-        return
-    first = waits_for(survey, orphan.key)
-    if first is not None:
-        yield orphan.garbage(
-            f"left alone: a settled copy of {first.data_key}, which is to be repaired first; repair once more"
-        )
         return
     name = orphan.name or survey.managed_ledger
     refusal = "; ".join(differences) or why_not_whole(walk) or why_not_known(survey, orphan.key, walk, name)
@@ -145,7 +117,7 @@ def rebuild(
 ) -> RebuildIndex:
     """Return the action that puts the index of a whole data object, with the data object's user metadata."""
     if content is None:
-        content = rebuilt_index(walk, managed_ledger, settled_metadata(survey, None, head.metadata, managed_ledger))
+        content = rebuilt_index(walk, managed_ledger)
     metadata = index_metadata(head.metadata, managed_ledger)
     known = claimants(survey.catalog, key.ledger_id)
     named = managed_ledger if managed_ledger == survey.managed_ledger else None
