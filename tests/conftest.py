@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import tarfile
 import uuid
 from collections.abc import Iterator
@@ -25,7 +24,6 @@ from tests.support.shares import Shares, in_order
 
 if TYPE_CHECKING:  # fixtures import the rest when a test asks for them
     from tests.support.live_clusters import LiveCluster
-    from tests.support.programs import Programs
     from tests.support.s3 import FaultProxy, S3Server
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
@@ -231,20 +229,8 @@ def quick_java(golden_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", options)
         patch.setenv("SPARK_LAUNCHER_OPTS", IN_HASTE)
+        patch.setenv("SPARK_AUTH_SOCKET_TIMEOUT", "1800")
         yield options
-
-
-@pytest.fixture(scope="module")
-def java(quick_java: str) -> "Iterator[Programs]":
-    """A process that runs programs with Spark one after the other, so that Java starts once.
-
-    Modules share none: Spark's own daemon prints a traceback when the context of an example is stopped, and commands may print none.
-    """
-    from tests.support.programs import Programs
-
-    assert os.environ["SPARK_SUBMIT_OPTS"] == quick_java
-    with Programs({**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}) as programs:
-        yield programs
 
 
 @pytest.fixture
