@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import tarfile
 import uuid
 from collections.abc import Iterator
@@ -20,21 +19,17 @@ from hypothesis import settings
 
 from ledgerfs import Bucket, open_bucket
 from ledgerfs.cache.block_cache import process_cache
-from tests.support.entry_points import plug_in
 from tests.support.needs import needs_of, processes_started
 from tests.support.shares import Shares, in_order
 
 if TYPE_CHECKING:  # fixtures import the rest when a test asks for them
     from tests.support.live_clusters import LiveCluster
-    from tests.support.programs import Programs
     from tests.support.s3 import FaultProxy, S3Server
 
 GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
 GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
 GOLDEN_TYPED = GOLDEN_ARCHIVE.with_name("pulsar-typed.tar.xz")
 _TESTS = itertools.count()
-
-plug_in()
 
 # No test fails because the machine is slow, nor by an example that no other run has; LEDGERFS_RANDOM_EXAMPLES=1 looks for new ones.
 settings.register_profile(
@@ -234,20 +229,8 @@ def quick_java(golden_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", options)
         patch.setenv("SPARK_LAUNCHER_OPTS", IN_HASTE)
+        patch.setenv("SPARK_AUTH_SOCKET_TIMEOUT", "1800")
         yield options
-
-
-@pytest.fixture(scope="module")
-def java(quick_java: str) -> "Iterator[Programs]":
-    """A process that runs programs with Spark one after the other, so that Java starts once.
-
-    Modules share none: Spark's own daemon prints a traceback when the context of an example is stopped, and commands may print none.
-    """
-    from tests.support.programs import Programs
-
-    assert os.environ["SPARK_SUBMIT_OPTS"] == quick_java
-    with Programs({**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}) as programs:
-        yield programs
 
 
 @pytest.fixture

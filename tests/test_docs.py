@@ -1,6 +1,6 @@
-"""What the README and the docs tell users to type is typed here, as it stands, and the site is built.
+"""What the README and the docs tell users to type is typed here, as it stands, the scripts of ``examples/`` run, and the site is built.
 
-It is typed beside the folder ``demo`` that ``make demo`` leaves, and with the same bucket named ``tier`` on S3.
+It is typed beside the folder ``demo`` that ``make demo`` leaves, and with topics of the same bucket in ``tier`` on S3.
 """
 
 import ast
@@ -10,20 +10,26 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyarrow.dataset import dataset
 
+from ledgerfs import open_bucket
 from tests.support.commands import LEDGERFS
 from tests.support.forked import can_be_forked, run_forked
 from tests.support.programs import Programs
 from tests.support.s3 import S3Server, environment_of
+from tests.support.spark_daemon import python_of_spark
 
 pytestmark = pytest.mark.usefixtures("quick_java")
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMED = ".*/(plain|json|txn|encrypted|batched-lz4|batched-zstd|partitioned-partition-.)"
+"""Topics of the golden set that the pages name."""
 DOCUMENTED_ENDPOINT = "http://127.0.0.1:9000"
 NO_KINDS = {"ledgerfs-verify", "ledgerfs-schemas", "ledgerfs-head"}  # the names of threads
 
@@ -31,7 +37,7 @@ NO_KINDS = {"ledgerfs-verify", "ledgerfs-schemas", "ledgerfs-head"}  # the names
 @pytest.fixture(scope="module")
 def tier(s3: S3Server, golden: Path) -> dict[str, str]:
     """The environment of a user whose buckets are ``s3://tier``, and ``s3://tier-backup`` for what is written."""
-    s3.make_golden_bucket("tier", golden)
+    s3.make_golden_bucket("tier", golden, NAMED)
     s3.make_bucket("tier-backup", {})
     return {
         **os.environ,
@@ -62,9 +68,9 @@ def with_demo(demo: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def java(tier: dict[str, str]) -> Iterator[Programs]:
+def java(tier: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """A process that runs commands with Spark, and snippets: it starts Java, and imports libraries, for the first one only."""
-    with Programs(tier) as programs:
+    with Programs({**tier, "PYSPARK_PYTHON": python_of_spark(tmp_path_factory.mktemp("python"))}) as programs:
         yield programs
 
 
@@ -98,24 +104,28 @@ def only_words(line: str) -> list[str]:
     """Return the words of a line that asks nothing of the shell but to split it, and begins with the command; none of any other line."""
     words = list(shlex.shlex(line, posix=True, punctuation_chars=True))
     is_plain = words[0] == "ledgerfs" and not any(set(word) <= set("();<>|&") for word in words) and "$" not in line
-    return shlex.split(line, comments=True) if is_plain else []
+    return shlex.split(line) if is_plain else []
 
 
-def check(done: subprocess.CompletedProcess[bytes]) -> None:
+def check(done: subprocess.CompletedProcess[bytes]) -> bytes:
     assert done.returncode == 0, done
-    assert done.stdout or ">" in done.args[-1], f"{done.args} prints nothing"
+    return done.stdout
 
 
 def run_line(line: str, env: dict[str, str], folder: Path, java: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run what is typed at a prompt: by a shell, or, if it is the command alone, in a process that has the libraries already, or Java."""
-    words = only_words(line)
-    if words[1:2] == ["spark"]:
-        check(java.run(LEDGERFS, *words[1:], folder=folder))
-    elif words and can_be_forked(env):
-        monkeypatch.chdir(folder)
-        check(run_forked(LEDGERFS, tuple(words[1:]), env, timeout=1800))
-    else:
-        check(subprocess.run(["bash", "-c", line], env=env, cwd=folder, capture_output=True, timeout=1800, check=False))
+    """Run what is typed at a prompt: by a shell, or, where it is the command alone, in a process that has libraries and Java already."""
+    printed = b""
+    monkeypatch.chdir(folder)
+    for part in re.split(" && |; ", re.sub(r"\s+# .*", "", line)):
+        words = only_words(part)
+        if words[1:2] == ["spark"]:
+            done = java.run(LEDGERFS, *words[1:], folder=folder)
+        elif words and can_be_forked(env):
+            done = run_forked(LEDGERFS, tuple(words[1:]), env, timeout=1800)
+        else:
+            done = subprocess.run(["bash", "-c", part], env=env, capture_output=True, timeout=1800, check=False)
+        printed += check(done)
+    assert printed or ">" in line, f"{line} prints nothing"
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("console"))
@@ -132,7 +142,7 @@ def test_commands_run_as_documented(
 def test_snippets_run_as_documented(
     page: str, text: str, tier: dict[str, str], run_snippet: Callable[[str, str], subprocess.CompletedProcess[bytes]]
 ) -> None:
-    check(run_snippet(page, text.replace(DOCUMENTED_ENDPOINT, tier["AWS_ENDPOINT_URL"])))
+    assert check(run_snippet(page, text.replace(DOCUMENTED_ENDPOINT, tier["AWS_ENDPOINT_URL"]))), "it prints nothing"
 
 
 def test_every_kind_of_finding_is_documented() -> None:
@@ -170,3 +180,66 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert {name: re.findall(loaded, text) for name, text in pages.items() if re.search(loaded, text)} == {}
     assert "ledgerfs spark export [OPTIONS] BUCKET" in pages["reference/commands"]
     assert 'id="ledgerfs.errors.MissingLedgerError"' in pages["reference/python"]
+
+
+EXAMPLES = ROOT / "examples"
+JSON = "persistent://public/golden/json"
+PLAIN = "persistent://public/golden/plain"
+
+
+def run_example(java: Programs, name: str, *arguments: str) -> str:
+    """Run a script in the process that has Java, and return what it prints."""
+    return check(java.run(EXAMPLES / name, *arguments)).decode()
+
+
+def test_topic_history(java: Programs, golden_url: str, s3: S3Server) -> None:
+    shown = run_example(java, "topic_history_pandas.py", golden_url)
+    table = open_bucket(golden_url).topic(PLAIN).scan().to_table()
+    assert f"{PLAIN}: 3 ledgers, {table.num_rows} messages" in shown
+    keys = {
+        key: value
+        for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)
+        if key is not None
+    }
+    alive = sum(value is not None for value in keys.values())
+    assert 0 < alive < len(keys)
+    assert f"{len(keys)} keys, {alive} of them have a value" in shown
+    other = run_example(java, "topic_history_pandas.py", "s3://tier", JSON, "-o", f"endpoint_url={s3.endpoint}")
+    assert f"{JSON}: 3 ledgers, 120 messages" in other
+    ended = java.run(EXAMPLES / "topic_history_pandas.py", "/not/there")
+    assert ended.returncode == 1
+    assert b"BucketNotFoundError" in ended.stderr
+
+
+def test_export_and_daily_report(java: Programs, golden_url: str, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    first = run_example(java, "spark_export_and_daily_report.py", golden_url, "--lake", lake)
+    bucket = open_bucket(golden_url)
+    names = (JSON, PLAIN, "persistent://public/golden/batched-zstd")
+    expected = {name: bucket.topic(name).count() for name in names}
+    assert Counter(dataset(lake, partitioning="hive").to_table(["topic"])["topic"].to_pylist()) == expected
+    report = re.findall(r"^\|(\d{4}-\d\d-\d\d)\|(\S+?) *\|(\d+) ", first, re.MULTILINE)
+    assert {topic: int(messages) for _, topic, messages in report} == expected
+    again = run_example(java, "spark_export_and_daily_report.py", golden_url, "--lake", lake)
+    assert first.count(JSON) == 2  # of what was exported, and of the report
+    assert again.count(JSON) == 1
+    assert re.findall(r"^\|(\d{4}-\d\d-\d\d)\|(\S+?) *\|(\d+) ", again, re.MULTILINE) == report
+
+
+def test_read_only_cluster(java: Programs, golden: Path, golden_url: str) -> None:
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in (golden / "bucket").iterdir())
+    shown = run_example(java, "read_only_cluster.py", golden_url)
+    zstd = "persistent://public/golden/batched-zstd"
+    count = open_bucket(golden_url).topic(zstd).count()
+    assert re.search(rf"^\|{zstd} *\|\S+ \S+ *\|{count} ", shown, re.MULTILINE)
+    assert "customer-6" in shown
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in (golden / "bucket").iterdir()) == before
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_cells_and_defaults(name: str) -> None:
+    """Each is cut into cells, and is about the bucket of ``make demo`` unless told otherwise."""
+    text = (EXAMPLES / name).read_text()
+    assert text.count("\n# %% ") >= 4
+    assert 'Path(__file__).parent.parent / "demo" / "tier"' in text
+    assert '"$folder/tier"' in (EXAMPLES.parent / "scripts" / "demo-bucket").read_text()

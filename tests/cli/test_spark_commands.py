@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,9 @@ import pytest
 
 from ledgerfs import import_rows, open_bucket
 from tests.support.commands import LEDGERFS, output, run
-from tests.support.programs import SMALL_SESSION, Programs
+from tests.support.entries import frame, metadata
+from tests.support.ledgers import offload, put_in_folder
+from tests.support.programs import ROOT, SMALL_SESSION, Programs
 from tests.support.s3 import CREDENTIALS, ENVIRONMENT, Fault, FaultProxy, S3Server
 from tests.support.typed_golden import bucket_with_schemas, enum_record, plain
 
@@ -33,27 +36,36 @@ def said(stderr: bytes) -> list[str]:
     return [line for line in stderr.decode().splitlines() if not line.startswith(_OF_JAVA)]
 
 
+@pytest.fixture(scope="module")
+def java(quick_java: str) -> Iterator[Programs]:
+    """A process that runs commands with Spark one after the other, so that Java starts once."""
+    with Programs({**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}) as programs:
+        yield programs
+
+
 def test_verify_prints_what_the_command_without_spark_does(java: Programs, truncated_url: str) -> None:
     done = java.command("verify", truncated_url, code=1)
     assert done.stdout.decode() == output("verify", truncated_url, code=1)
     assert said(done.stderr) == []
 
 
+@pytest.fixture
+def plain_on_s3(s3: S3Server, s3_bucket: str, golden: Path) -> str:
+    """URL of a bucket with one golden topic."""
+    s3.make_golden_bucket(s3_bucket, golden, ".*/plain")
+    return f"s3://{s3_bucket}"
+
+
 def test_a_module_is_its_command_also_on_s3_with_credentials_of_hadoop(
-    s3_golden: str, s3: S3Server, tmp_path: Path
+    java: Programs, plain_on_s3: str, s3: S3Server
 ) -> None:
     settings = {"endpoint": s3.endpoint, "access.key": CREDENTIALS["key"], "secret.key": CREDENTIALS["secret"]}
-    lines = (f"spark.hadoop.fs.s3a.{name} {value}\n" for name, value in settings.items())
-    (tmp_path / "spark-defaults.conf").write_text("".join(lines))
-    done = subprocess.run(
-        [sys.executable, "-m", "ledgerfs.cli.spark.verify", s3_golden, *SMALL_SESSION, "--json", "--conf", "spark.log.level=ERROR"],
-        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)}, capture_output=True, timeout=1800, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
+    conf = [part for name, value in settings.items() for part in ("--conf", f"spark.hadoop.fs.s3a.{name}={value}")]
+    done = java.run(ROOT / "ledgerfs/cli/spark/verify.py", plain_on_s3, *SMALL_SESSION, *conf, "--json")
+    assert done.returncode == 0, done
     report = json.loads(done.stdout)
-    assert (report["ledgers"], report["entries"]) == (104, 4221)
-    assert [finding["kind"] for finding in report["findings"]] == ["unsaved-schemas"]
-    assert not any(secret.encode() in done.stdout + done.stderr for secret in CREDENTIALS.values())
+    assert (report["ledgers"], report["entries"]) == (3, 600)
+    assert CREDENTIALS["secret"].encode() not in done.stdout + done.stderr
 
 
 def test_catalog_is_a_table_of_topics_or_json_of_ledgers(java: Programs, golden_url: str) -> None:
@@ -94,6 +106,31 @@ def test_what_is_left_out_is_said_and_is_damage(java: Programs, golden: Path, tm
     )
     (line,) = [line for line in said(done.stderr) if line.startswith(f"{row['topic']}: left out ")]
     assert "at byte 5242880" in line
+
+
+def test_an_export_tells_what_it_did(java: Programs, golden_url: str, tmp_path: Path) -> None:
+    arguments = (golden_url, "--topics", ".*/golden/(plain|txn)", "--to", str(tmp_path), "--partition-by", "topic,date")
+    lines = [line.split() for line in java.command("export", *arguments).stdout.decode().splitlines()]
+    files = len(list(tmp_path.rglob("*.parquet")))
+    assert lines[0] == ["topic", "files", "messages", "bytes", "kept"]
+    assert [line[0] for line in lines[1:]] == ["persistent://public/golden/plain", "persistent://public/golden/txn"]
+    assert sum(int(line[1]) for line in lines[1:]) == files
+    told = json.loads(java.command("export", *arguments, "--incremental", "--json").stdout)
+    assert told["files"] == []
+    assert sum(one["kept"] for one in told["topics"]) == files
+
+
+def test_damage_that_an_export_skips_is_told_each_time(java: Programs, tmp_path: Path) -> None:
+    whole = frame(metadata(), b"value")
+    (tmp_path / "bucket").mkdir()
+    url, lake = put_in_folder(tmp_path / "bucket", offload([whole, whole[:-1] + b"?", whole])), tmp_path / "lake"
+    for option, told in (
+        ("--overwrite", "left out 1:1: "),
+        ("--incremental", "1 damaged entries were left out before"),
+    ):
+        done = java.command("export", url, "--to", str(lake), "--on-corrupt", "skip", option, code=1)
+        assert f"persistent://public/default/orders: {told}" in done.stderr.decode()
+        assert pq.read_table(lake)["entry_id"].to_pylist() == [0, 2]
 
 
 def test_exports_of_typed_values_are_those_of_the_plain_command(
@@ -169,12 +206,6 @@ def test_a_bucket_that_does_not_exist_is_one_line(java: Programs) -> None:
     ]
 
 
-def test_a_session_that_cannot_start_is_one_line(golden_url: str) -> None:
-    (line,) = said(run("spark", "catalog", golden_url, "--master", "local[nonsense]", code=2).stderr)
-    assert line.startswith("Error: Spark does not start: ")
-    assert "nonsense" in line
-
-
 @pytest.mark.parametrize("home", ["", "/not/there"])
 def test_without_java_it_is_said_what_to_install(golden_url: str, tmp_path: Path, home: str) -> None:
     env = {"JAVA_HOME": home, "PATH": str(tmp_path)}
@@ -209,11 +240,11 @@ def test_wrong_usage_is_told_before_a_session_starts(golden_url: str) -> None:
         assert b"Java" not in done.stderr
 
 
-def test_ctrl_c_ends_jobs_and_session(s3_golden: str, proxy: FaultProxy) -> None:
+def test_ctrl_c_ends_jobs_and_session(plain_on_s3: str, proxy: FaultProxy) -> None:
     proxy.faults = [
         Fault("hang", matches=lambda method, path, headers: method == "GET" and path.endswith("-ledger-26"))
     ]
-    arguments = ["spark", "verify", s3_golden, "-o", f"endpoint_url={proxy.endpoint}", *SMALL_SESSION]
+    arguments = ["spark", "verify", plain_on_s3, "-o", f"endpoint_url={proxy.endpoint}", *SMALL_SESSION]
     process = subprocess.Popen(
         [LEDGERFS, *arguments],
         stdout=subprocess.PIPE,
@@ -229,3 +260,11 @@ def test_ctrl_c_ends_jobs_and_session(s3_golden: str, proxy: FaultProxy) -> None
     assert process.returncode == 130, stderr.decode()
     assert stdout == b""
     assert said(stderr) == ["interrupted"], stderr.decode()
+
+
+def test_a_session_that_cannot_start_is_one_line(java: Programs, golden_url: str) -> None:
+    done = java.run(LEDGERFS, "spark", "catalog", golden_url, "--master", "local[nonsense]")
+    (line,) = said(done.stderr)
+    assert done.returncode == 2
+    assert line.startswith("Error: Spark does not start: ")
+    assert "nonsense" in line

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from ledgerfs.cli import mount as mount_module
 from ledgerfs.cli.mount_helper import command_of
 from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.errors import LedgerfsError, MountpointError
-from ledgerfs.fuse_mount import mountpoint
+from ledgerfs.fuse_mount import launching, mountpoint
 from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
 from ledgerfs.fuse_mount.mountpoint import absolute, mounted_at
 from ledgerfs.fuse_mount.option_names import sort_options, split_options
@@ -28,6 +30,7 @@ from tests.support import commands
 from tests.support.children import is_stopped, started
 from tests.support.commands import LEDGERFS
 from tests.support.each import for_each
+from tests.support.forked import Piped, can_be_forked
 from tests.support.invoked import Done, run
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
@@ -118,6 +121,19 @@ class Place:
 def _mounts_may_answer_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `umount` and `mount` take a daemon for one that hangs only after minutes."""
     monkeypatch.setattr(mountpoint, "_ANSWER_SECONDS", PATIENCE)
+
+
+@pytest.fixture(autouse=True)
+def _daemons_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare the daemons of commands that run in this process their imports. Others are started as a user's are."""
+
+    def start(command: list[str], stderr: IO[bytes], **options: Any) -> Piped | subprocess.Popen[bytes]:
+        if not can_be_forked({**os.environ}):
+            return subprocess.Popen(command, stderr=stderr, **options)
+        entry = "tests.support.mount_server:serve_as_command"
+        return Piped("mount", tuple(command[4:]), {**os.environ}, stderr.fileno(), entry)
+
+    monkeypatch.setattr(launching, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": start}))
 
 
 @pytest.fixture
@@ -540,7 +556,7 @@ def test_interrupted_while_waiting(s3_golden: str, proxy: FaultProxy, place: Pla
 
 
 def test_nothing_is_mounted_for_a_command_that_was_killed(s3: S3Server, golden: Path, proxy: FaultProxy, place: Place) -> None:  # fmt: skip
-    s3.make_golden_bucket("killed", golden)
+    s3.make_golden_bucket("killed", golden, ".*/plain")
     killed = threading.Event()
     proxy.faults.append(Fault("", matches=lambda *_: True, action=lambda: killed.wait(PATIENCE)))
     options = s3_options(proxy)
@@ -557,7 +573,7 @@ def test_nothing_is_mounted_for_a_command_that_was_killed(s3: S3Server, golden: 
 
 
 def test_credentials_are_seen_nowhere(s3_golden: str, s3: S3Server, place: Place) -> None:
-    place.mount(s3_golden, *s3_options(s3), "--trace", "--stats")
+    place.mount(s3_golden, *s3_options(s3), "--trace", "--stats", run=commands.run)
     assert (place.path / "entries/public/golden/plain/26.entries").read_bytes()
     place.kill(signal.SIGUSR1)
     until(lambda: "listed again" in place.log.read_text(), "nothing is said")
@@ -576,7 +592,7 @@ def test_credentials_come_from_a_file(s3_golden: str, s3: S3Server, place: Place
         f"# for {s3_golden}\nAWS_ACCESS_KEY_ID={CREDENTIALS['key']}\nexport AWS_SECRET_ACCESS_KEY='{CREDENTIALS['secret']}'\n"
         f'AWS_ENDPOINT_URL="{s3.endpoint}"\n'
     )
-    place.mount(s3_golden, "--env-file", str(file))
+    place.mount(s3_golden, "--env-file", str(file), run=commands.run)
     assert (place.path / "entries/public/golden/plain/26.entries").stat().st_size
     assert CREDENTIALS["secret"].encode() not in Path(f"/proc/{place.process}/environ").read_bytes()
 

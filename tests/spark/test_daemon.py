@@ -1,28 +1,29 @@
 """Workers that Spark has no more work for end without a word: the daemon itself, and in the session of a command."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
-import textwrap
 from pathlib import Path
 
 from pyspark.serializers import UTF8Deserializer, read_int
 
 # A worker tells which daemon started it. With the daemon halted, nobody ends the worker before it sees that its socket is closed.
 _PROGRAM = """
-    import os, signal, sys, time
-    import pyarrow as pa
-    from ledgerfs.spark.runtime.session import open_session
+import json, os, signal, sys, time
+import pyarrow as pa
+from ledgerfs.spark.runtime.session import open_session
 
-    def processes(batches):
-        for _ in batches:
-            yield pa.RecordBatch.from_pydict({"worker": [os.getpid()], "daemon": [os.getppid()]})
+def processes(batches):
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"worker": [os.getpid()], "daemon": [os.getppid()]})
 
-    session = open_session("test", "local[1]", dict(a.split("=") for a in sys.argv[1:]))
+for settings in json.loads(sys.argv[1]):
+    session = open_session("test", "local[1]", {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", **settings})
     ((worker, daemon),) = session.range(1).coalesce(1).mapInArrow(processes, "worker long, daemon long").collect()
-    print(open(f"/proc/{daemon}/cmdline").read().split("\\0")[2], flush=True)
+    name = open(f"/proc/{daemon}/cmdline").read().split("\\0")[2]
     os.kill(daemon, signal.SIGSTOP)
     try:
         session.stop()
@@ -30,6 +31,8 @@ _PROGRAM = """
             time.sleep(0.01)
     finally:
         os.kill(daemon, signal.SIGCONT)
+    for output in (sys.stdout, sys.stderr):
+        print(name, file=output, flush=True)
 """
 
 
@@ -69,29 +72,15 @@ def test_our_daemon_is_needed_as_long_as_sparks_own_prints_a_traceback() -> None
     assert "BrokenPipeError" in said_after_the_socket_was_closed("pyspark.daemon")
 
 
-def in_a_session_of_a_command(**settings: str) -> subprocess.CompletedProcess[str]:
-    given = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", **settings}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_PROGRAM), *(f"{key}={value}" for key, value in given.items())],
-        capture_output=True, text=True, timeout=1800, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-def test_a_command_that_ends_while_the_daemon_is_busy_prints_no_traceback() -> None:
-    done = in_a_session_of_a_command()
-    assert done.stdout == "ledgerfs.spark.runtime.daemon\n"
-    assert "Traceback" not in done.stderr, done.stderr
-
-
-def test_sparks_own_daemon_where_ledgerfs_may_come_later_than_it_starts(tmp_path: Path) -> None:
+def test_which_daemon_the_session_of_a_command_has(tmp_path: Path) -> None:
+    """With ours, a command that ends while its daemon is busy prints no traceback."""
+    # With files of Python, ledgerfs may come later than the daemon starts.
     archive = tmp_path / "some.zip"
     archive.write_bytes(b"")
-    done = in_a_session_of_a_command(**{"spark.submit.pyFiles": str(archive)})
-    assert done.stdout == "pyspark.daemon\n"
-
-
-def test_a_daemon_that_somebody_has_chosen() -> None:
-    done = in_a_session_of_a_command(**{"spark.python.daemon.module": "pyspark.daemon"})
-    assert done.stdout == "pyspark.daemon\n"
+    ours, sparks = "ledgerfs.spark.runtime.daemon", "pyspark.daemon"
+    settings = [{}, {"spark.submit.pyFiles": str(archive)}, {"spark.python.daemon.module": sparks}]
+    command = [sys.executable, "-c", _PROGRAM, json.dumps(settings)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [ours, sparks, sparks]
+    assert "Traceback" not in done.stderr.partition(ours)[0], done.stderr

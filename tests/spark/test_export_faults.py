@@ -39,7 +39,6 @@ from ledgerfs.spark.runtime.tasks import distribute
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
-from tests.support.programs import Programs
 from tests.support.s3 import S3Server
 from tests.support.waiting import wait_until
 
@@ -325,19 +324,6 @@ def test_damage_ends_an_export_and_leaves_the_lake_as_it_was(spark: SparkSession
     assert is_whole(out)
 
 
-def test_damage_that_is_skipped_is_told_each_time(java: Programs, bucket: Path, tmp_path: Path) -> None:
-    put(bucket, 3, message(4), BROKEN, message(5))
-    out = tmp_path / "lake"
-
-    def said(*options: str) -> str:
-        asked = (f"file://{bucket}", "--to", str(out), "--on-corrupt", "skip", *options)
-        return java.command("export", *asked, code=1).stderr.decode()
-
-    assert "persistent://public/default/orders: left out 3:1: " in said()
-    assert "persistent://public/default/orders: 1 damaged entries were left out before" in said("--incremental")
-    assert values(out) == [b"value 1", b"value 3", b"value 4", b"value 5"]
-
-
 def test_a_target_that_refuses_is_named(spark: SparkSession, s3: S3Server, bucket: Path, tmp_path: Path) -> None:
     with pytest.raises(BucketNotFoundError, match="/proc/lake: "):
         export(spark, f"file://{bucket}", "/proc/lake", **OPTIONS)
@@ -507,3 +493,16 @@ def test_a_lock_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with LakeLock(lake, "job"):
         first = lake.read(f"{FOLDER}/lock")
         wait_until(lambda: lake.read(f"{FOLDER}/lock") not in (None, first), HANG_S)
+
+
+@pytest.mark.parametrize("name", ["out*", "out[1]", "out?", "out"])
+def test_a_folder_is_removed_and_no_other(name: str, s3: S3Server, s3_bucket: str) -> None:
+    """Also where its name would be a pattern."""
+    keys = [f"{folder}/staged/{file}" for folder in (name, "out-eu", "out1", "out11") for file in "ab"]
+    for key in keys:
+        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=b"x")
+    lake = Lake.of(Storage(f"s3://{s3_bucket}/{name}", s3.options))
+    assert set(lake.files("staged")) == {"staged/a", "staged/b"}
+    lake.remove_folder("staged")
+    left = {one["Key"] for one in s3.client.list_objects_v2(Bucket=s3_bucket)["Contents"]}
+    assert left == {key for key in keys if not key.startswith(f"{name}/")}

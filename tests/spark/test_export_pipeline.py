@@ -36,7 +36,6 @@ from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.storage.objects import ObjectStat
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
-from tests.support.programs import Programs
 from tests.support.s3 import S3Server
 
 PATTERN = "persistent://public/golden/.*"
@@ -510,19 +509,3 @@ def test_relative_paths_are_those_of_the_driver_wherever_java_was_started(
     done = export(spark, "tier", "lake", topics=["public/golden/plain"])
     assert sum(row.messages for row in done.collect()) == 600
     assert ds.dataset(tmp_path / "lake").count_rows() == 600
-
-
-# The command.
-
-
-def test_the_command_tells_what_it_did(java: Programs, golden_url: str, tmp_path: Path) -> None:
-    out = tmp_path / "lake"
-    arguments = (golden_url, "--topics", ".*/golden/(plain|txn)", "--to", str(out), "--partition-by", "topic,date")
-    done = java.command("export", *arguments)
-    lines = [line.split() for line in done.stdout.decode().splitlines()]
-    assert lines[0] == ["topic", "files", "messages", "bytes", "kept"]
-    assert [line[0] for line in lines[1:]] == ["persistent://public/golden/plain", "persistent://public/golden/txn"]
-    assert sum(int(line[1]) for line in lines[1:]) == len(files(out))
-    told = json.loads(java.command("export", *arguments, "--incremental", "--json").stdout)
-    assert told["files"] == []
-    assert sum(one["kept"] for one in told["topics"]) == len(files(out))

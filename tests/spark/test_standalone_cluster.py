@@ -8,6 +8,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from subprocess import CompletedProcess, run
@@ -34,7 +35,7 @@ from tests.support.spark_cluster import (
 DRIVER = '''
 """Count messages, and tell which code read them in which folder: each worker runs its executor in a folder of its own.
 
-Topics that are named are read with all columns, by a source that is registered.
+A topic that is named is read by a source that is registered; otherwise all are.
 """
 
 import json
@@ -54,28 +55,23 @@ def tell(batches):
 
 
 spark = SparkSession.builder.getOrCreate()
-url, *whole = sys.argv[1:]
-wanted = {}
-if whole:
+url, *topics = sys.argv[1:]
+if topics:
     import ledgerfs.spark
 
     ledgerfs.spark.register(spark)
-    # Each executor unpacks the wheel for itself, and compiles what it runs: one of them all columns, both of them those of all topics.
-    wanted = {"columns": "topic"}
-messages = spark.read.format("ledgerfs").options(onEncrypted="null", partitionBytes="8MiB", **wanted).load(url)
+options = {"onEncrypted": "null", "partitionBytes": "8MiB", **({"topics": ",".join(topics)} if topics else {})}
+messages = spark.read.format("ledgerfs").options(**options).load(url)
 told = messages.mapInArrow(tell, "topic string, code string, folder string").groupBy("topic", "code", "folder").count()
 rows = [row.asDict() for row in told.collect()]
-read = {topic: spark.read.format("ledgerfs").load(url, topic=topic).toArrow().num_rows for topic in whole}
 spark.stop()
-import ledgerfs
-
-print(json.dumps({"driver": ledgerfs.__file__, "rows": rows, "whole": read}))
+print(json.dumps(rows))
 '''
+
+SUBMIT = str(SPARK_HOME / "bin" / "spark-submit")
 
 # One cluster is enough.
 pytestmark = pytest.mark.xdist_group("standalone cluster")
-
-WHOLE = "persistent://public/golden/batched-zstd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +97,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, golden_url: str) -> Inst
     wheel = build_wheel(folder)
     python = make_environment(folder / "environment")
     install_wheel(wheel, folder / "environment")
-    read_all(golden_url)
+    counts(golden_url)
     copy_kernels(folder / "environment")
     return Installed(wheel, folder / "environment", python, make_environment(folder / "bare"))
 
@@ -119,35 +115,23 @@ def driver(tmp_path: Path) -> str:
     return str(path)
 
 
+@cache
 def counts(url: str) -> dict[str, int]:
+    """Return how many rows each topic has; reading them compiles here, once for all, what the processes of a cluster would each compile."""
     bucket = open_bucket(url)
-    found = {info.name: bucket.topic(info.name).count(on_encrypted="null") for info in bucket.topics()}
+    found = {one.name: bucket.topic(one.name).scan(on_encrypted="null").to_table().num_rows for one in bucket.topics()}
     return {name: count for name, count in found.items() if count}
 
 
-def read_all(url: str) -> None:
-    """Compile here, once for all tests, what the processes of a cluster would each compile."""
-    bucket = open_bucket(url)
-    for info in bucket.topics():
-        for _ in bucket.topic(info.name).scan(on_encrypted="null"):
-            pass
-
-
-def told_by(done: CompletedProcess[str]) -> dict[str, Any]:
-    """Return what a driver printed last: before it come warnings, which ``spark-submit`` prints as output as well."""
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
-
-
-def check(done: CompletedProcess[str], url: str, work: Path) -> set[str]:
-    """See to it that the rows are those of the bucket, and that both workers read some; return where executors had their code from."""
-    rows = told_by(done)["rows"]
+def check(done: CompletedProcess[str], wanted: dict[str, int], work: Path) -> tuple[set[str], set[str]]:
+    """See to it that the topics have so many rows; return where executors had their code from, and which workers read some."""
+    # Before the last line come warnings, which ``spark-submit`` prints as output as well.
+    rows = json.loads(done.stdout.splitlines()[-1])
     by_topic: dict[str, int] = {}
     for row in rows:
         by_topic[row["topic"]] = by_topic.get(row["topic"], 0) + row["count"]
-    assert by_topic == counts(url)
-    assert {Path(row["folder"]).relative_to(work).parts[0] for row in rows} == {"worker-0", "worker-1"}
-    return {row["code"] for row in rows}
+    assert by_topic == wanted
+    return {row["code"] for row in rows}, {Path(row["folder"]).relative_to(work).parts[0] for row in rows}
 
 
 def test_the_wheel_has_what_spark_looks_for(installed: Installed) -> None:
@@ -160,26 +144,20 @@ def test_the_wheel_has_what_spark_looks_for(installed: Installed) -> None:
     assert tops == {"ledgerfs", "pyspark_ledgerfs.py"}
 
 
-def test_installed_on_each_machine(cluster: Cluster, installed: Installed, driver: str, golden_url: str) -> None:
-    done = cluster.run([str(installed.python), driver, golden_url], installed.python)
-    (code,) = check(done, golden_url, cluster.work)
-    assert Path(code).is_relative_to(installed.folder)
-    assert Path(told_by(done)["driver"]).is_relative_to(installed.folder)
-
-
 def test_an_archive_that_spark_unpacks(
     cluster: Cluster, installed: Installed, driver: str, golden_url: str, tmp_path: Path
 ) -> None:
     """The machines of the workers have Python and Spark, and nothing of ours."""
     archive = packed(installed.folder, tmp_path / "environment.tar.gz")
-    submit = [str(SPARK_HOME / "bin" / "spark-submit"), *cluster.submit_options, "--archives", f"{archive}#environment"]
+    submit = [SUBMIT, *cluster.submit_options(2), "--archives", f"{archive}#environment"]
     done = cluster.run(
         [*submit, driver, golden_url],
         "environment/bin/python",
         {"PYSPARK_DRIVER_PYTHON": str(installed.python)},
     )
-    for code in check(done, golden_url, cluster.work):
-        path = Path(code)
+    codes, workers = check(done, counts(golden_url), cluster.work)
+    assert workers == {"worker-0", "worker-1"}
+    for path in map(Path, codes):
         assert path.is_relative_to(cluster.work)
         assert "environment" in path.parts
 
@@ -187,14 +165,17 @@ def test_an_archive_that_spark_unpacks(
 def test_the_wheel_as_py_files(
     cluster: Cluster, installed: Installed, driver: str, golden_url: str, tmp_path: Path
 ) -> None:
-    """The machines have what ledgerfs depends on. Spark looks for data sources in what is installed only, so the driver registers it."""
+    """The machines have what ledgerfs depends on. Spark looks for data sources in what is installed only, so the driver registers it.
+
+    Each executor unpacks the wheel for itself, and compiles what it runs: one of them reads one topic.
+    """
     shutil.copy(installed.wheel, tmp_path / "ledgerfs.zip")
-    submit = [str(SPARK_HOME / "bin" / "spark-submit"), *cluster.submit_options]
+    submit = [SUBMIT, *cluster.submit_options(1)]
     files = ["--py-files", str(tmp_path / "ledgerfs.zip")]
-    done = cluster.run([*submit, *files, driver, golden_url, WHOLE], installed.bare_python)
-    assert told_by(done)["whole"] == {WHOLE: counts(golden_url)[WHOLE]}
-    for code in check(done, golden_url, cluster.work):
-        assert Path(code).parts[-3:] == ("ledgerfs.zip", "ledgerfs", "__init__.py")
+    topic = "persistent://public/golden/batched-zstd"
+    done = cluster.run([*submit, *files, driver, golden_url, topic], installed.bare_python)
+    (code,), _ = check(done, {topic: counts(golden_url)[topic]}, cluster.work)
+    assert Path(code).parts[-3:] == ("ledgerfs.zip", "ledgerfs", "__init__.py")
 
 
 def test_a_pipeline_with_s3s_credentials_in_sparks_settings(
@@ -204,8 +185,8 @@ def test_a_pipeline_with_s3s_credentials_in_sparks_settings(
     settings = {"endpoint": s3.endpoint, "access.key": CREDENTIALS["key"], "secret.key": CREDENTIALS["secret"]}
     conf = [part for name, value in settings.items() for part in ("--conf", f"spark.hadoop.fs.s3a.{name}={value}")]
     submit = [
-        str(SPARK_HOME / "bin" / "spark-submit"),
-        *cluster.submit_options,
+        SUBMIT,
+        *cluster.submit_options(1),
         *conf,
         str(installed.pipelines("PIPELINES=") / "export.py"),
     ]

@@ -133,6 +133,8 @@ class Forked:
     ----------
     pid
         Number of the process.
+    returncode
+        Its exit code, once that was asked for.
 
     """
 
@@ -154,7 +156,7 @@ class Forked:
         socket.send_fds(self._connection, [len(text).to_bytes(4, "big")], files)
         self._connection.sendall(text)
         self.pid = self._answer()
-        self._code: int | None = None
+        self.returncode: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -163,20 +165,20 @@ class Forked:
         self.kill()
         self._connection.close()
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float = 300) -> int:
         """Return its exit code; one that takes longer is killed, which is an error."""
-        if self._code is None:
+        if self.returncode is None:
             if not select.select([self._connection], [], [], timeout)[0]:
                 self.kill()
                 raise subprocess.TimeoutExpired(self._line, timeout)
-            self._code = self._answer()
-        return self._code
+            self.returncode = self._answer()
+        return self.returncode
 
     def poll(self) -> int | None:
         """Return its exit code; None if it still runs."""
-        if self._code is None and select.select([self._connection], [], [], 0)[0]:
-            self._code = self._answer()
-        return self._code
+        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+            self.returncode = self._answer()
+        return self.returncode
 
     def _answer(self) -> int:
         """Return the next number, and nothing that follows it: `select` knows only what is not read yet."""
@@ -191,10 +193,30 @@ class Forked:
         """Send it a signal."""
         os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        """Send it SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """End it at once, if it still runs."""
         if self.poll() is None:
             self.send_signal(signal.SIGKILL)
+
+
+class Piped(Forked):
+    """A command with pipes, ``stdin`` and ``stdout``, as ``subprocess.Popen`` has them."""
+
+    def __init__(self, command: str, arguments: tuple[str, ...], env: dict[str, str], stderr: int, entry: str) -> None:
+        given, taken = os.pipe(), os.pipe()
+        super().__init__(command, arguments, env, (given[0], taken[1], stderr), entry=entry)
+        os.close(given[0])
+        os.close(taken[1])
+        self.stdin, self.stdout = os.fdopen(given[1], "wb"), os.fdopen(taken[0], "rb")
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self.stdin.close()
+        self.stdout.close()
 
 
 @dataclass(frozen=True, slots=True)

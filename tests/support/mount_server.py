@@ -1,4 +1,4 @@
-"""The process that serves a mount of `tests.support.mounts`, forked from one that has all of this."""
+"""The process that serves a mount, of `tests.support.mounts` or of the command, forked from one that has all of this."""
 
 import json
 import logging
@@ -11,11 +11,17 @@ from typing import Any
 import pytest
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.fuse_mount import binding
+from ledgerfs.fuse_mount import binding, daemon
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.storage.s3.client import S3Client
 from tests.support.matrix import small_parts
 from tests.support.tries import without_pauses
+
+
+def serve_as_command() -> None:
+    """Serve a mount as the process does that the command starts."""
+    os.setsid()
+    sys.exit(daemon.main())
 
 
 def serve() -> None:

@@ -6,12 +6,12 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from tests.support.forked import Forked
+from tests.support.forked import Piped
 from tests.support.waiting import wait_until
 
 Constants = Mapping[str, Any]
@@ -32,9 +32,7 @@ class Mount:
 
     path: Path
     log_file: Path
-    process: Forked
-    questions: IO[bytes]
-    answers: IO[bytes]
+    process: Piped
     codes: set[int] = field(default_factory=lambda: {0})
     """With what the process may end."""
     _asking: threading.Lock = field(default_factory=threading.Lock)
@@ -51,9 +49,9 @@ class Mount:
     def ask(self, what: str) -> Any:
         """Have the process ``refresh``, replace ``constants``, have other ``patience`` with the store, or only report its ``stats``."""
         with self._asking:
-            self.questions.write(what.encode() + b"\n")
-            self.questions.flush()
-            return json.loads(self.answers.readline())
+            self.process.stdin.write(what.encode() + b"\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
 
     @contextmanager
     def impatient(self, seconds: float) -> Iterator[None]:
@@ -151,18 +149,9 @@ def mounted(
         "scan_options": dict(scan_options or {}), "options": options, "log": str(log_file),
         "fuse": dict(fuse or {}),
     }  # fmt: skip
-    with ExitStack() as ends:
-        given, taken = os.pipe(), os.pipe()
-        questions = ends.enter_context(os.fdopen(given[1], "wb"))
-        answers = ends.enter_context(os.fdopen(taken[0], "rb"))
-        # What libfuse and a crash say is shown when a test fails.
-        files = (given[0], taken[1], 2)
-        process = ends.enter_context(
-            Forked("mount", (json.dumps(asked),), {**os.environ, **(env or {})}, files, entry=_SERVER)
-        )
-        os.close(given[0])
-        os.close(taken[1])
-        made = Mount(path, log_file, process, questions, answers)
+    # What libfuse and a crash say is shown when a test fails.
+    with Piped("mount", (json.dumps(asked),), {**os.environ, **(env or {})}, 2, _SERVER) as process:
+        made = Mount(path, log_file, process)
         try:
             _wait_until_it_answers(made)
             yield made

@@ -48,7 +48,7 @@ class Programs:
             os.close(stderr)
 
     def run(
-        self, program: str | Path, *arguments: str, folder: Path = ROOT, timeout: float = 300
+        self, program: str | Path, *arguments: str, folder: Path = ROOT, timeout: float = 1800
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a file of Python; ``timeout`` is in seconds, and ends the process."""
         command = [str(program), *arguments]
@@ -77,7 +77,7 @@ class Programs:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-        self._process.wait(300)
+        self._process.wait(1800)
         for file in self._files:
             file.close()
         self._folder.cleanup()

@@ -4,6 +4,7 @@ import base64
 import http.client
 import itertools
 import json
+import re
 import socket
 import struct
 import threading
@@ -61,10 +62,12 @@ class S3Server:
         for key, data in objects.items():
             self.client.put_object(Bucket=name, Key=key, Body=data, Metadata=(metadata or {}).get(key, {}))
 
-    def make_golden_bucket(self, name: str, golden: Path) -> None:
+    def make_golden_bucket(self, name: str, golden: Path, topics: str = ".*") -> None:
+        """Put the golden bucket, or those of its topics whose whole names (``tenant/namespace/persistent/topic``) match."""
         described = json.loads((golden / "objects.json").read_text())
-        objects = {key: (golden / "bucket" / key).read_bytes() for key in described}
-        self.make_bucket(name, objects, {key: one["metadata"] for key, one in described.items()})
+        metadata = {key: one["metadata"] for key, one in described.items()}
+        wanted = [key for key in metadata if re.fullmatch(topics, metadata[key]["managedledgername"])]
+        self.make_bucket(name, {key: (golden / "bucket" / key).read_bytes() for key in wanted}, metadata)
 
     def stop(self) -> None:
         self._server.shutdown()

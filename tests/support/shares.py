@@ -14,7 +14,7 @@ from xdist.scheduler import LoadFileScheduling
 SECONDS = {"spark": 8.0, "mount": 1.5, "long": 5.0, "fault": 2.0, "process": 1.5}
 """What a test with such a mark takes about; one with several takes the most of them."""
 OTHERS = 0.1
-SESSIONS_OF_THEIR_OWN = ("test_daemon.py", "test_examples.py", "test_standalone_cluster.py", "test_spark_commands.py")
+SESSIONS_OF_THEIR_OWN = ("test_daemon.py", "test_standalone_cluster.py", "test_spark_commands.py")
 
 
 class Shares(LoadFileScheduling):

@@ -17,20 +17,22 @@ from pathlib import Path
 
 import pyspark
 
+from tests.support.spark_java import PATIENT
+
 ROOT = Path(__file__).parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
 SITE_PACKAGES = SPARK_HOME.parent
 
-_STARTS_WITHIN = 300
-_ENDS_WITHIN = 300
+_WITHIN = 1800
 _MARK = "LEDGERFS_TEST_CLUSTER"
 _DAEMON = "org.apache.spark.deploy"
+_OF_JAVA = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_AUTH_SOCKET_TIMEOUT")
 
 
 def build_wheel(folder: Path) -> Path:
     """Build the wheel of this repository as ``pip`` would, with a build backend that is installed here."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=_WITHIN)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -40,7 +42,7 @@ def make_environment(folder: Path) -> Path:
 
     The editable installation of this repository is not seen from there: the file that leads to it counts in its own folder only.
     """
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=300)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=_WITHIN)
     (_site_packages(folder) / "dependencies.pth").write_text(f"{SITE_PACKAGES}\n")
     return folder / "bin" / "python"
 
@@ -50,11 +52,11 @@ def install_wheel(wheel: Path, environment: Path) -> None:
     uv = Path(sys.executable).parent / "uv"
     python = str(environment / "bin" / "python")
     command = [str(uv), "pip", "install", "--quiet", "--offline", "--no-deps", "--python", python, str(wheel)]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, check=True, capture_output=True, timeout=_WITHIN)
     for path in _site_packages(environment).rglob("*.py"):
         # Whole seconds, which an archive keeps: compiled kernels that are packed with it are then not compiled again.
         os.utime(path, (0x60000000, 0x60000000))
-    subprocess.run([python, "-m", "compileall", "-q", str(_site_packages(environment))], check=True, timeout=300)
+    subprocess.run([python, "-m", "compileall", "-q", str(_site_packages(environment))], check=True, timeout=_WITHIN)
 
 
 def copy_kernels(environment: Path) -> None:
@@ -99,24 +101,23 @@ class Cluster:
     def run(
         self, command: list[str], python: str | Path, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a driver; ``python`` is that of the workers."""
+        """Run a driver; ``python`` is that of the workers. One that is not submitted has one executor."""
         conf = {
             "PYSPARK_PYTHON": str(python),
-            "PYSPARK_SUBMIT_ARGS": shlex.join([*self.submit_options, "pyspark-shell"]),
+            "PYSPARK_SUBMIT_ARGS": shlex.join([*self.submit_options(1), "pyspark-shell"]),
             **(env or {}),
         }
         done = subprocess.run(
-            command, env={**environment(self.mark), **conf}, cwd=self.work, capture_output=True, text=True, timeout=500, check=False
+            command, env={**environment(self.mark), **conf}, cwd=self.work, capture_output=True, text=True, timeout=_WITHIN, check=False
         )  # fmt: skip
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{self.logs()}"
         return done
 
-    @property
-    def submit_options(self) -> list[str]:
-        """What ``spark-submit`` is to be told: all of the cluster, and no job before all of it is there."""
-        java = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    def submit_options(self, executors: int) -> list[str]:
+        """Return what ``spark-submit`` is to be told: so many executors of a core, and no job before all of them are there."""
+        java = os.environ.get("SPARK_SUBMIT_OPTS", "").removesuffix(PATIENT)
         settings = {
-            "spark.cores.max": "2",
+            "spark.cores.max": str(executors),
             "spark.executor.cores": "1",
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": java,
@@ -173,14 +174,14 @@ def _daemon(name: str, arguments: list[str], log: Path, mark: str) -> Iterator[C
     finally:
         process.terminate()
         try:
-            process.wait(_ENDS_WITHIN)
+            process.wait(_WITHIN)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
 def _waited(log: Callable[[], str], pattern: str) -> str:
-    deadline = time.monotonic() + _STARTS_WITHIN
+    deadline = time.monotonic() + _WITHIN
     while (found := re.search(pattern, log())) is None:
         assert time.monotonic() < deadline, log()
         time.sleep(0.1)
@@ -192,7 +193,7 @@ def environment(mark: str = "none") -> dict[str, str]:
     gone = ("PYSPARK_", "PYTHON", "VIRTUAL_ENV", "SPARK_", "AWS_ACCESS", "AWS_SECRET", "HADOOP_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
     # How Java starts is nothing that a machine has to have.
-    java = {name: os.environ[name] for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS") if name in os.environ}
+    java = {name: os.environ[name] for name in _OF_JAVA if name in os.environ}
     return {
         **kept,
         **java,
@@ -208,7 +209,7 @@ def environment(mark: str = "none") -> dict[str, str]:
 
 def _wait_for_ends(mark: str) -> None:
     """Wait until no process has the mark: executors and Python workers end when those do that started them."""
-    deadline = time.monotonic() + _ENDS_WITHIN
+    deadline = time.monotonic() + _WITHIN
     while left := _marked(mark):
         if time.monotonic() > deadline:
             for process in left:

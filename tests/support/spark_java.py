@@ -23,6 +23,9 @@ import pyspark
 IN_HASTE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable"
 """For a Java that Spark's own classes are not for: the one that puts a command together."""
 
+PATIENT = "-Dspark.network.timeout=1800s -Dspark.python.authenticate.socketTimeout=1800s -Dspark.worker.timeout=1800"
+"""For drivers, masters and workers of Spark, which else give up soon what is only slow. Executors have it of their drivers."""
+
 _PROGRAM = """
 import sys
 
@@ -48,7 +51,7 @@ def java_options(url: str, folder: Path) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not archive.exists():
             _make(archive, url, folder)
-    return f"{IN_HASTE} -XX:SharedArchiveFile={archive}"
+    return f"{IN_HASTE} -XX:SharedArchiveFile={archive} {PATIENT}"
 
 
 def _make(archive: Path, url: str, folder: Path) -> None:
