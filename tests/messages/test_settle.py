@@ -14,7 +14,7 @@ from ledgerfs.messages.transforms.settle import Settle
 from tests.messages.test_recompress import parts_of
 from tests.support.each import for_each
 from tests.support.entries import batch_of, frame, metadata, varint
-from tests.support.transforms import entries_of, golden_ledgers, rows_of, transformed
+from tests.support.transforms import golden_ledgers, rows_of, transformed
 
 ABORT = 22
 IN_TRANSACTION = {"transaction_most": 7, "transaction_least": 1}
@@ -35,18 +35,6 @@ def transaction_of(entry: bytes) -> tuple[int, int] | None:
     if meta.HasField("marker_type") or not (meta.HasField("transaction_most") and meta.HasField("transaction_least")):
         return None
     return meta.transaction_most, meta.transaction_least
-
-
-def settled(batches, aborted) -> tuple[list[tuple[int, int, list[bytes]]], set[tuple[int, int]]]:
-    """Settle a topic; return what it becomes, and the hidden entries."""
-    made, hidden = [], set()
-    for ledger, first, entries in batches:
-        told = {first + i: one for i, one in enumerate(map(transaction_of, entries)) if one is not None}
-        hides = [entry for entry, one in told.items() if aborted(one)]
-        transform = settle(hides, [entry for entry in told if entry not in hides])
-        made.append((ledger, first, entries_of(transform, batch_of(entries, first), first)))
-        hidden |= {(ledger, entry) for entry in hides}
-    return made, hidden
 
 
 def assert_is_marker(old: bytes, new: bytes) -> None:
