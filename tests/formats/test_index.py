@@ -149,16 +149,6 @@ def test_published_index_is_built_byte_for_byte(index, size, metadata_size, sha2
     assert hashlib.sha256(data).hexdigest() == sha256
 
 
-@pytest.mark.parametrize("index", [FIRST, SECOND])
-def test_published_index_parses_to_its_values(index):
-    parsed = parse_index(build_index(index))
-    assert parsed == index
-    assert parsed.oddity is None
-    assert parsed.is_plausible
-    assert parsed.padding == 0
-    assert parsed.metadata.managed_ledger == "public/default/persistent/read-test"
-
-
 def test_streaming_index_is_unsupported_by_name():
     rows = b"".join(struct.pack(">qiq", entry, part, 0) for entry, part in ((0, 2), (1000, 3), (2000, 4)))
     ledger_info = bytes.fromhex("0801108927 1890 4E")
@@ -240,12 +230,6 @@ def test_extreme_header_field_is_corrupt_at_its_place(field, value, offset):
     assert (caught.value.key, caught.value.offset) == ("object", offset)
 
 
-def test_metadata_of_no_bytes_is_corrupt_metadata():
-    with pytest.raises(CorruptMetadataError) as caught:
-        parse_index(packed(THREE_BLOCKS, metadata_length=0), key="object")
-    assert (caught.value.key, caught.value.offset) == ("object", 32)
-
-
 @for_each("value", [0, -1, 2**31 - 1, MAX_INT64])
 @for_each("column", [0, 2])
 @for_each("row", range(3))
@@ -258,14 +242,6 @@ def test_extreme_place_of_a_block_is_corrupt_in_the_table(row, column, value):
         parse_index(data, key="object")
     assert caught.value.key == "object"
     assert caught.value.offset in {len(data) - 60 + 20 * at for at in (row, row + 1)}
-
-
-@pytest.mark.parametrize(("column", "name"), [(0, "entry"), (2, "byte")])
-def test_repeated_place_of_a_block_is_corrupt(column, name):
-    data = with_row(THREE_BLOCKS, 2, column, {"entry": 1000, "byte": 64 * MIB}[name])
-    with pytest.raises(CorruptIndexError, match="block 2 does not come after block 1") as caught:
-        parse_index(data)
-    assert caught.value.offset == len(data) - 20
 
 
 @pytest.mark.parametrize(("column", "limit"), [(0, 5000), (2, 3 * 64 * MIB)])

@@ -33,16 +33,6 @@ from tests.support.entries import (
 from tests.support.transforms import entries_of, golden_ledgers, rows_of, table_of, transformed
 
 NAMES = [codec.name.lower() for codec in Compression]
-GOLDEN = (
-    *(f"{kind}-{codec}" for kind in ("batched", "single") for codec in NAMES),
-    "batched-by-key",
-    "json-batched",
-    "txn",
-    "chunked",
-    "encrypted",
-    "plain",
-    "blocks",
-)
 PLAIN = b"again and " * 100
 
 
@@ -63,17 +53,6 @@ def parts_of(entry: bytes) -> tuple[bytes, bytes, bytes]:
 
 def codec_of(entry: bytes) -> int:
     return MessageMetadataRecord.FromString(parts_of(entry)[1]).compression
-
-
-@pytest.mark.parametrize("topic", GOLDEN)
-def test_golden_topics_read_the_same(golden_url, topic):
-    for entries in golden_ledgers(golden_url, topic):
-        table = table_of(entries, without=())
-        for codec in NAMES:
-            made = transformed(recompress(codec), entries)
-            assert table_of(made, without=()).equals(table), codec
-            if topic not in {"encrypted", "chunked", "txn"}:
-                assert {codec_of(entry) for entry in made} == {Compression[codec.upper()]}
 
 
 @pytest.mark.parametrize("codec", NAMES[1:])

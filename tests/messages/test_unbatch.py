@@ -20,7 +20,7 @@ from ledgerfs.messages.proto.message_metadata_pb2 import (
 from ledgerfs.messages.transforms import unbatch as module
 from ledgerfs.messages.transforms.entry_transform import unbatch
 from ledgerfs.messages.transforms.unbatch import Unbatch
-from tests.messages.test_recompress import GOLDEN, NAMES, codec_of, parts_of
+from tests.messages.test_recompress import NAMES, codec_of, parts_of
 from tests.support.each import for_each
 from tests.support.entries import LZ4, NONE, SNAPPY, ZLIB, ZSTD, batch_of, batched, compress, frame, framed, metadata
 from tests.support.transforms import entries_of, golden_ledgers, rows_of, table_of, transformed
@@ -45,19 +45,6 @@ def metadata_of(entry: bytes) -> MessageMetadataRecord:
 
 def is_batch(entry: bytes) -> bool:
     return metadata_of(entry).HasField("messages_in_batch")
-
-
-@pytest.mark.parametrize("topic", GOLDEN)
-def test_golden_topics_read_the_same(golden_url, topic):
-    for entries in golden_ledgers(golden_url, topic):
-        table = table_of(entries)
-        for codec in NAMES:
-            made = transformed(unbatch(codec), entries)
-            assert table_of(made).equals(table), codec
-            if topic == "encrypted":
-                assert made == entries, codec
-            else:
-                assert not any(map(is_batch, made)), codec
 
 
 def test_what_was_sent_in_batches_is_what_was_sent_without(golden_url):
