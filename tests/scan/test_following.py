@@ -319,15 +319,6 @@ def test_an_open_ledger_that_is_closed_and_trimmed_at_once_is_only_told_if_rows_
         next(rows)
 
 
-def test_an_empty_ledger_that_goes_is_no_loss(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(5))
-    cluster.roll_over(TOPIC)
-    rows = follow(cluster)
-    cluster.roll_over(TOPIC)
-    cluster.publish(TOPIC, messages(2, "new"))
-    assert taken(rows, 1) == [b"new0"]
-
-
 def _passing(cluster: LiveCluster, *entries: int) -> None:
     """Have ledgers come and go, each trimmed when the next one is there, as consumers do that are quick."""
     for number in entries:
@@ -399,16 +390,6 @@ def test_empty_ledgers_that_came_and_went_are_no_loss_as_long_as_that_can_be_kno
     # The list was changed as often as by one with entries that came and was trimmed.
     with pytest.raises(MissingLedgerError, match="rows may be lost"):
         next(rows)
-
-
-def test_while_the_newest_ledger_is_there_nothing_is_gone_behind_it(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(5))
-    rows = follow(cluster, start="earliest")
-    taken(rows, 4)
-    for number in range(5):
-        cluster.roll_over(TOPIC)
-        cluster.publish(TOPIC, messages(3, str(number)))
-    assert len(taken(rows, 15)) == 15
 
 
 def test_a_topic_that_is_deleted_is_an_error(cluster: LiveCluster) -> None:
@@ -550,17 +531,6 @@ def test_partitions_come_as_they_are_written_each_in_its_order(cluster: LiveClus
             cluster.publish(name, messages(5, f"{name[-1]}-", first=5 * round_ + 5))
     assert found == {i: named(f"{i}-", *range(19)) for i in "012"}
     assert {name.rpartition("-")[2] for name in rows.positions} == {"0", "1", "2"}
-
-
-def test_values_are_columns_as_in_a_scan(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, [frame(metadata(), b'{"a": %d}' % i) for i in range(4)])
-    version = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
-    options: dict[str, Any] = {"values": "json", "schema_version": version, "flatten": True}
-    rows = topic_of(cluster).follow(("value",), start="earliest", **options)
-    assert next(rows).to_pylist() == [{"a": 0}, {"a": 1}, {"a": 2}]
-    assert rows.schema == topic_of(cluster).scan(("value",), **options).schema
-    with pytest.raises(InvalidOptionError, match="give schema_version"):
-        topic_of(cluster).follow(values="json")
 
 
 def test_schemas_that_are_registered_later_are_resolved_to_the_columns_of_the_call(

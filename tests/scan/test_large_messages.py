@@ -17,7 +17,7 @@ import zstandard
 from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import CorruptMessageError, InvalidOptionError, MessageTooLargeError
-from ledgerfs.messages.decode import chunks, payloads
+from ledgerfs.messages.decode import chunks
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.scan.topic_entries import Reach
@@ -87,14 +87,6 @@ def test_a_batch_above_what_a_broker_stores_is_read(tmp_path, codec):
     assert topic.count() == 7
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_where_no_kernel_decompresses_it_is_the_same(tmp_path, monkeypatch, codec):
-    monkeypatch.setattr(payloads, "native_codecs", frozenset)
-    plain = text(12 * MIB)
-    topic = topic_of(tmp_path, [packed(codec, plain)])
-    assert topic.scan(["value"]).to_table()["value"].to_pylist() == [plain]
-
-
 def test_zstd_of_any_frames_is_read(tmp_path):
     """One without its size, one of a window as large as the message, and two frames in one payload."""
     plain = text(9 * MIB)
@@ -137,16 +129,6 @@ def require_damage(tmp_path_factory, codec, by):
     scan = topic.scan(["entry_id", "value"], on_corrupt="skip")
     assert scan.to_table()["entry_id"].to_pylist() == [0, 2]
     assert [one.first_entry for one in scan.skipped] == [1]
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_large_message_that_is_cut_is_damage(tmp_path, codec):
-    plain = os.urandom(6 * MIB)
-    stored = compress(codec, plain)
-    for end in (0, 1, 100, -100, -9):
-        topic = topic_of(tmp_path / str(end), [packed(codec, plain, stored[:end])])
-        with pytest.raises(CorruptMessageError, match="entry 1:0"):
-            pytest.fail(f"{topic.scan(['value']).to_table().num_rows} rows of a message that is cut at {end}")
 
 
 MEASURED = """
