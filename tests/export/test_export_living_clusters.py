@@ -295,16 +295,6 @@ def test_what_is_exported_of_an_open_ledger_stays_when_what_confirmed_it_is_away
     assert (exported(cluster, out).ahead, len(values_in(out))) == ([], 6)
 
 
-def test_the_command_says_that_a_listing_is_behind_and_no_more(cluster: LiveCluster, tmp_path: Path) -> None:
-    ledger = cluster.write_ledger(TOPIC, messages(5))
-    cluster.append(ledger, messages(1, "flying"), only_on=1)
-    command = ("export", cluster.url, TOPIC, str(tmp_path / "out"), *PATIENT)
-    assert "listed up to" not in run(*command).stderr.decode()
-    kill_holders(cluster, ledger, 5)
-    assert f"{Ahead(ledger, 3, is_closed=False)}\n" in run(*command).stderr.decode()
-    assert len(values_in(tmp_path / "out")) == 5
-
-
 def test_files_of_one_ledger_stay_together_when_the_listing_is_behind_the_last_of_them(
     cluster: LiveCluster, tmp_path: Path
 ) -> None:
