@@ -20,7 +20,7 @@ from ledgerfs.errors import (
     InvalidOptionError,
     UnsupportedFormatError,
 )
-from ledgerfs.formats.schemas.saved_schema import FOLDER, MAX_SAVED_BYTES, dump_schema, saved_name
+from ledgerfs.formats.schemas.saved_schema import FOLDER, dump_schema, saved_name
 from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from ledgerfs.storage.object_store import RawStore
@@ -168,20 +168,6 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path: Path, odd: Schema
     with pytest.raises(InvalidOptionError):
         saved.add(TOPIC, [odd])
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.long
-def test_what_is_larger_than_what_is_read_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError):
-        saved_schemas_at(str(tmp_path)).add(TOPIC, [replace(OLD, schema=SchemaInfo("AVRO", b"x" * MAX_SAVED_BYTES))])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_largest_number_can_be_saved(tmp_path: Path) -> None:
-    saved = saved_schemas_at(str(tmp_path))
-    largest = replace(OLD, version=2**63 - 1)
-    assert saved.add(TOPIC, [largest]) == 1
-    assert saved.versions(TOPIC) == (largest,)
 
 
 def test_hidden_files_are_not_ours(tmp_path: Path) -> None:
