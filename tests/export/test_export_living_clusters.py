@@ -105,20 +105,6 @@ def test_a_message_that_began_in_a_trimmed_ledger_stays_when_the_open_one_grows(
         assert values(kind) == [*before, b"b1", b"d0", b"d1", b"d2", b"e0", b"e1", b"f0"], kind
 
 
-def test_so_it_goes_on_however_often_a_ledger_grows(cluster: LiveCluster, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    first, second = begun_before(cluster)
-    exported(cluster, out)
-    cluster.trim(TOPIC, first)
-    wanted = [b"a0", b"a1", b"c0c1", b"b0", b"b1"]
-    for number in range(3):
-        cluster.publish(TOPIC, messages(12, f"{number}-"))
-        exported(cluster, out)
-        wanted += [f"{number}-{i}".encode() for i in range(12)]
-        assert values_in(out) == wanted[:-1]
-    assert len(list(out.glob(f"{second}*.parquet"))) == 2
-
-
 def test_a_file_that_stays_may_lack_messages_of_transactions_that_were_committed_since(
     cluster: LiveCluster, tmp_path: Path
 ) -> None:

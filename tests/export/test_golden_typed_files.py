@@ -1,4 +1,4 @@
-"""Exports of every typed golden topic: Parquet is the scan's table, and jsonl and CSV say the same."""
+"""Exports of typed golden topics: jsonl and CSV say what the scan does."""
 
 import csv
 import json
@@ -6,51 +6,21 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ledgerfs import Bucket
 from ledgerfs.export.export import export_topic
-from tests.support.each import for_each
 from tests.support.invoked import run
-from tests.support.typed_golden import TOPICS, WITHOUT_SCHEMA, assert_same_rows, bucket_with_schemas
+from tests.support.typed_golden import bucket_with_schemas
 from tests.support.typed_json import slow_json
 
 TOP = "public/typed/"
 FEW = ("avro-logical", "avro-unions", "json-pojo", "kv-separated-string-json", "protonative", "prim-instant")
 
-OF_VERSIONS = ("avro-evolved", "avro-deleted", "kv-inline-evolved", "protonative", "type-changed")
-
 
 @pytest.fixture(scope="module")
 def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
     return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
-
-
-CASES = [*((name, "latest") for name in (*TOPICS, "avro-partitioned")), *((name, "each") for name in OF_VERSIONS)]
-KINDS = ("avro-random", "avro", "json", "kv-inline", "kv-separated", "prim", "proto", "py", "")
-"""How names of topics begin, by the kind of their schemas; a topic is of the first one."""
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind or "others")
-def test_parquet_is_the_table_of_the_scan(typed: Bucket, tmp_path_factory: pytest.TempPathFactory, kind: str) -> None:
-    cases = [case for case in CASES if next(one for one in KINDS if case[0].startswith(one)) == kind]
-    for_each(("name", "version"), cases)(require_table)(typed=typed, tmp_path_factory=tmp_path_factory)
-
-
-def require_table(typed: Bucket, tmp_path_factory: pytest.TempPathFactory, name: str, version: str) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    topic, values = typed.topic(TOP + name), "auto" if name in WITHOUT_SCHEMA else "typed"
-    options = {"values": values, "schema_version": version, "on_undecodable": "null"}
-    scan = topic.scan(**options)
-    said = scan.to_table()
-    report = export_topic(topic, tmp_path / "out", "parquet", **options)
-    files = sorted((tmp_path / "out").glob("*.parquet"))
-    assert_same_rows(pa.concat_tables(pq.ParquetFile(file).read() for file in files), said)
-    counted = (
-        {(one.version, one.reason): one.count for one in told} for told in (report.undecodable, scan.undecodable)
-    )
-    assert next(counted) == next(counted)
 
 
 @pytest.mark.parametrize("name", FEW)
