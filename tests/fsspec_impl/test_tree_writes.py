@@ -79,50 +79,9 @@ def rows_of(fs: LedgerFileSystem, topic: str) -> list[dict[str, Any]]:
     return table.select([name for name in table.column_names if name not in without]).to_pylist()
 
 
-def put_local(fs: LedgerFileSystem, file: Path) -> None:
-    fs.put(str(file), PATH)
-
-
-def put_file(fs: LedgerFileSystem, file: Path) -> None:
-    fs.put_file(str(file), f"/{PATH}")
-
-
-def put_into_topic(fs: LedgerFileSystem, file: Path) -> None:
-    fs.put(str(file), f"ledger://{TOPIC}/")
-
-
-def put_folder(fs: LedgerFileSystem, file: Path) -> None:
-    fs.put(f"{file.parent}/", TOPIC, recursive=True)
-
-
-def upload(fs: LedgerFileSystem, file: Path) -> None:
-    fs.upload(str(file), PATH)
-
-
-def pipe(fs: LedgerFileSystem, file: Path) -> None:
-    fs.pipe(PATH, file.read_bytes())
-
-
-def pipe_many(fs: LedgerFileSystem, file: Path) -> None:
-    fs.pipe({PATH: file.read_bytes()})
-
-
-def pipe_file(fs: LedgerFileSystem, file: Path) -> None:
-    fs.pipe_file(PATH, file.read_bytes())
-
-
-def pipe_memory(fs: LedgerFileSystem, file: Path) -> None:
-    fs.pipe_file(PATH, memoryview(bytearray(file.read_bytes())))
-
-
-def open_whole(fs: LedgerFileSystem, file: Path) -> None:
-    with fs.open(PATH, "wb") as out:
+def open_whole(fs: LedgerFileSystem, file: Path, mode: str = "wb") -> None:
+    with fs.open(PATH, mode) as out:
         assert out.write(file.read_bytes()) == file.stat().st_size
-
-
-def open_exclusively(fs: LedgerFileSystem, file: Path) -> None:
-    with fs.open(PATH, "xb") as out:
-        out.write(file.read_bytes())
 
 
 def open_in_chunks(fs: LedgerFileSystem, file: Path) -> None:
@@ -147,30 +106,30 @@ def open_chained(fs: LedgerFileSystem, file: Path) -> None:
         shutil.copyfileobj(source, out, 1000)
 
 
-WAYS: list[Callable[[LedgerFileSystem, Path], None]] = [
-    put_local,
-    put_file,
-    put_into_topic,
-    put_folder,
-    upload,
-    pipe,
-    pipe_many,
-    pipe_file,
-    pipe_memory,
-    open_whole,
-    open_exclusively,
-    open_in_chunks,
-    open_without_with,
-    open_chained,
-]
+WAYS: dict[str, Callable[[LedgerFileSystem, Path], None]] = {
+    "put": lambda fs, file: fs.put(str(file), PATH),
+    "put_file": lambda fs, file: fs.put_file(str(file), f"/{PATH}"),
+    "put into a topic": lambda fs, file: fs.put(str(file), f"ledger://{TOPIC}/"),
+    "put a folder": lambda fs, file: fs.put(f"{file.parent}/", TOPIC, recursive=True),
+    "upload": lambda fs, file: fs.upload(str(file), PATH),
+    "pipe": lambda fs, file: fs.pipe(PATH, file.read_bytes()),
+    "pipe many": lambda fs, file: fs.pipe({PATH: file.read_bytes()}),
+    "pipe_file": lambda fs, file: fs.pipe_file(PATH, file.read_bytes()),
+    "pipe memory": lambda fs, file: fs.pipe_file(PATH, memoryview(bytearray(file.read_bytes()))),
+    "open": open_whole,
+    "open exclusively": partial(open_whole, mode="xb"),
+    "open in chunks": open_in_chunks,
+    "open without with": open_without_with,
+    "open chained": open_chained,
+}
 
 
 def test_every_way_to_write_makes_a_whole_ledger_that_is_seen_at_once(tmp_path: Path) -> None:
     source = tmp_path / "source" / "7.entries"
     source.parent.mkdir()
     source.write_bytes(RECORDS)
-    for write in WAYS:
-        way, folder = write.__name__, tmp_path / write.__name__
+    for way, write in WAYS.items():
+        folder = tmp_path / way
         folder.mkdir()
         fs = LedgerFileSystem(fo=str(folder), target_protocol="file")
         other = LedgerFileSystem(fo=str(folder), target_protocol="file", cache_dir=str(tmp_path / "cache"))

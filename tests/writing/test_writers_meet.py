@@ -385,18 +385,6 @@ def test_rows_that_are_imported_are_no_further_copy(
 # Views that are not of today
 
 
-def test_fail_refuses_what_another_process_wrote(place: Place, views: Views) -> None:
-    ours = views.fs(catalog_max_age=3600)
-    assert ours.find("entries") == []
-    put_objects(place, offload(THEIRS, 7, uuid=9))
-    for write in (lambda: ours.pipe_file(PATH, OUR_RECORDS), lambda: ours.open(PATH, "wb")):
-        with pytest.raises(LedgerExistsError, match=f"has ledger 7 already, of {TOPIC}"):
-            write()
-    with pytest.raises(LedgerExistsError):
-        imported(ours.bucket, "ours", ledger_id=7)
-    assert place.ledgers() == [THEIR_RECORDS]
-
-
 def test_skip_writes_what_another_process_removed(place: Place, views: Views) -> None:
     ours, theirs = views.fs(catalog_max_age=3600), views.fs()
     ours.pipe_file(PATH, OUR_RECORDS)
