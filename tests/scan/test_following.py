@@ -113,13 +113,6 @@ def test_what_is_there_comes_first_and_then_what_is_published(cluster: LiveClust
         assert list(rows) == []
 
 
-def test_latest_begins_at_the_moment_of_the_call(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(5))
-    rows = follow(cluster)
-    cluster.publish(TOPIC, messages(3, first=5))
-    assert taken(rows, 3) == named("m", 4, 5, 6)
-
-
 def test_a_quiet_topic_is_looked_at_more_than_once_a_second(
     cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -608,12 +601,6 @@ def test_no_columns_are_rows_too(cluster: LiveCluster) -> None:
     assert (batch.num_rows, batch.num_columns) == (4, 0)
 
 
-def test_a_bucket_cannot_be_followed(golden_url: str) -> None:
-    topic = open_bucket(golden_url).topic("persistent://public/golden/plain")
-    with pytest.raises(InvalidOptionError, match="only topics of a living cluster"):
-        topic.follow()
-
-
 @for_each(
     "options",
     [
@@ -632,14 +619,6 @@ def test_options_that_mean_nothing_are_refused(cluster: LiveCluster, options: di
     cluster.write_ledger(TOPIC, messages(5))
     with pytest.raises(InvalidOptionError):
         topic_of(cluster).follow(**options)
-
-
-def test_a_closed_iterator_ends(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(5))
-    rows = follow(cluster, start="earliest")
-    next(rows)
-    rows.close()
-    assert list(rows) == []
 
 
 @pytest.mark.process

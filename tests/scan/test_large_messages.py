@@ -21,7 +21,6 @@ from ledgerfs.messages.decode import chunks
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.scan.topic_entries import Reach
-from ledgerfs.vfs.tree import tree_of
 from tests.support.children import started
 from tests.support.each import for_each
 from tests.support.entries import LZ4, SNAPPY, ZLIB, ZSTD, compress, frame, framed, metadata
@@ -99,18 +98,6 @@ def test_zstd_of_any_frames_is_read(tmp_path):
     ]
     topic = topic_of(tmp_path, [packed(ZSTD, plain, stored) for stored in forms])
     assert topic.scan(["value"]).to_table()["value"].to_pylist() == [plain] * 4
-
-
-def test_views_and_exports_have_such_messages(tmp_path):
-    url = url_of(tmp_path / "bucket", [small(0), packed(ZSTD, bytes(12 * MIB)), small(1)])
-    bucket = open_bucket(url, cache_dir=str(tmp_path / "cache"))
-    for kind in ("jsonl", "arrow", "parquet"):
-        content = tree_of(bucket).open(f"{kind}/public/default/orders/1.{kind}")
-        assert content.size > 0, kind
-        if kind == "parquet":
-            table = pyarrow.parquet.read_table(pyarrow.BufferReader(content.read(0, content.size)), columns=["value"])
-            assert table["value"].to_pylist() == [b"value 0", bytes(12 * MIB), b"value 1"]
-        run("export", url, TOPIC, str(tmp_path / kind), "--format", kind)
 
 
 # Claims that are lies.
@@ -298,15 +285,6 @@ def test_commands_end_with_2_above_the_ceiling_and_with_1_where_it_is_left_out(t
     told = run("export", url, TOPIC, str(tmp_path / "rest"), *given, "--on-corrupt", "skip", code=1).stderr.decode()
     assert "left out 1:1: the message has 7340032 bytes" in told
     run("export", url, TOPIC, str(tmp_path / "all"))
-
-
-def test_no_view_looks_whole_without_them(tmp_path):
-    url = url_of(tmp_path / "bucket", [small(0), packed(ZSTD, text(7 * MIB))])
-    bucket = open_bucket(url, cache_dir=str(tmp_path / "cache"), scan_options={"max_message_bytes": 6 * MIB})
-    for kind in ("jsonl", "arrow", "parquet"):
-        for _ in range(2):
-            with pytest.raises(MessageTooLargeError, match="entry 1:1"):
-                tree_of(bucket).open(f"{kind}/public/default/orders/1.{kind}")
 
 
 # Chunked messages.

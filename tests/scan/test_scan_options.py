@@ -371,23 +371,6 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
             open_bucket(str(tmp_path), scan_options=options)
 
 
-def test_a_misspelt_option_is_told_wherever_options_are_taken(tmp_path):
-    topic = topic_with(tmp_path, [message(0)])
-    for call, options in (
-        (topic.count, {"endtime": 0}),
-        (topic.count, {"columns": ["key"]}),
-        (lambda **given: topic.message("1:0", **given), {"on_encryptd": "null"}),
-        (lambda **given: export_topic(topic, tmp_path / "out", "csv", **given), {"clock_slack": 0}),
-        (lambda **given: open_bucket(str(tmp_path), scan_options=given), {"transaction": "all"}),
-        (lambda **given: LedgerFileSystem(fo=f"file://{tmp_path}", scan_options=given), {"columms": ["key"]}),
-    ):
-        name = next(iter(options))
-        with pytest.raises((InvalidOptionError, TypeError), match=f"{name}: no such option|keyword argument '{name}'"):
-            call(**options)
-    assert not (tmp_path / "out").exists()
-    assert topic.count(start_time=0) == topic.count(include_markers=True) == 1
-
-
 def defaults_of(function):
     """Return the default of each argument that is given by its name only."""
     return {name: one.default for name, one in signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY}
