@@ -1,7 +1,6 @@
 """A catalog that any process loaded spares the next one the indexes, and is never served torn, foreign, or older than allowed."""
 
 import json
-import logging
 import os
 import pickle
 import signal
@@ -28,10 +27,9 @@ from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile
 from ledgerfs.cache.offset_table import GROUP
-from ledgerfs.dialects.pulsar_blob.columns import LISTED
 from ledgerfs.dialects.pulsar_blob.dialect import PulsarBlob
 from ledgerfs.dialects.pulsar_blob.remains import remains_of
-from ledgerfs.errors import InvalidOptionError, NotFoundError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialects_known import OF_BUCKETS
@@ -163,20 +161,6 @@ def test_on_s3_the_second_opening_is_one_listing_and_one_get_a_new_ledger(
     assert requests() == ["2-index", "4-index", "list"]
 
 
-def test_a_new_ledger_and_a_replaced_index_cost_a_read_each_and_a_deleted_ledger_vanishes(bucket_folder: Path) -> None:
-    cost(bucket_folder)
-    put_in_folder(bucket_folder, made(9), made(3, (b"replaced", b"twice")))
-    for key in made(5).objects:
-        (bucket_folder / key).unlink()
-    bucket, store = opened(bucket_folder)
-    assert ids(bucket) == [1, 2, 3, 4, 9]
-    assert bucket.ledger(3).ref.last_entry == 1
-    assert sorted(store.indexes) == ["3-index", "9-index"]
-    with pytest.raises(NotFoundError):
-        bucket.ledger(5)
-    assert cost(bucket_folder) == (1, [])
-
-
 def test_a_kept_catalog_is_the_same_catalog(bucket_folder: Path) -> None:
     put_in_folder(bucket_folder, offload([b"x"], 7, uuid=7, name=None), offload([b"x"], 8, uuid=8), made(10))
     (bucket_folder / f"{made(10).uuid}-ledger-10").unlink()
@@ -279,21 +263,6 @@ def identity(folder: Path) -> str:
     found = identity_of(*fsspec.core.url_to_fs(f"file://{folder}"))
     assert found is not None
     return found
-
-
-@pytest.mark.parametrize("number", [0, 2])
-def test_a_file_of_an_older_or_newer_layout_is_dropped(
-    number: int, bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(catalog_file, "_LAYOUT", (number, LISTED.descr))
-        cost(bucket_folder)
-    path = kept(catalogs)
-    with caplog.at_level(logging.INFO, "ledgerfs.cache"):
-        assert len(cost(bucket_folder, HOUR)[1]) == 5
-    assert "another version of ledgerfs" in caplog.text
-    assert cost(bucket_folder, HOUR) == (0, [])
-    assert kept(catalogs) == path
 
 
 @pytest.mark.parametrize("count", [-1, 1, 2**40])
