@@ -1,10 +1,8 @@
 """A catalog that any process loaded spares the next one the indexes, and is never served torn, foreign, or older than allowed."""
 
 import json
-import logging
 import os
 import pickle
-import resource
 import signal
 import subprocess
 import sys
@@ -12,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import fsspec
@@ -30,11 +27,9 @@ from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile
 from ledgerfs.cache.offset_table import GROUP
-from ledgerfs.cache.sealed_file import SealedWriter
-from ledgerfs.dialects.pulsar_blob.columns import LISTED
 from ledgerfs.dialects.pulsar_blob.dialect import PulsarBlob
 from ledgerfs.dialects.pulsar_blob.remains import remains_of
-from ledgerfs.errors import InvalidOptionError, NotFoundError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialects_known import OF_BUCKETS
@@ -145,13 +140,6 @@ def same(one: Catalog, other: Catalog) -> bool:
     return (one.names, one.places) == (other.names, other.places) and is_same and np.array_equal(*orphans)
 
 
-def test_the_second_opening_reads_no_index(bucket_folder: Path) -> None:
-    everything = [f"{i}-index" for i in range(1, 6)]
-    assert cost(bucket_folder) == (1, everything)
-    assert cost(bucket_folder) == (1, [])
-    assert ids(opened(bucket_folder)[0]) == [1, 2, 3, 4, 5]
-
-
 def test_on_s3_the_second_opening_is_one_listing_and_one_get_a_new_ledger(
     proxy: FaultProxy, s3: S3Server, s3_bucket: str
 ) -> None:
@@ -171,20 +159,6 @@ def test_on_s3_the_second_opening_is_one_listing_and_one_get_a_new_ledger(
     put(made(4))
     put(made(2, (b"replaced", b"twice")))
     assert requests() == ["2-index", "4-index", "list"]
-
-
-def test_a_new_ledger_and_a_replaced_index_cost_a_read_each_and_a_deleted_ledger_vanishes(bucket_folder: Path) -> None:
-    cost(bucket_folder)
-    put_in_folder(bucket_folder, made(9), made(3, (b"replaced", b"twice")))
-    for key in made(5).objects:
-        (bucket_folder / key).unlink()
-    bucket, store = opened(bucket_folder)
-    assert ids(bucket) == [1, 2, 3, 4, 9]
-    assert bucket.ledger(3).ref.last_entry == 1
-    assert sorted(store.indexes) == ["3-index", "9-index"]
-    with pytest.raises(NotFoundError):
-        bucket.ledger(5)
-    assert cost(bucket_folder) == (1, [])
 
 
 def test_a_kept_catalog_is_the_same_catalog(bucket_folder: Path) -> None:
@@ -285,59 +259,10 @@ def test_a_pickled_bucket_keeps_its_catalog_too(bucket_folder: Path) -> None:
     assert ids(pickle.loads(pickle.dumps(bucket))) == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("damage", ["flip", "tear"])
-def test_a_damaged_file_is_dropped_wherever_it_is_damaged(damage: str, bucket_folder: Path, catalogs: Path) -> None:
-    first = opened(bucket_folder)[0].catalog
-    path = kept(catalogs)
-    whole = path.read_bytes()
-    file = CatalogFile(CacheFolder(catalogs), identity(bucket_folder), ALL)
-    for at in [*range(0, len(whole), 7), *range(len(whole) - 60, len(whole))]:
-        damaged = bytearray(whole)
-        damaged[at] ^= 1 << at % 8
-        path.write_bytes(damaged if damage == "flip" else whole[:at])
-        assert file.load() is None, at
-        assert not path.exists(), at
-    path.write_bytes(whole)
-    loaded = file.load()
-    assert loaded is not None
-    assert same(loaded, first)
-    path.write_bytes(damaged)
-    assert cost(bucket_folder, HOUR) == (1, [f"{i}-index" for i in range(1, 6)])
-    assert cost(bucket_folder, HOUR) == (0, [])
-
-
 def identity(folder: Path) -> str:
     found = identity_of(*fsspec.core.url_to_fs(f"file://{folder}"))
     assert found is not None
     return found
-
-
-@pytest.mark.parametrize("number", [0, 2])
-def test_a_file_of_an_older_or_newer_layout_is_dropped(
-    number: int, bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(catalog_file, "_LAYOUT", (number, LISTED.descr))
-        cost(bucket_folder)
-    path = kept(catalogs)
-    with caplog.at_level(logging.INFO, "ledgerfs.cache"):
-        assert len(cost(bucket_folder, HOUR)[1]) == 5
-    assert "another version of ledgerfs" in caplog.text
-    assert cost(bucket_folder, HOUR) == (0, [])
-    assert kept(catalogs) == path
-
-
-def test_a_file_of_another_bucket_is_dropped(bucket_folder: Path, tmp_path: Path, catalogs: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    put_in_folder(other, made(7))
-    cost(other)
-    foreign = kept(catalogs).read_bytes()
-    name = CatalogFile(CacheFolder(catalogs), identity(bucket_folder), ALL)._file.path
-    name.write_bytes(foreign)
-    bucket, store = opened(bucket_folder, HOUR)
-    assert ids(bucket) == [1, 2, 3, 4, 5]
-    assert store.listings == 1
 
 
 @pytest.mark.parametrize("count", [-1, 1, 2**40])
@@ -430,89 +355,6 @@ def test_names_of_topics_that_are_gone_are_forgotten(bucket_folder: Path) -> Non
     assert "gone/for/persistent/good" not in opened(bucket_folder)[0].catalog.names
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_what_was_there(bucket_folder: Path, catalogs: Path) -> None:
-    cost(bucket_folder)
-    put_in_folder(bucket_folder, made(9))
-
-    def die(*_: object) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def work() -> bool:
-        SealedWriter.finish = die  # type: ignore[method-assign]
-        open_bucket(f"file://{bucket_folder}").load_catalog()
-        return True
-
-    assert ended(begin_fork(work)) == -signal.SIGKILL
-    assert sorted(path.suffix for path in catalogs.iterdir()) == [".catalog", ".part"]
-    assert cost(bucket_folder, HOUR) == (0, [])
-    assert cost(bucket_folder) == (1, ["9-index"])
-    assert cost(bucket_folder) == (1, [])
-    assert [path.suffix for path in catalogs.iterdir()] == [".catalog"]
-
-
-def test_processes_that_open_at_once_all_get_the_catalog(bucket_folder: Path, catalogs: Path) -> None:
-
-    def work() -> bool:
-        return all(open_bucket(f"file://{bucket_folder}").catalog.ledgers.size == 5 for _ in range(10))
-
-    running = [begin_fork(work) for _ in range(3)]
-    assert [ended(child) for child in running] == [0, 0, 0]
-    assert cost(bucket_folder) == (1, [])
-    assert [path.suffix for path in catalogs.iterdir()] == [".catalog"]
-
-
-def test_while_another_process_writes_nobody_waits(bucket_folder: Path, catalogs: Path) -> None:
-    cost(bucket_folder)
-    path = kept(catalogs)
-    begun, begins = os.pipe()
-    child = fork()
-    if child == 0:
-
-        def hang(sink: Any) -> None:
-            os.write(begins, b"x")
-            signal.pause()
-
-        CatalogFile(CacheFolder(catalogs), identity(bucket_folder), ALL)._file.save(hang)
-        os._exit(1)
-    os.read(begun, 1)
-    put_in_folder(bucket_folder, made(9))
-    found: list[tuple[int, list[str]]] = []
-    thread = Thread(target=lambda: found.append(cost(bucket_folder)))
-    thread.start()
-    # A writer that waits goes on only after the other process has ended.
-    thread.join(300)
-    has_waited = thread.is_alive()
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    thread.join()
-    assert (has_waited, found) == (False, [(1, ["9-index"])])
-    assert cost(bucket_folder) == (1, ["9-index"])
-    assert cost(bucket_folder) == (1, [])
-    assert kept(catalogs) == path
-
-
-@pytest.mark.parametrize("obstacle", ["file", "read-only"])
-def test_a_folder_that_cannot_be_written_is_a_line_in_the_log(
-    obstacle: str,
-    bucket_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    cache = tmp_path / "cache"
-    if obstacle == "file":
-        cache.write_text("in the way")
-    else:
-        # Not by permissions, which do not bind root.
-        cache = Path("/proc/ledgerfs")
-    monkeypatch.setenv("LEDGERFS_CACHE_DIR", str(cache))
-    with caplog.at_level(logging.INFO, "ledgerfs.cache"):
-        assert cost(bucket_folder) == (1, [f"{i}-index" for i in range(1, 6)])
-        assert len(cost(bucket_folder, HOUR)[1]) == 5
-    assert caplog.text.count("cannot be written") == 2
-    assert not [record for record in caplog.records if record.levelno > logging.INFO]
-
-
 def test_a_kept_catalog_in_a_folder_that_became_read_only_is_used(
     bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,20 +372,6 @@ def test_a_kept_catalog_in_a_folder_that_became_read_only_is_used(
         assert cost(bucket_folder) == (1, ["9-index"])
 
 
-def test_a_full_disk_is_no_error_and_leaves_what_was_there(bucket_folder: Path, catalogs: Path) -> None:
-    cost(bucket_folder)
-    put_in_folder(bucket_folder, made(9))
-
-    def work() -> bool:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
-        return cost(bucket_folder) == (1, ["9-index"])
-
-    assert in_fork(work)
-    assert [path.suffix for path in catalogs.iterdir()] == [".catalog"]
-    assert cost(bucket_folder) == (1, ["9-index"])
-    assert cost(bucket_folder) == (1, [])
-
-
 def test_a_forked_child_uses_and_writes_the_file(bucket_folder: Path) -> None:
     bucket = open_bucket(f"file://{bucket_folder}")
     assert ids(bucket) == [1, 2, 3, 4, 5]
@@ -556,22 +384,6 @@ def test_a_forked_child_uses_and_writes_the_file(bucket_folder: Path) -> None:
     assert in_fork(work)
     assert cost(bucket_folder) == (1, [])
     assert ids(bucket) == [1, 2, 3, 4, 5]
-
-
-def test_a_catalog_that_nobody_opened_for_long_goes_when_another_is_written(
-    bucket_folder: Path, tmp_path: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cost(bucket_folder)
-    # Idle files are looked for once a minute.
-    monkeypatch.setattr(kept_file, "_cleaned", {})
-    idle = kept(catalogs)
-    old = time.time() - kept_file.IDLE_SECONDS - 60
-    os.utime(idle, (old, old))
-    other = tmp_path / "other"
-    other.mkdir()
-    cost(other)
-    assert not idle.exists()
-    assert len(list(catalogs.glob("*.catalog"))) == 1
 
 
 def test_files_are_for_their_owner_only(bucket_folder: Path, catalogs: Path) -> None:
@@ -617,14 +429,6 @@ def by_a_new_process(work: Callable[[], bytes]) -> bytes:
     return found
 
 
-def pass_over(url: str) -> list[bytes]:
-    """Read a whole ledger in a process of its own; return what each entry consists of."""
-    found = by_a_new_process(
-        lambda: b"".join(bytes(set(bytes(entry.data))) for entry in open_bucket(url).ledger(1).read(0, 199))
-    )
-    return [bytes([value]) for value in found]
-
-
 def read_by_a_process(folder: Path, *entries: int) -> list[tuple[int, int, int]]:
     """Read single entries in a process of its own; return the first byte of each, how many bytes differ, and how many were asked for it."""
     asked: list[int] = []
@@ -667,16 +471,6 @@ def test_what_one_process_learned_of_a_ledger_serves_the_next(tmp_path: Path, ca
     for entry, (first, values, asked) in zip((150, 20, 199), read_by_a_process(tmp_path, 150, 20, 199), strict=True):
         assert (first, values) == (entry, 1)
         assert 0 < asked <= 1_300_000, "within the MiB that begins at a known place"
-
-
-def test_what_is_known_of_a_replaced_object_is_not_used(tmp_path: Path, catalogs: Path) -> None:
-    url = put_in_folder(tmp_path, large())
-    pass_over(url)
-    before = offsets_in(catalogs)
-    put_in_folder(tmp_path, large(2))
-    assert [(first, values) for first, values, _ in read_by_a_process(tmp_path, 150, 20)] == [(150, 1), (20, 1)]
-    assert pass_over(url) == [bytes([i]) for i in range(200)]
-    assert offsets_in(catalogs) < 2 * before, "of the new object only"
 
 
 def test_wrong_offsets_yield_no_wrong_bytes_and_are_dropped(tmp_path: Path, catalogs: Path) -> None:

@@ -1,6 +1,5 @@
 """A bucket of two dialects, read in both or in one: no choice is answered with what another one found."""
 
-import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,6 @@ from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.storage.url_filesystem import filesystem_of
 from ledgerfs.upkeep.verification import verify
 from ledgerfs.vfs.views.ledger_tables import LedgerTables
-from tests.support.invoked import output
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.mapfile_buckets import mapfile, messages, put_mapfiles
 
@@ -65,19 +63,6 @@ def test_a_kept_catalog_is_of_its_dialects(count: Callable[[str, str], int], tmp
         assert {dialect: count(url, dialect) for dialect in COUNTS} == COUNTS, "each of its own kept catalog"
 
 
-def test_commands_one_after_the_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEDGERFS_CATALOG_MAX_AGE", "3600")
-    for dialect in ("pulsar_blob", "auto", "mapfile"):
-        (told,) = json.loads(output("count", url, TOPIC, "--dialect", dialect, "--json"))
-        assert told["messages"] == COUNTS[dialect]
-
-
-def test_the_choice_of_a_dialect_takes_away_no_topic(tmp_path: Path) -> None:
-    url = put_mapfiles(tmp_path, mapfile(messages(2, 20), 2))
-    assert open_bucket(url, dialect="pulsar_blob", catalog_max_age=HOUR).topics() == []
-    assert [one.entries for one in open_bucket(url, catalog_max_age=HOUR).topics()] == [20]
-
-
 def test_each_choice_has_a_kept_catalog(url: str) -> None:
     for dialect, entries in COUNTS.items():
         open_bucket(url, dialect=dialect).load_catalog()
@@ -120,12 +105,6 @@ def test_an_export_folder_is_of_one_choice(url: str, tmp_path: Path) -> None:
             rows = sum(pq.read_table(path).num_rows for path in target.glob("*.parquet"))
             assert rows == expected, (first, other)
         assert export(url, others[0], target, overwrite=True) == COUNTS[others[0]], first
-
-
-def test_a_folder_of_all_dialects_takes_no_single_one(url: str, tmp_path: Path) -> None:
-    export(url, "auto", tmp_path / "out")
-    with pytest.raises(InvalidOptionError, match="with other dialect"):
-        export(url, "mapfile", tmp_path / "out")
 
 
 def test_records_of_a_mapfile(url: str) -> None:

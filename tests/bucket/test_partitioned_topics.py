@@ -27,7 +27,6 @@ from ledgerfs.export.export import export_topic
 from ledgerfs.formats.topic_names import encode_topic
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
-from ledgerfs.scan.partitioned_scan import PartitionedScan
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.invoked import run
@@ -82,30 +81,12 @@ def test_the_name_of_a_partitioned_topic_is_all_its_partitions(bucket: Bucket, n
     assert topic.count() == len(PARTITION_ORDER)
 
 
-def test_rows_tell_their_partition(bucket: Bucket) -> None:
-    table = bucket.topic(TOPIC).scan(["topic", "partition"]).to_table()
-    assert table["partition"].to_pylist() == [0, 0, 0, 1, 1, 1, 2, 2, 10]
-    assert table["topic"][0].as_py() == f"{TOPIC}-partition-0"
-
-
 def test_the_exact_name_wins(bucket: Bucket, tmp_path: Path) -> None:
     opened = bucket.topic(TOPIC)
     topic = put(tmp_path, None, 77, message("itself")).topic(TOPIC)
     assert (topic.is_partitioned, topic.partitions, values(topic)) == (False, [], ["itself"])
     bucket.refresh()
     assert values(opened) == PARTITION_ORDER  # as it was opened
-
-
-def test_what_only_looks_like_a_partition_is_none(tmp_path: Path) -> None:
-    for number, suffix in enumerate(
-        ["-partition-x", "-partition-", "-partition-1-DLQ", "-partition--1", "-partition-9999999999"]
-    ):
-        name = f"{NAME}{suffix}"
-        url = put_in_folder(tmp_path, offload([message("x")], number, uuid=number + 1, name=name))
-    with pytest.raises(NotFoundError):
-        open_bucket(url).topic(TOPIC)
-    topic = put(tmp_path, "1", 9, message("a")).topic(TOPIC)
-    assert [one.name[-2:] for one in topic.partitions] == ["-1"]
 
 
 def test_real_partitions_are_what_each_of_them_is(golden_url: str) -> None:
@@ -311,12 +292,6 @@ def test_a_ledger_id_that_two_partitions_have_needs_the_partition(tmp_path: Path
         topic.message("5:0")
 
 
-def test_a_ledger_of_the_bucket_by_the_name_of_the_partitioned_topic(bucket: Bucket) -> None:
-    assert bucket.ledger(3, topic=TOPIC).ref.managed_ledger == f"{NAME}-partition-10"
-    with pytest.raises(NotFoundError):
-        bucket.ledger(8, topic=TOPIC)
-
-
 # Meetings.
 
 
@@ -382,13 +357,6 @@ def test_a_topic_pickles_and_serves_threads(bucket: Bucket) -> None:
     assert [job.result() for job in jobs] == [PARTITION_ORDER, TIME_ORDER] * 8
 
 
-def test_one_scan_is_iterated_by_two(bucket: Bucket) -> None:
-    scan = bucket.topic(TOPIC).scan(["value"], order="publish_time")
-    assert isinstance(scan, PartitionedScan)
-    assert list(zip(scan, scan, strict=True)) != []
-    assert [one.decode() for one in scan.to_table()["value"].to_pylist()] == TIME_ORDER
-
-
 @pytest.fixture
 def unplaced(bucket: Bucket, tmp_path: Path) -> Bucket:
     """The same with a ledger of unknown topic: in a folder nothing but its index told of whom it was."""
@@ -426,7 +394,7 @@ def test_a_topic_that_is_not_there_does_not_own_what_is_of_unknown_topic(unplace
 
 def test_what_pulsar_takes_for_no_partition_is_none(tmp_path: Path) -> None:
     """Pulsar's `TopicName.getPartitionIndex` is -1 for them: topics of their own, with rows of their own."""
-    numbers = ["00", "01", "-1", "+1", "2147483648", "9999999999", "1 "]
+    numbers = ["00", "01", "-1", "+1", "2147483648", "9999999999", "1 ", "x", "1-DLQ"]
     bucket = put(tmp_path, 0, 1, message("0a"))
     for ledger_id, number in enumerate(numbers, 2):
         name = f"{NAME}-partition-{encode_topic(number)}"

@@ -49,9 +49,11 @@ def require_topics(golden: Path, plan: PartitionPlan, tables: dict[str, pa.Table
     assert [name for name, table in tables.items() if not found[name].equals(table)] == []
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_parts_are_the_topics(bucket: Bucket, golden: Path, tables: dict[str, pa.Table], size: int) -> None:
-    require_topics(golden, plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), size), tables)
+@pytest.mark.parametrize(("size", "most"), [*((size, None) for size in SIZES), (1, 3), (1 << 22, 16)])
+def test_parts_are_the_topics(
+    bucket: Bucket, golden: Path, tables: dict[str, pa.Table], size: int, most: int | None
+) -> None:
+    require_topics(golden, plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), size, most=most), tables)
 
 
 def test_large_ledgers_are_cut_and_small_ones_lie_together(bucket: Bucket) -> None:
@@ -71,13 +73,6 @@ def test_large_ledgers_are_cut_and_small_ones_lie_together(bucket: Bucket) -> No
 @for_each(("size", "most"), [(1, 1), (1, 3), (1 << 16, 7), (1 << 22, 16)])
 def test_there_are_no_more_parts_than_wanted(bucket: Bucket, size: int, most: int) -> None:
     assert most // 2 < len(plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), size, most=most)) <= most
-
-
-@pytest.mark.parametrize(("size", "most"), [(1, 3), (1 << 22, 16)])
-def test_as_many_parts_as_wanted_are_the_topics(
-    bucket: Bucket, golden: Path, tables: dict[str, pa.Table], size: int, most: int
-) -> None:
-    require_topics(golden, plan_partitions(bucket.catalog, wanted_ledgers(bucket.catalog), size, most=most), tables)
 
 
 def test_a_gap_between_ledgers_ends_a_run(bucket: Bucket) -> None:

@@ -30,7 +30,7 @@ from ledgerfs.vfs.tree import tree_of
 from tests.support.invoked import Done, run
 from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, LossyBucket, key_of, ledger, lossy_s3
 from tests.support.matrix import ENTRIES, make_ledger, small_parts
-from tests.support.s3 import Fault, FaultProxy, S3Server, environment_of
+from tests.support.s3 import Fault, FaultProxy, S3Server
 from tests.support.stores import CountingStore
 
 MESSAGES = 20
@@ -471,26 +471,3 @@ def test_a_bucket_of_which_everything_is_refused(
     proxy.faults = refused("", methods=("GET",))
     with pytest.raises(LedgerfsError, match="access denied"):
         opened(on_unreadable="skip").topics()
-
-
-@pytest.mark.long
-def test_the_golden_bucket_without_one_index(
-    s3_golden: str, golden_url: str, proxy: FaultProxy, bucket: Bucket
-) -> None:
-    ref = bucket.catalog.find(26)
-    right = {one.name: one.entries for one in bucket.topics()}
-    index = ref.object("index").key
-    env = environment_of(proxy)
-    proxy.faults = refused(index, methods=("GET",))
-    done = run("topics", s3_golden, "--json", code=3, env=env)
-    found = {one["topic" if "topic" in one else "name"]: one for one in json.loads(done.stdout)}
-    assert set(found) == set(right)
-    assert found[ref.topic]["missing"] == 1
-    assert {name: one["entries"] for name, one in found.items() if name != ref.topic} == {
-        name: entries for name, entries in right.items() if name != ref.topic
-    }
-    proxy.faults = refused(index, ref.object("data").key)
-    done = run("topics", s3_golden, "--json", code=3, env=env)
-    assert done.stdout == b""
-    done = run("topics", s3_golden, "--json", "--on-unreadable", "skip", code=1, env=env)
-    assert sum(one["entries"] for one in json.loads(done.stdout)) == sum(right.values()) - ref.entries

@@ -2,7 +2,6 @@
 
 import os
 import random
-import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
@@ -191,23 +190,6 @@ def test_what_readers_hold_ahead_comes_out_of_the_same_budget() -> None:
     assert cache.reserve(20, is_needed=True)
     cache.release(60)
     assert cache.reserve(50)
-
-
-def test_threads_that_miss_at_once_fetch_once() -> None:
-    cache, store = BlockCache(1 << 20), Store(at_once=False)
-    barrier = threading.Barrier(17)
-
-    def read(i: int) -> bytes:
-        barrier.wait()
-        return cache.begin("a", 0, 4096, store).result()
-
-    with ThreadPoolExecutor(16) as pool:
-        results = [pool.submit(read, i) for i in range(16)]
-        barrier.wait()
-        while not all(future.done() for future in results):
-            store.answer()
-    assert {future.result() for future in results} == {CONTENT}
-    assert store.fetched == [(0, 4096)]
 
 
 def test_threads_read_leave_and_forget_at_random_and_always_get_their_bytes() -> None:

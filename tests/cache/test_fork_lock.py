@@ -105,13 +105,6 @@ def test_child_can_take_a_lock_that_another_thread_held_at_the_fork():
         assert status_in_child(lambda: take_twice(lock), HANGING) == 0
 
 
-def test_child_can_take_a_lock_that_was_free_at_the_fork():
-    lock = ForkLock()
-    with lock:
-        pass
-    assert status_in_child(lambda: take_twice(lock), HANGING) == 0
-
-
 def test_grandchild_can_take_a_lock_that_a_thread_of_the_child_held():
     lock = ForkLock()
 

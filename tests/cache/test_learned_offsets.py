@@ -1,9 +1,6 @@
 """Learned offsets: found from both sides, never contradicting each other, bounded, true whatever threads do at once."""
 
-import random
-import sys
 import threading
-from contextlib import contextmanager
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -33,16 +30,6 @@ def known_pairs(learned):
     return pairs
 
 
-@contextmanager
-def switching_threads_often():
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual)
-
-
 def slow_learn(pairs):
     """Return what should be kept of ``pairs``, learned in this order."""
     kept = []
@@ -50,47 +37,6 @@ def slow_learn(pairs):
         if all(abs(offset - other) >= NEAR for _, other in kept):
             kept.append((item, offset))
     return sorted(kept)
-
-
-def test_nothing_is_known_at_first():
-    learned = LearnedOffsets()
-    assert learned.at_or_before(2**63 - 1) is None
-    assert learned.at_or_after(0) is None
-
-
-def test_learned_item_is_found_from_both_sides():
-    for item in (0, 1, 10, 2**63 - 1):
-        learned = LearnedOffsets()
-        learned.learn(item, 2**63 - 1)
-        assert learned.at_or_before(item) == learned.at_or_after(item) == (item, 2**63 - 1)
-        assert learned.at_or_before(item - 1) is None, item
-        assert learned.at_or_after(item + 1) is None, item
-
-
-def test_position_is_kept_only_half_a_step_from_the_next():
-    for offset, is_kept in ((NEAR - 1, False), (NEAR, True), (-NEAR + 1, False), (-NEAR, True)):
-        learned = LearnedOffsets()
-        learned.learn(10, STEP)
-        learned.learn(11 if offset > 0 else 9, STEP + offset)
-        assert len(known_pairs(learned)) == 1 + is_kept, offset
-
-
-def test_learning_the_same_again_changes_nothing():
-    learned = LearnedOffsets()
-    for _ in range(3):
-        learned.learn(1, 0)
-        learned.learn(5, STEP)
-    assert known_pairs(learned) == [(1, 0), (5, STEP)]
-
-
-def test_long_pass_keeps_about_one_position_for_each_half_step():
-    learned = LearnedOffsets()
-    for item in range(10_000):
-        learned.learn(item, 1000 * item)
-    offsets = [offset for _, offset in known_pairs(learned)]
-    assert offsets[0] == 0
-    assert all(NEAR <= after - before < NEAR + 1000 for before, after in pairwise(offsets))
-    assert 1000 * 9_999 - offsets[-1] < NEAR
 
 
 @settings(deadline=None, max_examples=80)
@@ -133,42 +79,6 @@ def test_thread_that_learns_a_neighbour_meanwhile_waits():
         assert rival.ident is not None, place
         rival.join()
         assert len(known_pairs(learned)) == 2, place
-
-
-def test_threads_that_learn_and_look_up_at_once_see_only_true_pairs():
-    threads, items = 8, 1000
-    truth = {item: item * STEP // 3 for item in range(items)}
-    learned = LearnedOffsets()
-    together = threading.Barrier(threads)
-    ended = []
-
-    def hammer(seed):
-        order = [item ^ (seed % 2) for item in range(items)]
-        random.Random(seed // 4).shuffle(order)
-        together.wait(300)
-        for item in order:
-            learned.learn(item, truth[item])
-            before, after = learned.at_or_before(item), learned.at_or_after(item)
-            for pair in (before, after):
-                assert pair is None or truth[pair[0]] == pair[1]
-            assert before is None or before[0] <= item
-            assert after is None or after[0] >= item
-            distances = [abs(truth[item] - pair[1]) for pair in (before, after) if pair is not None]
-            assert min(distances) < NEAR
-        ended.append(seed)
-
-    hammers = [threading.Thread(target=hammer, args=(seed,), daemon=True) for seed in range(threads)]
-    with switching_threads_often():
-        for thread in hammers:
-            thread.start()
-        for thread in hammers:
-            thread.join()
-    assert sorted(ended) == list(range(threads))
-    known = known_pairs(learned)
-    assert all(
-        item < after and after_offset - offset >= NEAR for (item, offset), (after, after_offset) in pairwise(known)
-    )
-    assert all(truth[item] == offset for item, offset in known)
 
 
 @settings(deadline=None, max_examples=50)

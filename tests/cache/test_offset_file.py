@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from types import SimpleNamespace
 
@@ -238,19 +237,6 @@ def test_many_objects_take_bounded_memory_and_are_all_saved(tmp_path, monkeypatc
     assert all(found(tmp_path, b"%d" % number) == [(number, 0)] for number in range(100))
 
 
-def test_a_flipped_byte_anywhere_drops_the_file(tmp_path, caplog):
-    leave(tmp_path)
-    whole = path_in(tmp_path).read_bytes()
-    for at in range(len(whole)):
-        damaged = bytearray(whole)
-        damaged[at] ^= 0x10
-        (tmp_path / path_name(tmp_path)).write_bytes(damaged)
-        assert found(tmp_path) == [], at
-        assert not list(tmp_path.iterdir()), at
-        (tmp_path / path_name(tmp_path)).write_bytes(whole)
-    assert found(tmp_path) == [(1, STEP), (7, 3 * STEP)]
-
-
 def path_name(folder):
     return KeptFile(CacheFolder(folder), "offsets", "bucket", None).path.name
 
@@ -411,26 +397,6 @@ def test_opening_a_file_counts_as_use(tmp_path):
     assert found(tmp_path) == [(1, STEP), (7, 3 * STEP)]
 
 
-def test_threads_that_learn_and_save_at_once_lose_nothing(tmp_path):
-    file = file_of(tmp_path)
-
-    def work(number):
-        for i in range(50):
-            file.offsets_of(b"%d" % (i % 5), VERSION).learn(number * 100 + i, (number * 100 + i) * STEP)
-            if i % 10 == 0:
-                file.save()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    file.save()
-    for rest in range(5):
-        items = [n * 100 + i for n in range(6) for i in range(50) if i % 5 == rest]
-        assert found(tmp_path, b"%d" % rest) == [(item, item * STEP) for item in items]
-
-
 def test_a_table_agrees_with_a_dictionary():
     rng = np.random.default_rng(1)
     table, truth = OffsetTable.empty(), {}
@@ -451,20 +417,3 @@ def test_a_table_agrees_with_a_dictionary():
                 items = sorted(truth.get(origin, ()))
                 assert known(table.offsets_of(origin)) == [(item, item * STEP) for item in items]
     assert len(table.groups) == len({origin.key for origin in truth})
-
-
-def test_fifty_thousand_objects_are_loaded_merged_and_bounded(tmp_path, monkeypatch):
-    count = 50_000
-    groups = np.zeros(count, GROUP)
-    groups["key"] = np.random.default_rng(2).integers(0, 2**63, count)
-    groups["count"] = 1
-    table = OffsetTable.of(groups, np.ones((count, 2), np.int64))
-    KeptFile(CacheFolder(tmp_path), "offsets", "bucket", offset_file._LAYOUT).save(
-        lambda sink: offset_file._write(sink, table)
-    )
-    whole = path_in(tmp_path).stat().st_size
-    for most in (offset_file.MAX_BYTES, whole // 2):
-        monkeypatch.setattr(offset_file, "MAX_BYTES", most)
-        leave(tmp_path, [(most, STEP), (most + 1, 3 * STEP)], b"%d" % most)
-        assert min(most, whole) * 0.99 < path_in(tmp_path).stat().st_size <= most + 100
-        assert found(tmp_path, b"%d" % most) == [(most, STEP), (most + 1, 3 * STEP)]

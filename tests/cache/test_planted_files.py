@@ -20,9 +20,6 @@ from ledgerfs.vfs.views.rendered import RenderedView
 KEY = "ab" * 32
 OTHERS_UID = 54321
 
-Plant = Callable[[Path, Path], None]
-"""Puts something that lies at the second path in the place of the first."""
-
 
 @pytest.fixture
 def give_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
@@ -89,18 +86,6 @@ def test_a_rendered_file_in_a_linked_folder_is_not_served(
     (said, instead) = warnings_of(caplog)
     assert f"{tmp_path}/cache: a link, which is not followed" in said
     assert f"{tmp_path}/cache" in instead
-
-
-def test_a_rendered_file_in_another_users_folder_is_not_served(
-    forged: Path, give_away: Callable[[Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
-    give_away(forged)
-    files = RenderedFiles(CacheFolder(forged))
-    assert files.size(KEY) is None
-    made = files.open(KEY, render(b"true"))
-    assert made.read(0, made.size) == b"true"
-    assert names(forged) == {f"{KEY}.file"}
-    assert "belongs to another user" in warnings_of(caplog)[0]
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(forged: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -75,15 +75,6 @@ def test_more_are_under_way_with_each_part_taken_up_to_the_most() -> None:
     assert reads.begun == parts(len(reads.begun))
 
 
-def test_a_look_at_the_first_part_costs_only_that() -> None:
-    reads = Reads()
-    with ReadAhead(reads, parts(100), 16, cache=BlockCache(1 << 20)) as ahead:
-        ahead.peek()
-        reads.answer()
-        assert ahead.take() == b"\0"
-    assert len(reads.begun) == 1
-
-
 def test_one_who_surely_reads_all_has_the_most_under_way_at_once() -> None:
     reads = Reads()
     ahead = ReadAhead(reads, parts(100), 16, is_known=True, cache=BlockCache(1 << 20))

@@ -122,11 +122,6 @@ def test_many_forked_processes_make_it_once(tmp_path):
     make_in_processes(multiprocessing.get_context("fork"), tmp_path, 5)
 
 
-@pytest.mark.long
-def test_processes_of_their_own_make_it_once(tmp_path):
-    make_in_processes(multiprocessing.get_context("spawn"), tmp_path, 2)
-
-
 def test_an_error_reaches_the_caller_and_leaves_nothing(tmp_path):
     def fail(sink):
         sink.write(CONTENT)
@@ -227,15 +222,6 @@ def test_a_cut_file_is_never_served(tmp_path):
         os.truncate(path_of(tmp_path), size)
         assert files_of(tmp_path).size(KEY) is None, size
         assert content_of(files_of(tmp_path).open(KEY, render())) == CONTENT, size
-
-
-def test_a_byte_that_is_flipped_later_is_found_when_the_file_is_opened_again(tmp_path):
-    files = files_of(tmp_path)
-    files.open(KEY, render())
-    data = bytearray(path_of(tmp_path).read_bytes())
-    data[7] ^= 1
-    path_of(tmp_path).write_bytes(data)
-    assert content_of(files.open(KEY, render())) == CONTENT
 
 
 def test_a_file_that_is_cut_while_it_is_open_is_an_error(tmp_path):

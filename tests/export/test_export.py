@@ -2,18 +2,16 @@
 
 import fcntl
 import json
-import multiprocessing
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ledgerfs import import_rows, open_bucket
+from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import CorruptMessageError, ExportFolderError, InvalidOptionError, NotFoundError
@@ -32,8 +30,6 @@ from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 NAME = "persistent://public/default/orders"
 COMMIT = 21
 BROKEN = frame(metadata(), b"value")[:-1] + b"?"
-HANG_S = 300
-"""Whatever takes longer never ends."""
 
 
 def message(i: int, **fields: object) -> bytes:
@@ -200,19 +196,6 @@ def test_a_ledger_with_undecided_transactions_is_made_anew_when_the_topic_has_gr
     assert export_topic(topic, out, "jsonl") == ExportReport(NAME, kept=2)
 
 
-def test_a_chunked_message_is_in_the_ledger_of_its_last_part(tmp_path: Path) -> None:
-    def part(number: int) -> bytes:
-        return message(number, chunked_id=b"m", chunk=number, chunks=3)
-
-    put(tmp_path / "bucket", 1, message(8), part(0))
-    topic = put(tmp_path / "bucket", 2, part(1), message(9))
-    out = tmp_path / "out"
-    assert export_topic(topic, out, "jsonl").incomplete == [Incomplete(1, 1, 2, 3)]
-    report = export_topic(put(tmp_path / "bucket", 3, part(2)), out, "jsonl")
-    assert report.incomplete == []
-    assert values(out) == {"1.jsonl": ["value 8"], "2.jsonl": ["value 9"], "3.jsonl": ["value 0value 1value 2"]}
-
-
 # Other contents.
 
 
@@ -335,37 +318,6 @@ def test_what_a_killed_export_left_is_removed(tmp_path: Path, bucket: Bucket) ->
     (tmp_path / f".{RECORD_NAME}.part").write_bytes(b"half")
     assert export_topic(topic, tmp_path, "csv").kept == 3
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == [RECORD_NAME, LOCK_NAME]
-
-
-def hold(folder: Path, url: str, ready: Any, ended: Any) -> None:
-    """Export, and stop in the middle."""
-
-    def wait(*_: object) -> None:
-        ready.set()
-        ended.wait(HANG_S)
-
-    export_topic(open_bucket(url).topic("public/golden/plain"), folder, "csv", progress=wait)
-
-
-def test_two_exports_never_write_to_one_folder(tmp_path: Path, bucket: Bucket, golden_url: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    ready, ended = context.Event(), context.Event()
-    process = context.Process(target=hold, args=(tmp_path, golden_url, ready, ended))
-    process.start()
-    try:
-        assert ready.wait(HANG_S)
-        topic = bucket.topic("public/golden/plain")
-        with pytest.raises(ExportFolderError, match=f"{tmp_path}: an export or an import is at this folder"):
-            export_topic(topic, tmp_path, "csv")
-        for source in (tmp_path, f"file://{tmp_path}"):
-            # It has the rows of some ledgers, and looks whole.
-            with pytest.raises(ExportFolderError, match="an export is writing to this folder, and it may lack rows"):
-                import_rows(f"memory://{uuid4()}", source, "public/golden/again")
-    finally:
-        ended.set()
-        process.join(HANG_S)
-    assert process.exitcode == 0
-    assert export_topic(topic, tmp_path, "csv").kept == 3
 
 
 def test_the_bucket_is_listed_while_the_folder_is_locked(bucket: Bucket, tmp_path: Path) -> None:

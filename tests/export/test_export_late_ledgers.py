@@ -3,7 +3,6 @@
 Which ledgers can have rows of a range is told by when others of the topic were created; a later one may show that this told nothing.
 """
 
-import json
 import random
 from dataclasses import dataclass
 from itertools import pairwise
@@ -60,23 +59,6 @@ def in_views(bucket: Path, cache: Path, **options: Any) -> list[str]:
     fs.invalidate_cache()
     paths = fs.ls("jsonl/public/default/orders", detail=False)
     return sorted(line for path in paths for line in fs.cat_file(path).decode().splitlines())
-
-
-def test_a_ledger_left_out_by_the_times_of_others_is_looked_at_again_when_they_change(tmp_path: Path) -> None:
-    topic = put(tmp_path / "bucket", EARLY, NEXT)
-    assert exported(topic, tmp_path / "out", start_time=START) == []
-    topic = put(tmp_path / "bucket", LATE)
-    expected = exported(topic, tmp_path / "fresh", start_time=START)
-    assert [json.loads(line)["ledger_id"] for line in expected] == [10, 15]
-    assert exported(topic, tmp_path / "out", start_time=START) == expected
-    assert topic.count(start_time=START) == 2
-
-
-def test_the_files_of_the_tree_know_of_it_too(tmp_path: Path) -> None:
-    put(tmp_path / "bucket", EARLY, NEXT)
-    assert in_views(tmp_path / "bucket", tmp_path / "cache", start_time=START) == []
-    put(tmp_path / "bucket", LATE)
-    assert len(in_views(tmp_path / "bucket", tmp_path / "cache", start_time=START)) == 2
 
 
 def test_a_scan_says_whether_others_left_out_a_ledger(tmp_path: Path) -> None:

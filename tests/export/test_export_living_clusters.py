@@ -105,20 +105,6 @@ def test_a_message_that_began_in_a_trimmed_ledger_stays_when_the_open_one_grows(
         assert values(kind) == [*before, b"b1", b"d0", b"d1", b"d2", b"e0", b"e1", b"f0"], kind
 
 
-def test_so_it_goes_on_however_often_a_ledger_grows(cluster: LiveCluster, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    first, second = begun_before(cluster)
-    exported(cluster, out)
-    cluster.trim(TOPIC, first)
-    wanted = [b"a0", b"a1", b"c0c1", b"b0", b"b1"]
-    for number in range(3):
-        cluster.publish(TOPIC, messages(12, f"{number}-"))
-        exported(cluster, out)
-        wanted += [f"{number}-{i}".encode() for i in range(12)]
-        assert values_in(out) == wanted[:-1]
-    assert len(list(out.glob(f"{second}*.parquet"))) == 2
-
-
 def test_a_file_that_stays_may_lack_messages_of_transactions_that_were_committed_since(
     cluster: LiveCluster, tmp_path: Path
 ) -> None:
@@ -293,16 +279,6 @@ def test_what_is_exported_of_an_open_ledger_stays_when_what_confirmed_it_is_away
     cluster.roll_over(TOPIC)
     cluster.publish(TOPIC, messages(2, "n"))
     assert (exported(cluster, out).ahead, len(values_in(out))) == ([], 6)
-
-
-def test_the_command_says_that_a_listing_is_behind_and_no_more(cluster: LiveCluster, tmp_path: Path) -> None:
-    ledger = cluster.write_ledger(TOPIC, messages(5))
-    cluster.append(ledger, messages(1, "flying"), only_on=1)
-    command = ("export", cluster.url, TOPIC, str(tmp_path / "out"), *PATIENT)
-    assert "listed up to" not in run(*command).stderr.decode()
-    kill_holders(cluster, ledger, 5)
-    assert f"{Ahead(ledger, 3, is_closed=False)}\n" in run(*command).stderr.decode()
-    assert len(values_in(tmp_path / "out")) == 5
 
 
 def test_files_of_one_ledger_stay_together_when_the_listing_is_behind_the_last_of_them(

@@ -10,7 +10,6 @@ from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import InvalidOptionError, MissingLedgerError
 from ledgerfs.export.export import ExportReport, export_topic
-from ledgerfs.export.folder import RECORD_NAME
 from ledgerfs.messages.decode.chunks import Incomplete
 from tests.support.entries import frame, metadata
 from tests.support.invoked import output, run
@@ -168,14 +167,6 @@ def test_files_named_as_an_exports_are_only_removed_if_that_is_asked_for(tier: P
     ]
 
 
-def test_what_a_killed_export_left_is_removed(tier: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    export_topic(bucket_of(tier).topic(TOPIC), out, "jsonl")
-    (out / ".5-partition-1.jsonl.part").write_text("half")
-    export_topic(bucket_of(tier).topic(TOPIC), out, "jsonl")
-    assert not list(out.glob(".*.part"))
-
-
 def test_a_partition_that_lacks_a_ledger_writes_nothing_of_any(tier: Path, tmp_path: Path) -> None:
     next(tier.glob("*-ledger-6")).unlink()
     with pytest.raises(MissingLedgerError):
@@ -184,15 +175,6 @@ def test_a_partition_that_lacks_a_ledger_writes_nothing_of_any(tier: Path, tmp_p
     report = export_topic(bucket_of(tier).topic(TOPIC), tmp_path / "out", "jsonl", on_corrupt="skip")
     assert [one.ledger_id for one in report.missing] == [6]
     assert values(tmp_path / "out") == {name: rows for name, rows in FILES.items() if name != "6-partition-1"}
-
-
-def test_the_same_bucket_by_another_way_goes_on(tier: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    export_topic(bucket_of(tier).topic(TOPIC), out, "jsonl")
-    record = json.loads((out / RECORD_NAME).read_text())
-    record["contents"]["bucket"]["identity"] = "another"
-    (out / RECORD_NAME).write_text(json.dumps(record))
-    assert export_topic(bucket_of(tier).topic(TOPIC), out, "jsonl").kept == 4
 
 
 # As a user runs it.

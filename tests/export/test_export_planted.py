@@ -112,8 +112,3 @@ def test_a_link_in_the_place_of_a_finished_file_is_replaced_and_not_its_target(
     assert not file.is_symlink()
     assert file.read_bytes() == content
     assert target.read_bytes() == b"x" * len(content)
-
-
-def test_a_second_export_goes_on_with_the_lock_of_the_first(topic: Topic, out: Path) -> None:
-    report = export_topic(topic, out, "parquet")
-    assert export_topic(topic, out, "parquet").kept == report.written

@@ -10,8 +10,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.export.export import export_topic
-from tests.support.invoked import run
-from tests.support.json_topics import NAME, ledger, put
+from tests.support.json_topics import ledger, put
 from tests.support.ledgers import put_in_folder
 
 EVENTS = "public/default/events"
@@ -67,19 +66,3 @@ def test_a_late_ledger_may_change_the_order_of_fields(tmp_path: Path) -> None:
     for flatten in (False, True):
         with pytest.raises(InvalidOptionError, match=r"with other fields of values \(in another order\); take"):
             export_topic(open_bucket(url).topic(EVENTS), out / str(flatten), "jsonl", values="json", flatten=flatten)
-
-
-def test_partitions_have_one_type(tmp_path: Path) -> None:
-    parts = [f"{NAME}-partition-{number}" for number in range(2)]
-    url = put_in_folder(tmp_path, ledger(1, {"a": 1}, name=parts[0]), ledger(2, {"b": 2}, name=parts[1]))
-    run("export", url, EVENTS, str(tmp_path / "out"), "--values", "json")
-    assert rows(tmp_path / "out") == [{"a": 1, "b": None}, {"a": None, "b": 2}]
-
-
-def test_what_is_no_json_is_told(tmp_path: Path) -> None:
-    url, out = put(tmp_path / "b", [{"a": 1}, b"\xff"], [{"b": 2}]), tmp_path / "out"
-    topic = open_bucket(url).topic(EVENTS)
-    report = export_topic(topic, out, "parquet", values="json", on_undecodable="null")
-    assert [(one.version, one.count) for one in report.undecodable] == [(None, 1)]
-    report = export_topic(topic, out, "parquet", values="json", on_undecodable="null")
-    assert (report.kept, report.undecodable_before) == (2, 1)

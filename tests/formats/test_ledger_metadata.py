@@ -10,7 +10,6 @@ from ledgerfs.formats.ledger_metadata import (
     LedgerState,
     build_ledger_metadata,
     parse_ledger_metadata,
-    records_size,
 )
 from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 from tests.support.each import for_each
@@ -82,17 +81,6 @@ def test_missing_required_field_is_named(field):
     assert (caught.value.key, caught.value.offset) == ("object", 32)
 
 
-def test_missing_optional_fields_are_none_or_empty():
-    metadata = parse(record())
-    assert (metadata.ack_quorum, metadata.digest_type, metadata.created_ms) == (None, None, None)
-    assert (metadata.ensembles, metadata.custom, metadata.managed_ledger) == ((), (), None)
-
-
-def test_zero_in_a_required_field_is_not_missing():
-    metadata = parse(record(write_quorum=0, ensemble_size=0, length=0, last_entry=0, state=0))
-    assert (metadata.length, metadata.last_entry, metadata.entries, metadata.records_size) == (0, 0, 1, 12)
-
-
 @for_each(
     ("length", "last_entry"),
     [
@@ -120,12 +108,6 @@ def test_largest_sizes_that_63_bits_count_parse(length, last_entry):
     metadata = parse(record(length=length, last_entry=last_entry))
     assert (metadata.length, metadata.last_entry) == (length, last_entry)
     assert metadata.records_size <= MAX_INT64
-
-
-@for_each(("length", "last_entry", "size"), [(65, 0, 77), (132, 1, 156), (0, 0, 12), (100, 5000, 60112)])
-def test_records_size_counts_twelve_bytes_an_entry(length, last_entry, size):
-    assert records_size(length, last_entry) == size
-    assert parse(record(length=length, last_entry=last_entry)).records_size == size
 
 
 @for_each(("created", "expected"), [(-1, None), (0, None), (1, 1), (1632298336121, 1632298336121)])

@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,18 +81,6 @@ def test_keys_of_pulsar_are_told_apart(key, kind):
 def test_everything_else_is_foreign(key):
     assert kind_of_key(key) == KeyKind.FOREIGN
     assert parse_ledger_key(key) is None
-
-
-def test_parsed_key_has_its_parts():
-    assert parse_ledger_key(f"{UUID}-ledger-12") == LedgerKey(UUID, 12, is_index=False)
-    assert parse_ledger_key(f"{UUID}-ledger-12-index") == LedgerKey(UUID, 12, is_index=True)
-
-
-@pytest.mark.parametrize("is_index", [False, True])
-def test_either_key_names_both_objects(is_index):
-    key = LedgerKey(UUID, 12, is_index)
-    assert key.data_key == f"{UUID}-ledger-12"
-    assert key.index_key == f"{UUID}-ledger-12-index"
 
 
 @quick

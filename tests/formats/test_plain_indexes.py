@@ -137,15 +137,6 @@ def as_brokers_write(draw: st.DrawFn) -> OffloadIndex:
     return replace(index, data_length=needed) if draw(st.booleans()) and needed >= blocks[-1].offset else index
 
 
-def test_what_brokers_write_is_plain_and_told_as_the_parser_tells_it() -> None:
-    plain, rows, data = read(build_index(INDEX), build_index(replace(INDEX, blocks=INDEX.blocks[:1], data_length=548)))
-    assert plain == [True, True]
-    assert_tells_the_same(rows[0], data, INDEX)
-    assert rows["blocks"].tolist() == [2, 1]
-    assert rows["plausible"].tolist() == [1, 1]
-    assert data[rows[1]["name_start"] : rows[1]["name_end"]] == NAME
-
-
 def test_indexes_of_a_real_pulsar_are_plain(golden: Path) -> None:
     paths = sorted(golden.glob("**/*-index"))
     assert len(paths) > 20

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, Schem
 from ledgerfs.formats.schemas.stored_schema import StoredVersion, locator_path, parse_locator, parse_stored_schema
 from tests.support.each import for_each
 from tests.support.encoders import build_locator, build_stored_schema
-from tests.support.golden_nodes import GoldenNodes
 
 MAX_INT64 = 2**63 - 1
 KEY = "/schemas/public/default/orders"
@@ -162,23 +160,6 @@ def test_golden_locators_and_entries_are_built_again(locators_of_typed: list[Sto
             assert parse_stored_schema(built, key=ENTRY) == schema
 
 
-def every_golden_locator(request: pytest.FixtureRequest) -> Iterator[tuple[str, bytes]]:
-    for nodes in (
-        *(GoldenNodes.of(request.getfixturevalue(name)) for name in ("golden", "golden_mapfiles", "golden_typed")),
-        GoldenNodes.of_dbledger(),
-    ):
-        yield from ((path, data) for path, data in nodes.nodes.items() if path.startswith("/schemas/") and data)
-
-
-def test_every_golden_locator_parses(request: pytest.FixtureRequest) -> None:
-    found = list(every_golden_locator(request))
-    assert len(found) > 100
-    for path, data in found:
-        places = parse_locator(data, key=path)
-        assert [one.version for one in places] == list(range(len(places)))
-        assert build_locator(places) == data
-
-
 @settings(deadline=None, max_examples=80)
 @given(locators)
 def test_any_locator_round_trips_ascending(versions: list[StoredVersion]) -> None:
@@ -255,13 +236,6 @@ def test_an_unknown_type_is_refused_by_its_number(number: int) -> None:
     record.schema.type = number
     with pytest.raises(UnsupportedFormatError, match=f"unknown type {number - 1}"):
         parse_stored_schema(record.SerializeToString(), key=ENTRY, version=0)
-
-
-@for_each(("name", "number"), [("BYTES", 0), ("NONE", 1), ("STRING", 2), ("KEY_VALUE", 16), ("PROTOBUF_NATIVE", 21)])
-def test_a_type_is_stored_as_one_more(name: str, number: int) -> None:
-    record = SchemaEntryRecord()
-    record.schema.type = number
-    assert parse_stored_schema(record.SerializeToString(), key=ENTRY, version=0) == SchemaVersion(0, SchemaInfo(name))
 
 
 @settings(deadline=None, max_examples=120)

@@ -200,33 +200,6 @@ def test_no_component_is_unsafe(name):
     assert_safe(directory_of(name))
 
 
-@for_each(
-    ("one", "other"),
-    [
-        ("a/b/persistent/.", "a/b/persistent/%2E"),
-        ("a/b/persistent/..", "a/b/persistent/%2E%2E"),
-        ("a/b/c/persistent/.", "a/b/c/persistent/%2E"),
-        ("./b/persistent/c", "%2E/b/persistent/c"),
-        ("a/b/c/persistent/d", "a/b%2Fc/persistent/d"),
-        ("a/b/persistent/c", "_other/a%2Fb%2Fpersistent%2Fc"),
-        ("a/b", "a%2Fb"),
-        (".", "%2E"),
-        ("_unknown", None),
-        ("", "%"),
-        ("", "%00"),
-        ("\ud800", "\ud801"),
-        ("a/b/persistent/\ud800", "a/b/persistent/\ud801"),
-        ("\ud800", "?"),
-    ],
-)
-def test_names_that_look_alike_have_directories_of_their_own(one, other):
-    assert directory_of(one) != directory_of(other)
-
-
-def test_empty_name_and_nul_have_directories_of_their_own():
-    assert directory_of("") != directory_of("\0")
-
-
 @settings(deadline=None, max_examples=80)
 @given(st.lists(tricky_names, min_size=2, max_size=12, unique=True))
 def test_no_two_names_share_a_directory_or_lie_in_each_other(names):
@@ -251,10 +224,6 @@ def test_legacy_topic_leads_back_to_its_managed_ledger(tenant, cluster, namespac
     name = f"{tenant}/{cluster}/{namespace}/persistent/{encode_topic(local)}"
     assert topic_of(name) == f"persistent://{tenant}/{cluster}/{namespace}/{local}"
     assert managed_ledger_of(topic_of(name)) == name
-
-
-def test_topic_text_belongs_to_one_managed_ledger_only():
-    assert topic_of("a/b/persistent/c%2Fd") != topic_of("a/b/c/persistent/d")
 
 
 @for_each(

@@ -17,7 +17,6 @@ from ledgerfs.errors import (
     BucketNotFoundError,
     LedgerfsError,
     NotFoundError,
-    ReadOnlyError,
     StoreUnreachableError,
     UnusableUrlError,
 )
@@ -167,30 +166,6 @@ def test_a_copy_that_fails_leaves_nothing(truncated_url: str, tmp_path: Path) ->
     with pytest.raises(LedgerfsError):
         fs.get_file("entries/public/loss/big-entry/201.entries", str(tmp_path / "201.entries"))
     assert list(tmp_path.iterdir()) == []
-
-
-VIEW = "info/public/golden/plain/26.json"
-
-
-def test_what_is_no_file_of_entries_cannot_be_changed(fs: LedgerFileSystem) -> None:
-    calls: list[tuple[str, tuple[Any, ...]]] = [
-        ("open", (VIEW, "wb")),
-        ("open", (VIEW, "ab")),
-        ("open", (PLAIN, "ab")),
-        ("pipe_file", (VIEW, b"")),
-        ("rm", (VIEW,)),
-        ("rm_file", (VIEW,)),
-        ("mkdir", ("info/a",)),
-        ("makedirs", ("a/b",)),
-        ("rmdir", ("entries/public",)),
-        ("touch", (PLAIN,)),
-        ("cp_file", (PLAIN, "jsonl/x")),
-        ("put_file", ("/etc/hostname", "jsonl/x")),
-    ]
-    for call, arguments in calls:
-        with pytest.raises(ReadOnlyError) as caught:
-            pytest.fail(f"{call}{arguments}: {getattr(fs, call)(*arguments)}")
-        assert caught.value.errno == 30, (call, arguments)
 
 
 def test_times_and_keys_of_a_file(fs: LedgerFileSystem) -> None:

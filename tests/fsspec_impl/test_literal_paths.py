@@ -8,11 +8,10 @@ from typing import Any
 import fsspec
 import pytest
 
-from ledgerfs.errors import LedgerExistsError, MissingLedgerError, NotFoundError
+from ledgerfs.errors import MissingLedgerError, NotFoundError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.tables.row_files import open_rows
 from tests.support.ledgers import Offload, offload, put_in_folder
-from tests.support.s3 import S3Server
 
 TOPICS = {"orders": 1, "orders-eu": 2, "orders*": 3, "orders%5B1%5D": 4, "orders%3F": 5, "orders1": 6, "other": 7}
 """Ledgers by the directories of their topics; Java's URLEncoder leaves a ``*`` as it is."""
@@ -27,13 +26,6 @@ def ledgers() -> dict[str, Offload]:
         name: offload([name.encode()] * 3, ledger_id, uuid=ledger_id, name=f"public/default/persistent/{name}")
         for name, ledger_id in TOPICS.items()
     }
-
-
-def put_on_s3(s3: S3Server, bucket: str) -> LedgerFileSystem:
-    for one in ledgers().values():
-        for key, body in one.objects.items():
-            s3.client.put_object(Bucket=bucket, Key=key, Body=body)
-    return LedgerFileSystem(fo=bucket, target_protocol="s3", target_options=s3.options)
 
 
 def made_in(folder: Path) -> LedgerFileSystem:
@@ -78,12 +70,6 @@ def test_removing_a_topic_as_it_is_listed_removes_no_other(tmp_path: Path) -> No
         assert f"{ENTRIES}/orders*" in fs.ls(ENTRIES, detail=False)
         remove(fs)
         assert left(fs) == TOPICS.keys() - {"orders*"}, f"way {number}"
-
-
-def test_removing_a_topic_removes_no_other_on_s3(s3: S3Server, s3_bucket: str) -> None:
-    fs = put_on_s3(s3, s3_bucket)
-    fs.rm(f"{ENTRIES}/orders*", recursive=True)
-    assert left(fs) == TOPICS.keys() - {"orders*"}
 
 
 def test_a_ledger_that_somebody_else_removed_is_no_pattern_for_those_of_other_topics(fs: LedgerFileSystem) -> None:
@@ -145,17 +131,6 @@ def read_topic(fs: LedgerFileSystem, name: str, folder: Path) -> None:
     assert not (folder / "nothing").exists()
 
 
-def test_every_topic_is_copied_by_the_paths_that_are_listed(fs: LedgerFileSystem) -> None:
-    target = f"{ENTRIES}/copies"
-    for number, name in enumerate(TOPICS, 70):
-        # One of its own ledgers is refused: ids are unique in a bucket, and a folder's files keep theirs.
-        with pytest.raises(LedgerExistsError, match=f"has ledger {TOPICS[name]} already"):
-            fs.copy(f"{ENTRIES}/{name}", target, recursive=True, if_exists="new-copy")
-        assert not fs.exists(target), name
-        fs.cp(PATHS[name], f"{ENTRIES}/one/{number}.entries")
-        assert fs.cat_file(f"{ENTRIES}/one/{number}.entries") == contents(name)
-
-
 def test_a_copy_of_a_topic_is_all_of_it_or_an_error(fs: LedgerFileSystem) -> None:
     folder = Path(fs.bucket.store.url.removeprefix("file://"))
     put_in_folder(folder, offload([b"x"], 50, uuid=50))
@@ -211,13 +186,6 @@ def test_glob_takes_patterns_always(fs: LedgerFileSystem) -> None:
     expected = [f"{ENTRIES}/{name}" for name in sorted(TOPICS) if name != "other"]
     assert fs.glob(f"{ENTRIES}/orders*") == expected
     assert fs.glob(f"{ENTRIES}/orders[*]") == [f"{ENTRIES}/orders*"]
-
-
-def test_one_file_is_removed_by_its_name_alone(fs: LedgerFileSystem) -> None:
-    fs.rm(f"{ENTRIES}/orders*", recursive=True)
-    with pytest.raises(FileNotFoundError):
-        fs.rm_file(f"{ENTRIES}/orders*/1.entries")
-    assert left(fs) == TOPICS.keys() - {"orders*"}
 
 
 def test_rows_are_imported_from_the_folder_that_is_named(tmp_path: Path) -> None:

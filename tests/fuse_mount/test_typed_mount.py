@@ -25,7 +25,7 @@ FEW = (
     "avro å b+1", "avro söme+name%2F", "avro-evolved", "avro-deleted-last", "avro-logical", "avro-unions", "json-pojo", "kv-inline-evolved",
     "kv-separated-string-json", "prim-instant", "proto", "protonative", "py-json", "py-none", "type-changed",
 )  # fmt: skip
-"""Topics of each kind of schema; `tests/vfs/test_golden_typed_views.py` has all."""
+"""Topics of each kind of schema; `tests/tables/test_typed_tables.py` has all."""
 
 
 @pytest.mark.long

@@ -507,20 +507,6 @@ def test_a_kept_catalog_of_a_lost_object_gives_an_error_and_no_rows(
         bucket.open(catalog_max_age=3600).topic(TOPIC).count()
 
 
-def test_verify_and_repair_list_anew_each_time(bucket: LossyBucket) -> None:
-    bucket.put(FIRST)
-    bucket.put(SECOND)
-    opened = bucket.open(catalog_max_age=3600)
-    assert not verify(opened, quick=True).is_damaged
-    assert not plan_repair(opened, metadata=False).left
-    bucket.lose(key_of(SECOND))
-    assert [one.kind for one in plan_repair(opened, metadata=False).left] == ["index-without-data"]
-    bucket.put(SECOND)
-    assert not verify(opened, quick=True).is_damaged
-    bucket.lose(key_of(SECOND))
-    assert verify(opened, quick=True).is_damaged
-
-
 def test_a_ledger_whose_only_copy_is_cut_is_an_error_of_every_read(bucket: LossyBucket) -> None:
     bucket.put(FIRST)
     bucket.put(SECOND)
@@ -530,17 +516,6 @@ def test_a_ledger_whose_only_copy_is_cut_is_an_error_of_every_read(bucket: Lossy
         for read in (Topic.count, lambda one: one.scan().to_table()):
             with pytest.raises(LedgerfsError):
                 read(topic)
-
-
-def test_the_ledger_that_pulsar_cut_is_an_error(truncated_url: str) -> None:
-    opened = lossy_like(truncated_url)
-    for info in opened.topics():
-        with pytest.raises(LedgerfsError):
-            opened.topic(info.name).count()
-
-
-def lossy_like(url: str) -> Bucket:
-    return LossyBucket(url, {}, {}).open()
 
 
 def test_commands_say_it_and_exit_with_1(half: LossyBucket, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,15 +18,12 @@ from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.export.export import export_topic
 from ledgerfs.ledgers.ledger_times import TimeRange
 from ledgerfs.scan import time_pruning
-from ledgerfs.tables.row_files import open_rows
-from ledgerfs.writing.imports import import_rows
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
 
 NAME = "persistent://public/default/orders"
 COLUMNS = ["ledger_id", "entry_id", "publish_time"]
 SLACK = 500
-HOUR = 3_600_000
 
 
 def message(time_ms: int) -> bytes:
@@ -117,33 +113,3 @@ def test_a_range_is_the_whole_topic_filtered(data: st.DataObject, tmp_path_facto
                 files = sorted((folder / "out").glob("*.parquet"), key=lambda path: int(path.stem))
                 assert pa.concat_tables([expected.slice(0, 0), *map(pq.read_table, files)]) == expected
                 assert report.rows == expected.num_rows
-
-
-def test_rows_that_commands_import_are_found_whatever_their_order(tmp_path: Path) -> None:
-    """As a user meets it: newer rows first, then older ones, then rows of both in one file, unsorted."""
-    bucket_folder = tmp_path / "bucket"
-    bucket_folder.mkdir()
-    bucket = open_bucket(str(bucket_folder))
-    orders = {
-        "newer": [CREATED_MS + i * HOUR for i in range(500, 1000)],
-        "older": [CREATED_MS + i * HOUR for i in range(500)],
-        "both": random.Random(1).sample([CREATED_MS + i * HOUR for i in range(1000)], 1000),
-    }
-    for name, times in orders.items():
-        table = pa.table(
-            {
-                "value": [b"v"] * len(times),
-                "publish_time": pa.array([t * 1000 for t in times], pa.timestamp("us", "UTC")),
-            }
-        )
-        pq.write_table(table, tmp_path / f"{name}.parquet")
-        import_rows(bucket, open_rows(str(tmp_path / f"{name}.parquet")), NAME, block_size=4000)
-    topic = topic_of(f"file://{bucket_folder}")
-    whole = topic.scan(COLUMNS).to_table()
-    assert whole.num_rows == 2000
-    for first, last in ((0, 100), (400, 600), (900, 1000), (0, 1000)):
-        start, end = CREATED_MS + first * HOUR, CREATED_MS + last * HOUR
-        assert topic.count(start_time=start, end_time=end) == 2 * (last - first)
-        assert topic.count(start_time=start) == 2 * (1000 - first)
-        assert topic.count(end_time=end) == 2 * last
-        assert sum(part.num_rows for part in parts_of(topic.bucket, start, None, 1)) == 2 * (1000 - first)

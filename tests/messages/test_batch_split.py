@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from ledgerfs.errors import MessageTooLargeError
 from ledgerfs.messages.decode.batch_split import MessageField, Messages, split_batches, split_unopened
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, walk_metadata
-from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, Property
 from tests.support.each import for_each
 from tests.support.entries import batch_of, batched, compress, decode_entries, frame, framed, metadata
@@ -42,30 +41,6 @@ def indexes_of(messages: Messages) -> list[tuple[int, int | None]]:
     return [(entry, None if index < 0 else index) for entry, index in pairs]
 
 
-def test_a_batch_and_messages_alone():
-    messages, entries = split(frame(metadata(), b"alone"), batched(SINGLES), frame(metadata(key=b"k")))
-    assert indexes_of(messages) == [(0, None), (1, 0), (1, 1), (1, 2), (2, None)]
-    assert messages[MessageField.PAYLOAD_SIZE].tolist() == [5, 3, 0, 5, 0]
-    assert (entries[Meta.STATUS] == Status.VALID).all()
-
-
-def test_what_a_message_does_not_say_is_what_its_batch_says_but_for_keys_and_properties():
-    meta = {"key": b"batch", "ordering_key": b"batch", "property": [Property()], "event_time_ms": 9, "sequence_id": 8}
-    messages, _ = split(batched([*SINGLES, (BatchedMetadataRecord(event_time_ms=0), b"")], **meta))
-    assert messages[MessageField.EVENT_TIME].tolist() == [5, 9, 9, 0]
-    assert messages[MessageField.SEQUENCE_ID].tolist() == [8, 2**40, 8, 8]
-    assert messages[MessageField.VALUE_IS_NULL].tolist() == [0, 0, 1, 0]
-    assert (messages[MessageField.KEY_AT] == ABSENT).tolist() == [False, True, True, True]
-    assert (messages[MessageField.ORDERING_KEY_AT] == ABSENT).tolist() == [True, True, False, True]
-    assert messages[MessageField.PROPERTIES].tolist() == [0, 1, 0, 0]
-
-
-def test_a_batch_of_none_has_no_messages():
-    messages, entries = split(frame(metadata(messages_in_batch=0), b"whatever"), frame(metadata()))
-    assert indexes_of(messages) == [(1, None)]
-    assert entries[Meta.STATUS, 0] == Status.VALID
-
-
 def test_bytes_behind_the_last_message_are_nobodys():
     messages, _ = split(frame(metadata(messages_in_batch=1), framed(*SINGLES[0]) + b"\xff" * 9))
     assert messages[MessageField.PAYLOAD_SIZE].tolist() == [3]
@@ -87,7 +62,7 @@ def test_of_a_compacted_batch_the_kept_messages_have_the_indexes_that_they_had(c
     assert indexes_of(messages) == [(0, 3), (0, 7), (1, 0), (1, 8)]
 
 
-@pytest.mark.parametrize("kept", [[], list(range(100))])
+@for_each("kept", [[], list(range(100))])
 def test_a_compacted_batch_of_more_messages_than_it_has_room_for_is_damage(kept):
     plain = framed(*SINGLES[0])
     messages, table = split(frame(metadata(messages_in_batch=9, kept_index=kept), plain))
@@ -96,23 +71,17 @@ def test_a_compacted_batch_of_more_messages_than_it_has_room_for_is_damage(kept)
 
 
 @for_each("codec", [0, 1])
-@for_each("kept", [[], [0], [0] * 9])
+@for_each(("count", "kept"), [(-5, []), (-5, [0]), (-5, [0] * 9), (9, [3, -1])])
 @for_each("take_apart", [split, unopened])
-def test_a_compacted_batch_of_fewer_messages_than_none_is_damage(kept, codec, take_apart):
-    """To the kernel it would be no batch but one message, for which there was no room."""
+def test_a_compacted_batch_of_fewer_messages_than_none_or_that_keeps_what_no_batch_has_is_damage(
+    count, kept, codec, take_apart
+):
+    """To the kernel a count below none would be no batch but one message, for which there was no room."""
     plain = b"".join(framed(*single) for single in SINGLES * 3)
-    head = metadata(messages_in_batch=-5, kept_index=kept, compression=codec, uncompressed_size=len(plain))
+    head = metadata(messages_in_batch=count, kept_index=kept, compression=codec, uncompressed_size=len(plain))
     packed = head.SerializeToString() + b"\xfa\x01\x00"
     messages, table = take_apart(frame(packed, compress(codec, plain)), frame(metadata()))
     assert indexes_of(messages) == [(1, None)]
-    assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
-
-
-@pytest.mark.parametrize("take_apart", [split, unopened])
-def test_a_compacted_batch_that_keeps_what_no_batch_has_is_damage(take_apart):
-    meta = metadata(messages_in_batch=9, kept_index=[3, -1])
-    messages, table = take_apart(frame(meta, framed(*SINGLES[0]) * 2))
-    assert len(messages) == 0
     assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
 
 
@@ -186,44 +155,17 @@ def test_a_batch_cut_at_any_byte_is_damage():
         assert table[Meta.STATUS, 1] == Status.BROKEN_BATCH
 
 
-@for_each("size", [4, 5, 100, 2**31 - 1, 2**31, 2**32 - 1])
-def test_metadata_that_claims_more_than_the_payload_has_is_damage(size):
-    payload = struct.pack(">I", size) + b"\x18\x00" + b"\x00"
+OF_METADATA = [struct.pack(">I", size) + b"\x18\x00\x00" for size in (4, 5, 100, 2**31 - 1, 2**31, 2**32 - 1)]
+OF_PAYLOAD = [{"payload_size": size} for size in (-1, -(2**31), 4, 2**31 - 1)] + [{"key": b"no size"}]
+
+
+@for_each(
+    "payload", OF_METADATA + [framed(BatchedMetadataRecord(**one).SerializeToString(), b"abc") for one in OF_PAYLOAD]
+)
+def test_a_size_that_does_not_fit_is_damage(payload):
     messages, table = split(frame(metadata(messages_in_batch=1), payload))
     assert len(messages) == 0
     assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
-
-
-@for_each("size", [-1, -(2**31), 4, 2**31 - 1])
-def test_a_payload_size_that_does_not_fit_is_damage(size):
-    single = BatchedMetadataRecord(payload_size=size).SerializeToString()
-    messages, table = split(frame(metadata(messages_in_batch=1), framed(single, b"abc")))
-    assert len(messages) == 0
-    assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
-
-
-def test_a_message_without_its_payloads_size_is_damage():
-    single = BatchedMetadataRecord(key=b"key").SerializeToString()
-    _, table = split(frame(metadata(messages_in_batch=1), framed(single, b"abc")))
-    assert table[Meta.STATUS, 0] == Status.BROKEN_BATCH
-
-
-def test_a_damaged_batch_leaves_none_of_its_messages():
-    payload = framed(*SINGLES[0]) + framed(*SINGLES[1]) + b"\xff" * 20
-    messages, _ = split(batched(SINGLES), frame(metadata(messages_in_batch=3), payload), batched(SINGLES))
-    assert indexes_of(messages) == [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2)]
-
-
-@settings(deadline=None, max_examples=80)
-@given(counts=st.lists(st.none() | st.integers(0, 5), min_size=1, max_size=10))
-def test_opened_or_not_the_messages_are_the_same(counts):
-    entries = [
-        frame(metadata(), b"x") if count is None else batched([(BatchedMetadataRecord(), b"ab")] * count)
-        for count in counts
-    ]
-    opened, not_opened = split(*entries)[0], unopened(*entries)[0]
-    expected = [(i, index) for i, count in enumerate(counts) for index in ([None] if count is None else range(count))]
-    assert indexes_of(opened) == indexes_of(not_opened) == expected
 
 
 @settings(deadline=None, max_examples=120)

@@ -27,10 +27,24 @@ def put(joiner: ChunkJoiner, position: tuple[int, int], identity: bytes, chunk: 
     return None if joined is None else joined.payload
 
 
-def test_parts_in_order_become_the_message():
+@for_each(
+    ("parts", "chunks", "whole", "incomplete"),
+    [
+        # Sent twice, it comes twice; a part once more is left out, also the last one.
+        ([0, 1, 2, 0, 1, 2], 3, [2, 5], []),
+        ([0, 1, 1, 2, 2], 3, [3], []),
+        # A first part begins again.
+        ([0, 1, 0, 1, 2], 3, [4], [Incomplete(1, 0, 2, 3)]),
+        ([0, 2, 3, 4, 5], 6, [], [Incomplete(1, 0, 1, 6)]),
+        ([1, 2, 3], 4, [], [Incomplete(1, 0, 1, 4)]),
+        ([0], 9, [], [Incomplete(1, 0, 1, 9)]),
+    ],
+)
+def test_parts_become_the_message_and_what_is_incomplete_is_told_once(parts, chunks, whole, incomplete):
     joiner = ChunkJoiner()
-    assert [add(joiner, i, i) for i in range(3)] == [None, None, b"012"]
-    assert joiner.finish() == []
+    found = [add(joiner, i, chunk, chunks) for i, chunk in enumerate(parts)]
+    assert found == [b"012" if i in whole else None for i in range(len(parts))]
+    assert joiner.finish() == incomplete
 
 
 def test_a_message_goes_on_in_the_next_ledger_and_between_others():
@@ -40,51 +54,6 @@ def test_a_message_goes_on_in_the_next_ledger_and_between_others():
     assert put(joiner, (7, 0), b"a", 1, 2, b"z") == b"xz"
     assert put(joiner, (7, 1), b"b", 1, 2, b"") == b"y"
     assert joiner.finish() == []
-
-
-def test_a_repeated_part_is_ignored():
-    joiner = ChunkJoiner()
-    assert [add(joiner, i, chunk) for i, chunk in enumerate([0, 1, 1, 2])] == [None, None, None, b"012"]
-    assert joiner.finish() == []
-
-
-def test_a_first_part_begins_anew_and_what_was_there_before_is_told():
-    joiner = ChunkJoiner()
-    assert [add(joiner, i, chunk) for i, chunk in enumerate([0, 1, 0, 1, 2])][-1] == b"012"
-    assert joiner.finish() == [Incomplete(1, 0, 2, 3)]
-
-
-def test_a_message_that_is_sent_twice_comes_twice():
-    joiner = ChunkJoiner()
-    assert [add(joiner, i, i % 3) for i in range(6)] == [None, None, b"012", None, None, b"012"]
-    assert joiner.finish() == []
-
-
-def test_a_gap_gives_the_message_up_and_tells_it_once():
-    joiner = ChunkJoiner()
-    assert [add(joiner, i, chunk, 6) for i, chunk in enumerate([0, 2, 3, 4, 5])] == [None] * 5
-    assert joiner.finish() == [Incomplete(1, 0, 1, 6)]
-
-
-def test_a_message_whose_first_part_is_missing_is_told_once():
-    joiner = ChunkJoiner()
-    assert [add(joiner, i, i + 1, 4) for i in range(3)] == [None] * 3
-    (told,) = joiner.finish()
-    assert (told.ledger_id, told.entry_id, told.chunks) == (1, 0, 4)
-
-
-def test_the_last_part_of_a_whole_message_once_more_is_not_told_as_incomplete():
-    joiner = ChunkJoiner()
-    assert [add(joiner, i, chunk) for i, chunk in enumerate([0, 1, 2, 2])] == [None, None, b"012", None]
-    assert joiner.finish() == []
-
-
-def test_what_still_waits_at_the_end_is_told():
-    joiner = ChunkJoiner()
-    add(joiner, 4, 0, 2, b"a")
-    add(joiner, 5, 0, 9, b"b")
-    assert joiner.incomplete == []
-    assert joiner.finish() == [Incomplete(1, 4, 1, 2), Incomplete(1, 5, 1, 9)]
 
 
 def test_numbers_of_parts_that_cannot_be_are_no_message():

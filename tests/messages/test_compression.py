@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import DecompressionError
-from ledgerfs.formats.decompression import Compression, decompress
+from ledgerfs.formats.decompression import decompress
 from tests.support.each import for_each
 from tests.support.entries import LZ4, SNAPPY, ZLIB, ZSTD, compress, varint
 
@@ -149,8 +149,3 @@ def test_a_snappy_length_without_an_end_is_an_error():
 
 def test_a_zlib_bomb_gives_no_more_than_is_claimed():
     assert allocated_by(ZLIB, zlib.compress(bytes(50 << 20)), 1000) < 200_000
-
-
-def test_bytes_that_end_a_snappy_stream_are_what_they_are():
-    assert Compression(SNAPPY).name == "SNAPPY"
-    assert opened(SNAPPY, b"\x03\x08abc", 3) == b"abc"

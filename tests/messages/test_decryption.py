@@ -1,13 +1,10 @@
 import base64
 import errno
-import gzip
 import hmac
-import json
 import os
 import pickle
 import sys
 import traceback
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -126,125 +123,7 @@ def decryptor(**keys):
 # What Pulsar wrote.
 
 
-def fields_of(message):
-    """Walk a protobuf message: (number, varint or bytes)."""
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        tag = varint()
-        assert tag & 7 in {0, 2}
-        value = varint()
-        if tag & 7 == 2:
-            value, at = message[at : at + value], at + value
-        yield tag >> 3, value
-
-
-def message_of(entry):
-    """Return metadata and payload of an entry."""
-    if bytes(entry[:2]) == b"\x0e\x02":
-        entry = entry[6 + int.from_bytes(entry[2:6], "big") :]
-    if bytes(entry[:2]) == b"\x0e\x01":
-        entry = entry[6:]
-    size = int.from_bytes(entry[:4], "big")
-    return list(fields_of(bytes(entry[4 : 4 + size]))), entry[4 + size :]
-
-
-def wrapped_keys_of(metadata):
-    for number, value in metadata:
-        if number == 13:
-            key = dict(fields_of(value))
-            yield EncryptedDataKey(key[1].decode(), key[2])
-
-
-def lz4_block(data, size):
-    out = bytearray()
-    at = 0
-
-    def length(nibble):
-        nonlocal at
-        value = nibble
-        while nibble == 15 or (value >= 15 and data[at - 1] == 255):
-            nibble = 0
-            value += data[at]
-            at += 1
-        return value
-
-    while at < len(data):
-        token = data[at]
-        at += 1
-        literals = length(token >> 4)
-        out += data[at : at + literals]
-        at += literals
-        if at == len(data):
-            break
-        distance = int.from_bytes(data[at : at + 2], "little")
-        at += 2
-        for _ in range(length(token & 15) + 4):
-            out.append(out[-distance])
-    assert len(out) == size
-    return bytes(out)
-
-
-def split(batch, count):
-    for _ in range(count):
-        size = int.from_bytes(batch[:4], "big")
-        payload_size = dict(fields_of(batch[4 : 4 + size]))[3]
-        yield batch[4 + size : 4 + size + payload_size]
-        batch = batch[4 + size + payload_size :]
-    assert not batch
-
-
-@pytest.fixture(scope="module")
-def entries(golden):
-    topic = ledgerfs.open_bucket(f"file://{golden}/bucket").topic(TOPIC)
-    return {
-        (ledger.ref.ledger_id, entry_id): bytes(entry)
-        for ledger in topic.ledgers
-        for entry_id, entry in ledger.read(ledger.first_entry, ledger.last_entry)
-    }
-
-
-@pytest.fixture(scope="module")
-def expected(golden):
-    with gzip.open(golden / "expected-decrypted" / "public%2Fgolden%2Fencrypted.jsonl.gz", "rt") as lines:
-        rows = [json.loads(line) for line in lines]
-    assert all(row["encrypted"] for row in rows)
-    return {(row["ledger_id"], row["entry_id"], row["batch_index"]): base64.b64decode(row["value"]) for row in rows}
-
-
-def test_golden_messages(golden, entries, expected):
-    decrypt = Decryptor(PrivateKeys.of({"golden.key": golden / "keys" / "private.pem"})).decrypt
-    values, seen = {}, Counter()
-    for (ledger, entry_id), entry in entries.items():
-        metadata, payload = message_of(memoryview(entry))
-        wrapped = list(wrapped_keys_of(metadata))
-        assert [key.name for key in wrapped] == ["golden.key"]
-        fields = dict(metadata)
-        clear = decrypt(wrapped, fields[15], payload)
-        compression, count = fields.get(8, 0), fields.get(11)
-        seen[compression, count is not None] += 1
-        if compression:
-            assert compression == 1
-            clear = lz4_block(clear, fields[9])
-        parts = [(None, clear)] if count is None else enumerate(split(clear, count))
-        values.update({(ledger, entry_id, index): value for index, value in parts})
-    # LZ4 only; 60 single messages, and 60 in batches of seven at most.
-    assert seen == {(1, False): 60, (1, True): 9}
-    assert values == expected
-
-
-def test_golden_data_keys_are_unwrapped_once(golden, entries, monkeypatch):
+def test_golden_data_keys_are_unwrapped_once(golden, golden_url, monkeypatch):
     calls = []
 
     def counted(keys, wrapped, unwrap=PrivateKeys.unwrap):
@@ -252,15 +131,10 @@ def test_golden_data_keys_are_unwrapped_once(golden, entries, monkeypatch):
         return unwrap(keys, wrapped)
 
     monkeypatch.setattr(PrivateKeys, "unwrap", counted)
-    pem = (golden / "keys" / "private.pem").read_bytes()
-    decrypt = Decryptor(PrivateKeys.of({"golden.key": pem})).decrypt
-    wrapped = set()
-    for entry in entries.values():
-        metadata, payload = message_of(entry)
-        wrapped.update(wrapped_keys_of(metadata))
-        decrypt(list(wrapped_keys_of(metadata)), dict(metadata)[15], payload)
+    keys = {"golden.key": golden / "keys" / "private.pem"}
+    assert ledgerfs.open_bucket(golden_url).topic(TOPIC).scan(private_keys=keys).to_table().num_rows > 60
     # Two producers in each of three rounds.
-    assert len(calls) == len(wrapped) == 6
+    assert len(calls) == len(set(calls)) == 6
 
 
 @pytest.mark.parametrize("curve", JAVA_MADE)
@@ -276,13 +150,13 @@ def test_ec_messages_of_the_java_client(curve):
 
 @for_each("kind", ["rsa_key", "ec_key"])
 @for_each("size", [16, 24, 32])
-def test_round_trip(request, kind, size):
+@for_each("text", [TEXT, b""])
+def test_round_trip(request, kind, size, text):
     key = request.getfixturevalue(kind)
-    wrapped, iv, ciphertext = encrypt(TEXT, ("a", key), data_key=os.urandom(size))
+    wrapped, iv, ciphertext = encrypt(text, ("a", key), data_key=os.urandom(size))
     decrypt = decryptor(a=key).decrypt
-    assert decrypt(wrapped, iv, ciphertext) == TEXT
-    assert decrypt(wrapped, iv, memoryview(ciphertext)) == TEXT
-    assert decrypt(wrapped, iv, memoryview(b"--" + ciphertext + b"--")[2:-2]) == TEXT
+    assert decrypt(wrapped, iv, ciphertext) == text
+    assert decrypt(wrapped, iv, memoryview(b"--" + ciphertext + b"--")[2:-2]) == text
     assert type(decrypt(wrapped, iv, memoryview(ciphertext))) is bytes
 
 
@@ -290,10 +164,6 @@ def test_round_trip(request, kind, size):
 def test_curves(curve):
     key = ec.generate_private_key(curve)
     assert decryptor(a=key).decrypt(*encrypt(TEXT, ("a", key))) == TEXT
-
-
-def test_empty_payload(rsa_key):
-    assert decryptor(a=rsa_key).decrypt(*encrypt(b"", ("a", rsa_key))) == b""
 
 
 @pytest.mark.parametrize("form", [serialization.PrivateFormat.PKCS8, serialization.PrivateFormat.TraditionalOpenSSL])

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, transactions_of, walk_metadata
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.messages.proto.message_metadata_pb2 import (
     BrokerMetadataRecord,
@@ -60,68 +60,6 @@ def status_of(entry: bytes) -> int:
     return statuses[1]
 
 
-def test_every_field_has_its_column():
-    entry = frame(FULL, b"payload", broker=BROKER)
-    batch = batch_of([entry])
-    row = walk_metadata(batch)[:, 0]
-
-    def bytes_of(at: Meta) -> bytes:
-        return bytes(batch.buffer[row[at] : row[at] + row[at + 1]])
-
-    assert row[Meta.STATUS] == Status.VALID
-    assert (row[Meta.BROKER_TIME], row[Meta.BROKER_INDEX]) == (7, 9)
-    assert bytes(batch.buffer[row[Meta.METADATA_AT] : row[Meta.METADATA_END]]) == FULL.SerializeToString()
-    assert bytes(batch.buffer[row[Meta.PAYLOAD_AT] : row[Meta.PAYLOAD_END]]) == b"payload"
-    places = [Meta.PRODUCER_AT, Meta.REPLICATED_FROM_AT, Meta.KEY_AT, Meta.IV_AT, Meta.SCHEMA_AT]
-    places += [Meta.ORDERING_KEY_AT, Meta.CHUNKED_ID_AT]
-    assert [bytes_of(place) for place in places] == [b"p", b"east", b"key", bytes(12), b"", b"order", b"id"]
-    numbers = {
-        Meta.SEQUENCE_ID: 1,
-        Meta.PUBLISH_TIME: 2,
-        Meta.PROPERTIES: 2,
-        Meta.COMPRESSION: 3,
-        Meta.UNCOMPRESSED_SIZE: 2**32 - 1,
-        Meta.BATCH_SIZE: 5,
-        Meta.EVENT_TIME: -1,
-        Meta.ENCRYPTION_KEYS: 1,
-        Meta.KEY_IS_BASE64: 1,
-        Meta.DELIVER_AT: -5,
-        Meta.MARKER: -1,
-        Meta.TRANSACTION_LEAST: 0,
-        Meta.TRANSACTION_MOST: -1,
-        Meta.VALUE_IS_NULL: 1,
-        Meta.CHUNKS: 3,
-        Meta.CHUNKED_SIZE: 1000,
-        Meta.CHUNK: 2,
-        Meta.KEY_IS_NULL: 1,
-        Meta.KEPT_OF_BATCH: 1,
-    }
-    assert {column: row[column] for column in numbers} == numbers
-    assert transactions_of(row[:, None]) == [(-1, 0)]
-
-
-def test_what_is_not_there_is_absent():
-    row = walk(frame(metadata()))[:, 0]
-    absent = [Meta(i).name for i in np.flatnonzero(row == ABSENT)]
-    assert absent == [
-        "BROKER_TIME",
-        "BROKER_INDEX",
-        "REPLICATED_FROM_AT",
-        "KEY_AT",
-        "UNCOMPRESSED_SIZE",
-        "BATCH_SIZE",
-        "IV_AT",
-        "SCHEMA_AT",
-        "ORDERING_KEY_AT",
-        "MARKER",
-        "TRANSACTION_LEAST",
-        "TRANSACTION_MOST",
-        "CHUNKED_ID_AT",
-        "KEPT_OF_BATCH",
-    ]
-    assert transactions_of(row[:, None]) == [None]
-
-
 @for_each("checksum", [False, True])
 @for_each("broker", [None, BROKER, b""])
 def test_an_entry_cut_at_any_byte_of_its_head_is_damage(checksum, broker):
@@ -167,11 +105,6 @@ def test_a_sequence_id_may_be_any_number_of_64_bits():
         row = walk(frame(metadata(sequence_id=number)))[:, 0]
         assert row[Meta.STATUS] == Status.VALID
         assert row[Meta.SEQUENCE_ID] == np.uint64(number).astype(np.int64)
-
-
-def test_no_metadata_at_all_lacks_its_fields():
-    assert status_of(frame(b"")) == Status.MISSING_FIELD
-    assert status_of(b"") == Status.BROKEN_FRAME
 
 
 @for_each("bytes_of_it", range(1, 15))

@@ -113,13 +113,6 @@ def test_what_is_there_comes_first_and_then_what_is_published(cluster: LiveClust
         assert list(rows) == []
 
 
-def test_latest_begins_at_the_moment_of_the_call(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(5))
-    rows = follow(cluster)
-    cluster.publish(TOPIC, messages(3, first=5))
-    assert taken(rows, 3) == named("m", 4, 5, 6)
-
-
 def test_a_quiet_topic_is_looked_at_more_than_once_a_second(
     cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,15 +312,6 @@ def test_an_open_ledger_that_is_closed_and_trimmed_at_once_is_only_told_if_rows_
         next(rows)
 
 
-def test_an_empty_ledger_that_goes_is_no_loss(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(5))
-    cluster.roll_over(TOPIC)
-    rows = follow(cluster)
-    cluster.roll_over(TOPIC)
-    cluster.publish(TOPIC, messages(2, "new"))
-    assert taken(rows, 1) == [b"new0"]
-
-
 def _passing(cluster: LiveCluster, *entries: int) -> None:
     """Have ledgers come and go, each trimmed when the next one is there, as consumers do that are quick."""
     for number in entries:
@@ -399,16 +383,6 @@ def test_empty_ledgers_that_came_and_went_are_no_loss_as_long_as_that_can_be_kno
     # The list was changed as often as by one with entries that came and was trimmed.
     with pytest.raises(MissingLedgerError, match="rows may be lost"):
         next(rows)
-
-
-def test_while_the_newest_ledger_is_there_nothing_is_gone_behind_it(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(5))
-    rows = follow(cluster, start="earliest")
-    taken(rows, 4)
-    for number in range(5):
-        cluster.roll_over(TOPIC)
-        cluster.publish(TOPIC, messages(3, str(number)))
-    assert len(taken(rows, 15)) == 15
 
 
 def test_a_topic_that_is_deleted_is_an_error(cluster: LiveCluster) -> None:
@@ -552,17 +526,6 @@ def test_partitions_come_as_they_are_written_each_in_its_order(cluster: LiveClus
     assert {name.rpartition("-")[2] for name in rows.positions} == {"0", "1", "2"}
 
 
-def test_values_are_columns_as_in_a_scan(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, [frame(metadata(), b'{"a": %d}' % i) for i in range(4)])
-    version = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
-    options: dict[str, Any] = {"values": "json", "schema_version": version, "flatten": True}
-    rows = topic_of(cluster).follow(("value",), start="earliest", **options)
-    assert next(rows).to_pylist() == [{"a": 0}, {"a": 1}, {"a": 2}]
-    assert rows.schema == topic_of(cluster).scan(("value",), **options).schema
-    with pytest.raises(InvalidOptionError, match="give schema_version"):
-        topic_of(cluster).follow(values="json")
-
-
 def test_schemas_that_are_registered_later_are_resolved_to_the_columns_of_the_call(
     cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -638,12 +601,6 @@ def test_no_columns_are_rows_too(cluster: LiveCluster) -> None:
     assert (batch.num_rows, batch.num_columns) == (4, 0)
 
 
-def test_a_bucket_cannot_be_followed(golden_url: str) -> None:
-    topic = open_bucket(golden_url).topic("persistent://public/golden/plain")
-    with pytest.raises(InvalidOptionError, match="only topics of a living cluster"):
-        topic.follow()
-
-
 @for_each(
     "options",
     [
@@ -662,14 +619,6 @@ def test_options_that_mean_nothing_are_refused(cluster: LiveCluster, options: di
     cluster.write_ledger(TOPIC, messages(5))
     with pytest.raises(InvalidOptionError):
         topic_of(cluster).follow(**options)
-
-
-def test_a_closed_iterator_ends(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(5))
-    rows = follow(cluster, start="earliest")
-    next(rows)
-    rows.close()
-    assert list(rows) == []
 
 
 @pytest.mark.process

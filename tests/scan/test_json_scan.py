@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,6 @@ ALL = pa.struct(
         ("lines", pa.list_(pa.struct([("n", pa.int64())]))),
     ]
 )
-folders = count()
 
 
 def topic_of(folder: Path, *ledgers: Any) -> Topic:
@@ -81,22 +79,6 @@ def test_every_row_is_what_json_loads_gives(
     assert named == (set(kind.names) if pa.types.is_struct(kind) else set())
     assert topic.count(values="json", on_undecodable="skip") == len(rows)
     assert scan.undecodable == []
-
-
-def test_columns_are_of_all_ledgers(tmp_path: Path) -> None:
-    topic = topic_of(tmp_path, *ORDERS)
-    scan = topic.scan(values="json")
-    assert scan.schema.field("value").type == ALL == topic.json_type()
-    assert values_of(topic) == [
-        {"id": 1, "who": "ann", "total": None, "lines": None},
-        {"id": 2, "who": None, "total": 2.5, "lines": None},
-        {"id": 3, "who": None, "total": 7.0, "lines": [{"n": 1}]},
-        None,
-    ]
-    flat = topic.scan(["entry_id", "value"], values="json", flatten=True)
-    assert flat.schema.names == ["entry_id", "id", "who", "total", "lines"]
-    assert flat.to_table()["who"].to_pylist() == ["ann", None, None, None]
-    assert topic.json_type(2) == pa.struct(list(ALL)[:3])
 
 
 def test_columns_are_of_what_is_read(tmp_path: Path) -> None:

@@ -17,11 +17,10 @@ import zstandard
 from ledgerfs import open_bucket
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import CorruptMessageError, InvalidOptionError, MessageTooLargeError
-from ledgerfs.messages.decode import chunks, payloads
+from ledgerfs.messages.decode import chunks
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.scan.topic_entries import Reach
-from ledgerfs.vfs.tree import tree_of
 from tests.support.children import started
 from tests.support.each import for_each
 from tests.support.entries import LZ4, SNAPPY, ZLIB, ZSTD, compress, frame, framed, metadata
@@ -87,14 +86,6 @@ def test_a_batch_above_what_a_broker_stores_is_read(tmp_path, codec):
     assert topic.count() == 7
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_where_no_kernel_decompresses_it_is_the_same(tmp_path, monkeypatch, codec):
-    monkeypatch.setattr(payloads, "native_codecs", frozenset)
-    plain = text(12 * MIB)
-    topic = topic_of(tmp_path, [packed(codec, plain)])
-    assert topic.scan(["value"]).to_table()["value"].to_pylist() == [plain]
-
-
 def test_zstd_of_any_frames_is_read(tmp_path):
     """One without its size, one of a window as large as the message, and two frames in one payload."""
     plain = text(9 * MIB)
@@ -107,18 +98,6 @@ def test_zstd_of_any_frames_is_read(tmp_path):
     ]
     topic = topic_of(tmp_path, [packed(ZSTD, plain, stored) for stored in forms])
     assert topic.scan(["value"]).to_table()["value"].to_pylist() == [plain] * 4
-
-
-def test_views_and_exports_have_such_messages(tmp_path):
-    url = url_of(tmp_path / "bucket", [small(0), packed(ZSTD, bytes(12 * MIB)), small(1)])
-    bucket = open_bucket(url, cache_dir=str(tmp_path / "cache"))
-    for kind in ("jsonl", "arrow", "parquet"):
-        content = tree_of(bucket).open(f"{kind}/public/default/orders/1.{kind}")
-        assert content.size > 0, kind
-        if kind == "parquet":
-            table = pyarrow.parquet.read_table(pyarrow.BufferReader(content.read(0, content.size)), columns=["value"])
-            assert table["value"].to_pylist() == [b"value 0", bytes(12 * MIB), b"value 1"]
-        run("export", url, TOPIC, str(tmp_path / kind), "--format", kind)
 
 
 # Claims that are lies.
@@ -137,16 +116,6 @@ def require_damage(tmp_path_factory, codec, by):
     scan = topic.scan(["entry_id", "value"], on_corrupt="skip")
     assert scan.to_table()["entry_id"].to_pylist() == [0, 2]
     assert [one.first_entry for one in scan.skipped] == [1]
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_large_message_that_is_cut_is_damage(tmp_path, codec):
-    plain = os.urandom(6 * MIB)
-    stored = compress(codec, plain)
-    for end in (0, 1, 100, -100, -9):
-        topic = topic_of(tmp_path / str(end), [packed(codec, plain, stored[:end])])
-        with pytest.raises(CorruptMessageError, match="entry 1:0"):
-            pytest.fail(f"{topic.scan(['value']).to_table().num_rows} rows of a message that is cut at {end}")
 
 
 MEASURED = """
@@ -316,15 +285,6 @@ def test_commands_end_with_2_above_the_ceiling_and_with_1_where_it_is_left_out(t
     told = run("export", url, TOPIC, str(tmp_path / "rest"), *given, "--on-corrupt", "skip", code=1).stderr.decode()
     assert "left out 1:1: the message has 7340032 bytes" in told
     run("export", url, TOPIC, str(tmp_path / "all"))
-
-
-def test_no_view_looks_whole_without_them(tmp_path):
-    url = url_of(tmp_path / "bucket", [small(0), packed(ZSTD, text(7 * MIB))])
-    bucket = open_bucket(url, cache_dir=str(tmp_path / "cache"), scan_options={"max_message_bytes": 6 * MIB})
-    for kind in ("jsonl", "arrow", "parquet"):
-        for _ in range(2):
-            with pytest.raises(MessageTooLargeError, match="entry 1:1"):
-                tree_of(bucket).open(f"{kind}/public/default/orders/1.{kind}")
 
 
 # Chunked messages.

@@ -15,7 +15,6 @@ from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import InvalidOptionError, NotFoundError
 from ledgerfs.export.export import export_topic
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.scan import message_by_id
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Place, Reach
@@ -139,12 +138,6 @@ def test_parts_are_the_whole_whatever_the_order(data: st.DataObject, tmp_path_fa
         assert pa.concat_tables(parts_of(scan, cuts)) == whole
         apart = [replace(scan, known_outcomes={}, part=Reach(*ends)).to_table() for ends in pairwise(cuts)]
         assert pa.concat_tables(apart) == whole
-
-
-def test_what_lacks_its_first_part_is_told_by_the_part_of_a_topic_too(tmp_path: Path) -> None:
-    topic = topic_with(tmp_path, *[[message(9)]] * 8, [chunk(1, 2)])
-    part = replace(topic.scan(), part=Reach.of(range(8, 9)))
-    assert (part.to_table().num_rows, part.incomplete) == (0, [Incomplete(9, 0, 1, 2)])
 
 
 def test_what_is_readable_ends_where_pulsars_reader_stops(tmp_path: Path) -> None:

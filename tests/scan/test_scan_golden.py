@@ -1,11 +1,9 @@
 """Every golden topic as a table, field by field against what Pulsar's own Java reader returned from the same bucket."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from ledgerfs import open_bucket
@@ -13,8 +11,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cache import read_ahead
 from ledgerfs.errors import EncryptedMessageError
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
-from ledgerfs.scan.topic_entries import Reach
-from tests.support.golden_rows import expected_of, milliseconds, rows_of, wanted
+from tests.support.golden_rows import expected_of, rows_of, wanted
 
 PLAIN = "persistent://public/golden/plain"
 ENCRYPTED = "persistent://public/golden/encrypted"
@@ -92,23 +89,6 @@ def test_columns_come_in_any_order_and_each_alone(bucket: Bucket) -> None:
             assert topic.scan(columns=[column]).to_table() == whole.select([column]), column
 
 
-def test_each_ledger_alone_is_its_part_of_the_topic(bucket: Bucket) -> None:
-    for name in ("persistent://public/golden/chunked", "persistent://public/golden/txn", PLAIN):
-        topic = bucket.topic(name)
-        whole = topic.scan().to_table()
-        scan = topic.scan()
-        parts = [replace(scan, part=Reach.of(range(i, i + 1))).to_table() for i in range(len(topic.ledgers))]
-        assert [part.num_rows > 0 for part in parts] == [True] * len(parts)
-        assert pa.concat_tables(parts) == whole
-
-
-def test_threads_scan_one_bucket(bucket: Bucket) -> None:
-    names = [topic.name for topic in bucket.topics() if topic.name != ENCRYPTED] * 2
-    with ThreadPoolExecutor(8) as pool:
-        counts = list(pool.map(lambda name: bucket.topic(name).scan().to_table().num_rows, names))
-    assert sum(counts) == 2 * (12_989 - 69)
-
-
 def test_counting_is_as_scanning(bucket: Bucket, golden: Path) -> None:
     for topic in bucket.topics():
         expected = expected_of(golden, topic.name, "expected-decrypted" if topic.name == ENCRYPTED else "expected")
@@ -137,20 +117,6 @@ def test_transactions_show_their_outcome_when_all_are_asked_for(bucket: Bucket) 
     assert all(
         (state is None) == (text is None) for state, text in zip(states, table["txn_id"].to_pylist(), strict=True)
     )
-
-
-def test_time_ranges_are_exact_and_their_end_is_excluded(bucket: Bucket, golden: Path) -> None:
-    times = [line["publish_time"] for line in expected_of(golden, PLAIN)]
-    for start, end in [
-        (times[100], times[400]),
-        (times[0], times[0] + 1),
-        (times[-1] + 1, None),
-        (None, times[0]),
-        (None, times[300]),
-    ]:
-        table = bucket.topic(PLAIN).scan(columns=["publish_time"], start_time=start, end_time=end).to_table()
-        inside = [time for time in times if (start is None or time >= start) and (end is None or time < end)]
-        assert [milliseconds(time) for time in table["publish_time"].to_pylist()] == inside
 
 
 def test_ledgers_that_miss_the_range_are_not_read(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,17 +219,6 @@ def test_chunks_that_never_become_whole_are_told(tmp_path):
     assert scan.skipped == []
 
 
-@for_each("ledgers", [2, 3, 4])
-def test_a_chunked_message_over_several_ledgers_is_in_the_part_of_its_last(tmp_path_factory, ledgers):
-    tmp_path = tmp_path_factory.mktemp("case")
-    topic = topic_with(tmp_path, *([chunk(i, ledgers)] for i in range(ledgers)))
-    whole = topic.scan().to_table()
-    assert ids_of(whole) == [(ledgers, 0)]
-    last = replace(topic.scan(), part=Reach.of(range(ledgers - 1, ledgers)))
-    assert last.to_table() == whole
-    assert last.incomplete == []
-
-
 def test_a_part_does_not_tell_of_chunked_messages_that_go_on_behind_it(tmp_path):
     topic = topic_with(tmp_path, [chunk(0), chunk(0, 2, b"b"), message(1)], [chunk(1), chunk(2)], [chunk(1, 9, b"c")])
     scan = topic.scan()
@@ -324,23 +313,6 @@ def test_a_table_without_columns_has_its_rows(tmp_path):
 # Transactions.
 
 
-def test_only_messages_of_committed_transactions_are_there(tmp_path):
-    topic = topic_with(
-        tmp_path,
-        [transaction(0, 1), transaction(1, 2), message(2), transaction(3, 3), marker(ABORT, 2)],
-        [marker(COMMIT, 1), transaction(4, 1)],
-    )
-    scan = topic.scan(columns=["sequence_id", "txn_id", "txn_state"])
-    assert scan.to_table().to_pydict() == {
-        "sequence_id": [0, 2, 4],
-        "txn_id": ["(7,1)", None, "(7,1)"],
-        "txn_state": ["committed", None, "committed"],
-    }
-    everything = topic.scan(transactions="all").to_table()
-    assert everything.schema.names == [*DEFAULT_COLUMNS, "txn_state"]
-    assert everything["txn_state"].to_pylist() == ["committed", "aborted", None, "open", "committed"]
-
-
 def test_outcomes_are_read_ahead_no_further_than_to_the_last_that_is_needed(tmp_path):
     later = [message(i, key=b"k" * 60) for i in range(4)]
     size = 128 + 4 * (12 + len(later[0]))
@@ -397,23 +369,6 @@ def test_unknown_columns_choices_and_times_are_told_at_once(tmp_path):
     ]:
         with pytest.raises(InvalidOptionError, match=word):
             open_bucket(str(tmp_path), scan_options=options)
-
-
-def test_a_misspelt_option_is_told_wherever_options_are_taken(tmp_path):
-    topic = topic_with(tmp_path, [message(0)])
-    for call, options in (
-        (topic.count, {"endtime": 0}),
-        (topic.count, {"columns": ["key"]}),
-        (lambda **given: topic.message("1:0", **given), {"on_encryptd": "null"}),
-        (lambda **given: export_topic(topic, tmp_path / "out", "csv", **given), {"clock_slack": 0}),
-        (lambda **given: open_bucket(str(tmp_path), scan_options=given), {"transaction": "all"}),
-        (lambda **given: LedgerFileSystem(fo=f"file://{tmp_path}", scan_options=given), {"columms": ["key"]}),
-    ):
-        name = next(iter(options))
-        with pytest.raises((InvalidOptionError, TypeError), match=f"{name}: no such option|keyword argument '{name}'"):
-            call(**options)
-    assert not (tmp_path / "out").exists()
-    assert topic.count(start_time=0) == topic.count(include_markers=True) == 1
 
 
 def defaults_of(function):
@@ -488,15 +443,6 @@ def test_every_option_of_a_topic_is_handed_on(tmp_path, monkeypatch):
     assert read == [of_message]
 
 
-def test_a_column_asked_for_twice_is_told_or_comes_twice(tmp_path):
-    topic = topic_with(tmp_path, [message(0)])
-    try:
-        names = topic.scan(columns=["key", "key"]).to_table().schema.names
-    except InvalidOptionError:
-        return
-    assert names == ["key", "key"]
-
-
 def test_moments_of_every_kind():
     moment = datetime(2026, 11, 1, 12, tzinfo=UTC)
     ms = 1_793_534_400_000
@@ -518,14 +464,6 @@ def test_moments_of_every_kind():
     for wrong in (1.5, True, b"2026-11-01", [], timedelta(1), moment.time()):
         with pytest.raises(InvalidOptionError, match="is not a time"):
             milliseconds_of(wrong)
-
-
-def test_a_range_of_time_by_any_of_them(tmp_path):
-    topic = topic_with(tmp_path, [message(i) for i in range(10)])
-    start = datetime.fromtimestamp(CREATED_MS / 1000, UTC) + timedelta(milliseconds=3)
-    for moment in (start, start.isoformat(), CREATED_MS + 3):
-        table = topic.scan(columns=["entry_id"], start_time=moment, end_time=CREATED_MS + 7).to_table()
-        assert table["entry_id"].to_pylist() == [3, 4, 5, 6]
 
 
 # Who takes a scan.

@@ -48,13 +48,6 @@ def test_one_for_any_version_is_of_what_nothing_else_tells_of(topic: Topic) -> N
     assert [one["v0"] is None for one in each] == [True, True, False, False]
 
 
-def test_one_for_a_version_comes_before_what_is_saved(topic: Topic) -> None:
-    give(topic, 0, "BOOLEAN", registered=HOUR, source="http://broker")
-    assert values(topic) == [None] * 4
-    give(topic, 0, "INT64")
-    assert values(topic) == [None, None, 3, 4]
-
-
 def test_one_as_of_a_time_is_of_the_messages_until_the_next(topic: Topic) -> None:
     give(topic, 0, "DOUBLE", registered=8 * HOUR, source="http://broker")
     assert values(topic, schema_version="each")[2] is None

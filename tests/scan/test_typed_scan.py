@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ledgerfs import Bucket
-from ledgerfs.errors import InvalidOptionError, UndecodableValueError, UnknownSchemaError
-from ledgerfs.messages.decode.undecodable import Undecodable
+from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
 from tests.support.each import for_each
 from tests.support.typed_golden import assert_equal, bucket_with_schemas
 
@@ -54,44 +53,6 @@ def test_fields_beside_the_other_columns(typed: Bucket) -> None:
     assert table.schema.names == ["key", "id", "value_key", "entry_id"]
     nested = topic.scan(["value"], values="typed", schema_version=schema, on_undecodable="null").to_table()
     assert table["id"].to_pylist() == [None if one is None else one["id"] for one in nested["value"].to_pylist()]
-
-
-def test_values_of_another_type_are_an_error_null_or_left_out(typed: Bucket) -> None:
-    topic = typed.topic("public/typed/type-changed")
-    with pytest.raises(UndecodableValueError, match=r"value of message [0-9:]+: .*STRING.*AVRO") as caught:
-        topic.scan(values="typed").to_table()
-    first = topic.scan(["ledger_id", "entry_id", "batch_index"]).to_table().to_pylist()[0]
-    assert str(caught.value.key) == "value of message {ledger_id}:{entry_id}:{batch_index}".format(**first)
-    nulls = topic.scan(["value", "sequence_id"], values="typed", on_undecodable="null")
-    table = nulls.to_table()
-    assert [(one.version, one.count) for one in nulls.undecodable] == [(0, 33), (1, 33)]
-    assert table.num_rows == topic.count() == 105
-    assert topic.scan(["sequence_id"], values="typed").to_table().num_rows == 105
-    left = topic.scan(["sequence_id"], values="typed", on_undecodable="skip")
-    assert left.to_table().num_rows == left.count() == 105 - 66
-    assert sum(one.count for one in left.undecodable) == 66
-
-
-def test_values_without_a_schema_are_null_with_a_remark(typed: Bucket) -> None:
-    scan = typed.topic("public/typed/avro-mixed-bytes").scan(values="typed")
-    table = scan.to_table()
-    (remark,) = scan.undecodable
-    assert isinstance(remark, Undecodable)
-    assert (remark.version, remark.count, remark.is_error) == (None, 66, False)
-    assert table["value"].null_count == 66 + 8
-
-
-def test_a_number_that_was_used_again_is_never_the_wrong_schema(typed: Bucket, golden_typed: Path) -> None:
-    scan = typed.topic("public/typed/avro-deleted-force").scan(
-        values="typed", schema_version="each", on_undecodable="null"
-    )
-    values = scan.to_table()["value"].to_pylist()
-    said = expected(golden_typed, "avro-deleted-force")
-    (reused,) = scan.undecodable
-    assert "registered after it" in reused.reason
-    are_wrong = ["error" in one for one in said]
-    assert reused.count == sum(are_wrong)
-    assert all(value is None for value, is_wrong in zip(values, are_wrong, strict=True) if is_wrong)
 
 
 def test_a_topic_without_schemas(typed: Bucket) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs import open_bucket
 from ledgerfs.errors import (
     AccessDeniedError,
     AdminApiError,
@@ -17,7 +16,6 @@ from ledgerfs.errors import (
     SchemaConflictError,
 )
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
-from ledgerfs.formats.schemas.schema_versions import REUSED, TopicSchemas, version_numbers, writers_of
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from ledgerfs.schemas.saving import save_schemas
@@ -64,33 +62,6 @@ def test_versions_that_the_cluster_deletes_later_are_kept(
     for topic, wanted in zip(topics, [[0, 1, 2, 3], [0, 1], [0, 0, 1], [0]], strict=True):
         assert [one.version for one in saved.versions(topic)] == wanted
     assert [one.version for one in saved.versions(topics[0]) if one.is_deletion] == [1]
-
-
-def test_with_both_generations_every_golden_message_has_its_schema(
-    broker: AdminServer, saved: SavedSchemas, golden_typed: Path
-) -> None:
-    """Of the topic whose schema was deleted by force the old messages have the old one; without it they have none."""
-    rows = (
-        open_bucket(f"{golden_typed}/bucket")
-        .topic(named("avro-deleted-force"))
-        .scan(["publish_time", "schema_version"])
-        .to_table()
-    )
-    numbers = version_numbers(rows["schema_version"].combine_chunks())
-    published = rows["publish_time"].combine_chunks().cast("int64").to_numpy() // 1000
-    first = published[numbers == 0]
-    for when, schemas in (("responses", 1), ("before the deletion", 2)):
-        broker.answers = golden_answers(golden_typed, when)
-        list(save_schemas(api(broker), saved, [named("avro-deleted-force")]))
-        generations = TopicSchemas.of(saved.versions(named("avro-deleted-force"))).numbered(0)
-        assert len(generations) == schemas
-        writers = writers_of(generations, first)
-        if schemas == 1:
-            assert set(writers.tolist()) == {REUSED, 0}
-            assert (writers == REUSED).sum() == 35
-        else:
-            assert set(writers.tolist()) == {0, 1}
-            assert (writers == 0).sum() == 35
 
 
 def test_a_topic_that_fails_is_named_and_the_others_are_saved(broker: AdminServer, saved: SavedSchemas) -> None:

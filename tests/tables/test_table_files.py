@@ -13,7 +13,7 @@ import pytest
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptLedgerError, InvalidOptionError
-from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, MESSAGE_SCHEMA, schema_of
+from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA, schema_of
 from ledgerfs.tables import table_files
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 from tests.support.each import for_each
@@ -124,14 +124,6 @@ def test_all_columns_and_their_nulls_read_back() -> None:
     batch = messages(700)
     assert_reads_back([batch], batch.schema)
     assert_reads_back(in_pieces(batch, 3), batch.schema)
-
-
-@for_each("columns", [["value"], ["properties", "key"], ["entry_id"], list(reversed(DEFAULT_COLUMNS))])
-def test_some_columns(columns: list[str]) -> None:
-    batch = messages(500).select(columns)
-    parquet = pq.read_table(io.BytesIO(written([batch], batch.schema, "parquet")))
-    assert parquet == pa.table(batch)
-    assert written([batch], batch.schema, "jsonl") == slow_lines(batch)
 
 
 def test_no_messages_are_a_file_without_rows() -> None:

@@ -30,7 +30,7 @@ from ledgerfs.tables.parquet_columns import stored_schema
 from ledgerfs.tables.table_files import write_table
 from tests.support.each import for_each
 from tests.support.json_topics import put, told
-from tests.support.typed_golden import bucket_with_schemas, plain
+from tests.support.typed_golden import plain
 from tests.support.typed_json import slow_json
 from tests.support.value_types import AVRO, LONG, PROTOBUF, arrow_values, bucket_of_every_type, primitive_cases
 
@@ -282,28 +282,6 @@ def test_parquet_is_read_back(every_type: Bucket, topic: str, tmp_path: Path) ->
                 continue
             made, expected = (table[one.name].combine_chunks() for table in (found, whole))
             assert plain(made.cast(one.type)) == stored_plain(expected), (reader, one)
-
-
-@pytest.mark.long
-def test_what_pulsar_wrote_is_read_back_by_all(golden_typed: Path, tmp_path: Path) -> None:
-    bucket = bucket_with_schemas(golden_typed, tmp_path / "bucket")
-    seen = 0
-    for info in bucket.topics():
-        if not bucket.topic(info.name).schema_versions():
-            continue
-        scan = bucket.topic(info.name).scan(["value"], values="typed", on_undecodable="null")
-        # Half of most ledgers, with values of all types.
-        whole = pa.Table.from_batches([batch.slice(0, 35) for batch in scan], scan.schema)
-        (expected,) = columns(whole)
-        path = tmp_path / f"{seen}.parquet"
-        with path.open("wb") as sink:
-            write_table(whole.to_batches(), whole.schema, sink, "parquet")
-        kind = stored_schema(whole.schema).field("value").type
-        for read, _ in READERS.values():
-            made = read(path)["value"].combine_chunks()
-            assert plain(made.cast(kind)) == stored_plain(expected), (info.name, read)
-        seen += 1
-    assert seen > 60
 
 
 @for_each("topic", TOPICS)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import fsspec
-import google_crc32c
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,7 +19,6 @@ from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import first_difference
 from ledgerfs.errors import AccessDeniedError, InvalidNameError, StaleObjectError, StoreError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
-from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.upkeep.repair import Repair, RepairPlan, plan_repair
@@ -112,10 +109,6 @@ def test_a_whole_bucket_on_s3_needs_nothing(s3_golden: str, s3: S3Server) -> Non
     plan = plan_repair(open_bucket(s3_golden, s3.options), progress=lambda *told: seen.append(told))
     assert plan.items == ()
     assert ("reading user metadata", 104, 104) in seen
-
-
-def test_an_empty_bucket_needs_nothing(tmp_path: Path) -> None:
-    assert planned(str(tmp_path)).items == ()
 
 
 # --- lost indexes
@@ -884,18 +877,6 @@ def test_a_name_that_is_no_topic_is_told_before_anything_is_asked(tmp_path: Path
         planned(str(tmp_path / "nowhere"), topic="non-persistent://a/b/c")
 
 
-def test_memory_is_a_bucket_too() -> None:
-    fs = fsspec.filesystem("memory")
-    made = offload(entries(), block_size=1000)
-    fs.pipe(f"/rep/{data_key(made)}", made.data)
-    try:
-        plan = planned("memory://rep", topic=TOPIC, older_than_s=0)
-        assert carried_out(plan) == ["rebuild-index"]
-        assert damage_left("memory://rep") == []
-    finally:
-        fs.rm("/rep", recursive=True)
-
-
 @pytest.mark.long
 def test_objects_that_may_not_be_looked_at_and_a_store_that_goes_away_end_it(
     s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
@@ -964,16 +945,6 @@ def test_parts_are_read_from_etags_only() -> None:
 
     assert of('"' + "0" * 32 + '-3"') == of("0" * 32 + "-3") == 3
     assert [of(version) for version in ("", "1-2-3", "0" * 32, "a-1")] == [None] * 4
-
-
-def test_a_local_version_is_no_etag(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"x")
-    assert parts_of(LocalStore(str(tmp_path)).head("x").stat) is None
-
-
-def test_checksums_of_the_made_up_entries_are_real() -> None:
-    made = entry(7)
-    assert google_crc32c.value(made[6:]) == int.from_bytes(made[2:6], "big")
 
 
 def test_an_index_is_not_made_beside_a_ledger_that_came_since_the_plan(tmp_path: Path) -> None:

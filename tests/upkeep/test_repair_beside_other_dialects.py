@@ -88,18 +88,6 @@ def test_no_index_is_made_beside_a_complete_copy_with_other_bytes(dialect: str, 
     assert names(tmp_path) == {offloaded(made)[0]}
 
 
-def test_no_index_is_made_beside_it_on_s3(s3: S3Server, s3_bucket: str) -> None:
-    made, copy = offload(MINE, 2, uuid=UUID), mapfile(THEIRS, 2)
-    for key, data in copy.objects.items():
-        s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-    told = {"role": "data", "managedledgername": NAME, "s3managedledgeroffloaderformatversion": "1"}
-    s3.client.put_object(Bucket=s3_bucket, Key=offloaded(made)[0], Body=made.data, Metadata=told)
-    bucket = open_bucket(f"s3://{s3_bucket}", s3.options)
-    plan = plan_repair(bucket, older_than_s=0)
-    assert [item.action_name for item in plan.items] == ["nothing"]
-    assert f"complete copy {copy.folder}/data" in plan.items[0].reason
-
-
 @pytest.mark.parametrize(("count", "block_size"), [(10, 1 << 20), (10, 300), (7, 1 << 20)])
 def test_data_that_is_all_in_such_a_copy_is_deleted(count: int, block_size: int, tmp_path: Path) -> None:
     made = offload(MINE[:count], 2, uuid=UUID, block_size=block_size)
@@ -112,12 +100,6 @@ def test_data_that_is_all_in_such_a_copy_is_deleted(count: int, block_size: int,
 def test_data_that_has_more_than_such_a_copy_is_kept(tmp_path: Path) -> None:
     made = offload(MINE, 2, uuid=UUID)
     assert planned(bucket_of(tmp_path, made.data, None, mapfile(MINE[:9], 2))).to_do == []
-
-
-def test_data_that_is_no_ledger_is_damage_beside_such_a_copy_too(tmp_path: Path) -> None:
-    plan = planned(bucket_of(tmp_path, b"no block of Pulsar's" * 20, None, mapfile(MINE, 2)))
-    assert plan.to_do == []
-    assert {item.severity.value for item in plan.items} == {"damage"}
 
 
 def test_nothing_is_decided_by_a_copy_with_damaged_entries(tmp_path: Path) -> None:

@@ -179,27 +179,6 @@ def test_other_keys_are_counted_and_named_and_no_damage(tmp_path: Path) -> None:
     assert finding.message.endswith("and 2 more")
 
 
-def test_further_copies_are_remarked(tmp_path: Path) -> None:
-    report = verify(open_bucket(put_in_folder(tmp_path, offload([b"x"], uuid=1), offload([b"x"], uuid=2))))
-    assert kinds(report) == ["extra-copy"]
-    assert report.ledgers == 2
-
-
-def test_an_object_that_cannot_be_read_is_a_finding(proxy: FaultProxy, s3: S3Server, s3_bucket: str) -> None:
-    made = offload([b"x"])
-    for key, data in made.objects.items():
-        s3.client.put_object(
-            Bucket=s3_bucket, Key=key, Body=data, Metadata={"s3managedledgeroffloaderformatversion": "1"}
-        )
-    key = f"{made.uuid}-ledger-1"
-    proxy.faults = [Fault("403", matches=lambda method, path, headers: method == "GET" and path.endswith(key))]
-    report = verify(open_bucket(f"s3://{s3_bucket}", proxy.options))
-    (finding,) = report.findings
-    assert (finding.kind, finding.key, finding.severity) == ("unreadable-object", key, Severity.UNCHECKED)
-    assert not report.is_damaged
-    assert not report.is_complete
-
-
 def test_ledgers_that_are_deleted_meanwhile_end_nothing(tmp_path: Path) -> None:
     gone, short, whole = offload([b"x"], 1, uuid=1), offload([b"x"] * 3, 2, uuid=2), offload([b"x"], 3, uuid=3)
     url = put_in_folder(tmp_path, gone, short, whole)

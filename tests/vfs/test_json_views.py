@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -54,20 +53,6 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(value_bytes, "value_bytes", read)
     return seen
-
-
-def test_pandas_reads_columns_of_all_partitions(tmp_path: Path) -> None:
-    (tmp_path / "b").mkdir()
-    parts = [f"{NAME}-partition-{number}" for number in range(2)]
-    url = put_in_folder(
-        tmp_path / "b", ledger(1, {"a": 1}, name=parts[0]), ledger(2, {"b": 2.5}, {"a": 3}, name=parts[1])
-    )
-    options = {"cache_dir": str(tmp_path / "cache"), "scan_options": {"values": "json", "flatten": True}}
-    frames = [
-        pd.read_parquet(f"ledger://parquet/{FOLDER}/events-partition-{n}::{url}", storage_options={"ledger": options})
-        for n in range(2)
-    ]
-    assert [frame[["a", "b"]].dropna(how="all").sum().tolist() for frame in frames] == [[1, 0], [3, 2.5]]
 
 
 def test_a_later_ledger_with_new_fields_makes_all_files_anew(tmp_path: Path, passes: list[str]) -> None:

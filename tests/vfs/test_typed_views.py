@@ -5,10 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import fsspec
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ledgerfs import Bucket, open_bucket
@@ -18,7 +14,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.vfs.tree import tree_of
 from ledgerfs.vfs.views.ledger_tables import LedgerTables
-from tests.support.typed_golden import bucket_with_schemas, plain
+from tests.support.typed_golden import bucket_with_schemas
 
 TYPED = {"values": "typed", "on_undecodable": "null"}
 EVOLVED = "public/typed/avro-evolved"
@@ -48,27 +44,6 @@ def lines(bucket: Bucket, topic: str = EVOLVED) -> list[dict[str, Any]]:
         file = tree.open(f"jsonl/{topic}/{ledger.ref.ledger_id}.jsonl")
         found += [json.loads(line) for line in file.read(0, file.size).splitlines()]
     return found
-
-
-def test_pandas_reads_columns(unchanged: Bucket, tmp_path: Path) -> None:
-    names = {info.name.rpartition("/")[2] for info in unchanged.topics()}
-    options = {"cache_dir": str(tmp_path / "cache"), "scan_options": TYPED}
-    fs = fsspec.filesystem("ledger", fo=unchanged.store.url, **options)
-    for name in ("avro-evolved", "avro-random-0", "prim-double", "prim-instant", "kv-inline-evolved"):
-        assert name in names, names
-        url = f"ledger://parquet/public/typed/{name}::{unchanged.store.url}"
-        found = pd.read_parquet(url, storage_options={"ledger": options}, dtype_backend="pyarrow")
-        scan = unchanged.topic(f"public/typed/{name}").scan(**TYPED)
-        with fs.open(fs.find(f"parquet/public/typed/{name}")[0]) as file:
-            assert pq.read_schema(file).field("value").type == scan.schema.field("value").type, name
-        # The folder's files come in the order of their names.
-        said = scan.to_table().sort_by(
-            [("ledger_id", "ascending"), ("entry_id", "ascending"), ("batch_index", "ascending")]
-        )
-        table = pa.Table.from_pandas(found.sort_values(["ledger_id", "entry_id", "batch_index"]), preserve_index=False)
-        assert table.num_rows == said.num_rows > 0, name
-        left, right = (one["value"].combine_chunks() for one in (table, said))
-        assert (left.type, plain(left)) == (right.type, plain(right)), name
 
 
 def test_a_newly_saved_schema_makes_other_files(typed: Bucket, tmp_path: Path) -> None:

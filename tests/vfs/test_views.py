@@ -3,15 +3,11 @@
 import base64
 import io
 import json
-import os
 import pickle
-import resource
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +20,6 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import (
-    CacheWriteError,
     CorruptLedgerError,
     CorruptMessageError,
     EncryptedMessageError,
@@ -251,20 +246,6 @@ def test_sizes_are_exact_once_a_file_was_rendered(opened: Callable[..., Bucket],
     assert renders == list(RENDERED_KINDS)
 
 
-def test_many_openers_render_once(golden_url: str, cache: str, renders: list[str]) -> None:
-    buckets = [open_bucket(golden_url, cache_dir=cache) for _ in range(2)]
-    together = threading.Barrier(12)
-
-    def read(number: int) -> bytes:
-        together.wait(300)
-        return content_of(buckets[number % 2], "jsonl/public/golden/plain/26.jsonl")
-
-    with ThreadPoolExecutor(12) as pool:
-        contents = set(pool.map(read, range(12)))
-    assert len(contents) == 1
-    assert renders == ["jsonl"]
-
-
 def test_each_choice_has_a_file_of_its_own(opened: Callable[..., Bucket], renders: list[str]) -> None:
     opened(offload([message(0), in_transaction(1)]))
     path = f"jsonl/{ORDERS}/1.jsonl"
@@ -318,27 +299,6 @@ def test_another_version_of_the_object_is_another_file(opened: Callable[..., Buc
     opened(offload([message(0, b"two")]))
     bucket.refresh()
     assert values_in(bucket, path) == ["two"]
-
-
-def test_a_full_disk_is_an_error_that_names_the_file_and_the_way_out(golden_url: str, cache: str) -> None:
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-        for kind in RENDERED_KINDS:
-            try:
-                tree_of(open_bucket(golden_url, cache_dir=cache)).open(f"{kind}/public/golden/plain/26.{kind}")
-            except CacheWriteError as error:
-                os.write(write, f"{error}\n".encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as lines:
-        told = lines.read().splitlines()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    for kind, line in zip(RENDERED_KINDS, told, strict=True):
-        assert line.startswith(f"{kind}/public/golden/plain/26.{kind}: it cannot be rendered into {cache}/rendered: ")
-        assert "name another folder: cache_dir=" in line
-    assert kept_in(cache) == []
 
 
 # Who carries them.

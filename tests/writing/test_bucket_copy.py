@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import fsspec
 import pytest
 
 from ledgerfs import copy_ledgers, open_bucket
@@ -116,17 +115,6 @@ def test_a_whole_bucket_is_the_same_and_a_second_time_nothing_is_done(
     assert set(outcomes(again).values()) == {CopyOutcome.SKIPPED}
     assert places_of(folder) == before
     assert told[-1] == (size, size)
-
-
-def test_in_memory_it_is_the_same(golden: Path, golden_bucket: Bucket, tmp_path: Path) -> None:
-    memory = fsspec.filesystem("memory")
-    url = f"memory://copied-{tmp_path.name}"
-    memory.makedirs(url, exist_ok=True)
-    topics = managed(*SOME_TOPICS)
-    found = copy(golden_bucket, open_bucket(url), topics)
-    named = {path.rpartition("/")[2]: memory.cat_file(path) for path in memory.find(url)}
-    keys = [key for one in found for key in (one.source.object("data").key, one.source.object("index").key)]
-    assert named == {key: (golden / "bucket" / key).read_bytes() for key in keys}
 
 
 @pytest.mark.long
@@ -338,13 +326,6 @@ def test_a_further_copy_that_is_recompressed_is_compared_before_it_is_written(
     else:
         assert not written
         assert objects_in(folder) == before
-
-
-def test_new_names_in_an_empty_target(golden_bucket: Bucket, target: Bucket) -> None:
-    found = copy(golden_bucket, target, managed("plain"), new_uuid=True)
-    assert {one.uuid for one in found}.isdisjoint({one.source.uuid for one in found})
-    assert len({one.uuid for one in found}) == 3
-    assert len(list(target.catalog.refs())) == 3
 
 
 def test_another_ledger_of_the_same_id(tmp_path: Path, target: Bucket, folder: Path) -> None:

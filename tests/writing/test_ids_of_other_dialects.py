@@ -104,13 +104,6 @@ def test_an_id_that_another_dialect_has_is_refused(
     assert open_bucket(f"file://{folder}").topic(TOPIC).count() == 20
 
 
-def test_the_command_refuses_it_too(folder: Path, tmp_path: Path) -> None:
-    rows = tmp_path / "a.jsonl"
-    rows.write_text('{"value":"a"}\n')
-    arguments = ("import", str(rows), str(folder), TOPIC, "--ledger-id", "7", "--dialect", "pulsar_blob")
-    assert b"ledger 7 already" in run(*arguments, code=2).stderr
-
-
 def test_a_mapfile_that_comes_while_rows_are_written_is_seen(folder: Path, there: MadeMapFile) -> None:
     class Rows:
         schema = ROWS.schema

@@ -1,9 +1,6 @@
 """The same messages under two ids: a plain copy of a ledger, and what `offload --unbatch` made of it, meet in one bucket."""
 
-import os
-import subprocess
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +15,8 @@ from ledgerfs.ledgers.read_order import is_own_id
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
 from ledgerfs.upkeep.verification.verify import verify
 from ledgerfs.writing.copy_ledgers import CopyReport
-from tests.support.commands import LEDGERFS
 from tests.support.each import for_each
 from tests.support.entries import batched
-from tests.support.forked import can_be_forked, run_forked
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
 from tests.support.mapfile_buckets import mapfile, put_mapfiles
 
@@ -189,31 +184,6 @@ def test_who_lists_last_takes_back(
     assert ids(target) == left
     assert count(target) == 2 * MESSAGES
     assert not verify(open_bucket(target)).is_damaged
-
-
-@pytest.mark.parametrize("options", [[[], ["--unbatch"]], [["--unbatch"], ["--unbatch"]]], ids=["beside", "twice"])
-def test_two_processes_at_once_leave_no_message_twice(options: list[list[str]], source: str, target: str) -> None:
-    can_be_forked(dict(os.environ))
-    with ThreadPoolExecutor(2) as pool:
-        processes = list(pool.map(lambda own: offloading(source, target, *own), options))
-    found = count(target) if ids(target) else 0
-    assert found <= 2 * MESSAGES
-    if all(process.returncode == 0 for process in processes):
-        # One began after the other's end, and was told that all is there.
-        assert options[0] == options[1]
-    report = copied(source, target, unbatch=True)
-    if options[0]:
-        assert report.is_complete
-        assert count(target) == 2 * MESSAGES
-    assert not verify(open_bucket(target)).is_damaged
-
-
-def offloading(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
-    """Run ``ledgerfs offload`` in a process of its own, whatever comes of it."""
-    environment = dict(os.environ)
-    if can_be_forked(environment):
-        return run_forked(LEDGERFS, ("offload", *arguments), environment, timeout=300)
-    return subprocess.run([LEDGERFS, "offload", *arguments], capture_output=True, timeout=300, check=False)
 
 
 def test_a_file_that_is_put_beside_is_found_at_the_end(source: str, target: str) -> None:

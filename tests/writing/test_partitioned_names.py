@@ -15,7 +15,6 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
-from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder, record
 
 TOPIC = "persistent://public/default/orders"
@@ -189,13 +188,6 @@ def test_partitions_and_other_topics_are_written(topic: str, tmp_path_factory: p
     tier = made_tier(tmp_path_factory.mktemp("case"))
     import_rows(str(tier), ROWS, topic)
     assert open_bucket(str(tier)).topic(TOPIC).count() == (36 if topic[-1].isdigit() else 35)
-
-
-def test_the_command_says_so(tier: Path, tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"value":"new"}\n')
-    told = run("import", str(tmp_path / "rows.jsonl"), str(tier), "orders", code=2).stderr.decode()
-    assert "orders-partition-0" in told
-    assert open_bucket(str(tier)).topic(TOPIC).count() == 35
 
 
 def test_a_copy_of_a_bucket_hides_no_partition_of_another(tier: Path, tmp_path: Path) -> None:

@@ -64,13 +64,6 @@ def test_any_cuts_give_the_same_entries(entries: list[bytes], cuts: list[int]) -
     assert fed(cut(records(entries), cuts)) == entries
 
 
-def test_a_byte_at_a_time_and_empty_writes() -> None:
-    entries = [b"", b"a", b"bc" * 20, b"", b""]
-    data = records(entries)
-    assert fed([data[i : i + 1] for i in range(len(data))]) == entries
-    assert fed([b"", data[:5], b"", data[5:], b""]) == entries
-
-
 def test_anything_with_bytes_is_taken() -> None:
     data = records([b"abc", b"", b"def"])
     for one in (bytearray(data), memoryview(data), np.frombuffer(data, np.uint8), memoryview(data[:40]).cast("i")):

@@ -264,13 +264,6 @@ def test_numbers_that_a_deletion_hides_are_refused_unless_somebody_says_what_the
     assert read(bucket) == [*ROWS, *ROWS]
 
 
-def test_a_deletion_that_is_saved_later_makes_rows_before_it_an_error(bucket: Bucket) -> None:
-    import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    save(bucket, 3, None, 2000)
-    with pytest.raises(UndecodableValueError, match=r"may be, where it was deleted"):
-        read(bucket)
-
-
 def test_rows_stay_what_they_are_when_the_schema_by_hand_is_taken_back(bucket: Bucket) -> None:
     save(bucket, 0, OURS, source=BY_HAND)
     import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
@@ -387,18 +380,6 @@ def test_a_schema_that_is_saved_meanwhile(bucket: Bucket, source: str) -> None:
     assert not bucket.refresh().topics()
 
 
-def test_another_schema_that_the_cluster_tells_later_makes_rows_an_error_and_never_wrong(bucket: Bucket) -> None:
-    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
-    import_rows(bucket, rows, ORDERS, schema=OURS)
-    save(bucket, 0, OURS, 1_600_000_000_000)
-    assert read(bucket) == ROWS
-    save(bucket, 0, THEIRS, 1_650_000_000_000)
-    with pytest.raises(UndecodableValueError, match="another one for imported rows"):
-        read(bucket)
-    save(bucket, 0, OURS, source=BY_HAND)
-    assert read(bucket) == ROWS
-
-
 def test_a_number_that_the_cluster_gives_again_after_rows_were_written_by_what_it_told_before(bucket: Bucket) -> None:
     """What is saved when rows are written is old: nobody has saved yet that the number was given again."""
     save(bucket, 0, OURS, 1_600_000_000_000)
@@ -410,27 +391,6 @@ def test_a_number_that_the_cluster_gives_again_after_rows_were_written_by_what_i
         read(bucket)
     save(bucket, 0, OURS, source=BY_HAND)
     assert read(bucket) == ROWS
-
-
-def test_what_the_cluster_told_is_not_taken_for_messages_before_it_once_rows_were_written_by_it(bucket: Bucket) -> None:
-    save(bucket, 0, OURS, 1_650_000_000_000)
-    rows = pa.Table.from_pylist([{**one, "publish_time": 1_700_000_000_000} for one in ROWS])
-    import_rows(bucket, rows, ORDERS, schema=OURS)
-    older = pa.table({"value": [b"\x02\x00"], "publish_time": [1_600_000_000_000], "schema_version": [bytes(8)]})
-    import_rows(bucket, older, ORDERS)
-    with pytest.raises(UndecodableValueError, match="was registered after it: the number was used again"):
-        read(bucket)
-
-
-def test_rows_that_were_written_by_what_somebody_said_and_took_back(bucket: Bucket) -> None:
-    save(bucket, 0, THEIRS, 1_600_000_000_000)
-    save(bucket, 0, OURS, source=BY_HAND)
-    import_rows(bucket, pa.Table.from_pylist(ROWS), ORDERS, schema=OURS)
-    assert read(bucket) == ROWS
-    back = SchemaVersion(0, SchemaInfo("NONE"), is_deletion=True, source=BY_HAND, saved_ms=2**42)
-    SavedSchemas(bucket.raw_store).add(ORDERS, [back])
-    with pytest.raises(UndecodableValueError, match="another one for imported rows"):
-        read(bucket)
 
 
 def test_partitions_share_the_schema(bucket: Bucket) -> None:

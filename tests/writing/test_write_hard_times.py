@@ -5,13 +5,12 @@ Never is half a ledger shown, nor a wrong one; a second run completes what the f
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -32,7 +31,7 @@ from ledgerfs.storage.s3.store import S3Store
 from ledgerfs.storage.s3.writes import S3Writes
 from ledgerfs.writing.sources import RecordBytes
 from ledgerfs.writing.write import Wanted, write_ledger
-from tests.support.commands import output, running
+from tests.support.commands import running
 from tests.support.ledgers import NAME, offload, put_in_folder
 from tests.support.s3 import Fault, FaultProxy, S3Server
 from tests.support.writes import BLOCK, TOPIC, UUID, Place, big_entries, folder_place, records, s3_place
@@ -248,33 +247,6 @@ def require_whole(place: Place, data: bytes, step: int) -> None:
     assert place.objects() == {DATA, f"{DATA}-index"}, step
 
 
-def test_the_command_completes_what_a_killed_one_began(
-    s3: S3Server, store_proxy: FaultProxy, tmp_path: Path, s3_bucket: str
-) -> None:
-    """Processes of their own, and parts as large as S3 has them; killed when the index is put."""
-    entries = big_entries(2)
-    source = tmp_path / "source"
-    source.mkdir()
-    put_in_folder(source, offload(entries, block_size=BLOCK, uuid=UUID))
-    place = s3_place(s3, s3_bucket)
-    place.options = store_proxy.options
-    command = ["offload", str(source), place.url, *options(place, "-O"), "--json"]
-    started: Future[Any] = Future()
-    matches = lambda method, path, headers: method == "PUT" and path.endswith("-index")  # noqa: E731
-    store_proxy.faults = [Fault("reset", 1, matches, action=lambda: started.result().kill())]
-    with running(*command, told=tmp_path / "errors") as process:
-        started.set_result(process)
-        code = process.wait(300)
-    store_proxy.faults = []
-    assert code == -signal.SIGKILL, (tmp_path / "errors").read_text()
-    assert place.ledgers() == []
-    assert place.objects() == {DATA}
-    assert [one["outcome"] for one in json.loads(output(*command))] == ["copied"]
-    assert place.ledgers() == [records(entries)]
-    # The second run uploaded what was there, and gave its parts up.
-    assert place.uploads() == []
-
-
 @cache
 def bucket_of(url: str, options: tuple[tuple[str, str], ...], writer: int) -> Bucket:
     return open_bucket(url, dict(options))
@@ -351,25 +323,6 @@ def test_two_writers_of_one_ledger_id_leave_whole_ledgers(how: str, place: Place
     assert 8 < step < MANY - 1
 
 
-@pytest.mark.parametrize("how", RIVALS)
-def test_writers_of_one_ledger_id_that_race_leave_whole_ledgers(how: str, place: Place, data: bytes) -> None:
-    theirs, uuid, block_size = RIVALS[how]
-    theirs = data if theirs is None else theirs
-    for _ in range(4):
-        place.clear()
-        start = threading.Barrier(2)
-
-        def run(
-            writer: int, content: bytes, name: str, size: int, start: threading.Barrier = start
-        ) -> LedgerfsError | None:
-            start.wait()
-            return attempt(writer, place, content, name, size)
-
-        with ThreadPoolExecutor(2) as pool:
-            first, second = pool.submit(run, 1, data, UUID, SMALL), pool.submit(run, 2, theirs, uuid, block_size)
-        check_rivals(how, place, [(data, first.result()), (theirs, second.result())])
-
-
 @pytest.mark.parametrize("blocks", [2, 5], ids=["small", "large"])
 def test_ctrl_c_leaves_no_unfinished_upload(
     blocks: int, s3: S3Server, store_proxy: FaultProxy, tmp_path: Path, s3_bucket: str
@@ -431,42 +384,8 @@ def test_a_process_that_ends_with_an_open_file_leaves_nothing(how: str, s3: S3Se
     assert place.uploads() == [], done.stderr
 
 
-def outcome_in_child(work: Callable[[], object]) -> str:
-    """Do something in a forked child; return ``done``, or the error."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            told = "done"
-        except BaseException as error:  # noqa: BLE001  (the child would go on as a second pytest)
-            told = f"{type(error).__name__}: {error}"
-        os.write(writing, told.encode()[:4000])
-        os._exit(0)
-    os.close(writing)
-    with open(reading, "rb") as pipe:  # noqa: PTH123  (a descriptor)
-        told = pipe.read().decode()
-    os.waitpid(child, 0)
-    return told
-
-
 def write_here(folder: Path, data: bytes) -> None:
     write_ledger(open_bucket(f"file://{folder}"), Wanted(NAME, 1, UUID, SMALL), RecordBytes("r", data))
-
-
-@pytest.mark.parametrize("limit", [0, 100, SMALL - 1, SMALL, SMALL + 1, 2 * SMALL + 5000])
-def test_a_file_that_may_not_grow_is_told_and_leaves_nothing(limit: int, tmp_path: Path, data: bytes) -> None:
-    def work() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-        write_here(tmp_path, data)
-
-    # What is compiled once is kept in files.
-    told = outcome_in_child(lambda: write_here(folder_place(tmp_path / "warm-up").url and tmp_path / "warm-up", data))
-    assert told == "done"
-    told = outcome_in_child(work)
-    assert told.startswith("StoreError"), told
-    assert "File too large" in told
-    assert [path.name for path in tmp_path.iterdir()] == ["warm-up"]
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(tiny_disk: Path, data: bytes) -> None:

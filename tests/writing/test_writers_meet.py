@@ -385,18 +385,6 @@ def test_rows_that_are_imported_are_no_further_copy(
 # Views that are not of today
 
 
-def test_fail_refuses_what_another_process_wrote(place: Place, views: Views) -> None:
-    ours = views.fs(catalog_max_age=3600)
-    assert ours.find("entries") == []
-    put_objects(place, offload(THEIRS, 7, uuid=9))
-    for write in (lambda: ours.pipe_file(PATH, OUR_RECORDS), lambda: ours.open(PATH, "wb")):
-        with pytest.raises(LedgerExistsError, match=f"has ledger 7 already, of {TOPIC}"):
-            write()
-    with pytest.raises(LedgerExistsError):
-        imported(ours.bucket, "ours", ledger_id=7)
-    assert place.ledgers() == [THEIR_RECORDS]
-
-
 def test_skip_writes_what_another_process_removed(place: Place, views: Views) -> None:
     ours, theirs = views.fs(catalog_max_age=3600), views.fs()
     ours.pipe_file(PATH, OUR_RECORDS)
@@ -409,15 +397,6 @@ def test_skip_writes_what_another_process_removed(place: Place, views: Views) ->
     theirs.rm(PATH)
     ours.invalidate_cache()
     ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
-    assert place.ledgers() == [OUR_RECORDS]
-
-
-def test_an_id_that_another_process_freed_is_free(place: Place, views: Views) -> None:
-    ours = views.fs(catalog_max_age=3600)
-    ours.pipe_file(PATH, THEIR_RECORDS)
-    assert ours.exists(PATH)
-    views.fs().rm(PATH)
-    ours.pipe_file(PATH, OUR_RECORDS)
     assert place.ledgers() == [OUR_RECORDS]
 
 
@@ -512,17 +491,6 @@ def test_one_call_does_not_write_one_id_twice(place: Place, views: Views) -> Non
     assert shown(place) == [(TOPIC, 7, 0)]
 
 
-def test_a_copy_of_a_topic_has_what_is_there_now(place: Place, views: Views) -> None:
-    put_objects(place, offload(OURS, 1, uuid=1))
-    fs = views.fs(catalog_max_age=3600)
-    assert len(fs.find("entries")) == 1
-    put_objects(place, offload(THEIRS, 2, uuid=2))
-    with pytest.raises(LedgerExistsError):
-        fs.cp(f"{FOLDER}/", "entries/public/default/again/", recursive=True)
-    fs.cp(f"{FOLDER}/2.entries", "entries/public/default/again/12.entries")
-    assert fs.cat_file("entries/public/default/again/12.entries") == THEIR_RECORDS
-
-
 # Removing
 
 
@@ -581,19 +549,6 @@ def test_what_comes_while_others_are_removed_is_told(
         assert mounted.attributes(f"/{PATH}").size == len(THEIR_RECORDS)
 
 
-def test_the_command_removes_what_is_there_now_and_says_what_is_left(place: Place, tmp_path: Path) -> None:
-    kept = {**environment(place, tmp_path / "ours"), "LEDGERFS_CATALOG_MAX_AGE": "3600"}
-    put_objects(place, offload(OURS, 7, uuid=1))
-    run("ls", place.url, FOLDER, env=kept)
-    put_objects(place, offload(THEIRS, 7, uuid=2), offload(THEIRS, 8, uuid=3))
-    done = run("rm", place.url, PATH, f"{FOLDER}/8.entries", "--yes", env=kept)
-    assert "deleted: 2 ledgers" in done.stderr.decode()
-    assert f"{PATH} is still there: a further copy of the ledger" in done.stderr.decode()
-    assert shown(place) == [(TOPIC, 7, 0)]
-    run("rm", place.url, PATH, "--yes", env=kept)
-    assert place.objects() == set()
-
-
 # Bucket to bucket
 
 
@@ -609,25 +564,6 @@ def offloaded(source: Place, place: Place, tmp_path: Path, *options: str, code: 
         "offload", source.url, place.url, "--json", *options, code=code, env=environment(place, tmp_path / "offload")
     )
     return {row["source_ledger_id"]: row for row in json.loads(text)}
-
-
-@pytest.mark.parametrize("entries", [THEIRS, OURS[:-1]], ids=["other bytes", "fewer entries"])
-def test_another_ledger_of_the_same_topic_and_id_is_a_failure(
-    entries: list[bytes], source: Place, place: Place, tmp_path: Path
-) -> None:
-    there = offload(entries, 7, uuid=9)
-    put_objects(place, there)
-    told = offloaded(source, place, tmp_path, code=1)
-    assert {number: one["outcome"] for number, one in told.items()} == {7: "failed", 8: "copied"}
-    assert "which is not the same" in told[7]["error"]
-    assert there.uuid in told[7]["error"]
-    assert sorted(place.ledgers()) == sorted([there.records, OUR_RECORDS])
-
-
-def test_the_same_ledger_by_another_name_is_skipped(source: Place, place: Place, tmp_path: Path) -> None:
-    put_objects(place, offload(OURS, 7, uuid=9))
-    told = offloaded(source, place, tmp_path)
-    assert {number: one["outcome"] for number, one in told.items()} == {7: "skipped", 8: "copied"}
 
 
 def test_two_clusters_may_have_one_backup(source: Place, place: Place, tmp_path: Path) -> None:
@@ -654,22 +590,6 @@ def test_two_clusters_may_have_one_backup(source: Place, place: Place, tmp_path:
         "import", str(tmp_path / "rows.jsonl"), place.url, "public/default/third", "--ledger-id", "7", code=2, env=env
     )
     assert "has ledger 7 already, of persistent://public/default/" in done.stderr.decode()
-
-
-def test_a_rival_of_a_copy_is_told_and_stays(
-    source: Place, place: Place, before_index: list[Callable[[], object]]
-) -> None:
-    from ledgerfs.writing.bucket_copy import CopyOutcome, copy_rows, rows_to_copy
-
-    theirs = offload(THEIRS, 8, uuid=9)
-    before_index.append(lambda: put_objects(place, theirs))
-    bucket = open_bucket(source.url)
-    target = open_bucket(place.url, place.options)
-    found = list(copy_rows(bucket, target, rows_to_copy(bucket.catalog, None, all_copies=True)))
-    assert [(one.source.ledger_id, one.outcome) for one in found] == [(7, CopyOutcome.COPIED), (8, CopyOutcome.FAILED)]
-    assert "somebody else has written ledger 8 meanwhile" in str(found[1].error)
-    assert theirs.objects.keys() <= place.objects()
-    assert sorted(place.ledgers()) == sorted([OUR_RECORDS, THEIR_RECORDS])
 
 
 @pytest.mark.parametrize("when", ["at once", "in the end"])
@@ -721,16 +641,6 @@ def test_a_ledger_that_vanishes_while_it_is_copied_is_a_failure(source: Place, p
         source.clean.raw_store.writes.delete(key)
     found = list(copy_rows(bucket, open_bucket(place.url, place.options), rows))
     assert {one.source.ledger_id: one.outcome for one in found} == {7: CopyOutcome.COPIED, 8: CopyOutcome.FAILED}
-
-
-def test_unbatched_ledgers_get_ids_that_nobody_else_has(source: Place, place: Place, tmp_path: Path) -> None:
-    told = offloaded(source, place, tmp_path, "--unbatch")
-    assert all(2**52 <= one["ledger_id"] < 2**53 for one in told.values())
-    assert told[7]["ledger_id"] < told[8]["ledger_id"]
-    again = offloaded(source, place, tmp_path, "--unbatch")
-    assert {one["outcome"] for one in again.values()} == {"skipped"}
-    assert {key: one["ledger_id"] for key, one in again.items()} == {key: one["ledger_id"] for key, one in told.items()}
-    assert len({ledger_id for _, ledger_id, _ in shown(place)}) == 2
 
 
 def test_what_a_folder_cannot_show_of_one_id_is_its_owner(tmp_path: Path) -> None:

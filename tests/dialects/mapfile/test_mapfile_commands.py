@@ -1,7 +1,6 @@
 """MapFiles in every command, in a mount, in Arrow and pandas, and on their way into a bucket of S3's objects."""
 
 import json
-import os
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +15,6 @@ from ledgerfs.upkeep.verification import verify
 from tests.support.golden_rows import expected_of, rows_of, wanted
 from tests.support.invoked import output, run
 from tests.support.mapfile_buckets import mapfile, messages, put_file, put_mapfiles
-from tests.support.mounts import mounted
 from tests.support.s3 import CREDENTIALS, S3Server
 
 PLAIN = "persistent://public/golden/plain"
@@ -59,19 +57,6 @@ def test_fsspec_and_pandas(url: str, golden_mapfiles: Path) -> None:
     dataset = ds.dataset("arrow/public/golden/plain", format="arrow", filesystem=PyFileSystem(FSSpecHandler(fs)))
     assert dataset.count_rows() == len(expected)
     assert fs.ls("entries/public/golden/plain") == LedgerFileSystem(url).ls("entries/public/golden/plain")
-
-
-def test_a_mount(url: str, golden_mapfiles: Path, tmp_path: Path) -> None:
-    bucket = open_bucket(url)
-    with mounted(tmp_path, url) as mount:
-        for one in map(bucket.reader, bucket.catalog.refs_of("public/golden/persistent/plain")):
-            path = mount.path / f"entries/public/golden/plain/{one.ref.ledger_id}.entries"
-            fs = LedgerFileSystem(url, target_protocol="file")
-            assert path.read_bytes() == fs.cat_file(f"entries/public/golden/plain/{one.ref.ledger_id}.entries")
-            assert os.getxattr(path, "user.ledgerfs.index_key").decode() == one.ref.object("index").key
-        lines = mount.output("cat jsonl/public/golden/plain/*.jsonl | wc -l")
-        assert int(lines) == len(expected_of(golden_mapfiles, PLAIN))
-        mount.run("rm entries/public/golden/plain/*.entries", code=None)
 
 
 @pytest.mark.long

@@ -12,7 +12,6 @@ import pytest
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.dialects.mapfile import dialect as mapfile_dialect
 from ledgerfs.errors import (
-    AmbiguousLedgerError,
     CorruptLedgerError,
     LedgerExistsError,
     MissingLedgerError,
@@ -310,14 +309,6 @@ def test_nameless_ledgers_are_of_the_topic_whose_folder_they_are_in(base: str, t
     # Where metadata in one folder has two names, the longer one counts, in whatever order they were listed.
     put_mapfiles(tmp_path / "tier", mapfile(messages(4, 2), 4, name=V1, told=V1.removeprefix("public/")), base=base)
     assert {one.managed_ledger: one.ledgers for one in open_bucket(url).topics()}[V1] == 2
-
-
-def test_the_same_id_of_two_topics(tmp_path: Path) -> None:
-    other = mapfile(messages(2, 5), 1, uuid=5, name="public/default/persistent/payments")
-    bucket = open_bucket(put_mapfiles(tmp_path, mapfile(messages(1, 5), 1), other))
-    with pytest.raises(AmbiguousLedgerError):
-        bucket.ledger(1)
-    assert bucket.ledger(1, topic="public/default/payments").ref.uuid == other.uuid
 
 
 def test_nothing_is_deleted_or_mended(tmp_path: Path, s3: S3Server, s3_bucket: str) -> None:

@@ -151,29 +151,6 @@ def test_a_file_cut_anywhere_never_lacks_entries_without_a_word(writer: MapFileW
         assert rows <= 40
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.compression.value)
-def test_any_byte_flipped_gives_the_same_entries_or_an_error(writer: MapFileWriter, tmp_path: Path) -> None:
-    made = mapfile(messages(1, 12, 30), writer=writer)
-    same = 0
-    for at in range(0, len(made.data), 11):
-        damaged = bytearray(made.data)
-        damaged[at] ^= 0x20
-        put_mapfiles(tmp_path, made)
-        put_file(tmp_path / made.folder / "data", bytes(damaged))
-        bucket = open_bucket(f"file://{tmp_path}")
-        try:
-            found = bucket.topic("public/default/orders").scan().to_table().num_rows
-        except LedgerfsError:
-            # Of an entry in whose frame no checksum is left, there is only this remark to be made.
-            assert any(one.kind != "no-index" for one in verify(bucket).findings), at
-            continue
-        assert found == 12
-        same += 1
-    # No checksum covers the metadata, nor the header.
-    assert same < 20
-
-
 def test_what_is_not_read_is_named_and_hides_nothing_else(tmp_path: Path) -> None:
     good, other = mapfile(messages(1, 5), 1), mapfile(messages(2, 5), 2)
     url = put_mapfiles(tmp_path, good, other)

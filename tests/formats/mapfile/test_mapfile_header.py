@@ -57,14 +57,6 @@ def test_vints_round_trip_and_want_all_their_bytes(number, before, after):
         assert read_vint(data[:cut], len(before)) is None
 
 
-@quick
-@given(st.binary(min_size=9, max_size=9))
-def test_any_nine_bytes_are_a_java_long(data):
-    number, end = read_vint(data, 0)
-    assert -(2**63) <= number < 2**63
-    assert 1 <= end <= 9
-
-
 @for_each("codec", Codec)
 @for_each("compression", RecordCompression)
 @for_each("metadata", [(), (("a", "b"), ("", "ü" * 200))])

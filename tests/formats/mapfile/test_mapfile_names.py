@@ -65,14 +65,6 @@ def test_everything_else_is_other(folder):
     assert parse_ledger_folder(folder) is None
 
 
-def test_paths_of_a_ledger_are_those_of_its_files():
-    ledger = parse_ledger_folder(f"{TOPIC}/12-{UUID}")
-    assert ledger == MapFileLedger(TOPIC, 12, UUID)
-    assert ledger.folder == f"{TOPIC}/12-{UUID}"
-    assert ledger.data_key == f"{TOPIC}/12-{UUID}/data"
-    assert ledger.index_key == f"{TOPIC}/12-{UUID}/index"
-
-
 @quick
 @given(st.lists(components, min_size=2, max_size=3), components, st.integers(0, MAX_INT64), st.uuids().map(str))
 def test_built_paths_parse_to_their_parts(entities, topic, ledger_id, uuid):

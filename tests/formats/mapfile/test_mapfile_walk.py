@@ -159,22 +159,6 @@ def test_every_position_of_the_index_leads_to_its_key(writer, records):
             assert found[0][0] == key
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_a_step_gives(kind):
-    data = small(kind).data(ledger_records(METADATA, ENTRIES))
-    window = window_of(data, 0, len(data))
-    header = parse_header(window)
-    step = read_records(window, header.size, header)
-    assert len(step.records) >= 1
-    assert step.needed == 0
-    for array in (step.records.keys, step.records.starts, step.records.sizes):
-        assert array.dtype == np.int64
-        assert array.shape == (len(step.records),)
-    assert (step.records.buffer is window.buffer) == (kind is NONE)
-    end = read_records(window, len(data), header)
-    assert (end.records, end.position, end.needed) == (None, len(data), 0)
-
-
 @for_each("kind", [NONE, RECORD])
 @for_each("count", [0, 1, 2, 8, 9, 100])
 def test_no_more_records_are_read_than_asked_for(kind, count):
@@ -485,10 +469,3 @@ def test_values_are_inflated_alike_without_the_c_functions(entries, codec, room,
     full = compressed_values.InflateStop.FULL
     # A stream may be found to be broken, or to go on, where there is no more room.
     assert quick_.stop == slow.stop or full in {quick_.stop, slow.stop}
-
-
-def test_files_are_read_alike_without_the_c_functions(monkeypatch):
-    records = ledger_records(METADATA, ENTRIES * 50)
-    data = MapFileWriter(RECORD).data(records)
-    monkeypatch.setattr(compressed_values, "_zlib", lambda: None)
-    assert read_all(data) == records

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import InvalidSchemaError
-from ledgerfs.formats.schemas.schema_info import key_value_schema
 from ledgerfs.messages.values import arena, row_spans
-from ledgerfs.messages.values.decoders import decoder_of
 from ledgerfs.messages.values.json_values import JsonDecoder
-from ledgerfs.messages.values.value_program import NULL, REASONS, Reason
+from ledgerfs.messages.values.value_program import REASONS, Reason
 from tests.support.avro import USED_AGAIN, schemas
 from tests.support.each import for_each
 from tests.support.json_documents import STYLES, ContradictionError, Number, Reader, clean, documents, load
-from tests.support.typed_answers import CONTRADICTIONS, comparable_json, written_as
-from tests.support.typed_golden import topic
+from tests.support.typed_answers import comparable_json
 
 ADDRESS = {
     "type": "record",
@@ -214,15 +210,6 @@ def test_very_long_numbers_and_texts() -> None:
     assert [one[0][1]["string"] for one in rows[5:]] == ["é" * 10**5, "\n"]
 
 
-def test_many_documents_need_more_room_than_there_is_at_first() -> None:
-    text = json.dumps({"lines": [f"\t{one}" for one in range(100)], "ways": {str(one): one for one in range(50)}})
-    rows, reasons = of_address(*[text] * 300)
-    assert not any(reasons)
-    assert all(one == rows[0] for one in rows)
-    assert rows[0]["lines"] == [f"\t{one}" for one in range(100)]
-    assert rows[0]["ways"] == [(str(one), repr(float(one))) for one in range(50)]
-
-
 def test_rows_that_need_several_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_spans, "FIRST_WORDS", 256)
     texts = [json.dumps({"street": f"\t{row}" * 50, "lines": [f"é{row}"] * 3, "number": row}) for row in range(100)]
@@ -327,59 +314,3 @@ def test_types_that_json_is_not_read_as() -> None:
     for kind in (pa.decimal128(3, 1), pa.uint64(), twice, pa.map_(pa.int64(), pa.string())):
         with pytest.raises(InvalidSchemaError):
             JsonDecoder.of_type(kind)
-
-
-GOLDEN = ("json-odd", "json-pojo", "json-random-0", "json-random-1", "json-string", "py-json", "type-changed")
-
-
-@pytest.mark.parametrize("name", GOLDEN)
-def test_documents_of_pulsar(golden_typed: Path, name: str) -> None:
-    found = topic(golden_typed, f"public/typed/{name}")
-    compared = 0
-    for number in np.unique(found.versions).tolist():
-        info = found.schemas[number]
-        if info.type != "JSON":
-            continue
-        which = np.flatnonzero(found.versions == number)
-        array, reasons = found.decode(decoder := decoder_of(info), which)
-        read = Reader.of(json.loads(info.data))
-        texts = found.rows["value"].take(pa.array(which)).to_pylist()
-        for text, row, reason, place in zip(texts, comparable_json(array, 0.0), reasons.tolist(), which, strict=True):
-            if text in CONTRADICTIONS:
-                assert (name, decoder.explain(reason)) == ("json-odd", CONTRADICTIONS[text])
-            else:
-                assert reason == (0 if text is not None else NULL)
-                assert row == read(written_as(found.expected[place]["value"]))
-            compared += 1
-    assert compared > 30
-
-
-@pytest.mark.parametrize("name", ["json-pojo", "json-random-0", "json-random-1", "py-json"])
-def test_documents_of_all_versions_by_the_newest_schema(golden_typed: Path, name: str) -> None:
-    found = topic(golden_typed, f"public/typed/{name}")
-    newest = found.schemas[max(found.schemas)]
-    read = Reader.of(json.loads(newest.data))
-    for number in np.unique(found.versions).tolist():
-        which = np.flatnonzero(found.versions == number)
-        array, reasons = found.decode(decoder_of(found.schemas[number], newest), which)
-        assert not (reasons > 0).any()
-        assert comparable_json(array, 0.0) == [read(written_as(found.expected[place]["value"])) for place in which]
-
-
-@pytest.mark.parametrize("encoding", ["inline", "separated"])
-@pytest.mark.parametrize("parts", ["json-int64", "string-json"])
-def test_pairs_of_pulsar_with_a_document(golden_typed: Path, encoding: str, parts: str) -> None:
-    found = topic(golden_typed, f"public/typed/kv-{encoding}-{parts}")
-    (info,) = found.schemas.values()
-    pair = key_value_schema(info)
-    kinds = {"INT64": '"long"', "STRING": '"string"'}
-    read = {
-        name: Reader.of(json.loads(kinds.get(one.type, one.data)))
-        for name, one in (("key", pair.key), ("value", pair.value))
-    }
-    array, reasons = found.decode(decoder_of(info), np.arange(found.versions.size))
-    assert not (reasons > 0).any()
-    for row, expected in zip(comparable_json(array, 0.0), found.expected, strict=True):
-        said = expected["value"]
-        wanted = None if said["t"] == "null" else {name: one(written_as(said[name])) for name, one in read.items()}
-        assert row == wanted
