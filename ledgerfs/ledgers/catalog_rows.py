@@ -41,6 +41,7 @@ LEDGER = np.dtype(
         ("origin_id", "i8"),
         ("origin_entries", "u4"),
         ("origin_length", "i8"),
+        ("open", "?"),  # it was still written when it was listed
         ("own", f"V{OWN_BYTES}"),
     ]
 )
@@ -63,8 +64,7 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
     high, low, ledger_id, _, _, copy, dialect, state, ordered, first, last, length, stored, expected, cuts, *rest = (
         values
     )
-    created_ms, changed_ms, origin_id, origin_entries, origin_length, own = rest
-    rows = dialect_rows(dialect)
+    created_ms, changed_ms, origin_id, origin_entries, origin_length, is_open, own = rest
     return LedgerRef(
         dialect=dialect,
         ledger_id=ledger_id,
@@ -83,7 +83,7 @@ def ref_of_row(row: np.void, managed_ledger: str | None, place: str) -> LedgerRe
         is_ordered=bool(ordered),
         objects=dialect_rows(dialect).objects_of(values, bytes(own), managed_ledger, place),
         origin=Origin(origin_id, origin_entries - 1, origin_length) if origin_entries else None,
-        is_open=rows.is_open(bytes(own)),
+        is_open=bool(is_open),
     )
 
 

@@ -269,7 +269,7 @@ class _Copy:
         return CopiedLedger(ref, CopyOutcome.COPIED, ledger_id, expected.uuid), expected
 
     def _uuid(self, ref: LedgerRef) -> str | None:
-        """Return the uuid of a copy, None for a fresh one; a ledger that a living cluster has not offloaded has none."""
+        """Return the uuid of a copy, None for a new one."""
         if self.options.new_uuid or self.options.first_ledger_id is not None:
             return None
         return self.source.source.uuid_of_copy(ref)

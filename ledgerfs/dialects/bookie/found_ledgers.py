@@ -256,7 +256,8 @@ class FoundOnDisks:
             created_ms or 0,
             closed_ms or created_ms or 0,
             *origin_columns(None),
-            pack_own(digest.kind, newest, is_open=is_open),
+            is_open,
+            pack_own(digest.kind, newest),
         )
 
     def _lack(

@@ -251,5 +251,6 @@ class ListedLedgers:
             0,
             info.closed_ms or topic.changed_ms,
             *origin_columns(None),
-            pack_own(where, is_open=is_open),
+            is_open,
+            pack_own(where),
         )

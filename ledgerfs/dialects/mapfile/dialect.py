@@ -258,6 +258,7 @@ def _row(one: Loaded) -> tuple[Any, ...]:
         metadata.created_ms or 0,
         data.modified_ms,
         *origin_columns(metadata.origin),
+        False,
         pack_own(data, one.files.index, one.index_state, is_named=metadata.managed_ledger is not None),
     )
 

@@ -143,5 +143,6 @@ def _row(listed: tuple[Any, ...], index: OffloadIndex, names: Names) -> tuple[An
         metadata.created_ms or 0,
         modified_ms,
         *origin_columns(metadata.origin),
+        False,
         pack_own(size, version, is_plausible=index.is_plausible, is_odd=index.oddity is not None),
     )
