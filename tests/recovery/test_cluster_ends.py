@@ -337,15 +337,6 @@ def test_a_late_ledger_is_the_lost_clusters_whatever_was_there_before_it(cluster
     assert "not in its list" in str(clusters.restore().topics[1].why)
 
 
-def test_late_ledgers_in_another_block_of_the_lost_cluster_are_before_the_end(clusters: Clusters) -> None:
-    """Something had been restored into it, of which no dump tells: a recovery takes later ids than any before it."""
-    assert clusters.restore().is_well
-    clusters.old.advance_ids()
-    clusters.rolled(A, sent("", 1, marker_type=COMMIT), sent("late"))
-    go_on(clusters.new, A, sent("of the new", 5), sent("", 5, marker_type=COMMIT))
-    assert values(clusters.old.bucket_url()) == ["open", "committed", "late", "of the new"]
-
-
 @pytest.mark.parametrize("loss", ["data", "index", "cut off", "index just now"])
 def test_an_end_that_lost_something_is_one_to_a_recovery(clusters: Clusters, tmp_path: Path, loss: str) -> None:
     assert clusters.restore(topics=A).is_well
@@ -494,17 +485,6 @@ def test_an_empty_topic_beside_partitions_of_its_name_hides_none_of_them(cluster
     assert values(clusters.old.bucket_url(), "public/default/p") == ["kept"]
 
 
-def test_a_cluster_that_has_offloaded_nothing_since_is_in_use_too(clusters: Clusters, tmp_path: Path) -> None:
-    """Its topic was restored under another name, by which another cluster has it as well."""
-    assert clusters.restore("public/again/{topic}", topics=A).is_well
-    clusters.new.append(clusters.new.load_restored("public/again/a"), [sent("under way", 1)])
-    with LiveCluster(tmp_path / "other") as other:
-        other.zookeeper.takes_writes = True
-        assert clusters.restore("public/again/{topic}", into=other, topics=A).is_well
-    (line,) = clusters.restore(topics=B).topics
-    assert "restored from this bucket into another cluster" in str(line.why)
-
-
 def test_a_bucket_from_before_an_earlier_recovery_is_not_taken_for_the_one_after_it(
     clusters: Clusters, tmp_path: Path
 ) -> None:
@@ -527,17 +507,6 @@ def test_a_bucket_from_before_an_earlier_recovery_is_not_taken_for_the_one_after
         (line,) = clusters.restore(into=third, dump=dump, topics=A).topics
         assert line.done is not None
         assert line.done.opened == 1
-
-
-def test_a_cluster_whose_brokers_trimmed_what_was_restored_is_in_use_too(clusters: Clusters, tmp_path: Path) -> None:
-    assert clusters.restore(topics=A).is_well
-    clusters.new.append(clusters.new.load_restored(A), [sent("under way", 1)])
-    clusters.new.change_list(A, lambda info: replace(info, ledgers=info.ledgers[-1:]))
-    with LiveCluster(tmp_path / "other") as other:
-        other.zookeeper.takes_writes = True
-        assert clusters.restore(into=other, topics=A).is_well
-    (line,) = clusters.restore(topics=B).topics
-    assert "restored from this bucket into another cluster" in str(line.why)
 
 
 def test_disks_of_a_restored_cluster_need_the_end_in_the_copy(clusters: Clusters, tmp_path: Path) -> None:

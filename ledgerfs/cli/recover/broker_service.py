@@ -9,7 +9,6 @@ from ledgerfs.cli.traffic_options import Command
 
 if TYPE_CHECKING:
     from ledgerfs.recovery.checking.broker_check import BrokerCheck
-    from ledgerfs.recovery.copies.settled_copies import OpenAs
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
@@ -25,13 +24,12 @@ def service_option(command: Command) -> Command:
 def broker_check(
     context: click.Context,
     cluster: "LivingCluster",
-    admin: str,
     options: dict[str, Any],
-    open_as: "OpenAs",
     *,
+    has_tls: bool,
     sample: int | None,
 ) -> "BrokerCheck":
-    """Return what reads topics back, with the same token and certificates as the brokers' admin API is asked with.
+    """Return what reads topics back, with the token and certificates of ``options``.
 
     The context closes its connections in the end. Raises `InvalidOptionError` for an address that is none, where the cluster tells none,
     and without ``pulsar-client``.
@@ -41,8 +39,8 @@ def broker_check(
     from ledgerfs.recovery.checking.pulsar_service import PulsarService
     from ledgerfs.recovery.checking.service_address import service_address
 
-    url = options["service"] or service_address(cluster.nodes, has_tls=admin.startswith("https"))
+    url = options["service"] or service_address(cluster.nodes, has_tls=has_tls)
     token = token_of(options["token"], options["token_file"])
     service = PulsarService(url, token, options["tls_ca"], options["tls_cert"], options["tls_key"])
     context.call_on_close(service.close)
-    return BrokerCheck(service, sample, open_as, looks_for_transactions=not options["no_transactions"])
+    return BrokerCheck(service, sample)

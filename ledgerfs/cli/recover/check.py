@@ -5,61 +5,50 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.recover.broker_service import broker_check, service_option
 from ledgerfs.cli.recover.outcome import print_report
-from ledgerfs.cli.recover.request import (
-    how_options,
-    into_cluster,
-    into_of,
-    into_options,
-    lost_of,
-    lost_options,
-    open_as_of,
-    transaction_options,
-)
+from ledgerfs.cli.recover.request import into_cluster, into_options, topics_option, wanted_of
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
 
 
 @command()
-@lost_options
-@into_options(required=True)
-@how_options
-@transaction_options
+@bucket_argument
+@topics_option
+@into_options(required=True, with_admin=False)
 @service_option
+@json_option
 @click.pass_context
 def check(
     context: click.Context,
     /,
     bucket: "Bucket",
     *,
-    lost: dict[str, Any],
+    topics: tuple[str, ...],
     into: str,
-    admin: str,
     as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
     """Read all of each restored topic back through the new cluster's brokers, as a client does, and compare it with BUCKET.
 
     Each message has to come once, in order, with the place, payload, key, properties and times that the bucket has; of aborted transactions
-    none may. What producers appended since is counted, and not compared. Give the options with which topics were restored. Nothing is
-    written, and no subscription is left. It takes pip install 'ledgerfs[pulsar]'.
-    Exit code 0 if all is the same, 1 if not, or if a topic was not restored.
+    none may. What producers appended since is counted, and not compared. Which topics were restored, and how, `recover run` has noted in
+    the cluster; --topics matches their former names. Nothing is written, and no subscription is left. It takes pip install
+    'ledgerfs[pulsar]'. Exit code 0 if all is the same, 1 if not, or if nothing was restored.
 
     \b
     Examples:
-      ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
-      ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080 --topics 'public/orders/.*'
+      ledgerfs recover check s3://tier --into pulsar+zk://new:2181
+      ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --topics 'public/orders/.*'
     """
     from ledgerfs.recovery.running.recovery import check as compare
 
     cluster = into_cluster(context, into)
-    what = lost_of(context, bucket, lost, cluster)
-    open_as = open_as_of(options)
-    how = {"open_as": open_as, "looks_for_transactions": not options["no_transactions"]}
-    target = into_of(context, what, cluster, admin, options, **how)
+    has_tls = any(options[name] is not None for name in ("tls_ca", "tls_cert", "tls_key"))
+    asked = broker_check(context, cluster, options, has_tls=has_tls, sample=None)
     with progress() as update:
-        found = compare(what, target, broker_check(context, cluster, admin, options, open_as, sample=None), update)
+        found = compare(bucket, wanted_of(topics), cluster, asked, update)
     print_report(context, found, as_json=as_json)

@@ -94,9 +94,8 @@ def run(
     what = lost_of(context, bucket, lost, cluster)
     if not yes:
         _ask(bucket, into)
-    open_as = open_as_of(options)
     how = {
-        "open_as": open_as,
+        "open_as": open_as_of(options),
         "looks_for_transactions": not options["no_transactions"],
         "gives_new_ids": options["new_ids"],
         "subscriptions": _subscriptions(options["subscriptions"], options["at"]),
@@ -104,7 +103,7 @@ def run(
     target = into_of(context, what, cluster, admin, options, **how)
     check = None
     if not options["no_compare"]:
-        check = broker_check(context, cluster, admin, options, open_as, sample=options["sample"])
+        check = broker_check(context, cluster, options, has_tls=admin.startswith("https"), sample=options["sample"])
     with progress() as update:
         done = restore(what, target, check, update, say)
     print_report(context, done, as_json=as_json)

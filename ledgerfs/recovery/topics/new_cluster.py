@@ -1,6 +1,7 @@
 """What the new cluster has already: topics, ids of ledgers, and what its namespaces would have brokers delete."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from ledgerfs.clusters.answered_nodes import answered, paths_below
@@ -14,13 +15,16 @@ from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.ledgers.catalog_rows import uuid_halves
 from ledgerfs.ledgers.id_blocks import ends_among, ends_in
 from ledgerfs.recovery.planning.topic_ledgers import ledgers_in
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.journal import (
+    NEW_IDS,
     Note,
     is_of_note,
     new_ids_path,
+    nodes_below,
     note_path,
     parse_new_ids,
     parse_note,
@@ -29,6 +33,8 @@ from ledgerfs.recovery.topics.places import Place, places_of
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
+END_OF_IDS = 1 << 35
+"""Functions of Pulsar that process each message once count by ``ledgerId << 28 | entryId`` (``FunctionCommon.getSequenceId``): 63 bits."""
 _POLICIES = "/admin/policies"
 _NO_LIMIT = -1
 _EXPIRING = {
@@ -53,6 +59,10 @@ class Found:
         Managed ledgers of the bucket that are the new cluster's own: there is nothing to restore of them.
     lists
         {managed ledger of the new cluster: its list}.
+    named
+        Offloaded ledgers that these name: the id, and the first half of the uuid.
+    noted
+        Ids that runs have noted for copies of ledgers.
 
     """
 
@@ -61,9 +71,14 @@ class Found:
     taken: Mapping[str, str]
     own: frozenset[str]
     lists: Mapping[str, Node]
+    named: AbstractSet[tuple[int, int]] = frozenset()
+    noted: AbstractSet[int] = frozenset()
 
     def clash(self, plan: TopicPlan) -> str | None:
         """Return why the ledgers of a topic cannot keep their ids; None if they can."""
+        large = [ref.ledger_id for ref in plan.ledgers if ref.ledger_id >= END_OF_IDS]
+        if large:
+            return f"{len(large):,} of its ids are greater than those of a cluster (2^35), such as {large[0]}"
         found = [
             (ref.ledger_id, other)
             for ref in plan.ledgers
@@ -96,6 +111,7 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
         if ledger_id in wanted:
             owners[ledger_id] = ("",)
     lists: dict[str, Node] = {}
+    named: set[tuple[int, int]] = set()
     for path, node in answered(nodes.get_many, managed_ledger_paths(nodes)):
         name = managed_ledger_at(path, node.data)
         if name is not None:
@@ -104,8 +120,11 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
             for one in ledgers:
                 if one.ledger_id in wanted:
                     owners[one.ledger_id] = (*owners.get(one.ledger_id, ()), name)
+                if one.context is not None and one.context.uuid is not None:
+                    named.add((one.ledger_id, uuid_halves(one.context.uuid)[0]))
     places, taken, own = places_of(nodes, lists, plans, bucket)
-    return Found(places, owners, taken, own, lists)
+    noted = {one for node in nodes_below(nodes, NEW_IDS) for one in parse_new_ids(node).new}
+    return Found(places, owners, taken, own, lists, named, noted)
 
 
 def parted(nodes: Nodes, catalog: Catalog, found: Found) -> str | None:
@@ -167,8 +186,7 @@ def beside_others(nodes: Nodes, plans: Iterable[TopicPlan], catalog: Catalog) ->
 
 def _noted_ids(nodes: Nodes, target: str) -> set[int]:
     """Return the ids that were noted for the copies of a topic."""
-    found = [parse_new_ids(node) for _, node in answered(nodes.get_many, [new_ids_path(target)])]
-    return {one.first + row for one in found for row in range(len(one.ledgers))}
+    return {one for _, node in answered(nodes.get_many, [new_ids_path(target)]) for one in parse_new_ids(node).new}
 
 
 def brokers_delete(nodes: Nodes, namespaces: Collection[str]) -> dict[str, str]:

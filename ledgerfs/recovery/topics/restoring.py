@@ -3,7 +3,7 @@
 Whatever ends a run leaves whole topics, and copies that nobody lists, which the next run takes: it looks at what is there, and goes on.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -128,7 +128,7 @@ class Restoring:
 
     """
 
-    __slots__ = ("_bucket", "_catalog", "_how", "_ids", "_lock", "_next", "_nodes", "_url")
+    __slots__ = ("_bucket", "_catalog", "_how", "_ids", "_lock", "_nodes", "_url")
 
     def __init__(
         self, lock: ClusterLock, nodes: Nodes, bucket: Bucket, catalog: Catalog, *, ids: FreeIds | None, how: How
@@ -140,7 +140,6 @@ class Restoring:
         self._url = bucket.store.url
         self._ids = ids
         self._how = how
-        self._next = 0
 
     def restore(self, plans: Sequence[TopicPlan], found: Found) -> Iterator[RestoredTopic]:
         """Yield what became of each topic.
@@ -199,7 +198,8 @@ class Restoring:
         if done.end is not None:
             # Also where there are no transactions, or no ledgers: of one that comes late, or back, nobody knows what it has.
             self._end(plan, done.end)
-        extra_id = self._new_ids(1)
+        assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
+        extra_id = self._ids.last
         positions = positions_of(plan, done.ledgers, extra_id)
         subscriptions = subscriptions_of(plan.source, plan.former.cursors, self._how.subscriptions, positions, readers)
         done.subscriptions = len(subscriptions.nodes)
@@ -207,7 +207,8 @@ class Restoring:
         how = self._how
         nodes = subscriptions.nodes
         open_as = None if found is None else how.open_as if done.opened else ""
-        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, open_as, done.end)
+        left_out = len(not_restored(self._catalog, plan.source, {ref.ledger_id for ref in plan.ledgers}))
+        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, left_out, open_as, done.end)
         self._lock.commit(making.operations(self._node(note_path(plan.target))))
         return done
 
@@ -242,9 +243,7 @@ class Restoring:
     def _new_ids(self, count: int) -> int:
         """Return the first of some ids that nobody has."""
         assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
-        first = self._ids.id_at(self._next)
-        self._next += count
-        return first
+        return self._ids.take(count)
 
     def _node(self, path: str) -> Node | None:
         return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
@@ -254,11 +253,12 @@ def there_again(
     plan: TopicPlan,
     nodes: Nodes,
     catalog: Catalog,
-    how: How,
+    how: How | None,
     end_again: Callable[[TopicPlan, int], str | None] | None = None,
 ) -> RestoredTopic:
     """Return a topic that an earlier run restored, and what is the matter with it: by its list now, its note, and what is planned.
 
+    Without ``how`` nothing is wanted but what the note has.
     ``end_again`` writes where its lost cluster ends, if somebody has removed that, and returns why it cannot; without it that is told.
 
     Raises `CorruptMetadataError`, and the errors of ZooKeeper.
@@ -276,8 +276,15 @@ def there_again(
         if trouble is None:
             done.remarks.append("the ledger that tells where the lost cluster ends was lost, and is written again")
     done.why = _lost(plan, listed, catalog) or trouble
-    done.why = done.why or _late_or_trimmed(plan, listed, note) or _otherwise_made(plan, note, how)
+    done.why = done.why or _late_or_trimmed(plan, listed, note)
+    done.why = done.why or (None if how is None else _otherwise_made(plan, note, how))
     return done
+
+
+def not_restored(catalog: Catalog, source: str, restored: Collection[int], before: int | None = None) -> set[int]:
+    """Return the ids of a topic's ledgers in the bucket that are not among those restored; with ``before`` only smaller ones."""
+    ids = {ref.ledger_id for ref in ledgers_in(catalog, source)}
+    return {one for one in ids if one not in restored and (before is None or one < before)}
 
 
 def _lost(plan: TopicPlan, listed: Sequence[LedgerInfo], catalog: Catalog) -> str | None:
@@ -323,8 +330,9 @@ def _late_or_trimmed(plan: TopicPlan, listed: Sequence[LedgerInfo], note: Note) 
         return f"{len(plan.ledgers) - note.ledgers:,} ledgers in the bucket are not in its list: {since}"
     if late and not note.has_new_ids:
         return f"{len(late):,} ledgers in the bucket are not in its list, such as {late[0]}: {since}"
-    if len(listed) < note.ledgers:
-        return f"its list has {len(listed):,} of the {note.ledgers:,} ledgers that were restored: brokers have trimmed the others since"
+    left = sum(one.ledger_id < note.extra_id for one in listed)
+    if left < note.ledgers:
+        return f"its list has {left:,} of the {note.ledgers:,} ledgers that were restored: brokers have trimmed the others since"
     return None
 
 
