@@ -12,8 +12,8 @@ from interop.held_service import shorten_sessions
 from ledgerfs.cli import main
 from ledgerfs.recovery.checking.broker_check import BrokerCheck
 from ledgerfs.recovery.running import recovery
+from ledgerfs.recovery.settings.schemas import Strategies
 from ledgerfs.recovery.settings.setting_again import SettingAgain
-from ledgerfs.recovery.settings.strategies import Strategies
 from ledgerfs.recovery.topics import restoring
 from ledgerfs.recovery.topics.topic_commit import TopicToMake
 from ledgerfs.schemas.admin_api import AdminApi

@@ -22,7 +22,7 @@ _PATIENCE_S = 1800
 
 @dataclass(frozen=True)
 class RecoverCommand:
-    """``always`` are arguments of each run."""
+    """``always`` are arguments of each plan and run."""
 
     s3: S3Server
     always: tuple[str, ...] = ()
@@ -30,7 +30,8 @@ class RecoverCommand:
     def line(self, name: str, *arguments: str, program: Sequence[str] = LEDGERFS) -> list[str]:
         """Return the command line of plan, run or check; its answer is JSON."""
         bucket = (f"s3://{BUCKET}", "-o", f"endpoint_url={self.s3.endpoint}")
-        return [*LEASH, *program, "recover", name, *bucket, "--json", *self.always, *arguments]
+        always = () if name == "check" else self.always
+        return [*LEASH, *program, "recover", name, *bucket, "--json", *always, *arguments]
 
     def __call__(self, name: str, *arguments: str, code: int = 0) -> Any:
         """Run it; return what its JSON says."""

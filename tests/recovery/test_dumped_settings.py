@@ -14,7 +14,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.stored_schema import StoredVersion, build_locator, build_stored_schema
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings, settings_in
-from ledgerfs.recovery.settings.partition_counts import MOST_INFERRED, partition_counts
+from ledgerfs.recovery.settings.partitions import MOST_INFERRED, partition_counts
 from ledgerfs.recovery.settings.schema_sources import known_versions
 from ledgerfs.storage.zookeeper.node import Node
 from tests.support.each import for_each

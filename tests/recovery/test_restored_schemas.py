@@ -18,8 +18,13 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.recovery.settings.schema_plan import SchemaPlan, plan_schemas
-from ledgerfs.recovery.settings.schemas import RestoredSchemas, restore_all_schemas, restore_schemas
-from ledgerfs.recovery.settings.strategies import PERMISSIVE, Strategies
+from ledgerfs.recovery.settings.schemas import (
+    PERMISSIVE,
+    RestoredSchemas,
+    Strategies,
+    restore_all_schemas,
+    restore_schemas,
+)
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import send

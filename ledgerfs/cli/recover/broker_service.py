@@ -36,8 +36,7 @@ def broker_check(
     """
     # These import numba, which --help does not need.
     from ledgerfs.recovery.checking.broker_check import BrokerCheck
-    from ledgerfs.recovery.checking.pulsar_service import PulsarService
-    from ledgerfs.recovery.checking.service_address import service_address
+    from ledgerfs.recovery.checking.pulsar_service import PulsarService, service_address
 
     url = options["service"] or service_address(cluster.nodes, has_tls=has_tls)
     token = token_of(options["token"], options["token_file"])

@@ -13,7 +13,7 @@ from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.recovery.checking.comparison import TopicComparison, compare_topic
-from ledgerfs.recovery.checking.topic_reading import ReadService
+from ledgerfs.recovery.checking.messages import ReadService
 from ledgerfs.recovery.copies.settled_copies import unsettled
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.journal import Note, new_ids_path, nodes_below, parse_new_ids, parse_note
@@ -29,7 +29,7 @@ def restored_topics(nodes: Nodes, catalog: Catalog, bucket: str) -> Iterator[tup
 
     Raises `CorruptMetadataError`, and the errors of ZooKeeper.
     """
-    for node in nodes_below(nodes, NOTES):
+    for node in sorted(nodes_below(nodes, NOTES), key=lambda one: one.path):
         note = parse_note(node)
         if note.bucket == bucket:
             yield _restored(nodes, catalog, note, node.path.removeprefix(f"{NOTES}/"))

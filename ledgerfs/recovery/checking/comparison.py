@@ -14,8 +14,14 @@ from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.recovery.checking.expected_messages import ExpectedMessages
-from ledgerfs.recovery.checking.messages import ClientMessage, Message, MessagePlace, message_of
-from ledgerfs.recovery.checking.topic_reading import ReadService, TopicReading
+from ledgerfs.recovery.checking.messages import (
+    ClientMessage,
+    Message,
+    MessagePlace,
+    ReadService,
+    TopicReading,
+    message_of,
+)
 
 _MOST_NAMED = 10
 _MOST_IN_VAIN = 3

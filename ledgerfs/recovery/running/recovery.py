@@ -25,8 +25,7 @@ from ledgerfs.recovery.running.from_disks import Said, offload_from_disks
 from ledgerfs.recovery.running.report import Report, TopicLine
 from ledgerfs.recovery.running.strangers import without_strangers
 from ledgerfs.recovery.settings.former_settings import FormerSetting
-from ledgerfs.recovery.settings.partition_counts import counts_in_new_cluster
-from ledgerfs.recovery.settings.partition_nodes import other_counts, set_partitions
+from ledgerfs.recovery.settings.partitions import counts_in_new_cluster, other_counts, set_partitions
 from ledgerfs.recovery.settings.setting_again import SettingAgain, SettingsOfTopics
 from ledgerfs.recovery.topics.ledger_ids import advance_ids, block_beyond
 from ledgerfs.recovery.topics.new_cluster import Found, beside_others, brokers_delete, look, parted

@@ -11,13 +11,14 @@ from typing import Any
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.policies import OffloadTarget
 from ledgerfs.clusters.survey_builder import POLICIES
-from ledgerfs.errors import AdminApiError, ChangedMeanwhileError, CorruptMetadataError
+from ledgerfs.errors import AdminApiError, ChangedMeanwhileError, CorruptMetadataError, InvalidNameError
+from ledgerfs.formats.topic_names import parse_managed_ledger_name
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs.recovery.settings.admin_paths import TENANTS, is_legacy_namespace, namespace_path
 from ledgerfs.recovery.settings.carried_policies import CLUSTERS, HELD, RETENTION, TTL, NewCluster, carried_policies
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.admin_api.answer import Answer
 
+_TENANTS = "/admin/v2/tenants"
 _CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 _IS_THERE, _REFUSED = 409, 412
 _OF_LEGACY = {RETENTION: "retention", TTL: "messageTTL"}
@@ -162,11 +163,24 @@ def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Iterabl
     needed = {one.name.partition("/")[0] for one in new}
     for tenant in plan.tenants:
         if tenant.is_new and tenant.name in needed:
-            answer = requests.change("PUT", f"{TENANTS}/{tenant.name}", dict(tenant.settings), is_repeatable=True)
+            answer = requests.change("PUT", f"{_TENANTS}/{tenant.name}", dict(tenant.settings), is_repeatable=True)
             _required(answer)
     for namespace in new:
         _make(requests, namespace)
     return [one.name for one in new]
+
+
+def namespace_path(namespace: str) -> str:
+    """Return the path of a namespace; raises `InvalidNameError` for what is none, since its name stands in the path as it is."""
+    if parse_managed_ledger_name(f"{namespace}/persistent/x") is None:
+        raise InvalidNameError("not the name of a namespace", key=namespace)
+    version = "/admin" if is_legacy_namespace(namespace) else "/admin/v2"
+    return f"{version}/namespaces/{namespace}"
+
+
+def is_legacy_namespace(namespace: str) -> bool:
+    """Whether a namespace's name has a cluster in it (V1)."""
+    return namespace.count("/") == 2
 
 
 def _make(requests: AdminRequests, plan: NamespacePlan) -> None:
@@ -209,7 +223,7 @@ def is_within(value: object, there: object) -> bool:
 
 
 def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluster: NewCluster) -> TenantPlan:
-    answer = requests.get(f"{TENANTS}/{name}", accept=frozenset({404}))
+    answer = requests.get(f"{_TENANTS}/{name}", accept=frozenset({404}))
     if answer.status == 404 and answer.reason:
         roles: list[str] = []
         remarks: list[str] = []
@@ -238,7 +252,7 @@ def _namespace(
     answer = requests.get(namespace_path(name), accept=frozenset({404}))
     if answer.status != 404 or not answer.reason:
         there = _object(answer.require_ok())
-        return NamespacePlan(name, former, False, there, remarks=_dangers(there))
+        return NamespacePlan(name, former, False, there)
     remarks = [] if former is not None else [f"its topics are of {', '.join(formers)}, so it gets the policies of none"]
     told = None
     if former is not None:
@@ -274,28 +288,6 @@ def _legacy(
     lost = {one: why for one, value in (told or {}).items() if value and one not in {CLUSTERS, "bundles"}}
     policies = {one: HELD[one] for one in _OF_LEGACY}
     return NamespacePlan(name, former, True, policies, lost, tuple(remarks), trouble)
-
-
-def _dangers(policies: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what may delete restored messages at once."""
-    found = []
-    retention = policies.get(RETENTION)
-    numbers = [retention.get(one) for one in HELD[RETENTION]] if isinstance(retention, Mapping) else [None]
-    if any(not isinstance(one, int) or one >= 0 for one in numbers):
-        kept = "no retention of its own" if retention is None else f"a retention of {_in_words(retention)}"
-        found.append(f"it has {kept}: brokers may delete ledgers that no subscription needs, in the bucket, too")
-    found += [
-        f"{name} is {_in_words(policies[name])}: it counts the time without a cluster, too"
-        for name in HELD
-        if name != RETENTION and policies.get(name)
-    ]
-    return tuple(found)
-
-
-def _in_words(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {one}" for name, one in value.items())
-    return str(value)
 
 
 def _required(answer: Answer) -> None:

@@ -11,11 +11,9 @@ from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.settings.former_settings import FormerSetting, not_carried_over
 from ledgerfs.recovery.settings.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
-from ledgerfs.recovery.settings.noted_strategies import NotedStrategies
 from ledgerfs.recovery.settings.schema_plan import SchemaPlan, plan_schemas
 from ledgerfs.recovery.settings.schema_sources import known_versions
-from ledgerfs.recovery.settings.schemas import restore_all_schemas
-from ledgerfs.recovery.settings.strategies import Strategies
+from ledgerfs.recovery.settings.schemas import Strategies, StrategyNotes, restore_all_schemas
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.schemas.schema_store import SchemaStore
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
@@ -97,7 +95,7 @@ class SettingAgain:
 
     def set_schemas(self, lock: ClusterLock, planned: SettingsOfTopics, plans: Sequence[TopicPlan]) -> dict[str, str]:
         """Set the schemas of topics; return {former managed ledger: why not all are there}. Raises what ends all of them."""
-        strategies = Strategies(self.requests, NotedStrategies(lock))
+        strategies = Strategies(self.requests, StrategyNotes(lock))
         strategies.put_back_all()
         wanted = {_whole(one.target) for one in plans}
         due = [plan for name, plan in planned.schemas.items() if name in wanted]

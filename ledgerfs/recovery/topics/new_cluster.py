@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ledgerfs.clusters.answered_nodes import answered, paths_below
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
 from ledgerfs.clusters.policies import json_object
+from ledgerfs.clusters.survey_builder import POLICIES
 from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
@@ -19,6 +20,7 @@ from ledgerfs.ledgers.catalog_rows import uuid_halves
 from ledgerfs.ledgers.id_blocks import ends_among, ends_in
 from ledgerfs.recovery.planning.topic_ledgers import ledgers_in
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.settings.carried_policies import deleting_policy
 from ledgerfs.recovery.topics.journal import (
     NEW_IDS,
     Note,
@@ -35,12 +37,6 @@ from ledgerfs.storage.zookeeper.nodes import Nodes
 
 END_OF_IDS = 1 << 35
 """Functions of Pulsar that process each message once count by ``ledgerId << 28 | entryId`` (``FunctionCommon.getSequenceId``): 63 bits."""
-_POLICIES = "/admin/policies"
-_NO_LIMIT = -1
-_EXPIRING = {
-    "message_ttl_in_seconds": "a time to live (s)",
-    "subscription_expiration_time_minutes": "an expiry of subscriptions (minutes)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +190,11 @@ def brokers_delete(nodes: Nodes, namespaces: Collection[str]) -> dict[str, str]:
 
     A restored ledger that a broker trims is deleted in the bucket. Namespaces that are not there yet are left out.
     """
-    found: dict[str, str] = {}
-    for path, node in answered(nodes.get_many, (f"{_POLICIES}/{one}" for one in sorted(namespaces))):
-        kept = _kept(node)
-        if kept is not None:
-            found[path.removeprefix(f"{_POLICIES}/")] = kept
-    return found
+    nodes_of = answered(nodes.get_many, (f"{POLICIES}/{one}" for one in sorted(namespaces)))
+    told = {
+        path.removeprefix(f"{POLICIES}/"): deleting_policy(json_object(node.data, key=path)) for path, node in nodes_of
+    }
+    return {namespace: policy for namespace, policy in told.items() if policy is not None}
 
 
 def note_of(nodes: Nodes, target: str) -> Note | None:
@@ -209,23 +204,3 @@ def note_of(nodes: Nodes, target: str) -> Note | None:
     except ObjectNotFoundError:
         return None
     return parse_note(note) if is_of_note(made, note) else None
-
-
-def _kept(node: Node) -> str | None:
-    """Return the first policy of a namespace that deletes, or expires, messages; None if there is none."""
-    policies = json_object(node.data, key=node.path)
-    retention = policies.get("retention_policies")
-    if not isinstance(retention, dict):
-        return "no retention of its own, so that of the brokers, usually none"
-    minutes, megabytes = retention.get("retentionTimeInMinutes"), retention.get("retentionSizeInMB")
-    if not minutes == megabytes == _NO_LIMIT:
-        return f"a retention of {minutes} minutes and {megabytes} MB"
-    for name, what in _EXPIRING.items():
-        value = policies.get(name)
-        if isinstance(value, int) and value > 0:
-            return f"{what} of {value}"
-    quotas = policies.get("backlog_quota_map")
-    for quota in quotas.values() if isinstance(quotas, dict) else ():
-        if isinstance(quota, dict) and quota.get("policy") == "consumer_backlog_eviction":
-            return "a backlog quota that evicts (consumer_backlog_eviction)"
-    return None
