@@ -11,7 +11,7 @@ from typing import Any
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.policies import OffloadTarget
 from ledgerfs.clusters.survey_builder import POLICIES
-from ledgerfs.errors import AdminApiError, ChangedMeanwhileError, CorruptMetadataError, InvalidNameError
+from ledgerfs.errors import AdminApiError, CorruptMetadataError, InvalidNameError
 from ledgerfs.formats.topic_names import parse_managed_ledger_name
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.settings.carried_policies import CLUSTERS, HELD, RETENTION, TTL, NewCluster, carried_policies
@@ -27,20 +27,7 @@ _OF_LEGACY = {RETENTION: "retention", TTL: "messageTTL"}
 
 @dataclass(frozen=True, slots=True)
 class TenantPlan:
-    """A tenant of restored topics.
-
-    Attributes
-    ----------
-    is_new
-        Whether it is to be made.
-    settings
-        Its roles and clusters, as it is or will be.
-    remarks
-        What to know of it.
-    trouble
-        Why its namespaces cannot be made; None if they can.
-
-    """
+    """A tenant of restored topics: its roles and clusters, as it is or will be, and why its namespaces cannot be made."""
 
     name: str
     is_new: bool
@@ -148,15 +135,8 @@ def plan_settings(
 def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Iterable[str] | None = None) -> list[str]:
     """Make the tenants and namespaces that are not there, and return those namespaces; made twice is as good as once.
 
-    ``wanted`` are the namespaces whose topics are restored; None for all.
-
-    Raises
-    ------
-    ChangedMeanwhileError
-        Somebody else made one since it was planned, and with other policies.
-    AdminApiError, AccessDeniedError, AuthenticationError, NotFoundError, InvalidNameError
-        The broker does not do it; what is made by then stays.
-
+    ``wanted`` are the namespaces whose topics are restored; None for all. Raises the errors of the admin API, and `InvalidNameError`: what
+    is made by then stays.
     """
     names = {one.name for one in plan.namespaces} if wanted is None else set(wanted)
     new = [one for one in plan.namespaces if one.is_new and one.trouble is None and one.name in names]
@@ -184,30 +164,13 @@ def is_legacy_namespace(namespace: str) -> bool:
 
 
 def _make(requests: AdminRequests, plan: NamespacePlan) -> None:
-    path = namespace_path(plan.name)
-    if not is_legacy_namespace(plan.name):
-        answer = requests.change("PUT", path, dict(plan.policies), is_repeatable=True)
-        _required(answer)
-    else:
-        answer = requests.change("PUT", path, is_repeatable=True)
-        _required(answer)
-        if answer.status != _IS_THERE or answer.is_repeated:
-            for name, where in _OF_LEGACY.items():
-                requests.change("POST", f"{path}/{where}", plan.policies[name], is_repeatable=True).require_ok()
-    # Of a namespace of ours the broker may have left out what it does not know, but nothing of what keeps it from deleting.
-    wanted = plan.policies
-    if answer.status != _IS_THERE or answer.is_repeated:
-        wanted = {name: value for name, value in wanted.items() if name in HELD}
-    others = differing(wanted, _object(requests.get(path).require_ok()))
-    if others:
-        told = ", ".join(others)
-        reason = f"the namespace has other policies than it was to be made with: {told}; plan again, if somebody else made it"
-        raise ChangedMeanwhileError(reason, key=plan.name)
-
-
-def differing(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
-    """Return the names of policies that are not as wanted, sorted; brokers add to objects what these do not tell."""
-    return sorted(name for name, value in wanted.items() if not is_within(value, there.get(name)))
+    """Make a namespace; one that somebody else made meanwhile stays as it is."""
+    path, is_legacy = namespace_path(plan.name), is_legacy_namespace(plan.name)
+    answer = requests.change("PUT", path, None if is_legacy else dict(plan.policies), is_repeatable=True)
+    _required(answer)
+    if is_legacy and (answer.status != _IS_THERE or answer.is_repeated):
+        for name, where in _OF_LEGACY.items():
+            requests.change("POST", f"{path}/{where}", plan.policies[name], is_repeatable=True).require_ok()
 
 
 def is_within(value: object, there: object) -> bool:
@@ -291,7 +254,7 @@ def _legacy(
 
 
 def _required(answer: Answer) -> None:
-    """Take it for done if it is there: what it is like is looked at afterwards."""
+    """Take it for done if it is there."""
     if answer.status == _REFUSED and answer.reason:
         raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
     if answer.status != _IS_THERE:
