@@ -11,7 +11,7 @@ from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.settings.former_settings import not_carried_over
 from ledgerfs.recovery.settings.namespaces import make_namespaces, new_cluster, plan_settings
 from ledgerfs.recovery.settings.schema_plan import plan_schemas, progress
-from ledgerfs.recovery.settings.schemas import Strategies, restore_all_schemas
+from ledgerfs.recovery.settings.schemas import Strategies, StrategyNotes, restore_all_schemas
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
@@ -30,7 +30,7 @@ FORMER = {
 }
 
 
-class Notes:
+class Notes(StrategyNotes):
     """A journal in memory."""
 
     def __init__(self) -> None:

@@ -22,6 +22,7 @@ from ledgerfs.recovery.settings.schemas import (
     PERMISSIVE,
     RestoredSchemas,
     Strategies,
+    StrategyNotes,
     restore_all_schemas,
     restore_schemas,
 )
@@ -50,8 +51,8 @@ STEPS = (A, avro("a", kind="JSON"), None, B, STRING, PAIR)
 """A change of type with equal data, a deletion, and what comes after it."""
 
 
-class Notes:
-    """A journal in memory, as it is after each of its calls."""
+class Notes(StrategyNotes):
+    """Notes in memory, as they are after each call."""
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}

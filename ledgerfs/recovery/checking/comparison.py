@@ -159,10 +159,20 @@ class _Tally:
         return Found(self.counts[kind], tuple(self.first.get(kind, ())))
 
     def comparison(self, topic: str, *, is_sample: bool, is_silent: bool) -> TopicComparison:
-        kinds = [self.found(kind) for kind in ("differing", "missing", "unexpected", "repeated")]
         same, appended = self.counts["same"], None if is_sample else self.counts["appended"]
-        expected = same + self.counts["differing"] + self.counts["missing"]
-        return TopicComparison(topic, expected, same, *kinds, appended, is_sample, is_silent, self.counts["dropped"])
+        return TopicComparison(
+            topic,
+            same + self.counts["differing"] + self.counts["missing"],
+            same,
+            self.found("differing"),
+            self.found("missing"),
+            self.found("unexpected"),
+            self.found("repeated"),
+            appended,
+            is_sample,
+            is_silent,
+            self.counts["dropped"],
+        )
 
 
 def _compare_all(service: ReadService, topic: str, expected: ExpectedMessages) -> TopicComparison:

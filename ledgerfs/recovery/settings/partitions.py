@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.partitioned_topics import parse_partitions, partitioned_path
@@ -18,47 +19,28 @@ MOST_INFERRED = 10_000
 """Partitions that are believed of a name alone: clients open each of them, and anybody may have made up a name."""
 
 
-def partition_counts(managed_ledgers: Iterable[str], settings: DumpedSettings) -> dict[str, int]:
-    """Return {name of a partitioned managed ledger: how many partitions it has}.
-
-    A dump may be older than the last partitions, so that none is left out that there is a ledger of. A number beyond `MOST_INFERRED` of
-    which the dump tells nothing makes no partitions: those topics are served by their own names.
-
-    Parameters
-    ----------
-    managed_ledgers
-        Former names of all that are restored, partitions and others.
-    settings
-        What the dump tells; damaged nodes there are as good as none.
-
-    """
-    beyond: dict[str, int] = {}
-    told: dict[str, int | None] = {}
-    for name in managed_ledgers:
-        stem, number = split_partition(name)
-        if stem not in told:
-            told[stem] = _told(stem, settings)
-        count = 0 if number is None else int(number) + 1
-        if count > max(MOST_INFERRED, told[stem] or 0):
-            continue
-        if number is not None or told[stem]:
-            beyond[stem] = max(beyond.get(stem, 0), count, told[stem] or 0)
-    return dict(sorted(beyond.items()))
-
-
 def counts_in_new_cluster(plans: Iterable[TopicPlan], dump: DumpedCluster | None) -> dict[str, int]:
-    """Return {partitioned topic in the new cluster, as a managed ledger without a number: how many partitions it had}."""
-    former = DumpedSettings() if dump is None else dump.settings
-    partitions = {one.source: one.target for one in plans if is_partition(one.source, dump)}
-    targets = {split_partition(source)[0]: split_partition(target)[0] for source, target in partitions.items()}
-    return {targets[name]: count for name, count in partition_counts(partitions, former).items()}
+    """Return {partitioned topic in the new cluster, as a managed ledger without a number: how many partitions it had}.
+
+    A dump may be older than the last partitions, so that none is left out of which there is a ledger. A number beyond `MOST_INFERRED` that
+    the dump does not have makes no partitions: those topics are served by their own names. A damaged node is as good as none.
+    """
+    settings = DumpedSettings() if dump is None else dump.settings
+    counts: dict[str, int] = {}
+    for one in plans:
+        if is_partition(one.source, dump):
+            stem, number = split_partition(one.source)
+            told, count = _told(stem, settings), int(number or 0) + 1
+            if count <= max(MOST_INFERRED, told):
+                target = split_partition(one.target)[0]
+                counts[target] = max(counts.get(target, 0), count, told)
+    return dict(sorted(counts.items()))
 
 
-def _told(stem: str, settings: DumpedSettings) -> int | None:
-    try:
-        return settings.partitions(stem)
-    except CorruptMetadataError:
-        return None
+def _told(stem: str, settings: DumpedSettings) -> int:
+    with suppress(CorruptMetadataError):
+        return settings.partitions(stem) or 0
+    return 0
 
 
 def set_partitions(lock: ClusterLock, counts: Mapping[str, int], there_before: Collection[str] = ()) -> dict[str, str]:

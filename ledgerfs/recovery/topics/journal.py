@@ -69,11 +69,11 @@ def parse_note(node: Node) -> Note:
     """Parse the node of a note; raises `CorruptMetadataError`."""
     try:
         told = json.loads(node.data)
-        numbers = (int(told[name]) for name in _NUMBERS)
+        numbers = {name: int(told[name]) for name in _NUMBERS}
         source, bucket = str(told["source"]), str(told["bucket"])
         open_as = None if told["open_as"] is None else str(told["open_as"])
         end = None if told.get("end") is None else int(told["end"])
-        return Note(source, bucket, *numbers, has_new_ids=bool(told["has_new_ids"]), open_as=open_as, end=end)
+        return Note(source, bucket, **numbers, has_new_ids=bool(told["has_new_ids"]), open_as=open_as, end=end)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise CorruptMetadataError("no note of a restored topic", key=node.path) from error
 
