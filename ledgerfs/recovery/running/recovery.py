@@ -29,7 +29,6 @@ from ledgerfs.recovery.settings.partitions import counts_in_new_cluster, other_c
 from ledgerfs.recovery.settings.setting_again import SettingAgain, SettingsOfTopics
 from ledgerfs.recovery.topics.ledger_ids import advance_ids, block_beyond
 from ledgerfs.recovery.topics.new_cluster import Found, beside_others, brokers_delete, look, parted
-from ledgerfs.recovery.topics.places import Place
 from ledgerfs.recovery.topics.restoring import How, Outcome, RestoredTopic, Restoring, lost_since, there_again, why_not
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
@@ -209,7 +208,7 @@ def _blocked(lost: Lost, into: Into, plans: Sequence[TopicPlan], found: Found, c
     return others | {
         one.source: why
         for one in plans
-        if found.places.get(one.target) is not Place.OURS
+        if one.target not in found.ours
         and (why := why_not(one, found, gives_new_ids=into.how.gives_new_ids)) is not None
     }
 
@@ -225,7 +224,8 @@ def _without_ids(lost: Lost, into: Into, found: Found, catalog: Catalog) -> str 
 
 def _due(plans: Sequence[TopicPlan], found: Found) -> list[TopicPlan]:
     """Return those that are to be restored, of plans of which what is blocked is refused; what is there has its own settings."""
-    return [one for one in plans if one.refusal is None and found.places.get(one.target) is Place.FREE]
+    there = {*found.ours, *found.taken}
+    return [one for one in plans if one.refusal is None and one.target not in there and one.source not in found.own]
 
 
 def _deleting(into: Into, plans: Sequence[TopicPlan], found: Found, made: Collection[str]) -> dict[str, str]:
@@ -249,7 +249,7 @@ def _would_delete(namespace: str, kept: str) -> str:
 
 
 def _there_before(one: TopicPlan, found: Found, into: Into, catalog: Catalog) -> RestoredTopic | None:
-    if found.places.get(one.target) is not Place.OURS:
+    if one.target not in found.ours:
         return None
     return there_again(one, into.cluster.nodes, catalog, into.how)
 

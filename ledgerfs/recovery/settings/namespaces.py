@@ -5,6 +5,7 @@ else, and `ledgerfs.recovery.settings.former_settings` compares former settings 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +33,6 @@ class TenantPlan:
     name: str
     is_new: bool
     settings: Mapping[str, Any]
-    remarks: tuple[str, ...] = ()
     trouble: str | None = None
 
 
@@ -75,7 +75,6 @@ class SettingsPlan:
     ``topics`` are the former managed ledgers of the restored ones.
     """
 
-    cluster: NewCluster
     tenants: tuple[TenantPlan, ...]
     namespaces: tuple[NamespacePlan, ...]
     topics: Mapping[str, str]
@@ -129,7 +128,7 @@ def plan_settings(
         planned = _namespace(requests, name, sorted(formers[name]), settings, cluster)
         trouble = troubles[name.partition("/")[0]] if planned.is_new else None
         namespaces.append(planned if trouble is None else replace(planned, trouble=trouble))
-    return SettingsPlan(cluster, tenants, tuple(namespaces), topics)
+    return SettingsPlan(tenants, tuple(namespaces), topics)
 
 
 def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Iterable[str] | None = None) -> list[str]:
@@ -188,14 +187,12 @@ def is_within(value: object, there: object) -> bool:
 def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluster: NewCluster) -> TenantPlan:
     answer = requests.get(f"{_TENANTS}/{name}", accept=frozenset({404}))
     if answer.status == 404 and answer.reason:
-        roles: list[str] = []
-        remarks: list[str] = []
-        try:
-            told = (settings.tenant(name) or {}).get("adminRoles") or []
-            roles = [str(one) for one in told] if isinstance(told, list) else []
-        except CorruptMetadataError as error:
-            remarks.append(f"its former roles are not known: {error}")
-        return TenantPlan(name, True, {"adminRoles": roles, "allowedClusters": [cluster.name]}, tuple(remarks))
+        told: object = None
+        with suppress(CorruptMetadataError):
+            # A damaged node is reported with the former settings.
+            told = (settings.tenant(name) or {}).get("adminRoles")
+        roles = [str(one) for one in told] if isinstance(told, list) else []
+        return TenantPlan(name, True, {"adminRoles": roles, "allowedClusters": [cluster.name]})
     there = _object(answer.require_ok())
     allowed = there.get("allowedClusters")
     is_allowed = isinstance(allowed, list) and cluster.name in allowed

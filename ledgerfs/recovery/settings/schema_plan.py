@@ -43,8 +43,6 @@ class SchemaPlan:
         schemas would get other numbers than messages carry.
     hides_lost
         Whether deletions take the numbers of those that are lost; they hide all before them, too.
-    hidden
-        Numbers whose messages clients take for bytes without a schema: of deleted schemas, as in the lost cluster or by `hides_lost`.
     former
         Numbers that meant other schemas before a forced deletion, which no cluster can have again beside those of today.
     conflict
@@ -57,7 +55,6 @@ class SchemaPlan:
     there: int = 0
     lost: Mapping[int, str] = field(default_factory=dict)
     hides_lost: bool = False
-    hidden: tuple[int, ...] = ()
     former: tuple[int, ...] = ()
     conflict: str | None = None
 
@@ -118,10 +115,7 @@ def plan_schemas(
             said[step.type, _said_by(step)] = number
     last_deletion = max((one.version for one in known.values() if one.is_deletion), default=-1)
     lost = {number: why for number, why in troubles.items() if number > last_deletion}
-    hiding = max([last_deletion, *lost] if hides_lost else [last_deletion])
-    plan = SchemaPlan(
-        topic, tuple(steps), 0, lost, hides_lost, tuple(range(hiding + 1)), tuple(sorted(generation.former))
-    )
+    plan = SchemaPlan(topic, tuple(steps), 0, lost, hides_lost, tuple(sorted(generation.former)))
     there, conflict = progress(plan.steps, existing)
     return replace(plan, there=there, conflict=conflict)
 

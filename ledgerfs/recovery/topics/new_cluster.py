@@ -31,7 +31,7 @@ from ledgerfs.recovery.topics.journal import (
     parse_new_ids,
     parse_note,
 )
-from ledgerfs.recovery.topics.places import Place, places_of
+from ledgerfs.recovery.topics.places import places_of
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
@@ -45,8 +45,8 @@ class Found:
 
     Attributes
     ----------
-    places
-        {managed ledger in the new cluster: what is there}.
+    ours
+        Managed ledgers in the new cluster that were restored before, each from its plan's source, in the same bucket.
     owners
         {id of a ledger that is to be restored, and is known in the cluster: managed ledgers that list it, "" for BookKeeper}.
     taken
@@ -62,7 +62,7 @@ class Found:
 
     """
 
-    places: Mapping[str, Place]
+    ours: frozenset[str]
     owners: Mapping[int, tuple[str, ...]]
     taken: Mapping[str, str]
     own: frozenset[str]
@@ -118,9 +118,9 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
                     owners[one.ledger_id] = (*owners.get(one.ledger_id, ()), name)
                 if one.context is not None and one.context.uuid is not None:
                     named.add((one.ledger_id, uuid_halves(one.context.uuid)[0]))
-    places, taken, own = places_of(nodes, lists, plans, bucket)
+    ours, taken, own = places_of(nodes, lists, plans, bucket)
     noted = {one for node in nodes_below(nodes, NEW_IDS) for one in parse_new_ids(node).new}
-    return Found(places, owners, taken, own, lists, named, noted)
+    return Found(ours, owners, taken, own, lists, named, noted)
 
 
 def parted(nodes: Nodes, catalog: Catalog, found: Found) -> str | None:

@@ -32,7 +32,6 @@ from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.topics.journal import NewIds, Note, new_ids_path, note_path, parse_new_ids
 from ledgerfs.recovery.topics.ledger_ids import FreeIds
 from ledgerfs.recovery.topics.new_cluster import Found, note_of
-from ledgerfs.recovery.topics.places import Place
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, subscriptions_of
 from ledgerfs.recovery.topics.topic_commit import TopicToMake, positions_of
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
@@ -151,8 +150,7 @@ class Restoring:
             yield self._outcome(plan, found)
 
     def _outcome(self, plan: TopicPlan, found: Found) -> RestoredTopic:
-        place = found.places.get(plan.target, Place.FREE)
-        if place is Place.OURS:
+        if plan.target in found.ours:
             return there_again(plan, self._nodes, self._catalog, self._how, self._end_again)
         why = why_not(plan, found, gives_new_ids=self._how.gives_new_ids)
         if why is not None:
@@ -356,7 +354,7 @@ def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None
     """Return why a topic is not restored into a cluster; None if it is."""
     if plan.refusal is not None:
         return plan.refusal
-    if found.places.get(plan.target) is Place.TAKEN:
+    if plan.target in found.taken:
         return found.taken[plan.target]
     clash = found.clash(plan)
     if clash is not None and not gives_new_ids:
