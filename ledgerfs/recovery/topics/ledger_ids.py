@@ -87,8 +87,8 @@ def block_beyond(
     if block > _LAST_BLOCK:
         behind = f"ledger {greatest}" if block > now else f"{now} · 2^32, where the cluster is,"
         reason = (
-            f"BookKeeper's ids behind {behind} would be 2^35 or more, with which Pulsar's functions do not count messages once; ids last "
-            "for seven recoveries of one bucket"
+            f"BookKeeper's ids behind {behind} would be 2^35 or more, with which Pulsar's functions lose count of messages; ids last for "
+            "seven recoveries of one bucket. Restore from a copy of the bucket without ledgers of that block of ids"
         )
         raise UnsupportedWriteError(reason, key=f"{ledgers_path}/idgen-long")
     return block
