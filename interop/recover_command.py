@@ -50,8 +50,23 @@ class RecoverCommand:
 
 
 def _require_code(what: str, done: "subprocess.CompletedProcess[str]", code: int) -> None:
-    told = f"{what}: exit code {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+    told = f"{what}: exit code {done.returncode}\n{_wrong(done.stdout)}\n{done.stderr[-6000:]}"
     assert done.returncode == code, told
+
+
+def _wrong(report: str) -> str:
+    """Return what a report has of topics that are not as they should be, or the end of what is no report."""
+    try:
+        topics = json.loads(report)["topics"]
+    except ValueError:
+        return report[-3000:]
+    kinds = ("differing", "missing", "unexpected", "repeated")
+    wrong = [
+        one
+        for one in topics
+        if one["why"] or any((one["compared"] or {}).get(kind, {}).get("messages") for kind in kinds)
+    ]
+    return json.dumps(wrong, indent=2)[:6000]
 
 
 def into(cluster: Cluster) -> tuple[str, ...]:
