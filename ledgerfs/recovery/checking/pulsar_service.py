@@ -46,13 +46,14 @@ _BY_NAME: dict[str, tuple[type[LedgerfsError], str]] = {
 
 
 def service_address(nodes: NodeReader, *, has_tls: bool) -> str:
-    """Return the URL of brokers, one with TLS if that is wanted; raises `InvalidOptionError` where none is told."""
+    """Return the URL of brokers, one with TLS if that is wanted, or there is no other; raises `InvalidOptionError` without any."""
     name = only_cluster(nodes)
     try:
         told = json.loads(nodes.get(f"{CLUSTERS}/{name}").data) if name is not None else None
     except (ObjectNotFoundError, ValueError, RecursionError):
         told = None
-    url = told.get("brokerServiceUrlTls" if has_tls else "brokerServiceUrl") if isinstance(told, dict) else None
+    names = ["brokerServiceUrlTls"] if has_tls else ["brokerServiceUrl", "brokerServiceUrlTls"]
+    url = next((told[name] for name in names if told.get(name)), None) if isinstance(told, dict) else None
     if not isinstance(url, str) or not url:
         raise InvalidOptionError(_MISSING, key="--service")
     return url
