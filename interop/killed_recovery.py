@@ -13,8 +13,8 @@ from ledgerfs.cli import main
 from ledgerfs.recovery.checking.broker_check import BrokerCheck
 from ledgerfs.recovery.checking.pulsar_service import PulsarService
 from ledgerfs.recovery.running import recovery
+from ledgerfs.recovery.settings.schemas import Strategies
 from ledgerfs.recovery.settings.setting_again import SettingAgain
-from ledgerfs.recovery.settings.strategies import Strategies
 from ledgerfs.recovery.topics.topic_commit import TopicToMake
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.storage.zookeeper.changes import ClusterLock

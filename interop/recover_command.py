@@ -22,7 +22,7 @@ _PATIENCE_S = 1800
 
 @dataclass(frozen=True)
 class RecoverCommand:
-    """``always`` are arguments of each run."""
+    """``always`` are arguments of each plan and run."""
 
     s3: S3Server
     always: tuple[str, ...] = ()
@@ -30,7 +30,8 @@ class RecoverCommand:
     def line(self, name: str, *arguments: str, program: Sequence[str] = LEDGERFS) -> list[str]:
         """Return the command line of plan, run or check; its answer is JSON."""
         bucket = (f"s3://{BUCKET}", "-o", f"endpoint_url={self.s3.endpoint}")
-        return [*LEASH, *program, "recover", name, *bucket, "--json", *self.always, *arguments]
+        always = () if name == "check" else self.always
+        return [*LEASH, *program, "recover", name, *bucket, "--json", *always, *arguments]
 
     def __call__(self, name: str, *arguments: str, code: int = 0) -> Any:
         """Run it; return what its JSON says."""
@@ -49,8 +50,23 @@ class RecoverCommand:
 
 
 def _require_code(what: str, done: "subprocess.CompletedProcess[str]", code: int) -> None:
-    told = f"{what}: exit code {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+    told = f"{what}: exit code {done.returncode}\n{_wrong(done.stdout)}\n{done.stderr[-6000:]}"
     assert done.returncode == code, told
+
+
+def _wrong(report: str) -> str:
+    """Return what a report has of topics that are not as they should be, or the end of what is no report."""
+    try:
+        topics = json.loads(report)["topics"]
+    except ValueError:
+        return report[-3000:]
+    kinds = ("differing", "missing", "unexpected", "repeated")
+    wrong = [
+        one
+        for one in topics
+        if one["why"] or any((one["compared"] or {}).get(kind, {}).get("messages") for kind in kinds)
+    ]
+    return json.dumps(wrong, indent=2)[:6000]
 
 
 def into(cluster: Cluster) -> tuple[str, ...]:

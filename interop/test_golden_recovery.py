@@ -84,7 +84,7 @@ def test_a_topic_of_the_new_cluster_is_read_as_before(golden: Recovered, run_of_
 @pytest.mark.smoke
 def test_the_check_of_golden_topics_reads_all_of_it(golden: Recovered, run_of_golden: dict[str, Any]) -> None:
     with stage("pulsar-s3: check"):
-        found = golden.lost.recover("check", *into(golden.cluster), *WANTED)
+        found = golden.lost.recover("check", *into(golden.cluster)[:2])
     compared = [one["compared"] for one in found["topics"]]
     assert len(compared) == 35
     assert all(one["same"] == one["expected"] > 0 for one in compared)
@@ -109,7 +109,7 @@ def test_partitions_are_one_topic_again_of_which_a_new_subscription_begins_at_th
         # What was asked for where no dump tells of subscriptions: one that begins behind all that was restored.
         consumer = client.subscribe("persistent://public/golden/partitioned", "audit")
         producer = client.create_producer("persistent://public/golden/partitioned")
-        assert producer.send(b"again").ledger_id() >= 2**32
+        assert 2**32 <= producer.send(b"again").ledger_id() < 2**35
         assert consumer.receive(30_000).data() == b"again"
         producer.close()
         consumer.close()

@@ -23,8 +23,8 @@ def newest_block(nodes: NodeReader, ledgers_path: str = "/ledgers") -> int:
 def end_of_former_ids(nodes: NodeReader, ledgers_path: str = "/ledgers") -> int:
     """Return the id from which on ledgers are this cluster's own, and no lost one's; 0 where nothing was ever restored.
 
-    A run of `ledgerfs recover` advances ids before anything else. Offloads of earlier ids may be all that is left of rows of the lost
-    cluster, whichever lists name them: they may be late, or back, or of what was not restored. Raises the errors of ZooKeeper.
+    Before `ledgerfs recover` restores anything, ids go on behind all that the bucket has. Offloads of earlier ids may be all that is left
+    of rows of the lost cluster, whichever lists name them: late ones, or of what was not restored. Raises the errors of ZooKeeper.
     """
     try:
         nodes.get(RECOVERY)

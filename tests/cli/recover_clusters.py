@@ -47,8 +47,12 @@ class Clusters:
         return str(self.dump)
 
     def arguments(self, *more: str) -> tuple[str, ...]:
-        """Return those of each command."""
+        """Return those of plan and run."""
         return (self.old.bucket_url(), "--into", self.new.url, "--admin", self.settings.admin.url, *more)
+
+    def check_arguments(self, *more: str) -> tuple[str, ...]:
+        """Return those of check."""
+        return (self.old.bucket_url(), "--into", self.new.url, "--service", SERVICE, *more)
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def test_run_check_and_run_again(clusters: Clusters) -> None:
     assert topic["topic"] == ORDERS
     path = clusters.new.chroot + managed_ledger_path(managed_ledger_of(ORDERS))
     assert len(parse_managed_ledger_info(clusters.new.nodes[path], key=path).ledgers) == 3
-    checked = json.loads(output("recover", "check", *run_arguments(clusters, "--dump", dump, "--json")))
+    checked = json.loads(output("recover", "check", *clusters.check_arguments("--json")))
     assert checked["topics"][0]["compared"]["same"] == checked["topics"][0]["compared"]["expected"] == 7
     again = output("recover", "run", *run_arguments(clusters, "--dump", dump, "--yes"))
     assert "there before" in again
@@ -58,17 +58,57 @@ def test_a_broker_that_serves_less_or_other_bytes_is_told(clusters: Clusters) ->
     output("recover", "run", *run_arguments(clusters, "--no-dump", "--yes", "--no-compare"))
     entries = clusters.broker.topics[ORDERS]
     clusters.broker.topics[ORDERS] = entries[:2] + entries[3:]
-    told = json.loads(output("recover", "check", *run_arguments(clusters, "--no-dump", "--json"), code=1))
+    told = json.loads(output("recover", "check", *clusters.check_arguments("--json"), code=1))
     assert told["topics"][0]["compared"]["missing"]["messages"] == 1
     ledger_id, number, data = entries[2]
     clusters.broker.topics[ORDERS] = [*entries[:2], (ledger_id, number, data[:-1] + b"?"), *entries[3:]]
-    told = json.loads(output("recover", "check", *run_arguments(clusters, "--no-dump", "--json"), code=1))
+    told = json.loads(output("recover", "check", *clusters.check_arguments("--json"), code=1))
     assert told["topics"][0]["compared"]["differing"]["messages"] == 1
 
 
 def test_what_no_run_restored_fails_a_check(clusters: Clusters) -> None:
-    told = run("recover", "check", *run_arguments(clusters, "--no-dump"), code=1).stderr.decode()
-    assert "no run has restored it" in told
+    assert "no run has restored" in run("recover", "check", *clusters.check_arguments(), code=1).stderr.decode()
+    output("recover", "run", *run_arguments(clusters, "--no-dump", "--yes"))
+    refused = run("recover", "check", *clusters.check_arguments("--topics", "public/others/.*"), code=1)
+    assert "no run has restored" in refused.stderr.decode()
+
+
+def test_a_check_finds_what_came_late_is_gone_or_was_made_anew(clusters: Clusters) -> None:
+    def why() -> str:
+        told = json.loads(output("recover", "check", *clusters.check_arguments("--json"), code=1))
+        return str(told["topics"][0]["why"])
+
+    output("recover", "run", *run_arguments(clusters, "--no-dump", "--yes"))
+    late = clusters.rolled(ORDERS)
+    assert "1 ledgers came into the bucket since it was restored" in why()
+    for file in clusters.old.bucket().glob(f"*-ledger-{late}*"):
+        file.unlink()
+    output("recover", "check", *clusters.check_arguments())
+    first = clusters.broker.topics[ORDERS][0][0]
+    lost = list(clusters.old.bucket().glob(f"*-ledger-{first}*"))
+    for file in lost:
+        file.rename(file.with_name(f"{file.name}.away"))
+    assert f"does not have ledger {first}, which its list names" in why()
+    for file in lost:
+        file.with_name(f"{file.name}.away").rename(file)
+    clusters.new.zookeeper.delete(clusters.new.chroot + managed_ledger_path(managed_ledger_of(ORDERS)))
+    assert "somebody has deleted it" in why()
+
+
+def test_a_check_finds_topics_under_other_names_and_ids(clusters: Clusters) -> None:
+    more = ("--as", "public/again/{topic}", "--new-ids", "--dump", clusters.write_dump())
+    served = clusters.broker.topics.pop(ORDERS)
+    # Its ids are taken there.
+    clusters.new.write_ledger("public/default/others", messages(1), ledger_id=served[0][0])
+    again = "persistent://public/again/orders"
+    output("recover", "run", *run_arguments(clusters, "--yes", "--no-compare", *more))
+    path = clusters.new.chroot + managed_ledger_path(managed_ledger_of(again))
+    new = [one.ledger_id for one in parse_managed_ledger_info(clusters.new.nodes[path], key=path).ledgers]
+    ids = dict(zip(sorted({ledger_id for ledger_id, _, _ in served}), new, strict=False))
+    clusters.broker.topics[again] = [(ids[ledger_id], number, entry) for ledger_id, number, entry in served]
+    (topic,) = json.loads(output("recover", "check", *clusters.check_arguments("--json")))["topics"]
+    assert (topic["topic"], topic["target"]) == (ORDERS, again)
+    assert topic["compared"]["same"] == topic["compared"]["expected"] == 7
 
 
 def test_wrong_usage(clusters: Clusters, tmp_path: Path) -> None:

@@ -143,7 +143,12 @@ class LosingCluster:
             self.ledgers.begin(self.cluster.write_ledger(topic, ()), topic)
 
     def advance_ids(self, topic: str) -> None:
-        """Go on in another block of ids, as when somebody restores something else into the cluster, with a transaction under way."""
+        """Go on in another block of ids, as when somebody restores something else into the cluster, with a transaction under way.
+
+        Not in later blocks: those that are left below 2^35 are for recoveries.
+        """
+        if max(self.cluster.written, default=0) >> 32 > 1:
+            return
         self.begin(topic)
         self.cluster.advance_ids()
         self.roll_over(topic)

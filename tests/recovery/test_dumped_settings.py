@@ -13,8 +13,10 @@ from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.stored_schema import StoredVersion
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings, settings_in
-from ledgerfs.recovery.settings.partition_counts import MOST_INFERRED, partition_counts
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.settings.partitions import MOST_INFERRED, counts_in_new_cluster
 from ledgerfs.recovery.settings.schema_sources import known_versions
 from ledgerfs.storage.zookeeper.node import Node
 from tests.support.each import for_each
@@ -80,7 +82,9 @@ def partitioned(**counts: Any) -> DumpedSettings:
 
 
 def counted(*names: str, settings: DumpedSettings | None = None) -> dict[str, int]:
-    found = partition_counts([f"shop/eu/persistent/{name}" for name in names], settings or DumpedSettings())
+    dump = DumpedCluster(0, {}, {}, {}, settings or DumpedSettings(), {})
+    plans = [TopicPlan(f"shop/eu/persistent/{name}", f"shop/eu/persistent/{name}") for name in names]
+    found = counts_in_new_cluster(plans, dump)
     return {name.removeprefix("shop/eu/persistent/"): count for name, count in found.items()}
 
 
@@ -89,9 +93,7 @@ def test_partitions_are_as_many_as_the_dump_or_the_names_tell() -> None:
     assert counted("a", "p-partition-0", settings=partitioned(p=8, q=2)) == {"p": 8}
     # Partitions were added since the dump.
     assert counted("p-partition-9", settings=partitioned(p=8)) == {"p": 10}
-    # A topic without partitions of which the dump says that it has some: none of them has a ledger.
-    assert counted("p", settings=partitioned(p=8)) == {"p": 8}
-    assert counted("p", settings=partitioned(p=0)) == {}
+    assert counted("p", settings=partitioned(p=8)) == {}
     assert counted("p-partition-01", "p-partition-x") == {}
 
 

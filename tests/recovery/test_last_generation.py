@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, BY_IMPORT, SchemaInfo, SchemaVersion
-from ledgerfs.recovery.settings.last_generation import last_generation
+from ledgerfs.recovery.settings.schema_plan import last_generation
 
 
 def version(number: int, name: str, when: int | None, **told: object) -> SchemaVersion:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledgerfs.recovery.settings.partition_nodes import set_partitions
+from ledgerfs.recovery.settings.partitions import set_partitions
 from tests.recovery.lost import locked
 from tests.support.each import for_each
 from tests.support.live_clusters import LiveCluster

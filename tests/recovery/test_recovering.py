@@ -355,7 +355,7 @@ def test_ids_that_are_taken_are_refused_by_name_and_beside_it_copied_under_new_o
     assert report.is_well, [one.why for one in report.topics]
     info = _list(new, "public/again/a")
     assert info is not None
-    assert all(one.ledger_id >= 2**32 for one in info.ledgers)
+    assert all(2**31 <= one.ledger_id < 2**32 for one in info.ledgers)
     catalog = open_bucket(lost.bucket_url()).refresh()
     there = {(ref.ledger_id, ref.uuid) for ref in catalog.refs_of(managed_ledger_of("public/again/a"))}
     assert there == {(one.ledger_id, one.context.uuid) for one in info.ledgers if one.context is not None}

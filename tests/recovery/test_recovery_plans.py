@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.recovery.planning.planning import Wanted, greatest_id, plan_topics
+from ledgerfs.recovery.planning.planning import Wanted, plan_topics
 from ledgerfs.recovery.planning.target_names import TargetNames
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from tests.recovery.lost import catalog_of, dump_of
@@ -144,10 +144,3 @@ def _in_other(cluster: LiveCluster) -> int:
 def test_a_template_that_is_none_is_refused(template: str) -> None:
     with pytest.raises(InvalidOptionError):
         TargetNames(template)
-
-
-def test_the_greatest_id_is_that_of_all_that_is_known(lost: LiveCluster, tmp_path: Path) -> None:
-    dump = dump_of(lost, tmp_path / "d")
-    last = max(info.ledgers[-1].ledger_id for info in dump.lists.values())
-    assert greatest_id(catalog_of(lost), dump) == last
-    assert greatest_id(catalog_of(lost), None) < last

@@ -18,8 +18,14 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.recovery.settings.schema_plan import SchemaPlan, plan_schemas
-from ledgerfs.recovery.settings.schemas import RestoredSchemas, restore_all_schemas, restore_schemas
-from ledgerfs.recovery.settings.strategies import PERMISSIVE, Strategies
+from ledgerfs.recovery.settings.schemas import (
+    PERMISSIVE,
+    RestoredSchemas,
+    Strategies,
+    StrategyNotes,
+    restore_all_schemas,
+    restore_schemas,
+)
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import send
@@ -45,8 +51,8 @@ STEPS = (A, avro("a", kind="JSON"), None, B, STRING, PAIR)
 """A change of type with equal data, a deletion, and what comes after it."""
 
 
-class Notes:
-    """A journal in memory, as it is after each of its calls."""
+class Notes(StrategyNotes):
+    """Notes in memory, as they are after each call."""
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}

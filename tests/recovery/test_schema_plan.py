@@ -36,7 +36,7 @@ def plan(versions: list[SchemaVersion], existing: list[SchemaVersion] | None = N
 def test_each_number_is_a_step() -> None:
     made = plan(known(A, STRING, None, A, B))
     assert made.steps == (A, STRING, None, A, B)
-    assert (made.there, made.lost, made.hidden, made.trouble, made.to_do) == (0, {}, (0, 1, 2), None, 5)
+    assert (made.there, made.lost, made.trouble, made.to_do) == (0, {}, None, 5)
 
 
 def test_nothing_known_is_nothing_to_do() -> None:
@@ -57,21 +57,14 @@ def test_deletions_take_the_numbers_of_lost_ones_if_that_is_wanted() -> None:
     versions = known(A, B, C)
     made = plan([versions[0], versions[2]], hides_lost=True)
     assert made.steps == (A, None, C)
-    assert (made.hidden, made.trouble, made.to_do) == ((0, 1), None, 3)
+    assert (made.trouble, made.to_do) == (None, 3)
 
 
 def test_what_a_deletion_hides_need_not_be_known() -> None:
     versions = known(A, B, None, C)
     made = plan(versions[2:])
     assert made.steps == (None, None, None, C)
-    assert (made.lost, made.hidden, made.trouble) == ({}, (0, 1, 2), None)
-
-
-def test_numbers_that_messages_carry_are_wanted() -> None:
-    assert plan(known(A), carried=[0]).trouble is None
-    made = plan(known(A), carried=[0, 2, -1])
-    assert set(made.lost) == {1, 2}
-    assert plan(known(A), carried=[2], hides_lost=True).steps == (A, None, None)
+    assert (made.lost, made.trouble) == ({}, None)
 
 
 @for_each(
@@ -101,14 +94,11 @@ def test_numbers_beyond_all_reason_are_not_counted_up_to() -> None:
     made = plan([SchemaVersion(2**62, A, 10)])
     assert made.steps == ()
     assert str(MOST_STEPS) in str(made.trouble)
-    assert plan(known(A), carried=[2**62]).trouble is not None
 
 
 def test_a_forced_deletion_before_is_told() -> None:
     made = plan([*known(A, B, C), SchemaVersion(0, STRING, 1000)])
     assert (made.steps, made.former, made.trouble) == ((STRING,), (0, 1, 2), None)
-    # What no cluster has again is no reason to set nothing.
-    assert plan([*known(A, B, C), SchemaVersion(0, STRING, 1000)], carried=[0, 1, 2]).trouble is None
 
 
 STEPS = (A, B, None, C, STRING)

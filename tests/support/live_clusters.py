@@ -349,7 +349,7 @@ class LiveCluster:
     def advance_ids(self) -> None:
         """Have ids go on in another block of 2³², as when something is restored into the cluster."""
         with self._changes:
-            block = (self._next_id >> 32) + 2
+            block = (self._next_id >> 32) + 1
             self.zookeeper.set(f"/ledgers/idgen-long/HOB-{block:010d}", b"")
             self._next_id = block << 32
 

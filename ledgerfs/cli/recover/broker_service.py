@@ -38,8 +38,7 @@ def pulsar_service(
     The context closes its connections in the end. Raises `InvalidOptionError` for an address that is none, where the cluster tells none,
     and without ``pulsar-client``.
     """
-    from ledgerfs.recovery.checking.pulsar_service import PulsarService
-    from ledgerfs.recovery.checking.service_address import service_address
+    from ledgerfs.recovery.checking.pulsar_service import PulsarService, service_address
 
     url = options["service"] or service_address(cluster.nodes, has_tls=admin.startswith("https"))
     token = token_of(options["token"], options["token_file"])

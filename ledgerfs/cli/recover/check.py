@@ -5,34 +5,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import progress
 from ledgerfs.cli.recover.broker_service import broker_check, pulsar_service, service_option
 from ledgerfs.cli.recover.outcome import print_report
-from ledgerfs.cli.recover.request import (
-    how_options,
-    into_cluster,
-    into_of,
-    into_options,
-    lost_of,
-    lost_options,
-)
+from ledgerfs.cli.recover.request import into_cluster, into_options, topics_option, wanted_of
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
 
 
 @command()
-@lost_options
+@bucket_argument
+@topics_option
 @into_options(required=True)
-@how_options
 @service_option
+@json_option
 @click.pass_context
 def check(
     context: click.Context,
     /,
     bucket: "Bucket",
     *,
-    lost: dict[str, Any],
+    topics: tuple[str, ...],
     into: str,
     admin: str,
     as_json: bool,
@@ -41,9 +36,9 @@ def check(
     """Read all of each restored topic back through the new cluster's brokers, as a client does, and compare it with BUCKET.
 
     Each message has to come once, in order, with the place, payload, key, properties and times that the bucket has; of aborted transactions
-    none may. What producers appended since is counted, and not compared. Give the options with which topics were restored. Nothing is
-    written, and no subscription is left. It takes pip install 'ledgerfs[pulsar]'.
-    Exit code 0 if all is the same, 1 if not, or if a topic was not restored.
+    none may. What producers appended since is counted, and not compared. Which topics were restored, and how, `recover run` has noted in
+    the cluster; --topics matches their former names. Nothing is written, and no subscription is left. It takes pip install
+    'ledgerfs[pulsar]'. Exit code 0 if all is the same, 1 if not, or if nothing was restored.
 
     \b
     Examples:
@@ -53,10 +48,7 @@ def check(
     from ledgerfs.recovery.running.recovery import check as compare
 
     cluster = into_cluster(context, into)
-    what = lost_of(context, bucket, lost, cluster)
-    # How transactions were restored is noted in the cluster.
-    target = into_of(context, what, cluster, admin, options, looks_for_transactions=False)
     service = pulsar_service(context, cluster, admin, options)
     with progress() as update:
-        found = compare(what, target, broker_check(admin, options, service, sample=None), update)
+        found = compare(bucket, wanted_of(topics), cluster, broker_check(admin, options, service, sample=None), update)
     print_report(context, found, as_json=as_json)

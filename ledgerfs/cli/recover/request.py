@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
+def topics_option(command: Command) -> Command:
+    """Add --topics."""
+    option = click.option(
+        "--topics", multiple=True, metavar="PATTERN",
+        help="Only topics whose whole tenant/namespace/topic matches this regular expression; may be repeated.",
+    )  # fmt: skip
+    return option(command)
+
+
 def lost_options(command: Command) -> Command:
     """Add BUCKET and what tells of the lost cluster; the command gets ``bucket``, and ``lost``, from which `lost_of` makes a `Lost`."""
     added = ("dump", "no_dump", "disks", "topics", "template", "with_deleted")
@@ -45,10 +54,7 @@ def lost_options(command: Command) -> Command:
             "--as", "template", metavar="NAME", default="",
             help="Under another name: {tenant}, {namespace} and {topic} stand for the former one, as in 'public/restored/{topic}'.",
         ),
-        click.option(
-            "--topics", multiple=True, metavar="PATTERN",
-            help="Only topics whose whole tenant/namespace/topic matches this regular expression; may be repeated.",
-        ),
+        topics_option,
         click.option(
             "--disks", metavar="URL",
             help="Disks of its bookies, bookies:///disk1,/disk2, for what was never offloaded; needs a dump.",
@@ -69,7 +75,9 @@ def into_options(*, required: bool) -> Callable[[Command], Command]:
     def add(command: Command) -> Command:
         for one in (
             broker_options,
-            click.option("--admin", required=required, metavar="URL", help="A broker's web service in the new cluster, http://host:8080."),
+            click.option(
+                "--admin", required=required, metavar="URL", help="A broker's web service in the new cluster, http://host:8080."
+            ),
             click.option(
                 "-O", "--into-option", "into_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
                 help="Option of the new cluster's ZooKeeper, such as username=me; may be repeated.", callback=_into_options,
@@ -141,7 +149,9 @@ def lost_of(context: click.Context, bucket: "Bucket", lost: dict[str, Any], clus
         from ledgerfs.bucket.opening import open_bucket
 
         disks = open_bucket(lost["disks"], {"metadata": file, "open_end": "recovered"})
-    return Lost(bucket, _wanted(lost), dump, name, disks)
+    return Lost(
+        bucket, wanted_of(lost["topics"], lost["template"], with_deleted=lost["with_deleted"]), dump, name, disks
+    )
 
 
 def into_cluster(context: click.Context, url: str) -> "LivingCluster":
@@ -255,17 +265,18 @@ def _into_options(context: click.Context, _: click.Parameter, values: tuple[str,
     context.meta["ledgerfs.into_options"] = parsed_options(values)
 
 
-def _wanted(lost: dict[str, Any]) -> "Wanted":
+def wanted_of(topics: Sequence[str], template: str = "", *, with_deleted: bool = False) -> "Wanted":
+    """Return which topics are wanted, and under which names; raises `click.BadParameter` for a pattern that is none."""
     from ledgerfs.recovery.planning.planning import Wanted
     from ledgerfs.recovery.planning.target_names import TargetNames
 
     patterns = []
-    for text in lost["topics"]:
+    for text in topics:
         try:
             patterns.append(re.compile(text.removeprefix("persistent://")))
         except re.error as error:
             raise click.BadParameter(f"{text!r} is no regular expression: {error}", param_hint="--topics") from error
-    return Wanted(tuple(patterns), TargetNames(lost["template"]), with_deleted=lost["with_deleted"])
+    return Wanted(tuple(patterns), TargetNames(template), with_deleted=with_deleted)
 
 
 def _driver_of(

@@ -6,16 +6,23 @@ messages the payload is compared as it was encrypted: no key is needed.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.recovery.checking.expected_messages import ExpectedMessages
-from ledgerfs.recovery.checking.messages import ClientMessage, Message, MessagePlace, message_of
-from ledgerfs.recovery.checking.topic_reading import ReadService, TopicReading
+from ledgerfs.recovery.checking.messages import (
+    ClientMessage,
+    Message,
+    MessagePlace,
+    ReadService,
+    TopicReading,
+    message_of,
+)
 
 _MOST_NAMED = 10
 _MOST_IN_VAIN = 3
@@ -129,66 +136,50 @@ def compare_topic(
     return _compare_some(service, topic, expected, sample, seed)
 
 
-@dataclass(slots=True)
 class _Tally:
-    """Counts messages of one kind, and keeps the first of them."""
+    """Counts messages by what became of them, and keeps the first of each kind."""
 
-    count: int = 0
-    first: list[MessagePlace] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.first: dict[str, list[MessagePlace]] = {}
 
-    def add(self, message: Message) -> None:
-        self.count += 1
-        if len(self.first) < _MOST_NAMED:
-            self.first.append(message.place)
-
-    @property
-    def found(self) -> Found:
-        return Found(self.count, tuple(self.first))
-
-
-@dataclass(slots=True)
-class _Tallies:
-    same: int = 0
-    appended: int = 0
-    not_compared: int = 0
-    differing: _Tally = field(default_factory=_Tally)
-    missing: _Tally = field(default_factory=_Tally)
-    unexpected: _Tally = field(default_factory=_Tally)
-    repeated: _Tally = field(default_factory=_Tally)
+    def add(self, kind: str, message: Message) -> None:
+        self.counts[kind] += 1
+        first = self.first.setdefault(kind, [])
+        if len(first) < _MOST_NAMED:
+            first.append(message.place)
 
     def compare(self, wanted: Message, came: Message) -> None:
-        if wanted.is_served_as(came):
-            self.same += 1
-        else:
-            self.differing.add(wanted)
-
-    def comparison(self, topic: str, *, is_sample: bool, is_silent: bool) -> TopicComparison:
-        return TopicComparison(
-            topic,
-            self.same + self.differing.count + self.missing.count,
-            self.same,
-            self.differing.found,
-            self.missing.found,
-            self.unexpected.found,
-            self.repeated.found,
-            None if is_sample else self.appended,
-            is_sample,
-            is_silent,
-            self.not_compared,
-        )
+        self.add("same" if wanted.is_served_as(came) else "differing", wanted)
 
     def miss(self, wanted: Message) -> None:
-        if wanted.is_dropped:
-            self.not_compared += 1
-        else:
-            self.missing.add(wanted)
+        self.add("dropped" if wanted.is_dropped else "missing", wanted)
+
+    def found(self, kind: str) -> Found:
+        return Found(self.counts[kind], tuple(self.first.get(kind, ())))
+
+    def comparison(self, topic: str, *, is_sample: bool, is_silent: bool) -> TopicComparison:
+        same, appended = self.counts["same"], None if is_sample else self.counts["appended"]
+        return TopicComparison(
+            topic,
+            same + self.counts["differing"] + self.counts["missing"],
+            same,
+            self.found("differing"),
+            self.found("missing"),
+            self.found("unexpected"),
+            self.found("repeated"),
+            appended,
+            is_sample,
+            is_silent,
+            self.counts["dropped"],
+        )
 
 
 def _compare_all(service: ReadService, topic: str, expected: ExpectedMessages) -> TopicComparison:
-    tallies = _Tallies()
+    tally = _Tally()
     sent = _Sent(service, topic, expected)
-    _take(expected.messages(), sent.messages(), expected.last_ledger, tallies)
-    return tallies.comparison(topic, is_sample=False, is_silent=sent.is_silent)
+    _take(expected.messages(), sent.messages(), expected.last_ledger, tally)
+    return tally.comparison(topic, is_sample=False, is_silent=sent.is_silent)
 
 
 class _Sent:
@@ -262,34 +253,34 @@ def _next(service: ReadService, reading: TopicReading, *, is_due: bool) -> Clien
     return sent
 
 
-def _take(expected: Iterator[Message], sent: Iterator[Message], last_ledger: int, tallies: _Tallies) -> None:
+def _take(expected: Iterator[Message], sent: Iterator[Message], last_ledger: int, tally: _Tally) -> None:
     """Compare messages, both in the order of the topic, but for what came again or too late."""
     wanted = next(expected, None)
     highest: MessagePlace | None = None
     for came in sent:
         if highest is not None and came.place <= highest:
-            tallies.repeated.add(came)
+            tally.add("repeated", came)
             continue
         highest = came.place
         while wanted is not None and wanted.place < came.place:
-            tallies.miss(wanted)
+            tally.miss(wanted)
             wanted = next(expected, None)
         if wanted is not None and wanted.place == came.place:
-            tallies.compare(wanted, came)
+            tally.compare(wanted, came)
             wanted = next(expected, None)
         elif came.place.ledger_id > last_ledger:
-            tallies.appended += 1
+            tally.add("appended", came)
         else:
-            tallies.unexpected.add(came)
+            tally.add("unexpected", came)
     while wanted is not None:
-        tallies.miss(wanted)
+        tally.miss(wanted)
         wanted = next(expected, None)
 
 
 def _compare_some(
     service: ReadService, topic: str, expected: ExpectedMessages, size: int, seed: int
 ) -> TopicComparison:
-    tallies = _Tallies()
+    tally = _Tally()
     is_silent, in_vain = False, 0
     for number, position in expected.sample(size, seed):
         wanted = expected.messages_of(number, position)
@@ -297,8 +288,8 @@ def _compare_some(
         if in_vain < _MOST_IN_VAIN:
             is_silent |= not _read_entry(service, topic, position, len(wanted), came)
         in_vain = 0 if came else in_vain + 1
-        _take(iter(wanted), iter(came), expected.last_ledger, tallies)
-    return tallies.comparison(topic, is_sample=True, is_silent=is_silent)
+        _take(iter(wanted), iter(came), expected.last_ledger, tally)
+    return tally.comparison(topic, is_sample=True, is_silent=is_silent)
 
 
 def _read_entry(service: ReadService, topic: str, position: Position, count: int, came: list[Message]) -> bool:

@@ -1,5 +1,6 @@
 """Brokers, as the package ``pulsar-client`` reads topics from them: an optional extra, which is imported when it is needed."""
 
+import json
 import os
 import re
 import ssl
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ledgerfs.clusters.cluster_names import CLUSTERS, only_cluster
 from ledgerfs.display import printable
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -18,13 +20,16 @@ from ledgerfs.errors import (
     InvalidOptionError,
     LedgerfsError,
     NotFoundError,
+    ObjectNotFoundError,
     StoreUnreachableError,
 )
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.recovery.checking.messages import ClientMessage
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 _SERVICE = re.compile(r"pulsar(\+ssl)?://[^\s@/?#]+/?", re.ASCII)
 _EXPECTED = "expected the address of brokers: pulsar://host:6650, or pulsar+ssl://host:6651"
+_MISSING = "the cluster does not tell where clients connect; name it (--service pulsar://host:6650)"
 _AHEAD = 100
 """Messages that the client takes ahead: they may have some MiB each."""
 
@@ -38,6 +43,20 @@ _BY_NAME: dict[str, tuple[type[LedgerfsError], str]] = {
         (StoreUnreachableError, "no broker answers"),
     ),
 }
+
+
+def service_address(nodes: NodeReader, *, has_tls: bool) -> str:
+    """Return the URL of brokers, one with TLS if that is wanted, or there is no other; raises `InvalidOptionError` without any."""
+    name = only_cluster(nodes)
+    try:
+        told = json.loads(nodes.get(f"{CLUSTERS}/{name}").data) if name is not None else None
+    except (ObjectNotFoundError, ValueError, RecursionError):
+        told = None
+    names = ["brokerServiceUrlTls"] if has_tls else ["brokerServiceUrl", "brokerServiceUrlTls"]
+    url = next((told[name] for name in names if told.get(name)), None) if isinstance(told, dict) else None
+    if not isinstance(url, str) or not url:
+        raise InvalidOptionError(_MISSING, key="--service")
+    return url
 
 
 class PulsarService:
@@ -76,7 +95,7 @@ class PulsarService:
 
     @contextmanager
     def reading(self, topic: str, start: Position | None) -> Iterator["_Reading"]:
-        """Return a reader of a topic, as `ledgerfs.recovery.checking.topic_reading.ReadService` has it."""
+        """Return a reader of a topic, as `ledgerfs.recovery.checking.messages.ReadService` has it."""
         with _our_errors(self._pulsar, topic):
             reader = self._connected().create_reader(
                 topic,

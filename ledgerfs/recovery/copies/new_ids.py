@@ -4,7 +4,7 @@ Neither the data object nor its blocks name the ledger's id: the store copies th
 written anew. The copy is of another topic than its ledger, or whoever reads the bucket would find each message twice.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
@@ -76,7 +76,21 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, place: NewPlace) -> LedgerRef:
             "only ledgers of the dialect that is written here are copied to other ids", key=ref.key
         )
     reader = bucket.reader(ref)
-    return _Copy(bucket, reader, _new_ledger(reader, place)).run()
+    ledger = _new_ledger(reader, place)
+
+    def expected() -> Digest:
+        return digest_of(OffloadedLedger(reader).checked, cryptographic)
+
+    def write() -> tuple[WrittenLedger, Digest]:
+        digest, store = expected(), bucket.raw_store
+        whole = as_stored(store, replace(ledger, key=new_key(ref.ledger_id, ref.uuid)))
+        if whole is None or not is_current(store, ref):
+            raise StaleObjectError("the ledger was replaced or removed since it was listed", key=ref.key)
+        data = copy_object(store, whole.data, ledger.key.data_key, ledger.user_metadata_as("data"), ledger.block_size)
+        index = replace(whole.offload_index, metadata=ledger.metadata)
+        return publish(store, UnindexedLedger(ledger, data, index)), digest
+
+    return write_once(bucket, ledger, expected, write)
 
 
 def _new_ledger(reader: LedgerReader, place: NewPlace) -> NewLedger:
@@ -89,30 +103,3 @@ def _new_ledger(reader: LedgerReader, place: NewPlace) -> NewLedger:
     user_metadata.pop(CLUSTER_KEY, None)
     key = new_key(place.ledger_id, place.uuid_of(reader.ref.uuid))
     return NewLedger(key, of_topic(metadata, place.managed_ledger), user_metadata, own_block_size(reader))
-
-
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """A copy that is to be in a bucket."""
-
-    bucket: Bucket
-    source: LedgerReader
-    ledger: NewLedger
-
-    def run(self) -> LedgerRef:
-        """Return the copy that is there, or make it."""
-        return write_once(self.bucket, self.ledger, self._expected, self._write)
-
-    def _expected(self) -> Digest:
-        return digest_of(OffloadedLedger(self.source).checked, cryptographic)
-
-    def _write(self) -> tuple[WrittenLedger, Digest]:
-        expected, store, ref = self._expected(), self.bucket.raw_store, self.source.ref
-        whole = as_stored(store, replace(self.ledger, key=new_key(ref.ledger_id, ref.uuid)))
-        if whole is None or not is_current(store, ref):
-            raise StaleObjectError("the ledger was replaced or removed since it was listed", key=ref.key)
-        data = copy_object(
-            store, whole.data, self.ledger.key.data_key, self.ledger.user_metadata_as("data"), self.ledger.block_size
-        )
-        index = replace(whole.offload_index, metadata=self.ledger.metadata)
-        return publish(store, UnindexedLedger(self.ledger, data, index)), expected

@@ -91,17 +91,6 @@ def together(plans: Sequence[TopicPlan], dump: DumpedCluster | None) -> list[Top
     return _all_or_nothing(_told_beside_partitions(_different_targets(plans), dump))
 
 
-def greatest_id(catalog: Catalog, dump: DumpedCluster | None) -> int:
-    """Return the greatest id that a ledger of the lost cluster had, as far as is known; -1 without any."""
-    ids = [
-        -1,
-        *(int(table["ledger_id"].max()) for table in (catalog.ledgers, catalog.lost, catalog.gaps) if table.size),
-    ]
-    if dump is not None:
-        ids += [info.ledgers[-1].ledger_id for info in dump.lists.values() if info.ledgers]
-    return max(ids)
-
-
 def _names(catalog: Catalog, dump: DumpedCluster | None, disks: Catalog | None) -> list[str]:
     """Return all topics but those of brokers' own, which the new cluster's brokers make anew."""
     found = {name for name in catalog.known_names if name is not None}

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.bundles import namespace_of
-from ledgerfs.errors import LedgerfsError
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, UnsupportedWriteError
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.missing_ledgers import being_written_text
 from ledgerfs.offload.opening import holder_text
-from ledgerfs.recovery.checking.broker_check import BrokerCheck
+from ledgerfs.recovery.checking.broker_check import GONE, BrokerCheck, restored_topics
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs.recovery.planning.planning import Wanted, greatest_id, plan_each, refused, together
+from ledgerfs.recovery.planning.planning import Wanted, plan_each, refused, together
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.running.dump_doubts import doubts_about, doubts_about_subscriptions, without_partitions
 from ledgerfs.recovery.running.from_disks import Said, offload_from_disks
@@ -27,16 +27,15 @@ from ledgerfs.recovery.running.report import Report, TopicLine
 from ledgerfs.recovery.running.strangers import without_strangers
 from ledgerfs.recovery.settings.former_settings import FormerSetting
 from ledgerfs.recovery.settings.namespaces import has_transactions
-from ledgerfs.recovery.settings.partition_counts import counts_in_new_cluster
-from ledgerfs.recovery.settings.partition_nodes import other_counts, set_partitions
+from ledgerfs.recovery.settings.partitions import counts_in_new_cluster, other_counts, set_partitions
 from ledgerfs.recovery.settings.setting_again import SettingAgain, SettingsOfTopics
 from ledgerfs.recovery.topics.coordinators import advance_transactions
-from ledgerfs.recovery.topics.ledger_ids import advance_ids
+from ledgerfs.recovery.topics.ledger_ids import advance_ids, block_beyond
 from ledgerfs.recovery.topics.new_cluster import Found, beside_others, brokers_delete, look
-from ledgerfs.recovery.topics.places import Place
 from ledgerfs.recovery.topics.restoring import How, Outcome, RestoredTopic, Restoring, lost_since, there_again, why_not
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
+from ledgerfs.storage.zookeeper.nodes import Nodes
 
 _YOUNG_MS = 15 * 60_000
 """A bucket that got ledgers so shortly ago may still be written by a cluster that is not lost."""
@@ -131,7 +130,7 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         plans = refused(plans, settings.refused)
         due = _due(plans, found)
         # Before anything is made: schemas are ledgers, too, and a broker that loads a topic makes one at once.
-        ids = advance_ids(lock, greatest_id(catalog, lost.dump), into.ledgers_path) if due else None
+        ids = advance_ids(lock, catalog, lost.dump, found, into.ledgers_path) if due else None
         hides_aborted = False
         if ids is not None:
             advance_transactions(lock)
@@ -158,31 +157,27 @@ def run(lost: Lost, into: Into, check: BrokerCheck | None, progress: Progress, s
         troubles |= lost_since(done, after)
     lines = [TopicLine(one.plan, one, trouble=troubles.get(one.plan.source)) for one in done]
     if check is not None:
-        lines = _compared(lost, into, lines, check, progress)
+        lines = _compared(lost.bucket, into.cluster.nodes, lines, check, progress)
     remarks = [*_about_bucket(lost, plans), *own, *settings.remarks]
     return _report(lost, into, began_ms, lines, remarks=remarks, by_hand=_by_hand(lost, into, settings, plans))
 
 
-def check(lost: Lost, into: Into, check: BrokerCheck, progress: Progress) -> Report:
-    """Read every restored topic back through brokers, and compare all of it with the bucket; nothing is written.
+def check(bucket: Bucket, wanted: Wanted, cluster: LivingCluster, check: BrokerCheck, progress: Progress) -> Report:
+    """Read what runs have restored from a bucket back through brokers, and compare all of it with the bucket; nothing is written.
 
-    Raises the errors of the bucket, of ZooKeeper and of brokers.
+    Raises the errors of the bucket, of ZooKeeper and of brokers, and `ObjectNotFoundError` where no run has restored what is wanted.
     """
-    began_ms = _now()
-    plans = _planned(replace(lost, disks=None), lost.bucket.refresh(progress), progress)
-    found = _look(lost, into, plans)
-    plans, own = _without_own(lost, plans, found)
-    lines = []
-    for one in plans:
-        before = _there_before(one, found, into, lost.bucket.catalog)
-        if before is not None:
-            lines.append(TopicLine(one, before))
-        elif one.refusal is None:
-            lines.append(TopicLine(one, trouble="no run has restored it, or somebody made it anew since"))
-        else:
-            lines.append(TopicLine(one))
-    compared = _compared(lost, into, lines, check, progress)
-    return _report(lost, into, began_ms, compared, remarks=[*_about_bucket(lost, plans), *own])
+    began_ms, nodes, catalog = _now(), cluster.nodes, bucket.refresh(progress)
+    nodes.catch_up()
+    lines = [
+        TopicLine(one, there_again(one, nodes, catalog, None) if trouble != GONE else None, trouble=trouble)
+        for one, trouble in restored_topics(nodes, catalog, bucket.store.url)
+        if wanted.has(one.source)
+    ]
+    if not lines:
+        raise ObjectNotFoundError("no run has restored a topic from this bucket that is wanted", key=bucket.store.url)
+    compared = _compared(bucket, nodes, lines, check, progress)
+    return Report(bucket.store.url, cluster.url, None, None, began_ms, _now(), compared)
 
 
 def _planned(lost: Lost, catalog: Catalog, progress: Progress) -> list[TopicPlan]:
@@ -209,6 +204,9 @@ def _without_own(lost: Lost, plans: Sequence[TopicPlan], found: Found) -> tuple[
 def _blocked(lost: Lost, into: Into, plans: Sequence[TopicPlan], found: Found, catalog: Catalog) -> dict[str, str]:
     """Return of which topics the new cluster has something that is not ours."""
     due = _due(plans, found)
+    why_none = _without_ids(lost, into, found, catalog)
+    if why_none is not None:
+        return {one.source: why_none for one in due}
     wanted = counts_in_new_cluster([one for one in plans if one.refusal is None], lost.dump)
     counts = other_counts(into.cluster.nodes, wanted)
     others = {one.source: why for one in due if (why := counts.get(split_partition(one.target)[0])) is not None}
@@ -216,14 +214,24 @@ def _blocked(lost: Lost, into: Into, plans: Sequence[TopicPlan], found: Found, c
     return others | {
         one.source: why
         for one in plans
-        if found.places.get(one.target) is not Place.OURS
+        if one.target not in found.ours
         and (why := why_not(one, found, gives_new_ids=into.how.gives_new_ids)) is not None
     }
 
 
+def _without_ids(lost: Lost, into: Into, found: Found, catalog: Catalog) -> str | None:
+    """Return why the new cluster has no ids for what is restored; None if it has."""
+    try:
+        block_beyond(into.cluster.nodes, catalog, lost.dump, found, into.ledgers_path)
+    except UnsupportedWriteError as error:
+        return str(error)
+    return None
+
+
 def _due(plans: Sequence[TopicPlan], found: Found) -> list[TopicPlan]:
     """Return those that are to be restored, of plans of which what is blocked is refused; what is there has its own settings."""
-    return [one for one in plans if one.refusal is None and found.places.get(one.target) is Place.FREE]
+    there = {*found.ours, *found.taken}
+    return [one for one in plans if one.refusal is None and one.target not in there and one.source not in found.own]
 
 
 def _deleting(into: Into, plans: Sequence[TopicPlan], found: Found, made: Collection[str]) -> dict[str, str]:
@@ -247,7 +255,7 @@ def _would_delete(namespace: str, kept: str) -> str:
 
 
 def _there_before(one: TopicPlan, found: Found, into: Into, catalog: Catalog) -> RestoredTopic | None:
-    if found.places.get(one.target) is not Place.OURS:
+    if one.target not in found.ours:
         return None
     return there_again(one, into.cluster.nodes, catalog, into.how)
 
@@ -263,7 +271,7 @@ def _partitions(lost: Lost, lock: ClusterLock, done: Sequence[RestoredTopic]) ->
 
 
 def _compared(
-    lost: Lost, into: Into, lines: Sequence[TopicLine], check: BrokerCheck, progress: Progress
+    bucket: Bucket, nodes: Nodes, lines: Sequence[TopicLine], check: BrokerCheck, progress: Progress
 ) -> list[TopicLine]:
     """Return lines with what brokers serve of each topic that is there."""
     compared = []
@@ -272,7 +280,7 @@ def _compared(
             compared.append(line)
             continue
         try:
-            found = check.compare(lost.bucket, into.cluster.nodes, line.plan, line.done)
+            found = check.compare(bucket, nodes, line.plan, line.done)
             compared.append(replace(line, compared=found))
         except LedgerfsError as error:
             compared.append(replace(line, trouble=line.trouble or f"its brokers were asked in vain: {error}"))

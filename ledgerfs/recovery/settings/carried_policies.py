@@ -88,8 +88,10 @@ def carried_policies(
     """
     why: dict[str, str] = {}
     policies = {name: value for name, value in (former or {}).items() if value is not None and name not in _UNWRITTEN}
-    for carry in (_without_replication, _by_new_cluster, _with_rights, _with_offloading):
-        carry(policies, why, _Carrying(cluster, key, is_renamed))
+    _without_replication(policies, why, cluster)
+    _by_new_cluster(policies, why, cluster, key)
+    _with_rights(policies, why, key, is_renamed=is_renamed)
+    _with_offloading(policies, why, cluster, key)
     policies[CLUSTERS] = [cluster.name]
     if isinstance(policies.get(TTL), int) and policies[TTL] < 0:
         # Older brokers wrote it for none.
@@ -98,57 +100,49 @@ def carried_policies(
     return CarriedPolicies(policies, why)
 
 
-@dataclass(frozen=True, slots=True)
-class _Carrying:
-    cluster: NewCluster
-    key: str
-    is_renamed: bool
-
-
-def _without_replication(policies: dict[str, Any], why: dict[str, str], carrying: _Carrying) -> None:
+def _without_replication(policies: dict[str, Any], why: dict[str, str], cluster: NewCluster) -> None:
     former = policies.pop(CLUSTERS, None) or []
     if isinstance(former, list) and len(former) > 1:
         told = ", ".join(sorted(map(str, former)))
-        why[CLUSTERS] = f"it was replicated between {told}, and is in {carrying.cluster.name} alone"
+        why[CLUSTERS] = f"it was replicated between {told}, and is in {cluster.name} alone"
     if policies.pop("replicatorDispatchRate", None):
         why["replicatorDispatchRate"] = "it is not replicated"
     if policies.pop("resource_group_name", None):
         why["resource_group_name"] = "whether the new cluster has this group is not known"
 
 
-def _by_new_cluster(policies: dict[str, Any], why: dict[str, str], carrying: _Carrying) -> None:
+def _by_new_cluster(policies: dict[str, Any], why: dict[str, str], cluster: NewCluster, key: str) -> None:
     """Have what is set for the former cluster set for the new one; of several clusters only one of the same name can be meant."""
     for name in BY_CLUSTER:
-        told = _mapping(policies.pop(name, None) or {}, name, carrying.key)
-        rates = [told[carrying.cluster.name]] if carrying.cluster.name in told else list(told.values())
+        told = _mapping(policies.pop(name, None) or {}, name, key)
+        rates = [told[cluster.name]] if cluster.name in told else list(told.values())
         if len(rates) == 1:
-            policies[name] = {carrying.cluster.name: rates[0]}
+            policies[name] = {cluster.name: rates[0]}
         elif rates:
             why[name] = (
                 f"it was set for the clusters {', '.join(sorted(told))}, and which of them this one stands for is not known"
             )
 
 
-def _with_rights(policies: dict[str, Any], why: dict[str, str], carrying: _Carrying) -> None:
-    rights = dict(_mapping(policies.get(_AUTH) or {}, _AUTH, carrying.key))
-    if carrying.is_renamed and any(rights.get(name) for name in _TOPIC_AUTH):
+def _with_rights(policies: dict[str, Any], why: dict[str, str], key: str, *, is_renamed: bool) -> None:
+    rights = _mapping(policies.get(_AUTH) or {}, _AUTH, key)
+    if is_renamed and any(rights.get(name) for name in _TOPIC_AUTH):
         why[_AUTH] = "rights of single topics and subscriptions are of the former names"
         policies[_AUTH] = {name: value for name, value in rights.items() if name not in _TOPIC_AUTH}
 
 
-def _with_offloading(policies: dict[str, Any], why: dict[str, str], carrying: _Carrying) -> None:
+def _with_offloading(policies: dict[str, Any], why: dict[str, str], cluster: NewCluster, key: str) -> None:
     """Carry policies of offloading only if brokers can offload and read by them: with others they would read no offloaded ledger.
 
     Any of them stands in place of all that brokers are configured with, the folder of their offloaders, too.
     """
-    cluster = carrying.cluster
     for older in ("offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"):
         if policies.pop(older, -1) not in {-1, None}:
             why[older] = "beside the policies of offloading it would stand in place of the brokers' own"
     offload = policies.pop(OFFLOAD, None)
     if not offload:
         return
-    target = policies_of({OFFLOAD: _mapping(offload, OFFLOAD, carrying.key)}, key=carrying.key).target
+    target = policies_of({OFFLOAD: _mapping(offload, OFFLOAD, key)}, key=key).target
     if cluster.tier is None or cluster.offloaders is None:
         why[OFFLOAD] = "where the new cluster's brokers have the bucket and their offloaders is not known"
     elif not target.driver or not target.bucket:
@@ -177,14 +171,32 @@ def _hold(policies: dict[str, Any], why: dict[str, str]) -> None:
     quotas = policies.get(BACKLOG)
     if not isinstance(quotas, Mapping):
         return
-    kept = {
-        kind: quota
-        for kind, quota in quotas.items()
-        if not (isinstance(quota, Mapping) and quota.get("policy") == _EVICTION)
-    }
+    kept = {kind: quota for kind, quota in quotas.items() if not _evicts(quota)}
     if kept != quotas:
         why[BACKLOG] = "it is held back, since it may drop what no subscription has read"
         policies[BACKLOG] = kept
+
+
+def deleting_policy(policies: Mapping[str, Any]) -> str | None:
+    """Return the first policy of a namespace that deletes, or expires, messages, in words; None if there is none."""
+    retention = policies.get(RETENTION)
+    if not isinstance(retention, dict):
+        return "no retention of its own, so that of the brokers, usually none"
+    minutes, megabytes = (retention.get(name) for name in HELD[RETENTION])
+    if not minutes == megabytes == -1:
+        return f"a retention of {minutes} minutes and {megabytes} MB"
+    for name, what in ((TTL, "a time to live (s)"), (EXPIRATION, "an expiry of subscriptions (minutes)")):
+        value = policies.get(name)
+        if isinstance(value, int) and value > 0:
+            return f"{what} of {value}"
+    quotas = policies.get(BACKLOG)
+    if any(map(_evicts, quotas.values() if isinstance(quotas, dict) else ())):
+        return f"a backlog quota that evicts ({_EVICTION})"
+    return None
+
+
+def _evicts(quota: object) -> bool:
+    return isinstance(quota, Mapping) and quota.get("policy") == _EVICTION
 
 
 def _mapping(value: object, name: str, key: str) -> Mapping[str, Any]:

@@ -5,8 +5,9 @@ and one that is made before it what will be. No setting has credentials.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ledgerfs.clusters.bundles import namespace_of
@@ -63,13 +64,14 @@ class FormerSetting:
 def not_carried_over(settings: DumpedSettings, plan: SettingsPlan) -> list[FormerSetting]:
     """Return each former setting that does not hold: of tenants, namespaces, and single topics; one without a value for a damaged node."""
     found: list[FormerSetting] = []
-    for tenant in plan.tenants:
-        found += _damage_named(f"tenant {tenant.name}", lambda tenant=tenant: _of_tenant(settings, tenant))  # type: ignore[misc]
-    for namespace in plan.namespaces:
-        owner = f"namespace {namespace.name}"
-        found += _damage_named(owner, lambda namespace=namespace: _of_namespace(settings, namespace, plan))  # type: ignore[misc]
-    found += _of_topics(settings, plan)
-    return found
+    owners = [(f"tenant {one.name}", partial(_of_tenant, settings, one)) for one in plan.tenants]
+    owners += [(f"namespace {one.name}", partial(_of_namespace, settings, one, plan)) for one in plan.namespaces]
+    for owner, settings_of in owners:
+        try:
+            found += list(settings_of())
+        except CorruptMetadataError as error:
+            found.append(FormerSetting(owner, "policies", None, f"{error.key}: {error.reason}"))
+    return [*found, *_of_topics(settings, plan)]
 
 
 def _of_tenant(settings: DumpedSettings, tenant: TenantPlan) -> Iterator[FormerSetting]:
@@ -161,10 +163,3 @@ def _says_anything(value: object) -> bool:
     if isinstance(value, Mapping):
         return any(map(_says_anything, value.values()))
     return bool(value) if isinstance(value, list | str) else value is not None
-
-
-def _damage_named(owner: str, settings: Callable[[], Iterator[FormerSetting]]) -> list[FormerSetting]:
-    try:
-        return list(settings())
-    except CorruptMetadataError as error:
-        return [FormerSetting(owner, "policies", None, f"{error.key}: {error.reason}")]

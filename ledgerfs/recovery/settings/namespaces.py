@@ -5,19 +5,21 @@ else, and `ledgerfs.recovery.settings.former_settings` compares former settings 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.policies import OffloadTarget
 from ledgerfs.clusters.survey_builder import POLICIES
-from ledgerfs.errors import AdminApiError, ChangedMeanwhileError, CorruptMetadataError
+from ledgerfs.errors import AdminApiError, CorruptMetadataError, InvalidNameError
+from ledgerfs.formats.topic_names import parse_managed_ledger_name
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs.recovery.settings.admin_paths import TENANTS, is_legacy_namespace, namespace_path
 from ledgerfs.recovery.settings.carried_policies import CLUSTERS, HELD, RETENTION, TTL, NewCluster, carried_policies
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.admin_api.answer import Answer
 
+_TENANTS = "/admin/v2/tenants"
 _CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 _IS_THERE, _REFUSED = 409, 412
 _OF_LEGACY = {RETENTION: "retention", TTL: "messageTTL"}
@@ -26,25 +28,11 @@ _OF_LEGACY = {RETENTION: "retention", TTL: "messageTTL"}
 
 @dataclass(frozen=True, slots=True)
 class TenantPlan:
-    """A tenant of restored topics.
-
-    Attributes
-    ----------
-    is_new
-        Whether it is to be made.
-    settings
-        Its roles and clusters, as it is or will be.
-    remarks
-        What to know of it.
-    trouble
-        Why its namespaces cannot be made; None if they can.
-
-    """
+    """A tenant of restored topics: its roles and clusters, as it is or will be, and why its namespaces cannot be made."""
 
     name: str
     is_new: bool
     settings: Mapping[str, Any]
-    remarks: tuple[str, ...] = ()
     trouble: str | None = None
 
 
@@ -87,7 +75,6 @@ class SettingsPlan:
     ``topics`` are the former managed ledgers of the restored ones.
     """
 
-    cluster: NewCluster
     tenants: tuple[TenantPlan, ...]
     namespaces: tuple[NamespacePlan, ...]
     topics: Mapping[str, str]
@@ -141,7 +128,7 @@ def plan_settings(
         planned = _namespace(requests, name, sorted(formers[name]), settings, cluster)
         trouble = troubles[name.partition("/")[0]] if planned.is_new else None
         namespaces.append(planned if trouble is None else replace(planned, trouble=trouble))
-    return SettingsPlan(cluster, tenants, tuple(namespaces), topics)
+    return SettingsPlan(tenants, tuple(namespaces), topics)
 
 
 def has_transactions(requests: AdminRequests) -> bool:
@@ -153,53 +140,42 @@ def has_transactions(requests: AdminRequests) -> bool:
 def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Iterable[str] | None = None) -> list[str]:
     """Make the tenants and namespaces that are not there, and return those namespaces; made twice is as good as once.
 
-    ``wanted`` are the namespaces whose topics are restored; None for all.
-
-    Raises
-    ------
-    ChangedMeanwhileError
-        Somebody else made one since it was planned, and with other policies.
-    AdminApiError, AccessDeniedError, AuthenticationError, NotFoundError, InvalidNameError
-        The broker does not do it; what is made by then stays.
-
+    ``wanted`` are the namespaces whose topics are restored; None for all. Raises the errors of the admin API, and `InvalidNameError`: what
+    is made by then stays.
     """
     names = {one.name for one in plan.namespaces} if wanted is None else set(wanted)
     new = [one for one in plan.namespaces if one.is_new and one.trouble is None and one.name in names]
     needed = {one.name.partition("/")[0] for one in new}
     for tenant in plan.tenants:
         if tenant.is_new and tenant.name in needed:
-            answer = requests.change("PUT", f"{TENANTS}/{tenant.name}", dict(tenant.settings), is_repeatable=True)
+            answer = requests.change("PUT", f"{_TENANTS}/{tenant.name}", dict(tenant.settings), is_repeatable=True)
             _required(answer)
     for namespace in new:
         _make(requests, namespace)
     return [one.name for one in new]
 
 
+def namespace_path(namespace: str) -> str:
+    """Return the path of a namespace; raises `InvalidNameError` for what is none, since its name stands in the path as it is."""
+    if parse_managed_ledger_name(f"{namespace}/persistent/x") is None:
+        raise InvalidNameError("not the name of a namespace", key=namespace)
+    version = "/admin" if is_legacy_namespace(namespace) else "/admin/v2"
+    return f"{version}/namespaces/{namespace}"
+
+
+def is_legacy_namespace(namespace: str) -> bool:
+    """Whether a namespace's name has a cluster in it (V1)."""
+    return namespace.count("/") == 2
+
+
 def _make(requests: AdminRequests, plan: NamespacePlan) -> None:
-    path = namespace_path(plan.name)
-    if not is_legacy_namespace(plan.name):
-        answer = requests.change("PUT", path, dict(plan.policies), is_repeatable=True)
-        _required(answer)
-    else:
-        answer = requests.change("PUT", path, is_repeatable=True)
-        _required(answer)
-        if answer.status != _IS_THERE or answer.is_repeated:
-            for name, where in _OF_LEGACY.items():
-                requests.change("POST", f"{path}/{where}", plan.policies[name], is_repeatable=True).require_ok()
-    # Of a namespace of ours the broker may have left out what it does not know, but nothing of what keeps it from deleting.
-    wanted = plan.policies
-    if answer.status != _IS_THERE or answer.is_repeated:
-        wanted = {name: value for name, value in wanted.items() if name in HELD}
-    others = differing(wanted, _object(requests.get(path).require_ok()))
-    if others:
-        told = ", ".join(others)
-        reason = f"the namespace has other policies than it was to be made with: {told}; plan again, if somebody else made it"
-        raise ChangedMeanwhileError(reason, key=plan.name)
-
-
-def differing(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
-    """Return the names of policies that are not as wanted, sorted; brokers add to objects what these do not tell."""
-    return sorted(name for name, value in wanted.items() if not is_within(value, there.get(name)))
+    """Make a namespace; one that somebody else made meanwhile stays as it is."""
+    path, is_legacy = namespace_path(plan.name), is_legacy_namespace(plan.name)
+    answer = requests.change("PUT", path, None if is_legacy else dict(plan.policies), is_repeatable=True)
+    _required(answer)
+    if is_legacy and (answer.status != _IS_THERE or answer.is_repeated):
+        for name, where in _OF_LEGACY.items():
+            requests.change("POST", f"{path}/{where}", plan.policies[name], is_repeatable=True).require_ok()
 
 
 def is_within(value: object, there: object) -> bool:
@@ -215,16 +191,14 @@ def is_within(value: object, there: object) -> bool:
 
 
 def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluster: NewCluster) -> TenantPlan:
-    answer = requests.get(f"{TENANTS}/{name}", accept=frozenset({404}))
+    answer = requests.get(f"{_TENANTS}/{name}", accept=frozenset({404}))
     if answer.status == 404 and answer.reason:
-        roles: list[str] = []
-        remarks: list[str] = []
-        try:
-            told = (settings.tenant(name) or {}).get("adminRoles") or []
-            roles = [str(one) for one in told] if isinstance(told, list) else []
-        except CorruptMetadataError as error:
-            remarks.append(f"its former roles are not known: {error}")
-        return TenantPlan(name, True, {"adminRoles": roles, "allowedClusters": [cluster.name]}, tuple(remarks))
+        told: object = None
+        with suppress(CorruptMetadataError):
+            # A damaged node is reported with the former settings.
+            told = (settings.tenant(name) or {}).get("adminRoles")
+        roles = [str(one) for one in told] if isinstance(told, list) else []
+        return TenantPlan(name, True, {"adminRoles": roles, "allowedClusters": [cluster.name]})
     there = _object(answer.require_ok())
     allowed = there.get("allowedClusters")
     is_allowed = isinstance(allowed, list) and cluster.name in allowed
@@ -244,7 +218,7 @@ def _namespace(
     answer = requests.get(namespace_path(name), accept=frozenset({404}))
     if answer.status != 404 or not answer.reason:
         there = _object(answer.require_ok())
-        return NamespacePlan(name, former, False, there, remarks=_dangers(there))
+        return NamespacePlan(name, former, False, there)
     remarks = [] if former is not None else [f"its topics are of {', '.join(formers)}, so it gets the policies of none"]
     told = None
     if former is not None:
@@ -282,30 +256,8 @@ def _legacy(
     return NamespacePlan(name, former, True, policies, lost, tuple(remarks), trouble)
 
 
-def _dangers(policies: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what may delete restored messages at once."""
-    found = []
-    retention = policies.get(RETENTION)
-    numbers = [retention.get(one) for one in HELD[RETENTION]] if isinstance(retention, Mapping) else [None]
-    if any(not isinstance(one, int) or one >= 0 for one in numbers):
-        kept = "no retention of its own" if retention is None else f"a retention of {_in_words(retention)}"
-        found.append(f"it has {kept}: brokers may delete ledgers that no subscription needs, in the bucket, too")
-    found += [
-        f"{name} is {_in_words(policies[name])}: it counts the time without a cluster, too"
-        for name in HELD
-        if name != RETENTION and policies.get(name)
-    ]
-    return tuple(found)
-
-
-def _in_words(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {one}" for name, one in value.items())
-    return str(value)
-
-
 def _required(answer: Answer) -> None:
-    """Take it for done if it is there: what it is like is looked at afterwards."""
+    """Take it for done if it is there."""
     if answer.status == _REFUSED and answer.reason:
         raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
     if answer.status != _IS_THERE:

@@ -1,44 +1,41 @@
 """Schemas set again by the new cluster's brokers, each with the number that messages carry.
 
-Nothing is kept of how far it went: what the broker tells is looked at first, and before each deletion, which would take another number if
-it were done twice. So a run that ended anywhere is gone on with by the next one. Two at once are kept apart by the cluster's lock, which
-whoever calls this holds; without it a number that is not the expected one ends the topic with an error, one version too late.
+Nothing is stored of how far it went: what the broker reports is read first, and before each deletion, which would take another number if
+it were done twice. So the next run goes on where one ended. Two at once are kept apart by the cluster's lock; without it a number that is
+not the expected one ends the topic with an error, one version too late.
+
+Meanwhile the strategy by which a namespace lets a schema follow another is the permissive one. The former one is noted before it is
+changed, so that a run after a crash puts it back. A strategy that is not the permissive one any more stays: somebody else has set it.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
 
+from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.bundles import namespace_of
+from ledgerfs.clusters.next_ids import RECOVERY
 from ledgerfs.errors import (
     AdminApiUnreachableError,
     AuthenticationError,
+    CorruptMetadataError,
     LedgerfsError,
     NotFoundError,
+    ObjectNotFoundError,
     SchemaConflictError,
 )
-from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.recovery.settings.namespaces import is_legacy_namespace, namespace_path
 from ledgerfs.recovery.settings.schema_plan import SchemaPlan, progress
-from ledgerfs.recovery.settings.strategies import Strategies
+from ledgerfs.schemas.admin_api import AdminApi
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode
+from ledgerfs.storage.zookeeper.node import Node
 
-
-class SchemaRegistry(Protocol):
-    """What registers schemas (`ledgerfs.schemas.admin_api.AdminApi`)."""
-
-    def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
-        """Return what is there."""
-        ...
-
-    def register(self, topic: str, schema: SchemaInfo) -> int:
-        """Register a schema; return its number."""
-        ...
-
-    def delete(self, topic: str) -> int:
-        """Hide what is there; return the number that this takes."""
-        ...
+PERMISSIVE = "ALWAYS_COMPATIBLE"
+_NOTES = f"{RECOVERY}/strategies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ class RestoredSchemas:
 
 
 def restore_all_schemas(
-    registry: SchemaRegistry, strategies: Strategies, plans: Iterable[SchemaPlan]
+    api: AdminApi, strategies: "Strategies", plans: Iterable[SchemaPlan]
 ) -> Iterator[RestoredSchemas]:
     """Set the schemas of topics again, one topic after the other; yield what became of each.
 
@@ -75,7 +72,7 @@ def restore_all_schemas(
     for namespace, of_namespace in groupby(ordered, key=lambda one: _namespace(one.topic)):
         group = list(of_namespace)
         if not any(one.to_do for one in group):
-            yield from (_restored(registry, one) for one in group)
+            yield from (_restored(api, one) for one in group)
             continue
         with ExitStack() as last:
             try:
@@ -83,13 +80,13 @@ def restore_all_schemas(
             except NotFoundError as error:
                 yield from (RestoredSchemas(one.topic, 0, error) for one in group)
                 continue
-            yield from (_restored(registry, one) for one in group)
+            yield from (_restored(api, one) for one in group)
 
 
-def restore_schemas(registry: SchemaRegistry, plan: SchemaPlan) -> int:
+def restore_schemas(api: AdminApi, plan: SchemaPlan) -> int:
     """Set the schemas of one topic again, read back what the broker then has, and return how many steps were done.
 
-    The namespace's strategy has to let them (`ledgerfs.recovery.settings.strategies.Strategies`).
+    The namespace's strategy has to let them (`Strategies`).
 
     Raises
     ------
@@ -101,40 +98,40 @@ def restore_schemas(registry: SchemaRegistry, plan: SchemaPlan) -> int:
     """
     if plan.trouble is not None:
         raise SchemaConflictError(plan.trouble, key=plan.topic)
-    first = at = _required(registry, plan)
+    first = at = _required(api, plan)
     for at in range(first, len(plan.steps)):
         step = plan.steps[at]
         if step is None:
-            _delete(registry, plan, at)
+            _delete(api, plan, at)
         else:
-            _require_number(plan, at, registry.register(plan.topic, step))
-    if _required(registry, plan) < len(plan.steps):
+            _require_number(plan, at, api.register(plan.topic, step))
+    if _required(api, plan) < len(plan.steps):
         raise SchemaConflictError("the broker does not have all versions that it said it has", key=plan.topic)
     return max(0, len(plan.steps) - first)
 
 
-def _restored(registry: SchemaRegistry, plan: SchemaPlan) -> RestoredSchemas:
+def _restored(api: AdminApi, plan: SchemaPlan) -> RestoredSchemas:
     try:
-        return RestoredSchemas(plan.topic, restore_schemas(registry, plan))
+        return RestoredSchemas(plan.topic, restore_schemas(api, plan))
     except (AdminApiUnreachableError, AuthenticationError):
         raise
     except LedgerfsError as error:
         return RestoredSchemas(plan.topic, 0, error)
 
 
-def _delete(registry: SchemaRegistry, plan: SchemaPlan, number: int) -> None:
+def _delete(api: AdminApi, plan: SchemaPlan, number: int) -> None:
     """Take a number by a deletion, if it is the next one still."""
-    there = _required(registry, plan)
+    there = _required(api, plan)
     if there != number:
         raise SchemaConflictError(
             f"somebody else sets its schemas: version {number} is taken since a moment ago", key=plan.topic
         )
-    _require_number(plan, number, registry.delete(plan.topic))
+    _require_number(plan, number, api.delete(plan.topic))
 
 
-def _required(registry: SchemaRegistry, plan: SchemaPlan) -> int:
+def _required(api: AdminApi, plan: SchemaPlan) -> int:
     """Return how many steps are done; raises `SchemaConflictError` if what is there leads elsewhere."""
-    there, conflict = progress(plan.steps, registry.versions(plan.topic))
+    there, conflict = progress(plan.steps, api.versions(plan.topic))
     if conflict is not None:
         raise SchemaConflictError(conflict, key=plan.topic)
     return there
@@ -151,3 +148,124 @@ def _require_number(plan: SchemaPlan, wanted: int, got: int) -> None:
 
 def _namespace(topic: str) -> str:
     return namespace_of(managed_ledger_of(topic))
+
+
+class Strategies:
+    """Strategies of the new cluster's namespaces.
+
+    All methods raise `AdminApiError` and its kinds, `AccessDeniedError`, `AuthenticationError`, and the errors of the notes.
+
+    Parameters
+    ----------
+    requests
+        To any broker of the cluster.
+    notes
+        Of what has to be put back.
+
+    """
+
+    __slots__ = ("_notes", "_requests")
+
+    def __init__(self, requests: AdminRequests, notes: "StrategyNotes") -> None:
+        self._requests = requests
+        self._notes = notes
+
+    @contextmanager
+    def permissive(self, namespace: str) -> Iterator[None]:
+        """Let every schema follow every other until the end of a block.
+
+        Namespaces with V1 names have no such setting that could be put back: theirs stays, and brokers may refuse a schema.
+        """
+        if is_legacy_namespace(namespace):
+            yield
+            return
+        strategy = self._now(namespace)
+        if strategy != PERMISSIVE:
+            # Also where another one is noted: since that run somebody has set this.
+            self._notes.note(namespace, strategy)
+        elif namespace not in self._notes.noted():
+            yield
+            return
+        # If this is not known to be done, it may be done later: then the note stays, for a run that looks again.
+        self._set(namespace, PERMISSIVE)
+        try:
+            yield
+        finally:
+            self._put_back(namespace)
+
+    def put_back_all(self) -> list[str]:
+        """Put back what an earlier run did not, and return the namespaces whose strategy was another one until now."""
+        return [namespace for namespace in sorted(self._notes.noted()) if self._put_back(namespace)]
+
+    def _put_back(self, namespace: str) -> bool:
+        strategy = self._notes.noted().get(namespace)
+        if strategy is None:
+            return False
+        try:
+            is_ours = self._now(namespace) == PERMISSIVE
+        except NotFoundError:
+            # A namespace that was deleted meanwhile has none.
+            is_ours = False
+        if is_ours:
+            self._set(namespace, strategy)
+        self._notes.forget(namespace)
+        return is_ours
+
+    def _now(self, namespace: str) -> str:
+        answer = self._requests.get(self._path(namespace)).require_ok()
+        told = answer.json()
+        if not isinstance(told, str):
+            raise answer.unexpected("no name of a strategy")
+        return told
+
+    def _set(self, namespace: str, strategy: str) -> None:
+        self._requests.change("PUT", self._path(namespace), strategy, is_repeatable=True).require_ok()
+
+    @staticmethod
+    def _path(namespace: str) -> str:
+        return f"{namespace_path(namespace)}/schemaCompatibilityStrategy"
+
+
+class StrategyNotes:
+    """Which strategies have to be put back, in the new cluster's ZooKeeper; all methods raise the errors of the lock."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: ClusterLock) -> None:
+        self._lock = lock
+
+    def noted(self) -> Mapping[str, str]:
+        """Return {namespace: its strategy}."""
+        return {_told(node, "namespace"): _told(node, "strategy") for node in self._nodes()}
+
+    def note(self, namespace: str, strategy: str) -> None:
+        """Note what has to be put back."""
+        told = json.dumps({"namespace": namespace, "strategy": strategy}).encode()
+        self._lock.commit([MakeNode(_path(namespace), told)])
+
+    def forget(self, namespace: str) -> None:
+        """Note that nothing has to be put back any more."""
+        node = self._lock.node(_path(namespace))
+        if node is not None:
+            self._lock.commit([DropNode(node.path, node.version)])
+
+    def _nodes(self) -> list[Node]:
+        nodes = self._lock.newest()
+        try:
+            names = nodes.children(_NOTES)
+        except ObjectNotFoundError:
+            return []
+        return [node for _, node in answered(nodes.get_many, (f"{_NOTES}/{name}" for name in names))]
+
+
+def _path(namespace: str) -> str:
+    # No tenant or namespace has a comma.
+    return f"{_NOTES}/{namespace.replace('/', ',')}"
+
+
+def _told(node: Node, name: str) -> str:
+    try:
+        told = json.loads(node.data)[name]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptMetadataError("no note of a namespace's strategy", key=node.path) from error
+    return str(told)

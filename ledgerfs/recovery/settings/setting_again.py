@@ -11,11 +11,9 @@ from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.settings.former_settings import FormerSetting, not_carried_over
 from ledgerfs.recovery.settings.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
-from ledgerfs.recovery.settings.noted_strategies import NotedStrategies
 from ledgerfs.recovery.settings.schema_plan import SchemaPlan, plan_schemas
 from ledgerfs.recovery.settings.schema_sources import known_versions
-from ledgerfs.recovery.settings.schemas import restore_all_schemas
-from ledgerfs.recovery.settings.strategies import Strategies
+from ledgerfs.recovery.settings.schemas import Strategies, StrategyNotes, restore_all_schemas
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.schemas.schema_store import SchemaStore
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
@@ -76,16 +74,14 @@ class SettingAgain:
         wanted = {one.target: one.source for one in plans if one.refusal is None}
         settings = plan_settings(self.requests, wanted, self.former, new_cluster(self.requests, self.tier))
         schemas = self._schemas({_whole(target): _whole(source) for target, source in wanted.items()}, settings)
-        troubles = {one.name: one.trouble for one in settings.namespaces if one.trouble is not None}
-        troubles_of_tenants = {one.name: one.trouble for one in settings.tenants if one.trouble is not None}
+        troubles = {one.name: one.trouble for one in settings.tenants}
+        troubles |= {one.name: one.trouble for one in settings.namespaces}
         refused: dict[str, str] = {}
         for target, source in wanted.items():
             namespace = namespace_of(target)
             plan = schemas.get(_whole(target))
-            why = troubles.get(namespace) or troubles_of_tenants.get(namespace.partition("/")[0])
-            if why is None and plan is not None:
-                why = plan.trouble
-            if why is not None:
+            why = troubles.get(namespace) or troubles.get(namespace.partition("/")[0])
+            if why := why or (None if plan is None else plan.trouble):
                 refused[source] = why
         remarks = [f"namespace {one.name}: {remark}" for one in settings.namespaces for remark in one.remarks]
         remarks += [f"{topic_of(name)}: {remark}" for name, plan in schemas.items() for remark in _remarks(plan)]
@@ -97,20 +93,13 @@ class SettingAgain:
 
     def set_schemas(self, lock: ClusterLock, planned: SettingsOfTopics, plans: Sequence[TopicPlan]) -> dict[str, str]:
         """Set the schemas of topics; return {former managed ledger: why not all are there}. Raises what ends all of them."""
-        strategies = Strategies(self.requests, NotedStrategies(lock))
+        strategies = Strategies(self.requests, StrategyNotes(lock))
         strategies.put_back_all()
-        wanted = {_whole(one.target) for one in plans}
-        due = [plan for name, plan in planned.schemas.items() if name in wanted]
-        failed = {
-            one.topic: str(one.error)
-            for one in restore_all_schemas(AdminApi(self.requests), strategies, due)
-            if one.error is not None
-        }
-        return {
-            plan.source: failed[topic_of(_whole(plan.target))]
-            for plan in plans
-            if topic_of(_whole(plan.target)) in failed
-        }
+        topics = {one.source: topic_of(_whole(one.target)) for one in plans}
+        due = [plan for plan in planned.schemas.values() if plan.topic in topics.values()]
+        done = restore_all_schemas(AdminApi(self.requests), strategies, due)
+        failed = {one.topic: str(one.error) for one in done if one.error is not None}
+        return {source: failed[topic] for source, topic in topics.items() if topic in failed}
 
     def left_by_hand(self, planned: SettingsOfTopics) -> list[FormerSetting]:
         """Return the former settings that were not set again."""

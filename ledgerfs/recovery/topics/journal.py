@@ -4,14 +4,18 @@ A topic is ours if its list was made by the commit that wrote its note: both hav
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+from ledgerfs.clusters.answered_nodes import answered, paths_below
 from ledgerfs.clusters.next_ids import RECOVERY
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs.storage.zookeeper.nodes import Nodes
 
 NOTES = f"{RECOVERY}/topics"
 NEW_IDS = f"{RECOVERY}/new-ids"
+_NUMBERS = ("ledgers", "entries", "subscriptions", "at_ms", "extra_id", "left_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,10 @@ class Note:
         How many of each there are.
     at_ms
         When, ms since 1970 UTC, by the clock of the machine that did it.
+    extra_id
+        The id behind those of its restored ledgers, and before all that the cluster gives.
+    left_out
+        How many ledgers of its former name the bucket had that were not restored.
     has_new_ids
         Whether its ledgers have other ids than they had.
     open_as
@@ -40,6 +48,8 @@ class Note:
     entries: int
     subscriptions: int
     at_ms: int
+    extra_id: int
+    left_out: int
     has_new_ids: bool
     open_as: str | None
 
@@ -57,12 +67,10 @@ def parse_note(node: Node) -> Note:
     """Parse the node of a note; raises `CorruptMetadataError`."""
     try:
         told = json.loads(node.data)
-        ledgers, entries, subscriptions, at_ms = (
-            int(told[name]) for name in ("ledgers", "entries", "subscriptions", "at_ms")
-        )
+        numbers = {name: int(told[name]) for name in _NUMBERS}
         source, bucket = str(told["source"]), str(told["bucket"])
         open_as = None if told["open_as"] is None else str(told["open_as"])
-        return Note(source, bucket, ledgers, entries, subscriptions, at_ms, bool(told["has_new_ids"]), open_as)
+        return Note(source, bucket, **numbers, has_new_ids=bool(told["has_new_ids"]), open_as=open_as)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise CorruptMetadataError("no note of a restored topic", key=node.path) from error
 
@@ -70,6 +78,16 @@ def parse_note(node: Node) -> Note:
 def is_of_note(made: Node, note: Node) -> bool:
     """Whether the list of a topic was made by the commit that wrote a note."""
     return made.created_ms == note.changed_ms
+
+
+def nodes_below(nodes: Nodes, folder: str) -> Iterator[Node]:
+    """Yield the notes in a folder, whose paths have the names of topics; raises the errors of ZooKeeper."""
+    level = [folder]
+    while level:
+        level = list(paths_below(nodes, level))
+        for _, node in answered(nodes.get_many, level):
+            if node.data:
+                yield node
 
 
 def new_ids_path(target: str) -> str:
@@ -86,6 +104,11 @@ class NewIds:
 
     first: int
     ledgers: tuple[int, ...]
+
+    @property
+    def new(self) -> range:
+        """The new ones."""
+        return range(self.first, self.first + (len(self.ledgers) or 1))
 
     def build(self) -> bytes:
         """Return the data of its node."""

@@ -1,57 +1,101 @@
-"""Ids of BookKeeper's ledgers: the next one beyond everything that is restored, by one node, however far that is.
+"""The ids of ledgers in the new cluster: BookKeeper's next ones are beyond all that was there before, by one node, and below 2³⁵.
 
 BookKeeper counts sequential nodes below ``/ledgers/idgen`` for ids of 31 bits. Once there is a folder ``HOB-n`` below
 ``/ledgers/idgen-long``, it counts in the greatest of these instead, and ids are ``n · 2³² + count``. Both generators, BookKeeper's own
-(``LongZkLedgerIdGenerator``) and Pulsar's (``PulsarLedgerIdGenerator``), look whenever they make an id. So one folder advances the ids of a
-cluster that works by any number.
+(``LongZkLedgerIdGenerator``) and Pulsar's (``PulsarLedgerIdGenerator``), read that whenever they make an id. So one node advances the ids
+of a cluster in use. A count has 31 bits, so no generator ever gives an id of the upper half of a block: recoveries use these.
 """
 
-import time
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from ledgerfs.clusters.next_ids import newest_block
 from ledgerfs.errors import UnsupportedWriteError
 from ledgerfs.formats.bookkeeper.ledger_paths import BLOCK_BITS
-from ledgerfs.ledgers.read_order import END_OF_OWN_IDS, FIRST_OWN_ID
+from ledgerfs.ledgers.catalog import Catalog
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
+from ledgerfs.recovery.topics.new_cluster import END_OF_IDS, Found
+from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
+from ledgerfs.storage.zookeeper.nodes import NodeReader
 
-_BLOCK = 1 << BLOCK_BITS
-_LAST_BLOCK = (1 << 31) - 1
-_EPOCH_MS = 1_735_689_600_000
-"""1 January 2025 UTC; 29 years from there two blocks every half an hour reach the ids that ledgerfs gives."""
+_LAST_BLOCK = (END_OF_IDS >> BLOCK_BITS) - 1
+_ROOM = 1 << 24
+"""Ids that have to be left in a block for ledgers that recoveries make."""
 
 
-@dataclass(frozen=True, slots=True)
 class FreeIds:
-    """Ids that no generator gives to anybody any more, and that no ledger had: from ``start`` on, 2³² of them."""
+    """Ids that no generator gives, before all that the new cluster gives; for all threads.
 
-    start: int
+    Parameters
+    ----------
+    block
+        The cluster's.
+    used
+        Ids that have ledgers, or are to have some.
 
-    def id_at(self, number: int) -> int:
-        """Return one of them; raises `UnsupportedWriteError` beyond the last."""
-        if not 0 <= number < _BLOCK:
-            raise UnsupportedWriteError("more ledgers than there are ids for", key=f"id {number}")
-        return self.start + number
-
-
-def advance_ids(lock: ClusterLock, greatest: int, ledgers_path: str = "/ledgers") -> FreeIds:
-    """Have BookKeeper make ids beyond ``greatest``, and beyond the ids that are returned, which lie between.
-
-    Raises `UnsupportedWriteError` where there are no such ids, and the errors of `ClusterLock.commit`.
     """
-    known = max(newest_block(lock.newest(), ledgers_path), greatest >> BLOCK_BITS, _block_by_time())
-    if known + 3 >= FIRST_OWN_ID >> BLOCK_BITS and known < END_OF_OWN_IDS >> BLOCK_BITS:
-        # Imported rows are restored, too, and a list's next ledger is behind all of it: beyond what ledgerfs gives, which is no cluster's.
-        known = END_OF_OWN_IDS >> BLOCK_BITS
-    # Clusters have even blocks, and what recoveries make odd ones: neither gets an id of the other, whoever knows of whom.
-    block = (known + 3) & ~1
+
+    __slots__ = ("_end", "_lock", "_next")
+
+    def __init__(self, block: int, used: Iterable[int] = ()) -> None:
+        self._end = block << BLOCK_BITS
+        first = self._end - (1 << (BLOCK_BITS - 1))
+        self._next = max((one + 1 for one in used if first <= one < self._end), default=first)
+        self._lock = ForkLock()
+
+    @property
+    def last(self) -> int:
+        """The last one before all ids of the cluster: no ledger has it, ever."""
+        return self._end - 1
+
+    def take(self, count: int = 1) -> int:
+        """Return the first of some that follow each other; raises `UnsupportedWriteError` where there are no more."""
+        with self._lock:
+            first = self._next
+            if first + count > self.last:
+                raise UnsupportedWriteError("more ledgers than there are ids for", key=f"id {first}")
+            self._next = first + count
+        return first
+
+
+def advance_ids(
+    lock: ClusterLock, catalog: Catalog, dump: DumpedCluster | None, found: Found, ledgers_path: str = "/ledgers"
+) -> FreeIds:
+    """Have BookKeeper give ids in the block of `block_beyond`, and return ids before it.
+
+    Raises as `block_beyond`, and the errors of `ClusterLock.commit`.
+    """
+    nodes = lock.newest()
+    block = block_beyond(nodes, catalog, dump, found, ledgers_path)
+    if block > newest_block(nodes, ledgers_path):
+        lock.commit([MakeNode(f"{ledgers_path}/idgen-long/HOB-{block:010d}", b"")])
+    return FreeIds(block, (*(ledger_id for ledger_id, _ in _ledgers_in(catalog)), *found.noted))
+
+
+def block_beyond(
+    nodes: NodeReader, catalog: Catalog, dump: DumpedCluster | None, found: Found, ledgers_path: str = "/ledgers"
+) -> int:
+    """Return the number of the block for the cluster's next ids: the one that it has, unless other clusters' ledgers are there or beyond.
+
+    Raises `UnsupportedWriteError` where there is none below 2³⁵, and the errors of ZooKeeper.
+    """
+    now = newest_block(nodes, ledgers_path)
+    others = [ledger_id for ledger_id, _ in _ledgers_in(catalog) - found.named]
+    others += [one.ledger_id for info in (dump.lists.values() if dump else ()) for one in info.ledgers]
+    greatest = max((one for one in others if one < END_OF_IDS), default=0)
+    block = max(now, ((greatest + _ROOM) >> BLOCK_BITS) + 1)
     if block > _LAST_BLOCK:
-        raise UnsupportedWriteError("BookKeeper has no ids beyond this one", key=f"ledger {greatest}")
-    lock.commit([MakeNode(f"{ledgers_path}/idgen-long/HOB-{block:010d}", b"")])
-    return FreeIds((block - 1) << BLOCK_BITS)
+        behind = f"ledger {greatest}" if block > now else f"{now} · 2^32, where the cluster is,"
+        reason = (
+            f"BookKeeper's ids behind {behind} would be 2^35 or more, with which Pulsar's functions lose count of messages; ids last for "
+            "seven recoveries of one bucket. Restore from a copy of the bucket without ledgers of that block of ids"
+        )
+        raise UnsupportedWriteError(reason, key=f"{ledgers_path}/idgen-long")
+    return block
 
 
-def _block_by_time() -> int:
-    """Return a block behind those that were given earlier: a lost cluster may have one that nobody knows of, and late ledgers in it."""
-    half_hours = (time.time_ns() // 1_000_000 - _EPOCH_MS) // (30 * 60_000)
-    return max(0, min(2 * half_hours, (FIRST_OWN_ID >> BLOCK_BITS) - 8))
+def _ledgers_in(catalog: Catalog) -> set[tuple[int, int]]:
+    """Return id and first half of the uuid of all that a bucket has of ledgers, also of those that lost an object."""
+    columns = ("ledger_id", "uuid_high")
+    tables = (catalog.ledgers, catalog.lost, catalog.gaps)
+    return {pair for table in tables for pair in zip(*(table[one].tolist() for one in columns), strict=True)}

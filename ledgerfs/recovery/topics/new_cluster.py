@@ -1,11 +1,13 @@
 """What the new cluster has already: topics, ids of ledgers, and what its namespaces would have brokers delete."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from ledgerfs.clusters.answered_nodes import answered, paths_below
 from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
 from ledgerfs.clusters.policies import json_object
+from ledgerfs.clusters.survey_builder import POLICIES
 from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
@@ -13,26 +15,26 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_l
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.settings.carried_policies import deleting_policy
 from ledgerfs.recovery.topics.journal import (
+    NEW_IDS,
     Note,
     is_of_note,
     new_ids_path,
+    nodes_below,
     note_path,
     parse_new_ids,
     parse_note,
 )
-from ledgerfs.recovery.topics.places import Place, places_of
+from ledgerfs.recovery.topics.places import places_of
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
-_POLICIES = "/admin/policies"
-_NO_LIMIT = -1
-_EXPIRING = {
-    "message_ttl_in_seconds": "a time to live (s)",
-    "subscription_expiration_time_minutes": "an expiry of subscriptions (minutes)",
-}
+END_OF_IDS = 1 << 35
+"""Functions of Pulsar that process each message once count by ``ledgerId << 28 | entryId`` (``FunctionCommon.getSequenceId``): 63 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,8 @@ class Found:
 
     Attributes
     ----------
-    places
-        {managed ledger in the new cluster: what is there}.
+    ours
+        Managed ledgers in the new cluster that were restored before, each from its plan's source, in the same bucket.
     owners
         {id of a ledger that is to be restored, and is known in the cluster: managed ledgers that list it, "" for BookKeeper}.
     taken
@@ -51,17 +53,26 @@ class Found:
         Managed ledgers of the bucket that are the new cluster's own: there is nothing to restore of them.
     lists
         {managed ledger of the new cluster: its list}.
+    named
+        Offloaded ledgers that these name: the id, and the first half of the uuid.
+    noted
+        Ids that runs have noted for copies of ledgers.
 
     """
 
-    places: Mapping[str, Place]
+    ours: frozenset[str]
     owners: Mapping[int, tuple[str, ...]]
     taken: Mapping[str, str]
     own: frozenset[str]
     lists: Mapping[str, Node]
+    named: AbstractSet[tuple[int, int]] = frozenset()
+    noted: AbstractSet[int] = frozenset()
 
     def clash(self, plan: TopicPlan) -> str | None:
         """Return why the ledgers of a topic cannot keep their ids; None if they can."""
+        large = [ref.ledger_id for ref in plan.ledgers if ref.ledger_id >= END_OF_IDS]
+        if large:
+            return f"{len(large):,} of its ids are greater than those of a cluster (2^35), such as {large[0]}"
         found = [
             (ref.ledger_id, other)
             for ref in plan.ledgers
@@ -94,6 +105,7 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
         if ledger_id in wanted:
             owners[ledger_id] = ("",)
     lists: dict[str, Node] = {}
+    named: set[tuple[int, int]] = set()
     for path, node in answered(nodes.get_many, managed_ledger_paths(nodes)):
         name = managed_ledger_at(path, node.data)
         if name is not None:
@@ -102,8 +114,11 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
             for one in ledgers:
                 if one.ledger_id in wanted:
                     owners[one.ledger_id] = (*owners.get(one.ledger_id, ()), name)
-    places, taken, own = places_of(nodes, lists, plans, bucket)
-    return Found(places, owners, taken, own, lists)
+                if one.context is not None and one.context.uuid is not None:
+                    named.add((one.ledger_id, uuid_halves(one.context.uuid)[0]))
+    ours, taken, own = places_of(nodes, lists, plans, bucket)
+    noted = {one for node in nodes_below(nodes, NEW_IDS) for one in parse_new_ids(node).new}
+    return Found(ours, owners, taken, own, lists, named, noted)
 
 
 def beside_others(nodes: Nodes, plans: Iterable[TopicPlan], catalog: Catalog) -> dict[str, str]:
@@ -129,8 +144,7 @@ def beside_others(nodes: Nodes, plans: Iterable[TopicPlan], catalog: Catalog) ->
 
 def _noted_ids(nodes: Nodes, target: str) -> set[int]:
     """Return the ids that were noted for the copies of a topic."""
-    found = [parse_new_ids(node) for _, node in answered(nodes.get_many, [new_ids_path(target)])]
-    return {one.first + row for one in found for row in range(len(one.ledgers))}
+    return {one for _, node in answered(nodes.get_many, [new_ids_path(target)]) for one in parse_new_ids(node).new}
 
 
 def brokers_delete(nodes: Nodes, namespaces: Collection[str]) -> dict[str, str]:
@@ -138,12 +152,11 @@ def brokers_delete(nodes: Nodes, namespaces: Collection[str]) -> dict[str, str]:
 
     A restored ledger that a broker trims is deleted in the bucket. Namespaces that are not there yet are left out.
     """
-    found: dict[str, str] = {}
-    for path, node in answered(nodes.get_many, (f"{_POLICIES}/{one}" for one in sorted(namespaces))):
-        kept = _kept(node)
-        if kept is not None:
-            found[path.removeprefix(f"{_POLICIES}/")] = kept
-    return found
+    nodes_of = answered(nodes.get_many, (f"{POLICIES}/{one}" for one in sorted(namespaces)))
+    told = {
+        path.removeprefix(f"{POLICIES}/"): deleting_policy(json_object(node.data, key=path)) for path, node in nodes_of
+    }
+    return {namespace: policy for namespace, policy in told.items() if policy is not None}
 
 
 def note_of(nodes: Nodes, target: str) -> Note | None:
@@ -153,23 +166,3 @@ def note_of(nodes: Nodes, target: str) -> Note | None:
     except ObjectNotFoundError:
         return None
     return parse_note(note) if is_of_note(made, note) else None
-
-
-def _kept(node: Node) -> str | None:
-    """Return the first policy of a namespace that deletes, or expires, messages; None if there is none."""
-    policies = json_object(node.data, key=node.path)
-    retention = policies.get("retention_policies")
-    if not isinstance(retention, dict):
-        return "no retention of its own, so that of the brokers, usually none"
-    minutes, megabytes = retention.get("retentionTimeInMinutes"), retention.get("retentionSizeInMB")
-    if not minutes == megabytes == _NO_LIMIT:
-        return f"a retention of {minutes} minutes and {megabytes} MB"
-    for name, what in _EXPIRING.items():
-        value = policies.get(name)
-        if isinstance(value, int) and value > 0:
-            return f"{what} of {value}"
-    quotas = policies.get("backlog_quota_map")
-    for quota in quotas.values() if isinstance(quotas, dict) else ():
-        if isinstance(quota, dict) and quota.get("policy") == "consumer_backlog_eviction":
-            return "a backlog quota that evicts (consumer_backlog_eviction)"
-    return None

@@ -5,7 +5,6 @@ partitions of its name they get none of its messages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 
 from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.partitioned_topics import partitioned_path
@@ -19,19 +18,10 @@ from ledgerfs.storage.zookeeper.nodes import Nodes
 _OTHER_NAME = "restore under another name (--as)"
 
 
-class Place(Enum):
-    """What is where a topic is to be."""
-
-    FREE = "free"
-    OURS = "ours"
-    """It was restored there, from the same managed ledger of the same bucket."""
-    TAKEN = "taken"
-
-
 def places_of(
     nodes: Nodes, lists: Mapping[str, Node], plans: Sequence[TopicPlan], bucket: str
-) -> tuple[dict[str, Place], dict[str, str], frozenset[str]]:
-    """Return what is where each topic is to be, by its name there, and why none can be made where that is `Place.TAKEN`, in words.
+) -> tuple[frozenset[str], dict[str, str], frozenset[str]]:
+    """Return the topics that were restored before, from the same managed ledger of the same bucket, and why others cannot be made.
 
     The last are managed ledgers of the bucket that are the new cluster's own: its lists have all of them, and no dump knows them. ``lists``
     are all of the new cluster. Raises the errors of ZooKeeper, and `CorruptMetadataError` for a note, or a list, that is none.
@@ -39,14 +29,13 @@ def places_of(
     near = _of_one_topic(lists, (plan.target for plan in plans))
     sources = _restored_from(nodes, lists, {name for names in near.values() for name in names})
     partitioned = dict(answered(nodes.get_many, (partitioned_path(plan.target) for plan in plans)))
-    places: dict[str, Place] = {}
+    ours = frozenset(plan.target for plan in plans if sources.get(plan.target) == (plan.source, bucket))
     taken: dict[str, str] = {}
     own: set[str] = set()
     # What a template makes of others is not what it is to make another one of.
     made = {plan.target for plan in plans if plan.source != plan.target}
     for plan in plans:
-        if sources.get(plan.target) == (plan.source, bucket):
-            places[plan.target] = Place.OURS
+        if plan.target in ours:
             continue
         others = near[split_partition(plan.target)[0]]
         why: str | None
@@ -61,10 +50,9 @@ def places_of(
             why = f"the new cluster has a partitioned topic of this name, to which clients are sent: {_OTHER_NAME}"
         else:
             why = _stranger(plan, others, sources)
-        places[plan.target] = Place.FREE if why is None else Place.TAKEN
         if why is not None:
             taken[plan.target] = why
-    return places, taken, frozenset(own)
+    return ours, taken, frozenset(own)
 
 
 def _of_one_topic(lists: Mapping[str, Node], targets: Iterable[str]) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ their messages. Whatever ends a run leaves whole topics, and ledgers that nobody
 and goes on.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -34,7 +34,6 @@ from ledgerfs.recovery.topics.coordinators import coordinators_behind
 from ledgerfs.recovery.topics.journal import NewIds, Note, new_ids_path, note_path, parse_new_ids
 from ledgerfs.recovery.topics.ledger_ids import FreeIds
 from ledgerfs.recovery.topics.new_cluster import Found, note_of
-from ledgerfs.recovery.topics.places import Place
 from ledgerfs.recovery.topics.subscriptions import NewSubscription, subscriptions_of
 from ledgerfs.recovery.topics.topic_commit import TopicToMake, positions_of
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
@@ -142,7 +141,7 @@ class Restoring:
 
     """
 
-    __slots__ = ("_bucket", "_catalog", "_hides_aborted", "_how", "_ids", "_lock", "_next", "_nodes", "_url")
+    __slots__ = ("_bucket", "_catalog", "_hides_aborted", "_how", "_ids", "_lock", "_nodes", "_url")
 
     def __init__(
         self,
@@ -163,7 +162,6 @@ class Restoring:
         self._ids = ids
         self._how = how
         self._hides_aborted = hides_aborted
-        self._next = 0
 
     def restore(self, plans: Sequence[TopicPlan], found: Found) -> Iterator[RestoredTopic]:
         """Yield what became of each topic.
@@ -175,8 +173,7 @@ class Restoring:
             yield self._outcome(plan, found)
 
     def _outcome(self, plan: TopicPlan, found: Found) -> RestoredTopic:
-        place = found.places.get(plan.target, Place.FREE)
-        if place is Place.OURS:
+        if plan.target in found.ours:
             return there_again(plan, self._nodes, self._catalog, self._how)
         why = why_not(plan, found, gives_new_ids=self._how.gives_new_ids)
         if why is not None:
@@ -211,14 +208,16 @@ class Restoring:
                 for row, ref in enumerate(plan.ledgers)
             ]
         )
-        extra_id = self._new_ids(1)
+        assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
+        extra_id = self._ids.last
         positions = positions_of(plan, done.ledgers, extra_id)
         subscriptions = subscriptions_of(plan.source, plan.former.cursors, how.subscriptions, positions, readers)
         done.subscriptions = len(subscriptions.nodes)
         done.remarks += subscriptions.remarks
         nodes = subscriptions.nodes
         open_as = None if not (how.looks_for_transactions and hides) else how.open_as if done.opened else ""
-        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, open_as)
+        left_out = len(not_restored(self._catalog, plan.source, {ref.ledger_id for ref in plan.ledgers}))
+        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, left_out, open_as)
         if found.ledgers and self._hides_aborted:
             self._publish(plan, found, done.ledgers[-1][1])
         self._lock.commit(making.operations(self._node(note_path(plan.target))))
@@ -285,16 +284,16 @@ class Restoring:
     def _new_ids(self, count: int) -> int:
         """Return the first of some ids that nobody has."""
         assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
-        first = self._ids.id_at(self._next)
-        self._next += count
-        return first
+        return self._ids.take(count)
 
     def _node(self, path: str) -> Node | None:
         return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
 
 
-def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How) -> RestoredTopic:
+def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How | None) -> RestoredTopic:
     """Return a topic that an earlier run restored, and what is the matter with it: by its list now, its note, and what is planned.
+
+    Without ``how`` nothing is wanted but what the note has.
 
     Raises `CorruptMetadataError`, and the errors of ZooKeeper.
     """
@@ -306,8 +305,15 @@ def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How) -> Re
     done.subscriptions = note.subscriptions
     listed = [one for one in parse_managed_ledger_info(node.data, key=node.path).ledgers if one.is_offloaded]
     done.why = _lost(plan, listed, catalog)
-    done.why = done.why or _late_or_trimmed(plan, listed, note) or _otherwise_made(plan, note, how)
+    done.why = done.why or _late_or_trimmed(plan, listed, note)
+    done.why = done.why or (None if how is None else _otherwise_made(plan, note, how))
     return done
+
+
+def not_restored(catalog: Catalog, source: str, restored: Collection[int], before: int | None = None) -> set[int]:
+    """Return the ids of a topic's ledgers in the bucket that are not among those restored; with ``before`` only smaller ones."""
+    ids = {ref.ledger_id for ref in catalog.refs_of(source)}
+    return {one for one in ids if one not in restored and (before is None or one < before)}
 
 
 def _lost(plan: TopicPlan, listed: Sequence[LedgerInfo], catalog: Catalog) -> str | None:
@@ -341,8 +347,9 @@ def _late_or_trimmed(plan: TopicPlan, listed: Sequence[LedgerInfo], note: Note) 
         return f"{len(plan.ledgers) - note.ledgers:,} ledgers in the bucket are not in its list: {since}"
     if late and not note.has_new_ids:
         return f"{len(late):,} ledgers in the bucket are not in its list, such as {late[0]}: {since}"
-    if len(listed) < note.ledgers:
-        return f"its list has {len(listed):,} of the {note.ledgers:,} ledgers that were restored: brokers have trimmed the others since"
+    left = sum(one.ledger_id < note.extra_id for one in listed)
+    if left < note.ledgers:
+        return f"its list has {left:,} of the {note.ledgers:,} ledgers that were restored: brokers have trimmed the others since"
     return None
 
 
@@ -368,7 +375,7 @@ def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None
     """Return why a topic is not restored into a cluster; None if it is."""
     if plan.refusal is not None:
         return plan.refusal
-    if found.places.get(plan.target) is Place.TAKEN:
+    if plan.target in found.taken:
         return found.taken[plan.target]
     clash = found.clash(plan)
     if clash is not None and not gives_new_ids:

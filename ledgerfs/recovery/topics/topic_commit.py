@@ -37,11 +37,11 @@ class TopicToMake:
         Of each ledger its id in the lost cluster, and what is restored of it: the same, or one with another id.
     extra_id
         The id of a ledger that BookKeeper does not have, and never will. A broker that loads the topic forgets the last ledger of the list
-        if BookKeeper does not know it, so that must be none of ours.
+        if BookKeeper does not know it, so that must be none of ours. All topics have the same one.
     cursors
         {name: value of the node}.
-    open_as
-        As the note has it.
+    left_out, open_as
+        As the note has them.
 
     """
 
@@ -51,6 +51,7 @@ class TopicToMake:
     cursors: Mapping[str, bytes]
     driver: OffloadDriver
     bucket: str
+    left_out: int
     open_as: str | None
 
     def operations(self, noted: Node | None) -> list[Operation]:
@@ -69,6 +70,8 @@ class TopicToMake:
             entries,
             len(self.cursors),
             now,
+            self.extra_id,
+            self.left_out,
             has_new_ids,
             self.open_as,
         )

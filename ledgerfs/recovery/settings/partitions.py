@@ -1,14 +1,46 @@
-"""How many partitions a topic has, in the new cluster's ZooKeeper: set once all of its partitions are there."""
+"""How many partitions the restored topics have, as the dump or their names have it, set in ZooKeeper once all partitions are there."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError
+from ledgerfs.formats.topic_names import split_partition
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, is_partition
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import NodeReader
+
+MOST_INFERRED = 10_000
+"""Partitions that are believed of a name alone: clients open each of them, and anybody may have made up a name."""
+
+
+def counts_in_new_cluster(plans: Iterable[TopicPlan], dump: DumpedCluster | None) -> dict[str, int]:
+    """Return {partitioned topic in the new cluster, as a managed ledger without a number: how many partitions it had}.
+
+    A dump may be older than the last partitions, so that none is left out of which there is a ledger. A number beyond `MOST_INFERRED` that
+    the dump does not have makes no partitions: those topics are served by their own names. A damaged node is as good as none.
+    """
+    settings = DumpedSettings() if dump is None else dump.settings
+    counts: dict[str, int] = {}
+    for one in plans:
+        if is_partition(one.source, dump):
+            stem, number = split_partition(one.source)
+            told, count = _told(stem, settings), int(number or 0) + 1
+            if count <= max(MOST_INFERRED, told):
+                target = split_partition(one.target)[0]
+                counts[target] = max(counts.get(target, 0), count, told)
+    return dict(sorted(counts.items()))
+
+
+def _told(stem: str, settings: DumpedSettings) -> int:
+    with suppress(CorruptMetadataError):
+        return settings.partitions(stem) or 0
+    return 0
 
 
 def set_partitions(lock: ClusterLock, counts: Mapping[str, int], there_before: Collection[str] = ()) -> dict[str, str]:
