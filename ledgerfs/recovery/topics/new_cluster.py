@@ -46,7 +46,7 @@ class Found:
     Attributes
     ----------
     ours
-        Managed ledgers in the new cluster that were restored before, each from its plan's source, in the same bucket.
+        (Source, target) of the topics that were restored before, from the same bucket.
     owners
         {id of a ledger that is to be restored, and is known in the cluster: managed ledgers that list it, "" for BookKeeper}.
     taken
@@ -62,7 +62,7 @@ class Found:
 
     """
 
-    ours: frozenset[str]
+    ours: frozenset[tuple[str, str]]
     owners: Mapping[int, tuple[str, ...]]
     taken: Mapping[str, str]
     own: frozenset[str]
