@@ -214,7 +214,7 @@ def _blocked(lost: Lost, into: Into, plans: Sequence[TopicPlan], found: Found, c
     return others | {
         one.source: why
         for one in plans
-        if one.target not in found.ours
+        if (one.source, one.target) not in found.ours
         and (why := why_not(one, found, gives_new_ids=into.how.gives_new_ids)) is not None
     }
 
@@ -230,8 +230,14 @@ def _without_ids(lost: Lost, into: Into, found: Found, catalog: Catalog) -> str 
 
 def _due(plans: Sequence[TopicPlan], found: Found) -> list[TopicPlan]:
     """Return those that are to be restored, of plans of which what is blocked is refused; what is there has its own settings."""
-    there = {*found.ours, *found.taken}
-    return [one for one in plans if one.refusal is None and one.target not in there and one.source not in found.own]
+    return [
+        one
+        for one in plans
+        if one.refusal is None
+        and (one.source, one.target) not in found.ours
+        and one.target not in found.taken
+        and one.source not in found.own
+    ]
 
 
 def _deleting(into: Into, plans: Sequence[TopicPlan], found: Found, made: Collection[str]) -> dict[str, str]:
@@ -255,7 +261,7 @@ def _would_delete(namespace: str, kept: str) -> str:
 
 
 def _there_before(one: TopicPlan, found: Found, into: Into, catalog: Catalog) -> RestoredTopic | None:
-    if one.target not in found.ours:
+    if (one.source, one.target) not in found.ours:
         return None
     return there_again(one, into.cluster.nodes, catalog, into.how)
 

@@ -44,7 +44,7 @@ class Found:
     Attributes
     ----------
     ours
-        Managed ledgers in the new cluster that were restored before, each from its plan's source, in the same bucket.
+        (Source, target) of the topics that were restored before, from the same bucket.
     owners
         {id of a ledger that is to be restored, and is known in the cluster: managed ledgers that list it, "" for BookKeeper}.
     taken
@@ -60,7 +60,7 @@ class Found:
 
     """
 
-    ours: frozenset[str]
+    ours: frozenset[tuple[str, str]]
     owners: Mapping[int, tuple[str, ...]]
     taken: Mapping[str, str]
     own: frozenset[str]

@@ -20,8 +20,8 @@ _OTHER_NAME = "restore under another name (--as)"
 
 def places_of(
     nodes: Nodes, lists: Mapping[str, Node], plans: Sequence[TopicPlan], bucket: str
-) -> tuple[frozenset[str], dict[str, str], frozenset[str]]:
-    """Return the topics that were restored before, from the same managed ledger of the same bucket, and why others cannot be made.
+) -> tuple[frozenset[tuple[str, str]], dict[str, str], frozenset[str]]:
+    """Return which (source, target) were restored before, in the same bucket, and why other targets cannot be made.
 
     The last are managed ledgers of the bucket that are the new cluster's own: its lists have all of them, and no dump knows them. ``lists``
     are all of the new cluster. Raises the errors of ZooKeeper, and `CorruptMetadataError` for a note, or a list, that is none.
@@ -29,13 +29,14 @@ def places_of(
     near = _of_one_topic(lists, (plan.target for plan in plans))
     sources = _restored_from(nodes, lists, {name for names in near.values() for name in names})
     partitioned = dict(answered(nodes.get_many, (partitioned_path(plan.target) for plan in plans)))
-    ours = frozenset(plan.target for plan in plans if sources.get(plan.target) == (plan.source, bucket))
+    # Several plans may have one target.
+    ours = frozenset((plan.source, plan.target) for plan in plans if sources.get(plan.target) == (plan.source, bucket))
     taken: dict[str, str] = {}
     own: set[str] = set()
     # What a template makes of others is not what it is to make another one of.
     made = {plan.target for plan in plans if plan.source != plan.target}
     for plan in plans:
-        if plan.target in ours:
+        if (plan.source, plan.target) in ours:
             continue
         others = near[split_partition(plan.target)[0]]
         why: str | None

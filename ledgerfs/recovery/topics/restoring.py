@@ -173,7 +173,7 @@ class Restoring:
             yield self._outcome(plan, found)
 
     def _outcome(self, plan: TopicPlan, found: Found) -> RestoredTopic:
-        if plan.target in found.ours:
+        if (plan.source, plan.target) in found.ours:
             return there_again(plan, self._nodes, self._catalog, self._how)
         why = why_not(plan, found, gives_new_ids=self._how.gives_new_ids)
         if why is not None:
