@@ -52,7 +52,7 @@ class Clusters:
 
     def check_arguments(self, *more: str) -> tuple[str, ...]:
         """Return those of check."""
-        return (self.old.bucket_url(), "--into", self.new.url, "--service", SERVICE, *more)
+        return self.arguments("--service", SERVICE, *more)
 
 
 @contextmanager
