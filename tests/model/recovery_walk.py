@@ -187,6 +187,7 @@ class Restored:
                 assert self._may_fail(one, done), f"{self._told(one.plan)}: {one.why}"
             self.walk.history.append("restore without disks")
             done = runs.to_the_end(Asked(asked.dump, asked.no_dump, None, (), asked.template, asked.new_ids))
+            self._note_ended()
         self._note_copies_from_disks(done)
         there = copies_in(self.losing.bucket)
         made: list[tuple[TopicPlan, tuple[LedgerInfo, ...]]] = []
