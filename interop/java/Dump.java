@@ -86,7 +86,8 @@ public class Dump {
             error.printStackTrace();
             Runtime.getRuntime().halt(1);
         });
-        PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0]).build();
+        PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0])
+                .operationTimeout(10, TimeUnit.MINUTES).build();
         for (int i = 3; i < arguments.length; i++) {
             dumpAfterRecovery(client, arguments[i], arguments[2], Path.of(arguments[1]).resolve((i - 3) + ".jsonl"));
         }

@@ -36,7 +36,8 @@ public class DumpTyped {
             error.printStackTrace();
             Runtime.getRuntime().halt(1);
         });
-        PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0]).build();
+        PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0])
+                .operationTimeout(10, TimeUnit.MINUTES).build();
         for (int i = 2; i < arguments.length; i++) {
             Path file = Path.of(arguments[1]).resolve((i - 2) + ".jsonl");
             try (Reader<GenericRecord> reader = client.newReader(Schema.AUTO_CONSUME()).topic(arguments[i])

@@ -291,7 +291,8 @@ public class DumpValues {
             Runtime.getRuntime().halt(1);
         });
         TimeZone.setDefault(TimeZone.getTimeZone("UTC"));
-        PulsarClientImpl client = (PulsarClientImpl) PulsarClient.builder().serviceUrl(arguments[0]).build();
+        PulsarClientImpl client = (PulsarClientImpl) PulsarClient.builder().serviceUrl(arguments[0])
+                .operationTimeout(10, TimeUnit.MINUTES).build();
         for (int i = 2; i < arguments.length; i++) dump(client, arguments[i], Path.of(arguments[1]).resolve((i - 2) + ".jsonl"));
         client.close();
         System.exit(0);

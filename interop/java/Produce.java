@@ -215,7 +215,8 @@ public class Produce {
         namespace = arguments[1];
         round = Integer.parseInt(arguments[4]);
         random = new Random(Long.parseLong(arguments[3]) * 1000 + round);
-        client = PulsarClient.builder().serviceUrl(arguments[0]).enableTransaction(true).build();
+        client = PulsarClient.builder().serviceUrl(arguments[0])
+                .operationTimeout(10, TimeUnit.MINUTES).enableTransaction(true).build();
         plain();
         compressed();
         keyed(producer("batched-by-key").batcherBuilder(BatcherBuilder.KEY_BASED).batchingMaxMessages(50));

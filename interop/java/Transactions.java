@@ -16,7 +16,8 @@ import org.apache.pulsar.client.api.transaction.Transaction;
 public class Transactions {
     public static void main(String[] arguments) throws Exception {
         Random random = new Random(Long.parseLong(arguments[2]));
-        PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0]).enableTransaction(true).build();
+        PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0])
+                .operationTimeout(10, TimeUnit.MINUTES).enableTransaction(true).build();
         Producer<byte[]> producer = client.newProducer().topic(arguments[1]).sendTimeout(0, TimeUnit.SECONDS)
                 .enableBatching(false).create();
         for (int number = 0; true; number++) {

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Self
@@ -14,6 +15,7 @@ from typing import Self
 import pytest
 
 from ledgerfs.cli.cluster.dump import repeat
+from ledgerfs.cli.end_signals import Interrupts
 from ledgerfs.clusters.dump_file import read_dump
 from ledgerfs.clusters.surveying import survey_dump
 from tests.support.commands import LEDGERFS
@@ -201,7 +203,11 @@ class Rounds:
 
     def ended(self) -> tuple[int, str, str]:
         """Return its exit code, and the rest of its output, once it has ended."""
-        told = self.process.communicate(timeout=300)
+        try:
+            told = self.process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(f"goes on: {[text[-2000:] for text in self.process.communicate()]}") from None
         return self.process.returncode, told[0].decode(), told[1].decode()
 
 
@@ -256,7 +262,19 @@ def test_who_is_told_that_a_dump_is_kept_may_end_the_rounds_at_once() -> None:
     def tell(_: None) -> None:
         raise KeyboardInterrupt
 
-    assert repeat(0.001, once, tell) is True
+    assert repeat(0.001, once, tell, Interrupts()) is True
+
+
+def test_a_signal_that_python_drops_ends_the_rounds() -> None:
+    interrupts, rounds = Interrupts(), list[int]()
+
+    def once() -> None:
+        rounds.append(len(rounds))
+        with suppress(KeyboardInterrupt):
+            interrupts.interrupt()
+
+    assert repeat(0.001, once, lambda _: None, interrupts) is True
+    assert rounds == [0]
 
 
 @pytest.mark.process

@@ -13,7 +13,7 @@ import click
 
 from ledgerfs.cli.cluster.source import access_options, bookies_of, opened_cluster
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.end_signals import signals_as_interrupts
+from ledgerfs.cli.end_signals import Interrupts, signals_as_interrupts
 from ledgerfs.cli.options import json_option, target_option, target_options_of
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say
 from ledgerfs.cli.parameter_types import Duration, LocalPath
@@ -116,11 +116,14 @@ def dump(
 
         store, keeping = dumps_store(bucket, target_options_of(context)), Keeping(keep, round(keep_for * 1000))
         # Outside of what a signal interrupts: it may come while a folder is made, or removed, and what is in there is secret.
-        with TemporaryDirectory(prefix="ledgerfs-") as spool, signals_as_interrupts():
+        with TemporaryDirectory(prefix="ledgerfs-") as spool, signals_as_interrupts() as interrupts:
             if every is None:
                 _tell(asked, store, _to_bucket(asked, store, keeping, spool))
             elif not repeat(
-                every, lambda: _to_bucket(asked, store, keeping, spool), lambda added: _tell(asked, store, added)
+                every,
+                lambda: _to_bucket(asked, store, keeping, spool),
+                lambda added: _tell(asked, store, added),
+                interrupts,
             ):
                 context.exit(1)
 
@@ -206,14 +209,14 @@ def _say_not_known(name: str, done: "Dumped") -> None:
 Done = TypeVar("Done")
 
 
-def repeat(seconds: float, once: Callable[[], Done], tell: Callable[[Done], object]) -> bool:
+def repeat(seconds: float, once: Callable[[], Done], tell: Callable[[Done], object], interrupts: Interrupts) -> bool:
     """Do something at each of its times, and tell it, until SIGTERM, SIGHUP or Ctrl-C; return whether the last one that ended was done.
 
     A time that comes while the one before is under way is left out. What fails, as any `OSError`, is said, and tried at the next time.
     """
     is_done, next_s = True, time.monotonic()
     try:
-        while True:
+        while not interrupts.has_come:
             try:
                 done = once()
                 # Before it is told: who reads that a dump is kept, and ends this, may expect that it counts.
@@ -226,5 +229,6 @@ def repeat(seconds: float, once: Callable[[], Done], tell: Callable[[Done], obje
             next_s += seconds * max(1, ceil((now_s - next_s) / seconds))
             time.sleep(max(0.0, next_s - now_s))
     except KeyboardInterrupt:
-        say("ended: what is kept is whole")
-        return is_done
+        interrupts.has_come = True
+    say("ended: what is kept is whole")
+    return is_done

@@ -40,14 +40,14 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 
 @pytest.fixture(name="walks")
 def _walks(monkeypatch: pytest.MonkeyPatch) -> list[Walk]:
-    """Each second look at a cluster."""
+    """Each look at a cluster."""
     made: list[Walk] = []
 
     def noted(*args: Any, **options: Any) -> Walk:
         made.append(Walk(*args, **options))
         return made[-1]
 
-    monkeypatch.setattr("ledgerfs.clusters.second_look.Walk", noted)
+    monkeypatch.setattr("ledgerfs.clusters.surveying.Walk", noted)
     return made
 
 
@@ -80,7 +80,7 @@ def test_the_orphans_of_all_topics_are_planned_again_at_once(
         looks.append(len(walks) - before)
     assert not any(ledger_path(one) in cluster.nodes for one in orphans)
     # The first pass marks. Each pass looks twice for its plan, and once more before it deletes.
-    assert looks == [1, 2]
+    assert looks == [2, 3]
 
 
 @pytest.mark.parametrize(("takes_s", "holds_s"), [(1, 30), (100, 100)])
