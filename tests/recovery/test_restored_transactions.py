@@ -19,6 +19,7 @@ from ledgerfs.formats.managed_ledgers.names import coordinator_log_path, managed
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.recovery.checking.broker_check import BrokerCheck
 from ledgerfs.recovery.running.report import Report
+from ledgerfs.recovery.topics.journal import NewIds, new_ids_path
 from tests.recovery.lost import Clusters, two_clusters
 from tests.support.entries import sent
 from tests.support.living_clusters import living
@@ -134,6 +135,30 @@ def test_a_run_that_dies_anywhere_leaves_one_ledger_of_markers(clusters: Cluster
     assert ended >= 5
     assert len(objects(clusters) - before) == 2
     assert values(clusters, transactions="readable") == COMMITTED
+
+
+def test_an_id_that_a_run_noted_for_markers_is_given_to_no_other_topic(clusters: Clusters) -> None:
+    """The first run ended before it wrote that ledger, and the other topic comes first in the second run."""
+    other = "public/default/earlier"
+    clusters.rolled(other, sent("x", 9))
+    note(clusters, 2**31)
+    report = clusters.restore()
+    assert report.is_well, whys(report)
+    assert listed(clusters)[-1].ledger_id == 2**31
+    assert listed(clusters, other)[-1].ledger_id == 2**31 + 1
+
+
+def test_markers_are_not_written_in_front_of_the_messages(clusters: Clusters) -> None:
+    note(clusters, 0)
+    before = objects(clusters)
+    assert "is not behind its ledgers" in str(whys(clusters.restore())["orders"])
+    assert objects(clusters) == before
+
+
+def note(clusters: Clusters, ledger_id: int) -> None:
+    """Note that a ledger is to end the open transactions of a topic."""
+    path = new_ids_path(managed_ledger_of(ORDERS))
+    clusters.new.zookeeper.set(clusters.new.chroot + path, NewIds(ledger_id, ()).build())
 
 
 def test_a_lost_ledger_of_markers_is_told(clusters: Clusters) -> None:

@@ -281,9 +281,7 @@ def admin_option(command: Command) -> Command:
         brokers = None
         if admin is not None:
             if not options["source"].startswith(SCHEME):
-                raise click.UsageError(
-                    "a dump is of some time ago, and brokers tell what is now: --admin is for clusters"
-                )
+                raise click.UsageError("--admin is for live clusters: a dump has the owners of its own time")
             brokers = admin_requests(admin, **access)
         cast("Callable[..., None]", command)(*arguments, brokers=brokers, **options)
 

@@ -59,7 +59,7 @@ def plan(
     action: offload ledgers; have a broker trim; mark what nothing names, in the journal; delete what was marked and whose grace is over;
     clean up after attempts that failed. Then it is said what waits, and what must not be done; --all shows each with why.
 
-    Exit code 0, or 1 if nodes or buckets could not be read or brokers did not tell which bundles they own.
+    Exit code 0, or 1 if nodes or buckets could not be read or brokers did not report which bundles they own.
 
     \b
     Examples:

@@ -229,7 +229,7 @@ def why_not_free(cluster: ClusterView, topic: TopicView) -> Reason | None:
         return Reason(Refusal.OWNED, "a broker owns its bundle, and may have it loaded")
     owners = cluster.survey.owners
     if cluster.is_owner_unreadable or owners.not_told:
-        return Reason(Refusal.UNKNOWN_OWNER, "not all brokers tell which bundles they own")
+        return Reason(Refusal.UNKNOWN_OWNER, "not all brokers report which bundles they own")
     if not owners.are_in_zookeeper:
         reason = 'with the extensible load manager no node tells when a broker takes a topic; via = "broker" does it'
         return Reason(Refusal.LOAD_MANAGER, reason)

@@ -15,8 +15,10 @@ from ledgerfs.lifecycle.policy.policy_file import Via
 
 _TRIM = ActionKind.TRIM
 _POLICIES = "policies of its namespace, or of single topics there, could not be read, or are not in this ZooKeeper: others may hold"
-_RETENTION = "its retention is that of the brokers' configuration: tell it by retention_minutes and retention_megabytes of [broker]"
-_LAG = "its lag is that of the brokers' configuration: tell it by deletion_lag of [broker]"
+_RETENTION = (
+    "its retention is that of the brokers' configuration: set retention_minutes and retention_megabytes of [broker]"
+)
+_LAG = "its lag is that of the brokers' configuration: set deletion_lag of [broker]"
 
 
 def past_retention(cluster: ClusterView, topic: TopicView, situation: Situation) -> Trim:

@@ -21,7 +21,7 @@ from ledgerfs.recovery.topics.restoring import RestoredTopic, not_restored
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
-GONE = "somebody has deleted it, or made it anew, since it was restored"
+GONE = "the topic was deleted, or created again, since it was restored"
 
 
 def restored_topics(nodes: Nodes, catalog: Catalog, bucket: str) -> Iterator[tuple[TopicPlan, str | None]]:

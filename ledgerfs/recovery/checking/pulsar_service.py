@@ -29,7 +29,7 @@ from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 _SERVICE = re.compile(r"pulsar(\+ssl)?://[^\s@/?#]+/?", re.ASCII)
 _EXPECTED = "expected the address of brokers: pulsar://host:6650, or pulsar+ssl://host:6651"
-_MISSING = "the cluster does not tell where clients connect; name it (--service pulsar://host:6650)"
+_MISSING = "the metadata of the cluster do not contain the address of its brokers; pass --service pulsar://host:6650"
 _AHEAD = 100
 """Messages that the client takes ahead: they may have some MiB each."""
 

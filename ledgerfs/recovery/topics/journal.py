@@ -107,7 +107,7 @@ class NewIds:
 
     @property
     def new(self) -> range:
-        """The new ones."""
+        """The ids that are taken."""
         return range(self.first, self.first + (len(self.ledgers) or 1))
 
     def build(self) -> bytes:

@@ -14,7 +14,6 @@ from ledgerfs.formats.bookkeeper.ledger_paths import BLOCK_BITS
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs.recovery.topics.new_cluster import END_OF_IDS, Found
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs.storage.zookeeper.nodes import NodeReader
 
@@ -24,7 +23,7 @@ _ROOM = 1 << 24
 
 
 class FreeIds:
-    """Ids that no generator gives, before all that the new cluster gives; for all threads.
+    """Ids that no generator gives, before all that the new cluster gives; for one thread.
 
     Parameters
     ----------
@@ -35,13 +34,12 @@ class FreeIds:
 
     """
 
-    __slots__ = ("_end", "_lock", "_next")
+    __slots__ = ("_end", "_next")
 
     def __init__(self, block: int, used: Iterable[int] = ()) -> None:
         self._end = block << BLOCK_BITS
         first = self._end - (1 << (BLOCK_BITS - 1))
         self._next = max((one + 1 for one in used if first <= one < self._end), default=first)
-        self._lock = ForkLock()
 
     @property
     def last(self) -> int:
@@ -50,11 +48,10 @@ class FreeIds:
 
     def take(self, count: int = 1) -> int:
         """Return the first of some that follow each other; raises `UnsupportedWriteError` where there are no more."""
-        with self._lock:
-            first = self._next
-            if first + count > self.last:
-                raise UnsupportedWriteError("more ledgers than there are ids for", key=f"id {first}")
-            self._next = first + count
+        first = self._next
+        if first + count > self.last:
+            raise UnsupportedWriteError("more ledgers than there are ids for", key=f"id {first}")
+        self._next = first + count
         return first
 
 

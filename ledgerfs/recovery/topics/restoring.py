@@ -246,8 +246,9 @@ class Restoring:
         """Return the plan with one ledger more, in which the open transactions end for readers of the bucket."""
         ledger_id = self._noted_ids(plan, ())
         if ledger_id < plan.ledgers[-1].ledger_id:
-            # Generated ids may be beyond it; in front of the messages it would end nothing.
-            return plan
+            # In front of the messages it would end nothing, and readers of the bucket would wait forever.
+            reason = f"ledger {ledger_id}, which an earlier run noted for the end of open transactions, is not behind its ledgers"
+            raise RefusedLedgerError(f"{reason}: restore it under another name (--as)", key=new_ids_path(plan.target))
         at_ms = max(ref.changed_ms for ref in plan.ledgers)
         ref = end_transactions(self._bucket, plan.target, ledger_id, found.open, self._how.open_as, at_ms)
         return replace(plan, ledgers=(*plan.ledgers, ref))
@@ -300,7 +301,7 @@ def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How | None
     done = RestoredTopic(plan, Outcome.THERE)
     node, note = nodes.get(managed_ledger_path(plan.target)), note_of(nodes, plan.target)
     if note is None:
-        done.why = "somebody made it anew meanwhile"
+        done.why = "the topic was deleted and created again meanwhile"
         return done
     done.subscriptions = note.subscriptions
     listed = [one for one in parse_managed_ledger_info(node.data, key=node.path).ledgers if one.is_offloaded]
