@@ -64,7 +64,7 @@ class Served:
 
 
 def drained(load: Load, queue: FairQueue, workers: int, rate: float, parts: Sequence[float]) -> Served:
-    """Drain a load: workers that have something to do share the rate evenly, and charge what they send in pieces."""
+    """Drain a load: workers that have something to do share the rate evenly."""
     topics, now, each, total = load.sizes.size, 0.0, 0.0, 0.0
     first, done = np.full(topics, np.inf), np.zeros(topics)
     sent = np.zeros(topics)
@@ -85,7 +85,6 @@ def drained(load: Load, queue: FairQueue, workers: int, rate: float, parts: Sequ
         now += (at - each) * (len(busy) + 1) / rate
         each = at
         size = work.size * piece // PIECES - work.size * (piece - 1) // PIECES
-        queue.charge(work.topic, size)
         sent[int(work.topic)] += size
         total += size
         if len(at_part) < len(parts) and total >= parts[len(at_part)] * all_bytes:
@@ -121,12 +120,11 @@ def measure_picks(load: Load) -> None:
     replaced = time.perf_counter()
     picks = 0
     while (work := queue.take()) is not None:
-        queue.charge(work.topic, work.size)
         queue.done(work)
         picks += 1
     took = time.perf_counter() - replaced
     print(f"a plan of {load.ledgers:,} ledgers of {load.sizes.size:,} topics is taken in {replaced - began:.2f} s")
-    print(f"{picks / took:,.0f} picks/s (take, charge, done; {picks:,} picks in {took:.2f} s)")
+    print(f"{picks / took:,.0f} picks/s (take, done; {picks:,} picks in {took:.2f} s)")
 
 
 def measure_fairness(load: Load, workers: int, rate: float) -> None:

@@ -153,12 +153,10 @@ class OneStep:
             reason = "ZooKeeper does not tell which broker has the topic (extensible load manager): only brokers can offload it"
             raise RefusedLedgerError(reason, key=managed_ledger)
 
-    def copy(self, managed_ledger: str, ledger_id: int, told: "Pace | None" = None) -> CopiedLedger | Outcome:
+    def copy(self, managed_ledger: str, ledger_id: int) -> CopiedLedger | Outcome:
         """Copy a ledger, which no list names then; else return that it is offloaded already, or why it was not.
 
-        ``told`` is called with bytes as they go, to the store and back. Whoever has the copy completes it, or gives it up.
-
-        Raises `LockLostError`, and the errors of ZooKeeper.
+        The caller completes the copy, or gives it up. Raises `LockLostError`, and the errors of ZooKeeper.
         """
         listed = listed_now(self._lock.newest(), managed_ledger)
         found = candidate(listed, ledger_id, self._ledgers.found)
@@ -173,8 +171,7 @@ class OneStep:
             self._in_flight.pop(attempt.key.uuid, None)
             raise
         try:
-            pace, pace_back = _both(self._pace, told), _both(self._pace_back, told)
-            return copy_ledger(self._ledgers, found, attempt, self._tier, pace=pace, pace_back=pace_back)
+            return copy_ledger(self._ledgers, found, attempt, self._tier, pace=self._pace, pace_back=self._pace_back)
         except LockLostError:
             raise
         except LedgerfsError as error:
@@ -340,15 +337,3 @@ class OneStep:
                 outcomes.append(failed("cleaned-later", attempt.ledger_id, text, error))
         finally:
             self._in_flight.pop(attempt.key.uuid, None)
-
-
-def _both(first: "Pace | None", second: "Pace | None") -> "Pace | None":
-    """Return what calls both, of those that there are."""
-    if first is None or second is None:
-        return second if first is None else first
-
-    def call(count: int) -> None:
-        first(count)
-        second(count)
-
-    return call

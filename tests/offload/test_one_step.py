@@ -71,13 +71,16 @@ class Offloading:
         self.bucket = open_bucket(cluster.bucket_url())
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
 
-    def step(self, **changes: Any) -> OneStep:
+    def step(self, pace: Callable[[int], None] | None = None, **changes: Any) -> OneStep:
         properties = driver_properties(S3, self.folder, endpoint="", region="us-east-1")
         tier = Tier(self.bucket, S3, properties, {"pulsarclustername": "ours"}, BLOCK)
         ledgers = ClosedLedgers(self.living)
         tier = replace(tier, **changes)
         url_of = self.url_of or tier.url_of
-        return OneStep(self.lock, ledgers, self.owners, tier, noted_ms=lambda: self.noted_ms, url_of=url_of)
+        return OneStep(
+            *(self.lock, ledgers, self.owners, tier),
+            noted_ms=lambda: self.noted_ms, url_of=url_of, pace=pace, pace_back=pace,
+        )  # fmt: skip
 
     def offload(self, *ledger_ids: int) -> list[Outcome]:
         return self.step().offload(NAME, ledger_ids)
@@ -479,7 +482,7 @@ def test_bytes_are_told_as_they_go_and_come_back_and_each_may_end_the_copy(
     first, second, *_ = three_ledgers(cluster)
     size = offloading.listed()[first].size
     told: list[int] = []
-    copied = offloading.step().copy(NAME, first, told.append)
+    copied = offloading.step(told.append).copy(NAME, first)
     assert isinstance(copied, CopiedLedger)
     assert sum(told) == 2 * size
 
@@ -489,5 +492,5 @@ def test_bytes_are_told_as_they_go_and_come_back_and_each_may_end_the_copy(
             raise StoppedError("the service is ending")
 
     before = offloading.objects()
-    assert isinstance(offloading.step().copy(NAME, second, end_at_reading_back), Outcome)
+    assert isinstance(offloading.step(end_at_reading_back).copy(NAME, second), Outcome)
     assert offloading.objects() == before

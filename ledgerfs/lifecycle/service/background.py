@@ -6,7 +6,6 @@ A topic's list is set at most once a minute: with a broker that has taken the to
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from threading import Condition, Thread
 
 from ledgerfs.errors import LedgerfsError, ListFullError, LockLostError, StoppedError, StoreUnreachableError
@@ -20,8 +19,7 @@ from ledgerfs.offload.one_step import BETWEEN_SETS_S, OneStep
 from ledgerfs.offload.outcomes import Outcome, Status, failed
 
 WORKERS = 3
-"""Ledgers that are copied at once: two of any size, and one that is not large."""
-_LARGE = 256 << 20
+"""Ledgers that are copied at once."""
 _IDLE_S = 0.2
 _NOT_AGAIN_S = 600.0
 """A ledger whose copy failed is left alone for so long."""
@@ -33,15 +31,6 @@ class _Topic:
 
     copies: list[CopiedLedger] = field(default_factory=list)
     since_s: float = 0.0
-
-
-def fair_turns() -> FairQueue:
-    """Return the queue of `WORKERS` workers, of which one is left for ledgers that are not large.
-
-    A copy that began is not put aside for another one. So that worker takes no large ledger even if nothing else waits: what is small and
-    comes then would have to wait for the end of one. The others take ledgers of any size.
-    """
-    return FairQueue(large_bytes=_LARGE, most_large=WORKERS - 1)
 
 
 _Place = tuple[str, OneStep]
@@ -79,13 +68,12 @@ class BackgroundOffloads:
 
     def __init__(
         self,
-        queue: FairQueue,
         step_of: Callable[[TopicRule], OneStep],
         events: Events,
         is_stopping: Callable[[], bool] = lambda: False,
         workers: int = WORKERS,
     ) -> None:
-        self._queue = queue
+        self._queue = FairQueue()
         self._step_of = step_of
         self._events = events
         self._is_stopping = is_stopping
@@ -239,7 +227,7 @@ class BackgroundOffloads:
         try:
             step = self._step_of(rule)
             step.require_free(work.topic)
-            found = step.copy(work.topic, work.ledger_id, partial(self._queue.charge, work.topic))
+            found = step.copy(work.topic, work.ledger_id)
         except LedgerfsError as error:
             found = not_offloaded(work.topic, work.ledger_id, str(error), error)
         if isinstance(found, CopiedLedger):

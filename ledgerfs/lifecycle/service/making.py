@@ -20,7 +20,7 @@ from ledgerfs.lifecycle.acting.context import ActionContext
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
 from ledgerfs.lifecycle.policy.policy_file import why_other
 from ledgerfs.lifecycle.policy.topic_rules import url_of
-from ledgerfs.lifecycle.service.background import BackgroundOffloads, fair_turns
+from ledgerfs.lifecycle.service.background import BackgroundOffloads
 from ledgerfs.lifecycle.service.broker_work import BrokerWork
 from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.lifecycle.service.looking import Looking
@@ -174,7 +174,7 @@ def service_of(
         steps.use(context)
         other = partial(why_other, file)
         acting = Acting(cluster, context, bookies, steps.in_flight, other)
-        background = BackgroundOffloads(fair_turns(), steps.step_of, events, stopping.is_set)
+        background = BackgroundOffloads(steps.step_of, events, stopping.is_set)
         by_brokers = None
         if broker is not None:
             asking = ByBrokers(context, broker)

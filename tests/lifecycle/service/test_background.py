@@ -1,8 +1,7 @@
 """Copies that wait to be completed, while what offloads their topic changes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, repeat
-from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -13,12 +12,9 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_l
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import Via
-from ledgerfs.lifecycle.service.background import BackgroundOffloads, fair_turns
+from ledgerfs.lifecycle.service.background import BackgroundOffloads
 from ledgerfs.lifecycle.service.events import Events
-from ledgerfs.lifecycle.service.fair_queue import FairQueue
-from ledgerfs.offload.candidates import not_offloaded
 from ledgerfs.offload.one_step import OneStep
-from ledgerfs.offload.outcomes import Outcome
 from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
@@ -49,7 +45,7 @@ def test_what_is_copied_to_two_buckets_is_listed_where_it_is(cluster: LiveCluste
     first, second, _ = cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(3)])
     # The policies name another bucket after the first ledger was copied.
     each = chain([steps[0]], repeat(steps[1]))
-    offloads = BackgroundOffloads(FairQueue(), lambda _: next(each), Events(), workers=1)
+    offloads = BackgroundOffloads(lambda _: next(each), Events(), workers=1)
     try:
         rule: Any = object()
         due = Action(ActionKind.OFFLOAD, NAME, (first, second), 1000, Via.DIRECT, None, "a test", rule)
@@ -73,47 +69,3 @@ def test_a_step_refuses_to_list_copies_in_another_bucket(cluster: LiveCluster, s
     copied = steps[0].copy(NAME, first)
     with pytest.raises(ValueError, match="other buckets"):
         steps[1].complete(NAME, [cast("Any", copied)], [])
-
-
-class SlowSteps:
-    """`OneStep`, as far as it copies, whose copies of ledgers with ids below 100 do not end before it is told so."""
-
-    def __init__(self) -> None:
-        self.begun: list[int] = []
-        self.go_on = Event()
-
-    def require_free(self, managed_ledger: str) -> None:
-        """Find it free."""
-
-    def copy(self, managed_ledger: str, ledger_id: int, told: Callable[[int], None]) -> Outcome:
-        self.begun.append(ledger_id)
-        if ledger_id < 100:
-            assert self.go_on.wait(300)
-        return not_offloaded(managed_ledger, ledger_id, "a test")
-
-
-def test_small_ledgers_do_not_wait_until_large_ones_of_other_topics_are_copied() -> None:
-    sizes = {1: 1 << 40, 2: 1 << 40, 3: 1 << 40, 100: 1000, 101: 1000, 102: 1000}
-    rule: Any = object()
-
-    def due(*ledger_ids: int) -> list[Action]:
-        return [
-            Action(ActionKind.OFFLOAD, f"t/n/persistent/{one}", (one,), 1, Via.DIRECT, None, "a test", rule)
-            for one in ledger_ids
-        ]
-
-    slow: Any = SlowSteps()
-    offloads = BackgroundOffloads(fair_turns(), lambda _: slow, Events())
-    try:
-        # All of them but one have large ones while nothing else waits.
-        offloads.replace(due(1, 2, 3), sizes)
-        wait_until(lambda: len(slow.begun) == 2)
-        offloads.replace(due(3, 100, 101, 102), sizes)
-        wait_until(lambda: {100, 101, 102} <= set(slow.begun))
-        assert sorted(slow.begun[:2]) == [1, 2]
-        assert 3 not in slow.begun
-        slow.go_on.set()
-        wait_until(lambda: 3 in slow.begun)
-    finally:
-        slow.go_on.set()
-        offloads.stop()
