@@ -15,7 +15,7 @@ _MOST_TRIES = 5
 
 
 class BrokerAdmin:
-    """`ledgerfs.lifecycle.brokers.broker_api.Requests` of a model."""
+    """`ledgerfs.storage.admin_api.admin_requests.AdminRequests` of a model."""
 
     address = "http://model"
 

@@ -26,23 +26,9 @@ class ByBrokers:
     def carry_out(self, action: Action) -> list[Outcome]:
         """Have a broker offload or trim, and compare the list afterwards. Raises the errors of the broker, and those of ZooKeeper."""
         name = action.managed_ledger or ""
-        return self._trim(action, name) if action.kind is ActionKind.TRIM else self._offload(action, name)
-
-    def _trim(self, action: Action, name: str) -> list[Outcome]:
-        report = trim_and_compare(self.broker, name, self._listed_now)
-        gone = (*report.gone, *report.only_offloaded)
-        outcomes = [Outcome(Status.OK, "trimmed", name, ledger_ids=gone, size=report.size)] if gone else []
-        left = tuple(one for one in action.ledger_ids if one in report.kept)
-        if left:
-            text = (
-                f"the broker of {name} left {len(left)} of {len(action.ledger_ids)} ledgers that are due: "
-                "its own retention, lag and subscriptions decide"
-            )
-            outcomes.append(Outcome(Status.SKIPPED, "not-trimmed", name, text, left))
-        if report.left_loaded is not None:
-            text = f"{name} was loaded to be trimmed, and could not be unloaded again: {report.left_loaded}"
-            outcomes.append(failed("not-unloaded", name, text, report.left_loaded))
-        return outcomes
+        if action.kind is ActionKind.TRIM:
+            return trim_and_compare(self.broker, name, self._listed_now, action.ledger_ids)
+        return self._offload(action, name)
 
     def _offload(self, action: Action, name: str) -> list[Outcome]:
         """Have a broker offload up to the ledger behind the last that is due."""
@@ -51,15 +37,14 @@ class ByBrokers:
             text = f"offload {name}: ledger {max(action.ledger_ids)} is the last ledger of its topic by now"
             return [Outcome(Status.SKIPPED, "broker offload postponed", name, text, action.ledger_ids)]
         try:
-            report = offload_and_compare(self.broker, name, Position(behind, 0), self._listed_now)
+            done = offload_and_compare(self.broker, name, Position(behind, 0), self._listed_now)
         except BrokerOffloadError:
             # A broker that loads the topic for that forgets a last ledger without entries, makes another one, and knows no such position.
             now = self._behind(action, name)
             if now in {None, behind}:
                 raise
-            report = offload_and_compare(self.broker, name, Position(now, 0), self._listed_now)
-        done = Outcome(Status.OK, "offloaded", name, ledger_ids=tuple(report.offloaded), size=report.size)
-        return [done, *self._compare_buckets(action, name, report.offloaded)]
+            done = offload_and_compare(self.broker, name, Position(now, 0), self._listed_now)
+        return [done, *self._compare_buckets(action, name, done.ledger_ids)]
 
     def _behind(self, action: Action, name: str) -> int | None:
         """Return the ledger that a topic lists behind all that are due; None without one."""

@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from math import inf
 from threading import Lock
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ledgerfs.display import printable
@@ -27,7 +26,9 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, parse_managed_ledger_name, topic_of
-from ledgerfs.storage.admin_api.answer import Answer
+
+if TYPE_CHECKING:
+    from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 
 _ONE_RUNS = 409
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.1, 5.0
@@ -62,60 +63,6 @@ class OffloadStatus:
     last_error: str = ""
 
 
-class TopicPace:
-    """Lets something be done to each topic once in a time, in this process; safe in threads.
-
-    Each unload lets the clients of a topic wait, and many at once leave them without a broker.
-
-    Parameters
-    ----------
-    seconds
-        Between two times.
-    clock
-        Seconds that only grow.
-
-    """
-
-    __slots__ = ("_clock", "_done_s", "_lock", "_seconds")
-
-    def __init__(self, seconds: float = MINUTE_S, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._done_s: dict[str, float] = {}
-        self._lock = Lock()
-
-    def take(self, managed_ledger: str) -> None:
-        """Note that it is done now; raises `TooSoonError` if its time has not come, and notes nothing then."""
-        with self._lock:
-            now = self._clock()
-            wait = self._done_s.get(managed_ledger, -inf) + self._seconds - now
-            if wait > 0:
-                raise TooSoonError(
-                    f"this was done less than {self._seconds:.0f} s ago; again in {wait:.0f} s",
-                    key=topic_of(managed_ledger),
-                )
-            self._done_s = {name: done for name, done in self._done_s.items() if now - done < self._seconds}
-            self._done_s[managed_ledger] = now
-
-    def give_back(self, managed_ledger: str) -> None:
-        """Forget that it was done: it certainly was not."""
-        with self._lock:
-            self._done_s.pop(managed_ledger, None)
-
-
-class Requests(Protocol):
-    """Requests to one broker, which leads to the others (`ledgerfs.storage.admin_api.admin_requests.AdminRequests`)."""
-
-    def get(self, path: str) -> Answer:
-        """Return the answer to a GET."""
-
-    def told(self, path: str) -> Any:  # noqa: ANN401  (JSON)
-        """Return the value that a GET is answered with."""
-
-    def change(self, method: str, path: str, value: object = None, *, is_repeatable: bool) -> Answer:
-        """Have something done."""
-
-
 class BrokerApi:
     """Asks brokers by one of them; safe in threads.
 
@@ -133,11 +80,11 @@ class BrokerApi:
 
     """
 
-    __slots__ = ("_clock", "_is_stopping", "_requests", "_sleep", "_unloads")
+    __slots__ = ("_clock", "_is_stopping", "_requests", "_sleep", "_unload_lock", "_unloaded_s")
 
     def __init__(
         self,
-        requests: Requests,
+        requests: "AdminRequests",
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -147,7 +94,9 @@ class BrokerApi:
         self._clock = clock
         self._sleep = sleep
         self._is_stopping = is_stopping
-        self._unloads = TopicPace(MINUTE_S, clock)
+        self._unload_lock = Lock()
+        # {managed ledger: when it was unloaded}
+        self._unloaded_s: dict[str, float] = {}
 
     def offload(
         self,
@@ -210,8 +159,13 @@ class BrokerApi:
         return True
 
     def offload_status(self, managed_ledger: str) -> OffloadStatus:
-        """Return what the topic's broker tells of its last offload; loads the topic."""
-        return offload_status_in(self._requests.get(f"{topic_path(managed_ledger)}/offload"))
+        """Return what the topic's broker tells of its last offload; loads the topic. Raises `AdminApiError` for what is no status."""
+        answer = self._requests.get(f"{topic_path(managed_ledger)}/offload").require_ok()
+        told = answer.json()
+        state = told.get("status") if isinstance(told, dict) else None
+        if state not in {one.value for one in OffloadState}:
+            raise answer.unexpected("no status of an offload")
+        return OffloadStatus(OffloadState(state), _text(told.get("lastError")))
 
     def trim(self, managed_ledger: str) -> None:
         """Have deleted what is past retention, and copies of BookKeeper's past their lag.
@@ -232,12 +186,19 @@ class BrokerApi:
         Raises `TooSoonError` within a minute of the last one, also if it is not known whether that was done.
         """
         path = f"{topic_path(managed_ledger)}/unload"
-        self._unloads.take(managed_ledger)
+        with self._unload_lock:
+            now = self._clock()
+            self._unloaded_s = {name: then for name, then in self._unloaded_s.items() if now - then < MINUTE_S}
+            if managed_ledger in self._unloaded_s:
+                wait = self._unloaded_s[managed_ledger] + MINUTE_S - now
+                reason = f"this was done less than {MINUTE_S:.0f} s ago; again in {wait:.0f} s"
+                raise TooSoonError(reason, key=topic_of(managed_ledger))
+            self._unloaded_s[managed_ledger] = now
         try:
             # Twice in a row is worse than once: it is never sent again by itself.
             self._requests.change("PUT", path, is_repeatable=False).require_ok()
         except _NOT_DONE:
-            self._unloads.give_back(managed_ledger)
+            self._unloaded_s.pop(managed_ledger, None)
             raise
 
     def _ended(self, managed_ledger: str, until: float) -> tuple[OffloadStatus, bool]:
@@ -261,15 +222,6 @@ class BrokerApi:
         if self._clock() >= until:
             reason = "the broker's offload is not done yet, and was not waited for any longer; it goes on"
             raise OffloadRunningError(reason, key=topic_of(managed_ledger))
-
-
-def offload_status_in(answer: Answer) -> OffloadStatus:
-    """Return the status of an answer; raises `AdminApiError` for what is none."""
-    told = answer.require_ok().json()
-    state = told.get("status") if isinstance(told, dict) else None
-    if state not in {one.value for one in OffloadState}:
-        raise answer.unexpected("no status of an offload")
-    return OffloadStatus(OffloadState(state), _text(told.get("lastError")))
 
 
 def _text(error: object) -> str:

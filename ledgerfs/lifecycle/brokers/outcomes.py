@@ -5,8 +5,7 @@ complete says nothing of the objects, which may lack entries: who deletes BookKe
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ledgerfs.errors import BrokerOffloadError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
@@ -18,6 +17,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs.offload.outcomes import Outcome, Status, failed
 from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 ListReader = Callable[[str], ManagedLedgerInfo]
@@ -25,52 +25,6 @@ ListReader = Callable[[str], ManagedLedgerInfo]
 _SETTLE_S = 5.0
 _SETTLE_LOOK_S = 0.2
 _MOST_NAMED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class OffloadReport:
-    """What became of the ledgers that a broker was to offload, by their ids.
-
-    Attributes
-    ----------
-    offloaded
-        Those that are complete now, and were not before.
-    gone
-        Those that are not listed any more: they were trimmed meanwhile.
-    size
-        Bytes of the offloaded ones.
-
-    """
-
-    managed_ledger: str
-    offloaded: tuple[int, ...]
-    gone: tuple[int, ...] = ()
-    size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TrimReport:
-    """What a trim did, by the ids of ledgers.
-
-    Attributes
-    ----------
-    gone, only_offloaded
-        Those that are not listed any more, and those whose copy in BookKeeper is deleted now.
-    kept
-        Those that are listed now, and that BookKeeper has.
-    size
-        Bytes of those that are gone, or only offloaded now.
-    left_loaded
-        Why a topic that was loaded for it could not be unloaded; None for all others.
-
-    """
-
-    managed_ledger: str
-    gone: tuple[int, ...]
-    only_offloaded: tuple[int, ...]
-    kept: tuple[int, ...]
-    size: int = 0
-    left_loaded: LedgerfsError | None = None
 
 
 def list_reader(nodes: NodeReader) -> ListReader:
@@ -90,36 +44,37 @@ def offload_and_compare(
     listed: ListReader,
     *,
     sleep: Callable[[float], None] = time.sleep,
-) -> OffloadReport:
-    """Have a broker offload a topic as `BrokerApi.offload` does, and look whether all that it was to offload is so in the list.
+) -> Outcome:
+    """Have a broker offload a topic as `BrokerApi.offload` does, and return the ledgers of its list that are offloaded by that.
 
-    Those are the ledgers of the list before that of ``up_to``, except for the one of the greatest id, empty ones, and what is offloaded.
-    Where there is none, the broker is not asked. Raises `BrokerOffloadError`, which names ledgers, if it did less, and as
-    `BrokerApi.offload`.
+    Those are the ledgers before that of ``up_to``, except for the one of the greatest id, empty ones, those that were offloaded before, and
+    those that are trimmed meanwhile. Where there is none, the broker is not asked. Raises `BrokerOffloadError`, which names ledgers, if it
+    did less, and as `BrokerApi.offload`.
     """
     before = listed(managed_ledger)
     wanted = _left(before, up_to)
-    if not wanted:
-        return OffloadReport(managed_ledger, ())
-    broker.offload(managed_ledger, up_to)
-    left = _settled(listed, managed_ledger, wanted, sleep)
-    if left:
-        named = ", ".join(map(str, left[:_MOST_NAMED])) + (", …" if len(left) > _MOST_NAMED else "")
-        raise BrokerOffloadError(
-            f"the broker is done, but {len(left)} of {len(wanted)} ledgers are not offloaded by the list: {named}",
-            key=topic_of(managed_ledger),
-        )
-    found = {one.ledger_id for one in listed(managed_ledger).ledgers}
-    offloaded = tuple(one for one in wanted if one in found)
-    gone = tuple(one for one in wanted if one not in found)
-    return OffloadReport(managed_ledger, offloaded, gone, _size_of(before.ledgers, offloaded))
+    if wanted:
+        broker.offload(managed_ledger, up_to)
+        left = _settled(listed, managed_ledger, wanted, sleep)
+        if left:
+            named = ", ".join(map(str, left[:_MOST_NAMED])) + (", …" if len(left) > _MOST_NAMED else "")
+            raise BrokerOffloadError(
+                f"the broker is done, but {len(left)} of {len(wanted)} ledgers are not offloaded by the list: {named}",
+                key=topic_of(managed_ledger),
+            )
+        found = set(_ids(listed(managed_ledger).ledgers))
+        wanted = tuple(one for one in wanted if one in found)
+    size = _size_of(before.ledgers, wanted)
+    return Outcome(Status.OK, "offloaded", managed_ledger, ledger_ids=wanted, size=size)
 
 
-def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader) -> TrimReport:
-    """Have a broker trim a topic, and return what that changed in the list; raises as `BrokerApi.trim`.
+def trim_and_compare(
+    broker: BrokerApi, managed_ledger: str, listed: ListReader, due: Sequence[int] = ()
+) -> list[Outcome]:
+    """Have a broker trim a topic; return what that deleted by the list, and which ledgers that are ``due`` it left.
 
-    It may be nothing, and also what another trim did meanwhile. A topic that was not loaded before is unloaded again. The broker keeps its
-    bundle, which is one node in ZooKeeper.
+    It may have deleted nothing, and another trim may have meanwhile. A topic that was not loaded before is unloaded again; the broker keeps
+    its bundle, which is one node in ZooKeeper. Raises as `BrokerApi.trim`.
     """
     before = listed(managed_ledger).ledgers
     # Asking loads the topic, which begins another ledger: so it is known whether a broker had it. (Of a terminated one it does not.)
@@ -127,18 +82,26 @@ def trim_and_compare(broker: BrokerApi, managed_ledger: str, listed: ListReader)
     was_loaded = _ids(listed(managed_ledger).ledgers)[-1:] == _ids(before)[-1:]
     try:
         broker.trim(managed_ledger)
-        after = {one.ledger_id: one for one in listed(managed_ledger).ledgers}
+        after = listed(managed_ledger).ledgers
     finally:
-        left_loaded = None if was_loaded else _unload_error(broker, managed_ledger)
-    gone = tuple(one.ledger_id for one in before if one.ledger_id not in after)
-    only_offloaded = [
-        one.ledger_id
-        for one in before
-        if one.ledger_id in after and _is_only_offloaded(after[one.ledger_id]) and not _is_only_offloaded(one)
-    ]
-    kept = tuple(ledger_id for ledger_id, one in after.items() if not _is_only_offloaded(one))
-    size = _size_of(before, [*gone, *only_offloaded])
-    return TrimReport(managed_ledger, gone, tuple(only_offloaded), kept, size, left_loaded)
+        error = None if was_loaded else _unload_error(broker, managed_ledger)
+    kept = {one.ledger_id for one in after if not _is_only_offloaded(one)}
+    only_offloaded = {one.ledger_id for one in before if _is_only_offloaded(one)} & set(_ids(after))
+    gone = tuple(one for one in _ids(before) if one not in kept | only_offloaded)
+    outcomes = []
+    if gone:
+        outcomes.append(Outcome(Status.OK, "trimmed", managed_ledger, ledger_ids=gone, size=_size_of(before, gone)))
+    left = tuple(one for one in due if one in kept)
+    if left:
+        text = (
+            f"the broker of {managed_ledger} left {len(left)} of {len(due)} ledgers that are due: "
+            "its own retention, lag and subscriptions decide"
+        )
+        outcomes.append(Outcome(Status.SKIPPED, "not-trimmed", managed_ledger, text, left))
+    if error is not None:
+        text = f"{managed_ledger} was loaded to be trimmed, and could not be unloaded again: {error}"
+        outcomes.append(failed("not-unloaded", managed_ledger, text, error))
+    return outcomes
 
 
 def _unload_error(broker: BrokerApi, managed_ledger: str) -> LedgerfsError | None:

@@ -15,10 +15,10 @@ from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.acting import by_brokers
 from ledgerfs.lifecycle.acting.by_brokers import ByBrokers
 from ledgerfs.lifecycle.acting.context import ActionContext
-from ledgerfs.lifecycle.brokers.outcomes import OffloadReport
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import Via, parse_policy_file
 from ledgerfs.lifecycle.policy.topic_rules import TopicRules, url_of
+from ledgerfs.offload.outcomes import Outcome, Status
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
@@ -54,7 +54,7 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
         context = ActionContext(lock, ClosedLedgers(living), copies, owners, open_bucket, lambda _: None)
         asked: list[int] = []
 
-        def ask(_: object, __: str, up_to: Position, *___: object) -> OffloadReport:
+        def ask(_: object, __: str, up_to: Position, *___: object) -> Outcome:
             asked.append(up_to.ledger_id)
             if up_to.ledger_id == empty:
                 if is_forgotten:
@@ -62,7 +62,7 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
                         TOPIC, lambda info: replace(info, ledgers=(info.ledgers[0], LedgerInfo(900, 0, 0, 0)))
                     )
                 raise BrokerOffloadError("Invalid position for offload", key=TOPIC)
-            return OffloadReport(NAME, ())
+            return Outcome(Status.OK, "offloaded", NAME)
 
         monkeypatch.setattr(by_brokers, "offload_and_compare", ask)
         asking = ByBrokers(context, object())  # type: ignore[arg-type]
@@ -133,9 +133,9 @@ def test_a_broker_that_offloads_elsewhere_is_reported_with_all_that_differs(
             lambda context: url_of(file, context.driver, context.properties),
         )
 
-        def ask(*_: object) -> OffloadReport:
+        def ask(*_: object) -> Outcome:
             cluster.offload(TOPIC, first, **{"endpoint": "http://store:9000", "region": "eu-west-1", **noted})  # type: ignore[arg-type]
-            return OffloadReport(NAME, (first,))
+            return Outcome(Status.OK, "offloaded", NAME, ledger_ids=(first,))
 
         monkeypatch.setattr(by_brokers, "offload_and_compare", ask)
         asking = ByBrokers(context, object())  # type: ignore[arg-type]

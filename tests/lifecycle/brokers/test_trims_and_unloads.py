@@ -11,8 +11,8 @@ from ledgerfs.errors import (
     UnsupportedWriteError,
 )
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.lifecycle.brokers.broker_api import BrokerApi, TopicPace
-from ledgerfs.lifecycle.brokers.outcomes import ListReader, TrimReport, trim_and_compare
+from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs.lifecycle.brokers.outcomes import ListReader, trim_and_compare
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.live_broker import LiveBroker, answering, done_and_lost
 from tests.support.live_clusters import TOPIC, LiveCluster
@@ -38,14 +38,13 @@ def test_what_a_trim_did_is_told_from_the_list(live: LiveCluster, broker: LiveBr
     live.offload(TOPIC, 151)
     broker.past_retention, broker.deletes_copies = {150}, True
     sizes = {one.ledger_id: one.size for one in listed(NAME).ledgers}
-    report = trim_and_compare(api(broker), NAME, listed)
-    kept = tuple(one.ledger_id for one in listed(NAME).ledgers if one.ledger_id != 151)
-    assert report == TrimReport(NAME, (150,), (151,), kept, sizes[150] + sizes[151])
+    (report,) = trim_and_compare(api(broker), NAME, listed, (150, 151))
+    assert (report.code, report.ledger_ids, report.size) == ("trimmed", (150, 151), sizes[150] + sizes[151])
     # It was not loaded before.
     assert (broker.loads, broker.unloads) == ([NAME], [NAME])
     broker.load(NAME)
-    kept = tuple(one.ledger_id for one in listed(NAME).ledgers if one.ledger_id != 151)
-    assert trim_and_compare(api(broker), NAME, listed) == TrimReport(NAME, (), (), kept)
+    (report,) = trim_and_compare(api(broker), NAME, listed, (151, 152))
+    assert (report.code, report.ledger_ids) == ("not-trimmed", (152,))
     assert (broker.loads, broker.unloads) == ([NAME] * 2, [NAME])
 
 
@@ -56,9 +55,9 @@ def test_a_topic_that_cannot_be_unloaded_again_is_reported_with_what_was_trimmed
     found = api(broker)
     found.unload(NAME)
     # Within a minute.
-    report = trim_and_compare(found, NAME, listed)
-    assert 150 in report.gone
-    assert isinstance(report.left_loaded, TooSoonError)
+    trimmed, loaded = trim_and_compare(found, NAME, listed)
+    assert 150 in trimmed.ledger_ids
+    assert isinstance(loaded.error, TooSoonError)
 
 
 def test_a_trim_whose_answer_was_lost_is_sent_again(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
@@ -121,12 +120,3 @@ def test_an_unload_that_was_refused_may_be_asked_for_again(broker: LiveBroker) -
     with pytest.raises(TooSoonError):
         found.unload(NAME)
     assert broker.unloads == [NAME]
-
-
-def test_a_pace_forgets_topics_whose_time_is_over() -> None:
-    clock = Clock()
-    pace = TopicPace(10, clock)
-    for number in range(100):
-        clock.now_s += 1
-        pace.take(f"t/n/persistent/{number}")
-    assert list(pace._done_s) == [f"t/n/persistent/{number}" for number in range(90, 100)]
