@@ -200,7 +200,7 @@ class LifecycleWorld(World):
             try:
                 with service_of(self.file, living, NewestEntries(living.reading), brokers, 0.0) as made:
                     try:
-                        made.service.run(lambda *_: None, once=True)
+                        made.run(lambda *_: None, once=True)
                     finally:
                         troubles += [one.text for one in made.events.troubles()]
             except Died:

@@ -103,7 +103,7 @@ def clean(cluster: LiveCluster, store: Store) -> None:
     file = parse_policy_file(store.policy, Path("policy.toml"))
     for _ in range(3):
         with living(cluster) as seen, service_of(file, seen, None, None, 0.0) as made:
-            made.service.run(lambda *_: None, once=True)
+            made.run(lambda *_: None, once=True)
             assert made.events.troubles() == []
 
 

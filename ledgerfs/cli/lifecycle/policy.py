@@ -1,7 +1,7 @@
 """The argument POLICY, and what the command line sets over the file: cluster, broker, token."""
 
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,6 +11,7 @@ from ledgerfs.cli.cluster.source import SCHEME
 from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.cli.schemas.broker_options import admin_requests, broker_options
 from ledgerfs.cli.traffic_options import Command
+from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,12 +34,15 @@ class Policy:
         The URL of the cluster, or the file of a dump.
     brokers
         Requests to a broker; None if none is named.
+    reopen
+        Returns the same of the file as it is now; raises `InvalidOptionError` for a file that cannot be used.
 
     """
 
     file: "PolicyFile"
     source: str
     brokers: "AdminRequests | None"
+    reopen: "Callable[[], Policy]"
 
     @property
     def is_dump(self) -> bool:
@@ -89,10 +93,19 @@ def _opened(path: Path | None, cluster: str | None, admin: str | None, access: d
     file = replace(file, cluster=cluster or _beside(file), admin=admin or file.admin)
     if file.cluster is None:
         raise click.UsageError(f"{path} names no cluster, and neither does --cluster")
-    if access["token_file"] is None and admin is None:
-        access = {**access, "token_file": file.token_file}
-    brokers = None if file.admin is None else admin_requests(file.admin, **access)
-    return Policy(file, file.cluster, brokers)
+    token_file = access["token_file"] or (file.token_file if admin is None else None)
+    brokers = None if file.admin is None else admin_requests(file.admin, **{**access, "token_file": token_file})
+    return Policy(file, file.cluster, brokers, partial(_opened_again, path, cluster, admin, access))
+
+
+def _opened_again(path: Path | None, cluster: str | None, admin: str | None, access: dict[str, Any]) -> Policy:
+    try:
+        found = _opened(path, cluster, admin, access)
+    except click.UsageError as error:
+        raise InvalidOptionError(error.format_message(), key=str(path)) from error
+    if found.is_dump:
+        raise InvalidOptionError("a dump cannot be changed: name the cluster", key=str(path))
+    return found
 
 
 def _beside(file: "PolicyFile") -> str | None:

@@ -1,8 +1,9 @@
 """``ledgerfs lifecycle run``: doing what a policy wants, again and again."""
 
 import logging
+import signal
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,8 @@ from ledgerfs.cli.lifecycle.policy import Policy, policy_argument
 from ledgerfs.cli.output import progress, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from ledgerfs.lifecycle.service.service import Service
 
 
@@ -44,12 +47,12 @@ def run(
     what nothing lists.
 
     What is done, in which order, and what `ledgerfs lifecycle plan` shows of it: docs/operating/lifecycle.md. One service works at a time:
-    a lock in ZooKeeper keeps a second one out. Ctrl-C, SIGTERM and SIGHUP end it: what is being copied is given up, what is copied is
-    completed, and nothing is left half done. If it is killed, the next one goes on from what is noted in the cluster. It ends in the same
-    way once POLICY is edited, before it deletes anything by what was there before: start it again.
+    a lock in ZooKeeper keeps a second one out. Ctrl-C and SIGTERM end it: what is being copied is given up, what is copied is
+    completed, and nothing is left half done. If it is killed, the next one goes on from what is noted in the cluster. Once POLICY is
+    edited, nothing is deleted by what was there before: it is read again, at once also at SIGHUP, and used if it is valid.
 
     Exit code 0 after Ctrl-C, SIGTERM, or all of --once; 1 if --once met trouble, or nodes that could not be read, or if what was copied
-    could not be completed; 3 if POLICY was edited, if the lock is another's or was lost, or if ZooKeeper does not answer.
+    could not be completed; 3 if POLICY was edited during --once, if the lock is another's or was lost, or if ZooKeeper does not answer.
 
     \b
     Examples:
@@ -63,27 +66,54 @@ def run(
         _ask(policy)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
+    opened: Policy | None = policy
+    while opened is not None:
+        opened = _serve(context, opened, zk_rate, pass_seconds, no_bookies=no_bookies, once=once)
+
+
+def _serve(
+    context: click.Context, policy: Policy, zk_rate: float, pass_seconds: float, *, no_bookies: bool, once: bool
+) -> Policy | None:
+    """Run a service until it ends; return the policy of the next one if the file was edited, else None."""
     # These import numpy, numba and kazoo, which --help does not need.
     from ledgerfs.lifecycle.service.making import service_of
 
     cluster = opened_cluster(context, policy.source, zk_rate)
     bookies = bookies_of(cluster, no_bookies=no_bookies)
+    reopen = None if once else policy.reopen
     try:
-        with service_of(policy.file, cluster, bookies, policy.brokers, pass_seconds) as made:
-            with at_end_signals(lambda: _stop(made.service)), progress() as update:
-                made.service.run(update, once=once)
-            troubles, has_given_up = made.events.troubles(), made.service.has_given_up
+        with (
+            service_of(policy.file, cluster, bookies, policy.brokers, pass_seconds, reopen=reopen) as service,
+            _at_signals(lambda: _stop(service), once=once),
+            progress() as update,
+        ):
+            service.run(update, once=once)
     finally:
         cluster.nodes.close()
-    if once and made.service.refused:
-        counts = ", ".join(f"{number:,} {code}" for code, number in made.service.refused.items())
+    if once and service.refused:
+        counts = ", ".join(f"{number:,} {code}" for code, number in service.refused.items())
         say(f"must not be done: {counts}; `ledgerfs lifecycle plan --all` tells why")
-    if has_given_up or (once and troubles):
+    troubles = service.events.troubles()
+    if service.has_given_up or (once and troubles):
         for one in troubles:
             say(f"not done: {one.text}")
-        if made.events.forgotten:
-            say(f"{made.events.forgotten:,} more troubles are in the log above")
-        context.exit(1)
+        if service.events.forgotten:
+            say(f"{service.events.forgotten:,} more troubles are in the log above")
+        if not isinstance(service.reopened, Policy):
+            context.exit(1)
+    if not isinstance(service.reopened, Policy):
+        return None
+    say(f"{policy.file.path} was edited: the service goes on by the new policy")
+    return service.reopened
+
+
+@contextmanager
+def _at_signals(end: "Callable[[], object]", *, once: bool) -> "Iterator[None]":
+    """Call ``end`` at signals that end a command; SIGHUP is none for a service without a terminal, which looks at POLICY all the time."""
+    with at_end_signals(end):
+        if not once and not sys.stdin.isatty() and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, lambda *_: None)
+        yield
 
 
 def _ask(policy: Policy) -> None:

@@ -18,8 +18,6 @@ from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ledgerfs.lifecycle.service.status import Status
     from ledgerfs.offload.journal import Journal
     from ledgerfs.storage.zookeeper.changes import LockHolder
@@ -144,25 +142,16 @@ def _show_status(told: "Status") -> None:
             f"pass {told.passes:,} ended {iso_time(told.passed_ms)}: {told.backlog_ledgers:,} ledgers of {human_size(told.backlog_bytes)} "
             f"are to be offloaded, {rate}"
         )
-    if told.broker_backlog_ledgers or any(told.by_brokers.values()):
+    if told.broker_backlog_ledgers:
         say(
-            f"brokers: {told.broker_backlog_ledgers:,} ledgers of {human_size(told.broker_backlog_bytes)} are to be offloaded by them; "
-            f"{_of_topics(told.by_brokers)}"
+            f"brokers: {told.broker_backlog_ledgers:,} ledgers of {human_size(told.broker_backlog_bytes)} are to be offloaded by them"
         )
-    if told.brokers_waiting_since_ms:
-        say(f"the oldest work that a broker is to be asked for waits since {iso_time(told.brokers_waiting_since_ms)}")
     for what, counts in (("done", told.done), ("waits", told.waiting), ("refused", told.refused)):
         if counts:
             say(f"{what}: {', '.join(f'{count:,} {printable(name)}' for name, count in counts.items())}")
     for trouble in told.troubles[-10:]:
         often = f" ({trouble.times:,} times)" if trouble.times > 1 else ""
         say(f"{iso_time(trouble.when_ms)}: {printable(trouble.text)}{often}")
-
-
-def _of_topics(counts: "Mapping[str, int]") -> str:
-    """Return of how many topics each kind of work goes on, or waits."""
-    told = [f"{printable(name.replace('_', ' '))} of {count:,} topics" for name, count in counts.items() if count]
-    return ", ".join(told) or "none of them is asked now"
 
 
 def _as_json(holder: "LockHolder | None", told: "Status | None", journal: "Journal") -> dict[str, Any]:

@@ -28,11 +28,12 @@ class Trouble:
 class Events:
     """Counts what is done, and keeps the latest troubles. For all threads."""
 
-    __slots__ = ("_counts", "_forgotten", "_lock", "_logged", "_troubles")
+    __slots__ = ("_counts", "_forgotten", "_lock", "_logged", "_offloaded", "_troubles")
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._counts: Counter[str] = Counter()
+        self._offloaded: set[int] = set()
         self._troubles: dict[tuple[str, str], Trouble] = {}
         self._logged: LRUCache[tuple[str, str], bool] = LRUCache(_MOST_LOGGED)
         self._forgotten = 0
@@ -50,6 +51,8 @@ class Events:
             with self._lock:
                 self._counts[f"{outcome.code}_ledgers"] += len(outcome.ledger_ids)
                 self._counts[f"{outcome.code}_bytes"] += outcome.size
+                if outcome.code == "offloaded":
+                    self._offloaded.update(outcome.ledger_ids)
             ids = ", ".join(map(str, outcome.ledger_ids))
             _log.info("%s: %s: ledgers %s (%s bytes)", outcome.code, outcome.subject, ids, f"{outcome.size:,}")
 
@@ -65,6 +68,16 @@ class Events:
             self._logged[about] = True
         if not is_logged:
             _log.warning("%s", text)
+
+    def begin_pass(self) -> None:
+        """Forget which ledgers were offloaded before: the pass finds them in lists."""
+        with self._lock:
+            self._offloaded = set()
+
+    def offloaded(self) -> set[int]:
+        """Return the ledgers that were offloaded since the last pass began."""
+        with self._lock:
+            return set(self._offloaded)
 
     def counts(self) -> dict[str, int]:
         """Return how many ledgers and bytes of each kind were done since the service began."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -49,14 +49,6 @@ if TYPE_CHECKING:
     from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 _MUCH_MS = 5000
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A service, and what it notes."""
-
-    service: Service
-    events: Events
 
 
 class _Steps:
@@ -141,8 +133,10 @@ def service_of(
     bookies: "BookieReads | None",
     brokers: "AdminRequests | None",
     pass_s: float,
-) -> Iterator[Made]:
-    """Take a cluster's lock, and lend a service that works under it.
+    *,
+    reopen: "Callable[[], object] | None" = None,
+) -> Iterator[Service]:
+    """Take a cluster's lock, and lend a service that works under it; ``reopen`` as in `Parts`.
 
     Raises `LockHeldError`, and the errors of ZooKeeper.
     """
@@ -178,13 +172,26 @@ def service_of(
         by_brokers = None
         if broker is not None:
             asking = ByBrokers(context, broker)
-            by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set, clock.now_ms)
+            by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set)
         looking = Looking(cluster, file, bookies, brokers, pass_s)
         parts = Parts(
-            lock, looking, acting, background, by_brokers, rates, clock, events, stopping, _gauges(file), other
+            *(
+                lock,
+                looking,
+                acting,
+                background,
+                by_brokers,
+                rates,
+                clock,
+                events,
+                stopping,
+                _gauges(file),
+                other,
+                reopen,
+            )
         )
         try:
-            yield Made(Service(parts), events)
+            yield Service(parts)
         finally:
             stopping.set()
             background.stop()

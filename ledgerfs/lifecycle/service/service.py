@@ -7,7 +7,8 @@ is noted in the cluster.
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,11 +53,14 @@ class Parts:
     background, by_brokers
         Offloads by this program, and by brokers; None if no broker can be asked.
     stopping
-        Told once the service is to end; all else asks it.
+        Set once the service is to end; all else reads it.
     on_status
-        Is told the status after each pass.
-    why_other_policy
+        Is called with the status after each pass.
+    other_policy
         Returns why the policy is not the one that was read any more; None if it is.
+    reopen
+        Returns the policy as it is now, for another service to go by; raises `LedgerfsError` for one that cannot be used. None if a service
+        that is to make one pass goes by one policy alone.
 
     """
 
@@ -70,32 +74,51 @@ class Parts:
     events: "Events"
     stopping: "Stopping"
     on_status: Callable[[Status], None]
-    why_other_policy: Callable[[], str | None] = lambda: None
+    other_policy: Callable[[], str | None] = lambda: None
+    reopen: Callable[[], object] | None = None
 
 
 class Service:
-    """For one thread; `stop` is for any, and for handlers of signals."""
+    """For one thread; `stop` is for any, and for handlers of signals.
+
+    Attributes
+    ----------
+    events
+        What it has done and met.
+    reopened
+        What ``reopen`` has returned of a policy that was edited, for which the service has ended; None if it was not.
+
+    """
 
     __slots__ = (
         "_began_ms",
-        "_by_brokers_then",
+        "_failed_passes",
+        "_failing_since_ms",
+        "_journal",
         "_other_policy",
         "_parts",
+        "_passed_ms",
         "_passes",
-        "_refused",
+        "_plan",
+        "_sizes",
         "_stopping",
-        "_written",
+        "events",
+        "reopened",
     )
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._stopping = parts.stopping
-        self._began_ms = parts.clock.now_ms()
-        self._passes = 0
-        self._refused: Counter[str] = Counter()
-        self._written: Status | None = None
-        self._by_brokers_then = 0, 0
+        self.events = parts.events
+        self.reopened: object = None
         self._other_policy: str | None = None
+        self._began_ms = parts.clock.now_ms()
+        # Of the last whole pass: its plan, and the bytes of ledgers that were due.
+        self._passes = self._passed_ms = 0
+        self._plan = Plan(0)
+        self._sizes: dict[int, int] = {}
+        self._journal = Journal()
+        self._failed_passes = self._failing_since_ms = 0
 
     def stop(self) -> None:
         """Have it end soon, with nothing half done, and nothing begun any more."""
@@ -120,13 +143,13 @@ class Service:
             if not self._parts.lock.is_lost:
                 self._complete_or_give_up()
                 self._write_end()
-        if self._other_policy is not None:
+        if self._other_policy is not None and self._parts.reopen is None:
             raise PolicyChangedError(self._other_policy)
 
     @property
     def refused(self) -> Mapping[str, int]:
         """How much must not be done, by why, in the last plan."""
-        return self._refused
+        return Counter(one.code for one in self._plan.refused)
 
     @property
     def has_given_up(self) -> bool:
@@ -144,8 +167,8 @@ class Service:
                 raise
             if not has_stopped:
                 code = f"pass {type(error).__name__}"
-                self._parts.events.note(failed(code, error.key or "", f"this pass ended early: {error}", error))
-                self._write_failure()
+                self.events.note(failed(code, error.key or "", f"this pass ended early: {error}", error))
+                self._note_failure()
             if once and not has_stopped:
                 raise
 
@@ -153,45 +176,58 @@ class Service:
         parts = self._parts
         # A service that has lost its lock is not to find that out by its first deletion.
         parts.lock.commit([])
+        self.events.begin_pass()
         looked = parts.looking.look(self._until_stopped(progress))
-        self._require_same_policy()
+        self._look_at_policy()
         now_ms, noted_ms = parts.clock.now_ms(), parts.clock.later_ms()
         has_admin = parts.by_brokers is not None
         situation = Situation(parts.looking.file, now_ms, noted_ms, has_admin, looked.journal, looked.orphans)
         plan = plan_of(looked.survey, situation)
-        self._refused = Counter(one.code for one in plan.refused)
+        self._plan, self._sizes, self._journal = plan, _sizes(looked, plan), looked.journal
         self._tell_unread(looked, plan)
-        direct = [one for one in plan.actions if _is_direct_offload(one)]
+        direct = [one for one in plan.actions if _is_offload(one, Via.DIRECT)]
         if once:
             parts.rates.take_all()
         else:
             parts.rates.follow(direct)
-        parts.background.replace(direct, _sizes(looked, direct))
+        parts.background.replace(direct, self._sizes)
         for action in sorted(plan.actions, key=lambda one: _ORDER.index(one.kind)):
-            self._require_same_policy()
+            self._look_at_policy()
             self._complete()
-            if _is_direct_offload(action):
-                continue
-            if action.kind in {ActionKind.OFFLOAD, ActionKind.TRIM}:
-                if parts.by_brokers is not None:
-                    parts.by_brokers.begin(action)
-                continue
-            for one in parts.acting.carry_out(action, looked.survey, situation):
-                parts.events.note(one)
-        self._require_same_policy()
-        self._passes += 1
-        self._write_status(looked, plan, direct)
-
-    def _require_same_policy(self) -> None:
-        """Raise `StoppedError` if the service is to end, also by another policy file: what that keeps must not be deleted."""
+            self._begin(action, looked, situation)
         self._look_at_policy()
-        self._require_going()
+        self._passes, self._passed_ms = self._passes + 1, parts.clock.now_ms()
+        self._failed_passes = self._failing_since_ms = 0
+        self._write_status()
+
+    def _begin(self, action: Action, looked: "Looked", situation: Situation) -> None:
+        """Carry out an action that is none of the background's; by a policy that was edited meanwhile nothing is deleted or trimmed."""
+        parts = self._parts
+        if _is_offload(action, Via.DIRECT) or (self._other_policy and action.kind is not ActionKind.OFFLOAD):
+            return
+        if action.kind not in {ActionKind.OFFLOAD, ActionKind.TRIM}:
+            for one in parts.acting.carry_out(action, looked.survey, situation):
+                self.events.note(one)
+        elif parts.by_brokers is not None:
+            parts.by_brokers.begin(action)
 
     def _look_at_policy(self) -> None:
+        """End the service if the policy was edited, and can be used; raise `StoppedError` if the service is to end."""
         if not self._stopping.is_set():
-            self._other_policy = self._parts.why_other_policy()
-            if self._other_policy is not None:
+            self._other_policy = self._parts.other_policy()
+            if self._other_policy is not None and self._can_reopen():
                 self._stopping.set()
+        self._require_going()
+
+    def _can_reopen(self) -> bool:
+        """Whether another service can go by the policy as it is now, or none is to."""
+        try:
+            self.reopened = None if self._parts.reopen is None else self._parts.reopen()
+        except LedgerfsError as error:
+            text = f"the policy was edited, and cannot be used: nothing is deleted or trimmed meanwhile: {error}"
+            self.events.note(failed("policy", error.key or "", text, error))
+            return False
+        return True
 
     def _require_going(self) -> None:
         if self._stopping.is_set():
@@ -210,7 +246,8 @@ class Service:
         until = time.monotonic() + self._parts.looking.file.service.every_ms / 1000
         while not self._stopping.is_set() and time.monotonic() < until:
             self._complete()
-            self._look_at_policy()
+            with suppress(StoppedError):
+                self._look_at_policy()
             time.sleep(min(_SLICE_S, max(0.0, until - time.monotonic())))
 
     def _finish(self) -> None:
@@ -230,7 +267,7 @@ class Service:
             if self._parts.lock.is_lost:
                 raise
             text = f"copied ledgers are completed later: {error}"
-            self._parts.events.note(failed(f"complete {type(error).__name__}", "", text, error))
+            self.events.note(failed(f"complete {type(error).__name__}", "", text, error))
 
     def _complete_or_give_up(self) -> None:
         """Complete all that is copied, in a bounded number of tries: what cannot be completed must not keep the service from its end."""
@@ -256,97 +293,68 @@ class Service:
         # A node of which much is refused is told once.
         told = list(dict.fromkeys(unread))
         for one in told[:_MOST_UNREAD]:
-            self._parts.events.note(one)
+            self.events.note(one)
         if len(told) > _MOST_UNREAD:
             text = f"{len(told) - _MOST_UNREAD:,} more could not be read"
-            self._parts.events.note(failed("more-unreadable", "", text))
+            self.events.note(failed("more-unreadable", "", text))
 
-    def _write_status(self, looked: "Looked", plan: Plan, direct: list[Action]) -> None:
+    def _status(self) -> Status:
+        """Return the status by the last plan, and by what was done since."""
         parts = self._parts
-        by_brokers = [one for one in plan.actions if one.kind is ActionKind.OFFLOAD and one.via is Via.BROKER]
-        status = Status(
+        ours, theirs = self._backlog(Via.DIRECT), self._backlog(Via.BROKER)
+        return Status(
             self._began_ms,
-            parts.clock.now_ms(),
+            self._passed_ms,
             self._passes,
-            sum(len(one.ledger_ids) for one in direct),
-            sum(one.size for one in direct),
-            _oldest(direct),
+            *ours,
             parts.rates.rate,
-            parts.events.counts(),
-            dict(Counter(one.action for one in plan.waiting)),
-            dict(self._refused),
-            _kinds(looked.journal),
-            parts.events.troubles(),
-            broker_backlog_ledgers=sum(len(one.ledger_ids) for one in by_brokers),
-            broker_backlog_bytes=sum(one.size for one in by_brokers),
-            broker_oldest_due_ms=_oldest(by_brokers),
-            by_brokers={} if parts.by_brokers is None else parts.by_brokers.counts(),
-            brokers_waiting_since_ms=0 if parts.by_brokers is None else parts.by_brokers.waiting_since_ms(),
+            self.events.counts(),
+            dict(Counter(one.action for one in self._plan.waiting)),
+            dict(self.refused),
+            _kinds(self._journal),
+            self.events.troubles(),
+            self._failed_passes,
+            self._failing_since_ms,
+            *theirs,
         )
-        self._publish(status)
-        self._by_brokers_then = self._by_brokers()
 
-    def _by_brokers(self) -> tuple[int, int]:
-        by_brokers = self._parts.by_brokers
-        return (0, 0) if by_brokers is None else by_brokers.offloaded()
+    def _backlog(self, via: Via) -> tuple[int, int, int]:
+        """Return how many ledgers and bytes are due to be offloaded, and since when the oldest of them is, 0 if that is not known."""
+        offloaded = self.events.offloaded()
+        due = [(one, set(one.ledger_ids) - offloaded) for one in self._plan.actions if _is_offload(one, via)]
+        ids = [ledger_id for _, some in due for ledger_id in some]
+        since = [action.since_ms for action, some in due if some and action.since_ms is not None]
+        return len(ids), sum(self._sizes.get(one, 0) for one in ids), min(since, default=0)
 
-    def _write_failure(self) -> None:
+    def _note_failure(self) -> None:
         """Write that a pass ended early, beside what is known of the last whole one: the status shows that work stands still."""
-        parts = self._parts
         self._told("the status is not read", self._read_written)
-        before = self._written or Status(self._began_ms, 0, 0)
-        status = replace(
-            before,
-            done=parts.events.counts(),
-            troubles=parts.events.troubles(),
-            failed_passes=before.failed_passes + 1,
-            failing_since_ms=before.failing_since_ms or parts.clock.now_ms(),
-        )
-        self._publish(status)
+        self._failed_passes += 1
+        self._failing_since_ms = self._failing_since_ms or self._parts.clock.now_ms()
+        self._write_status()
 
     def _count_journal(self) -> None:
         """Count the records that are there by now: a pass has those that it began with."""
-        if self._written is not None:
-            nodes = self._parts.looking.cluster.nodes
-            nodes.catch_up()
-            self._written = replace(self._written, journal=_kinds(read_journal(nodes)))
+        nodes = self._parts.looking.cluster.nodes
+        nodes.catch_up()
+        self._journal = read_journal(nodes)
 
     def _write_end(self) -> None:
         """Write what was offloaded since the last pass, which only began that, what is in the journal now, and what went wrong."""
-        self._told("the journal is not counted", self._count_journal)
-        before, parts = self._written, self._parts
-        if before is None:
-            return
-        done = parts.events.counts()
-        theirs, theirs_before = self._by_brokers(), self._by_brokers_then
-        brokers = [now - then for now, then in zip(theirs, theirs_before, strict=True)]
-        names = ("offloaded_ledgers", "offloaded_bytes")
-        ours = [done.get(name, 0) - before.done.get(name, 0) - one for name, one in zip(names, brokers, strict=True)]
-        left, theirs_left = max(0, before.backlog_ledgers - ours[0]), max(0, before.broker_backlog_ledgers - brokers[0])
-        status = replace(
-            before,
-            done=done,
-            troubles=parts.events.troubles(),
-            backlog_ledgers=left,
-            backlog_bytes=max(0, before.backlog_bytes - ours[1]) if left else 0,
-            oldest_due_ms=before.oldest_due_ms if left else 0,
-            broker_backlog_ledgers=theirs_left,
-            broker_backlog_bytes=max(0, before.broker_backlog_bytes - brokers[1]) if theirs_left else 0,
-            broker_oldest_due_ms=before.broker_oldest_due_ms if theirs_left else 0,
-            by_brokers={} if parts.by_brokers is None else parts.by_brokers.counts(),
-        )
-        self._publish(status)
+        if self._passes or self._failed_passes:
+            self._told("the journal is not counted", self._count_journal)
+            self._write_status()
 
-    def _publish(self, status: Status) -> None:
+    def _write_status(self) -> None:
         """Write the status and the gauges; an error of either never ends the work: the disk may be full, the node not ours to set."""
-        self._written = status
+        status = self._status()
         self._told("the status is not written", lambda: self._put_status(status))
         self._told("the gauges are not written", lambda: self._parts.on_status(status))
 
     def _read_written(self) -> None:
         """Take from the service before when it ended its last whole pass, if this one has not ended any yet."""
-        if self._written is None and (before := read_status(self._parts.lock.newest())) is not None:
-            self._written = Status(self._began_ms, before.passed_ms, 0)
+        if not self._passed_ms and (before := read_status(self._parts.lock.newest())) is not None:
+            self._passed_ms = before.passed_ms
 
     def _put_status(self, status: Status) -> None:
         parts = self._parts
@@ -362,7 +370,7 @@ class Service:
         except LedgerfsError as error:
             if self._parts.lock.is_lost:
                 raise
-            self._parts.events.note(failed(f"{failure}: {type(error).__name__}", "", f"{failure}: {error}", error))
+            self.events.note(failed(f"{failure}: {type(error).__name__}", "", f"{failure}: {error}", error))
 
 
 def _kinds(journal: Journal) -> dict[str, int]:
@@ -371,18 +379,13 @@ def _kinds(journal: Journal) -> dict[str, int]:
     return {kind.value: counts[kind.value] for kind in RecordKind}
 
 
-def _sizes(looked: "Looked", due: list[Action]) -> dict[int, int]:
-    """Return {ledger: its bytes} of what is due."""
-    ids = np.array(sorted({one for action in due for one in action.ledger_ids}), np.int64)
+def _sizes(looked: "Looked", plan: Plan) -> dict[int, int]:
+    """Return {ledger: its bytes} of what is due to be offloaded."""
+    due = (one for action in plan.actions if action.kind is ActionKind.OFFLOAD for one in action.ledger_ids)
     listed = looked.survey.listed
-    rows = listed[np.isin(listed["ledger_id"], ids)]
+    rows = listed[np.isin(listed["ledger_id"], np.array(sorted(set(due)), np.int64))]
     return dict(zip(rows["ledger_id"].tolist(), rows["size"].tolist(), strict=True))
 
 
-def _oldest(due: list[Action]) -> int:
-    """Return since when the oldest of it has been due, ms since 1970 UTC; 0 if that is not known of any."""
-    return min((one.since_ms for one in due if one.since_ms is not None), default=0)
-
-
-def _is_direct_offload(action: Action) -> bool:
-    return action.kind is ActionKind.OFFLOAD and action.via is Via.DIRECT
+def _is_offload(action: Action, via: Via) -> bool:
+    return action.kind is ActionKind.OFFLOAD and action.via is via

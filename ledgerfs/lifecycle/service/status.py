@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeVar
 
 from ledgerfs.clusters.gauges_file import gauge_lines
 from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, ObjectNotFoundError
@@ -18,10 +18,11 @@ _MOST_TEXT = 500
 _NUMBERS = (
     *("began_ms", "passed_ms", "passes", "backlog_ledgers", "backlog_bytes", "oldest_due_ms"),
     *("failed_passes", "failing_since_ms"),
-    *("broker_backlog_ledgers", "broker_backlog_bytes", "broker_oldest_due_ms", "brokers_waiting_since_ms"),
+    *("broker_backlog_ledgers", "broker_backlog_bytes", "broker_oldest_due_ms"),
 )
-_COUNTS = ("done", "waiting", "refused", "journal", "by_brokers")
+_COUNTS = ("done", "waiting", "refused", "journal")
 _LONG = 2**63
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,6 @@ class Status:
         How many passes have ended early since the last whole one, and when the first of them did; 0 for none.
     broker_backlog_ledgers, broker_backlog_bytes, broker_oldest_due_ms
         What is due to be offloaded by brokers, and since when; 0 for nothing.
-    by_brokers, brokers_waiting_since_ms
-        {kind of work with ``_goes_on`` or ``_waits``: of how many topics} brokers do it, or are not asked yet as others are; and since
-        when the oldest of these waits, 0 for none.
 
     """
 
@@ -73,8 +71,6 @@ class Status:
     broker_backlog_ledgers: int = 0
     broker_backlog_bytes: int = 0
     broker_oldest_due_ms: int = 0
-    by_brokers: Mapping[str, int] = field(default_factory=dict)
-    brokers_waiting_since_ms: int = 0
 
 
 def write_status(lock: ClusterLock, status: Status) -> int | None:
@@ -82,7 +78,8 @@ def write_status(lock: ClusterLock, status: Status) -> int | None:
 
     Raises `LockLostError`, and the errors of ZooKeeper.
     """
-    data = json.dumps(asdict(_shortened(status))).encode()
+    troubles = [replace(one, text=one.text[:_MOST_TEXT]) for one in status.troubles]
+    data = json.dumps(asdict(replace(status, troubles=troubles))).encode()
     node = lock.node(STATUS_PATH)
     version = -1 if node is None else node.version
     try:
@@ -112,14 +109,13 @@ def parse_status(data: bytes, *, key: str) -> Status:
     Raises `CorruptMetadataError` for anything else than a status.
     """
     try:
-        told = json.loads(data)
-        if not isinstance(told, dict):
-            raise TypeError("no object")
+        told = _typed(json.loads(data), dict)
         found: dict[str, Any] = {name: _number(told[name], _most(name)) for name in _NUMBERS if name in told}
-        found |= {name: _counts(told[name]) for name in _COUNTS if name in told}
+        for name in _COUNTS:
+            found[name] = {key: _number(value) for key, value in _typed(told.get(name, {}), dict).items()}
         troubles = [
-            Trouble(_number(one["when_ms"], _MOST_MS), _text(one["text"]), _number(one["times"]))
-            for one in _list(told.get("troubles", []))
+            Trouble(_number(one["when_ms"], _MOST_MS), _typed(one["text"], str), _number(one["times"]))
+            for one in _typed(told.get("troubles", []), list)
         ]
         return Status(**found, rate=_rate(told.get("rate")), troubles=troubles)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -150,18 +146,12 @@ def gauges_of(source: str, status: Status) -> list[str]:
             "Since when the oldest of them has been due.",
             status.broker_oldest_due_ms / 1000,
         ),
-        (
-            "brokers_waiting_since_timestamp_seconds",
-            "Since when the oldest work that brokers are to be asked for waits.",
-            status.brokers_waiting_since_ms / 1000,
-        ),
         ("rate_bytes_per_second", "Bytes a second that may be offloaded now.", status.rate),
         ("troubles", "Troubles that the status has.", len(status.troubles)),
     ):
         if value is not None:
             gauge(name, about, {"": value})
     for name, about, values, kind in (
-        ("by_brokers", "Topics whose work brokers do, or are to be asked for.", status.by_brokers, "what"),
         ("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what"),
         ("waiting", "Things that are not due yet.", status.waiting, "what"),
         ("refused", "Things that must not be done, by why.", status.refused, "why"),
@@ -189,24 +179,7 @@ def _rate(value: object) -> float | None:
     return float(value)
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{str(value)[:50]!r} is no text")
+def _typed(value: object, kind: type[_Kind]) -> _Kind:
+    if not isinstance(value, kind):
+        raise TypeError(f"{str(value)[:50]!r} is no {kind.__name__}")
     return value
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{str(value)[:50]!r} is no list")
-    return value
-
-
-def _counts(value: object) -> dict[str, int]:
-    if not isinstance(value, dict):
-        raise TypeError(f"{str(value)[:50]!r} are no counts")
-    return {name: _number(count) for name, count in value.items()}
-
-
-def _shortened(status: Status) -> Status:
-    troubles = [Trouble(one.when_ms, one.text[:_MOST_TEXT], one.times) for one in status.troubles]
-    return Status(**{**{name: getattr(status, name) for name in Status.__slots__}, "troubles": troubles})

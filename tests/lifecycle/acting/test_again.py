@@ -55,7 +55,7 @@ def run_once(cluster: LiveCluster) -> None:
     living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     try:
         with service_of(parse_policy_file(POLICY.encode(), Path("policy.toml")), living, None, None, 0.0) as made:
-            made.service.run(lambda *_: None, once=True)
+            made.run(lambda *_: None, once=True)
             assert made.events.troubles() == []
     finally:
         living.nodes.close()

@@ -17,7 +17,8 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_l
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.lifecycle.policy.policy_file import parse_policy_file
-from ledgerfs.lifecycle.service.making import Made, service_of
+from ledgerfs.lifecycle.service.making import service_of
+from ledgerfs.lifecycle.service.service import Service
 from ledgerfs.lifecycle.service.status import STATUS_PATH, Status, parse_status
 from ledgerfs.offload.journal import ROOT, JournalRecord, RecordKind
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
@@ -77,7 +78,7 @@ bucket = "tier"
 
 
 @contextmanager
-def service(cluster: LiveCluster, text: str) -> Iterator[Made]:
+def service(cluster: LiveCluster, text: str) -> Iterator[Service]:
     living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     file = parse_policy_file(text.encode(), Path("policy.toml"))
     file = replace(file, service=replace(file.service, every_ms=10))
@@ -106,7 +107,7 @@ def test_a_list_that_may_not_be_read_keeps_no_other_topic_back(cluster: LiveClus
     path = managed_ledger_path(managed_ledger_of(HIDDEN))
     cluster.zookeeper.no_auth(path)
     with service(cluster, policy(cluster)) as made:
-        made.service.run(lambda *_: None, once=True)
+        made.run(lambda *_: None, once=True)
         told = [one.text for one in made.events.troubles()]
     assert [offloaded(cluster, one) for one in (SHOWN, HIDDEN)] == [2, 0]
     assert marked(cluster) == [f"orphan-{seen}"]
@@ -127,7 +128,7 @@ def test_a_bucket_that_cannot_be_listed_keeps_nothing_else_back(cluster: LiveClu
     cluster.zookeeper.set(record.path, record.build(), created_ms=now - 2 * HOUR)
     text = policy(cluster, f'[buckets.away]\nurl = "{away}"\n')
     with service(cluster, text) as made:
-        made.service.run(lambda *_: None, once=True)
+        made.run(lambda *_: None, once=True)
         told = [one.text for one in made.events.troubles()]
     assert offloaded(cluster, SHOWN) == 2
     assert sorted(marked(cluster)) == sorted([record.name, f"orphan-{seen}"])
@@ -145,11 +146,11 @@ def test_a_pass_that_ends_early_is_in_the_status_until_one_is_whole(cluster: Liv
     (tmp_path / "policy.toml").write_text(text)
     command = ["lifecycle", "status", str(tmp_path / "policy.toml"), *PATIENT]
     with service(cluster, text) as made:
-        made.service.run(lambda *_: None, once=True)
+        made.run(lambda *_: None, once=True)
     whole = status(cluster)
     cluster.zookeeper.no_auth(FOLDER)
     with service(cluster, text) as made:
-        thread = Thread(target=made.service.run, args=(lambda *_: None,))
+        thread = Thread(target=made.run, args=(lambda *_: None,))
         thread.start()
         try:
             wait_until(lambda: status(cluster).failed_passes > 1)
@@ -157,7 +158,7 @@ def test_a_pass_that_ends_early_is_in_the_status_until_one_is_whole(cluster: Liv
             cluster.zookeeper.as_to_all(FOLDER)
             wait_until(lambda: status(cluster).passes > 0)
         finally:
-            made.service.stop()
+            made.stop()
             thread.join()
     assert (found.passes, found.passed_ms) == (0, whole.passed_ms)
     assert found.failing_since_ms >= found.began_ms > whole.passed_ms
@@ -169,5 +170,5 @@ def test_a_pass_that_ends_early_is_in_the_status_until_one_is_whole(cluster: Liv
 def test_one_pass_alone_that_ends_early_is_an_error_and_in_the_status(cluster: LiveCluster) -> None:
     cluster.zookeeper.no_auth(FOLDER)
     with service(cluster, policy(cluster)) as made, pytest.raises(AccessDeniedError):
-        made.service.run(lambda *_: None, once=True)
+        made.run(lambda *_: None, once=True)
     assert (status(cluster).failed_passes, status(cluster).passed_ms) == (1, 0)

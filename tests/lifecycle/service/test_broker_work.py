@@ -1,4 +1,4 @@
-"""Brokers' trims wait for no offload, and what goes on and waits is told."""
+"""Brokers' trims wait for no offload, and what waits is done as it was planned last."""
 
 from collections.abc import Iterator
 from threading import Event
@@ -26,13 +26,8 @@ class _Brokers:
     def __init__(self) -> None:
         self.let = Event()
         self.asked: list[Action] = []
-        self.now_ms = 1000
         self.events = Events()
-        self.work = BrokerWork(self.do, self.events, lambda: False, self.time)
-
-    def time(self) -> int:
-        self.now_ms += 1
-        return self.now_ms
+        self.work = BrokerWork(self.do, self.events, lambda: False)
 
     def do(self, one: Action) -> list[Outcome]:
         self.asked.append(one)
@@ -54,32 +49,23 @@ def _brokers() -> Iterator[_Brokers]:
     made.work.stop()
 
 
-def test_trims_wait_for_no_offload_and_what_goes_on_and_waits_is_told(brokers: _Brokers) -> None:
+def test_four_offloads_go_on_at_once_and_trims_wait_for_none(brokers: _Brokers) -> None:
     work = brokers.work
-    assert (dict(work.counts()), work.waiting_since_ms()) == (
-        {"offload_goes_on": 0, "offload_waits": 0, "trim_goes_on": 0, "trim_waits": 0},
-        0,
-    )
     for topic in range(6):
         work.begin(action(OFFLOAD, topic))
-    wait_until(lambda: work.counts()["offload_goes_on"] == 4)
+    wait_until(lambda: len(brokers.asked) == 4)
     work.begin(action(TRIM, 0))
     wait_until(lambda: brokers.events.counts().get("trimmed_ledgers") == 1)
-    wait_until(lambda: not any(work.counts()[name] for name in ("trim_goes_on", "trim_waits")))
-    assert work.counts()["offload_waits"] == 2
-    # The fifth was put there at 1005.
-    assert work.waiting_since_ms() == 1005
-    assert not work.is_idle
+    assert (len(brokers.asked), work.is_idle) == (5, False)
     brokers.let.set()
     wait_until(lambda: work.is_idle)
     assert brokers.events.counts()["offloaded_ledgers"] == 6
-    assert work.waiting_since_ms() == 0
 
 
 def test_what_waits_is_done_as_it_was_planned_last_and_once(brokers: _Brokers) -> None:
     for topic in range(5):
         brokers.work.begin(action(OFFLOAD, topic))
-    wait_until(lambda: brokers.work.counts()["offload_goes_on"] == 4)
+    wait_until(lambda: len(brokers.asked) == 4)
     for ledger_id in (2, 3):
         for topic in (0, 4):
             brokers.work.begin(action(OFFLOAD, topic, ledger_id))

@@ -27,9 +27,9 @@ def test_a_look_that_is_under_way_ends_with_the_service(tmp_path: Path) -> None:
 
                 def stop(what: str, _: int, __: int | None) -> None:
                     told.append(what)
-                    made.service.stop()
+                    made.stop()
 
-                made.service.run(stop, once=True)
+                made.run(stop, once=True)
                 assert made.events.troubles() == []
         finally:
             living.nodes.close()
