@@ -73,10 +73,6 @@ class Marked:
             self._require_going,
         )
         self.offloads: list[OrphanOffload] = []
-        self.acting = self.restarted()
-
-    def restarted(self) -> Acting:
-        return Acting(self.living, self.context, self.bookies, lambda: frozenset(self.in_flight), self._why_edited)
 
     def _require_going(self) -> None:
         self.going()
@@ -125,7 +121,9 @@ class Marked:
         records = tuple(situation.journal.records)
         ids = tuple(one.ledger_id for one in records)
         action = Action(kind, NAME, ids, 0, Via.DIRECT, None, "a test", records=records)
-        return self.acting.carry_out(action, survey, situation)
+        in_flight = frozenset(self.in_flight)
+        acting = Acting(self.living, self.context, self.bookies, lambda: in_flight, self._why_edited, survey, situation)
+        return acting.carry_out(action)
 
     def delete(self, *records: JournalRecord) -> list[Outcome]:
         """Mark some records, and delete what is marked."""

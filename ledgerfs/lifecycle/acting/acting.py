@@ -3,10 +3,17 @@
 Direct offloads take long, and are carried out in the background (`ledgerfs.lifecycle.service.background`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ledgerfs.errors import ChangedMeanwhileError, LedgerfsError, RefusedLedgerError, StoppedError
+from ledgerfs.errors import (
+    ChangedMeanwhileError,
+    LedgerfsError,
+    RefusedLedgerError,
+    StoppedError,
+    StoreUnreachableError,
+)
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.lifecycle.acting.again import PlanAgain, PlannedAgain
 from ledgerfs.lifecycle.acting.context import ActionContext, postponed
@@ -30,7 +37,7 @@ WhyNot = Callable[[], str | None]
 
 
 class Acting:
-    """Carries actions out, one after the other. For one thread.
+    """Carries out the actions of one pass, one after the other: a bucket or a bookie that does not answer is asked once. For one thread.
 
     Parameters
     ----------
@@ -38,38 +45,38 @@ class Acting:
         Returns the uuids of attempts of this process that go on.
     why_other_policy
         Returns why the policy file is not the one by which was decided; None if it is. Asked right before each deletion.
+    survey, situation
+        By which the pass was planned.
 
     """
 
-    __slots__ = ("_again", "_context", "_in_flight", "_open_orphans", "_situation", "_why_other_policy")
+    __slots__ = ("_again", "_away", "_context", "_in_flight", "_open_orphans", "_situation", "_why_other_policy")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (what a service works with, and what a pass has seen)
         self,
         cluster: "LivingCluster",
         context: ActionContext,
         bookies: "BookieReads | None",
         in_flight: Callable[[], frozenset[str]],
-        why_other_policy: WhyNot = lambda: None,
+        why_other_policy: WhyNot,
+        survey: "Survey",
+        situation: Situation,
     ) -> None:
         self._context = context
         self._in_flight = in_flight
         self._why_other_policy = why_other_policy
-        self._again = PlanAgain(cluster, bookies, context)
+        self._again = PlanAgain(cluster, bookies, context, survey, situation)
         self._open_orphans = OpenOrphans(context, bookies)
-        self._situation: Situation | None = None
+        self._situation = situation
+        # URLs of buckets that did not answer.
+        self._away: set[str] = set()
 
-    def carry_out(self, action: Action, survey: "Survey", situation: Situation) -> list[Outcome]:
-        """Carry out an action of a plan for a survey and a situation, as far as the same comes out again now.
+    def carry_out(self, action: Action) -> list[Outcome]:
+        """Carry out an action of the plan, as far as the same comes out again now.
 
         Once the service is ending no more of it is begun. Raises `LockLostError`, after which nothing more can be done, and
         `StoreUnreachableError` if ZooKeeper does not answer. Other errors are outcomes.
         """
-        if situation is not self._situation:
-            # Of another pass: a bucket or a bookie that did not answer in the one before is asked again.
-            self._situation = situation
-            self._context.away.forget()
-            self._again.forget()
-            self._open_orphans.forget()
         outcomes: list[Outcome] = []
         try:
             match action.kind:
@@ -77,9 +84,9 @@ class Acting:
                     mark(self._context.lock, action.records)
                     outcomes.append(_done("marked", action.records))
                 case ActionKind.DELETE:
-                    self._delete(action, survey, situation, outcomes)
+                    self._delete(action, outcomes)
                 case ActionKind.CLEAN:
-                    self._clean(action, situation, outcomes)
+                    self._clean(action, outcomes)
                 case ActionKind.TRIM | ActionKind.OFFLOAD:
                     raise ValueError("offloads, and work of brokers, are carried out in the background")
         except StoppedError:
@@ -94,8 +101,8 @@ class Acting:
 
     # Deleting.
 
-    def _delete(self, action: Action, survey: "Survey", situation: Situation, outcomes: list[Outcome]) -> None:
-        again = self._again.deletions(survey, situation)
+    def _delete(self, action: Action, outcomes: list[Outcome]) -> None:
+        again = self._again.deletions()
         still_open = []
         for planned in action.records:
             self._context.require_going()
@@ -150,29 +157,39 @@ class Acting:
         lock.commit([*as_read, RequireNode(record.path, record.version)])
         why = why_only_copy(self._context, record) or self._why_other_policy()
         if why is None:
-            with self._context.away.reaching(url):
+            with self._reaching(url):
                 remove_for_good(self._context.bucket_at(url), record.key)
             lock.commit([record.dropped()])
         return why
 
+    @contextmanager
+    def _reaching(self, url: str) -> Iterator[None]:
+        """Do something that asks this bucket alone; raises `StoreUnreachableError` at once if it did not answer before."""
+        if url in self._away:
+            reason = "the bucket cannot be reached, and is not asked again in this pass"
+            raise StoreUnreachableError(reason, key=url)
+        try:
+            yield
+        except StoreUnreachableError:
+            self._away.add(url)
+            raise
+
     # Cleaning.
 
-    def _clean(self, action: Action, situation: Situation, outcomes: list[Outcome]) -> None:
+    def _clean(self, action: Action, outcomes: list[Outcome]) -> None:
         """Drop records, and clean up after attempts."""
         if (why := self._why_other_policy()) is not None:
             outcomes += [postponed(one, why, "clean") for one in action.records]
             return
         marked = [one for one in action.records if one.is_marked]
         drop(self._context.lock, marked)
-        cleaned = [*marked, *self._cleaned(action.records, situation, outcomes)]
+        cleaned = [*marked, *self._cleaned(action.records, outcomes)]
         if cleaned:
             outcomes.append(_done("cleaned", cleaned, size=0))
 
-    def _cleaned(
-        self, records: Iterable[JournalRecord], situation: Situation, outcomes: list[Outcome]
-    ) -> list[JournalRecord]:
+    def _cleaned(self, records: Iterable[JournalRecord], outcomes: list[Outcome]) -> list[JournalRecord]:
         """Clean up after attempts; return those whose records are gone by it."""
-        gone = []
+        gone, situation = [], self._situation
         for one in records:
             # Asked after the record was read: an attempt is in flight before it is noted.
             if one.is_marked or one.uuid in self._in_flight():
@@ -196,7 +213,7 @@ class Acting:
         why = why_only_copy(self._context, attempt)
         if why is not None:
             raise RefusedLedgerError(f"its objects stay: {why}", key=attempt.key.data_key)
-        with self._context.away.reaching(attempt.bucket or ""):
+        with self._reaching(attempt.bucket or ""):
             require_mounted(bucket, attempt.key)
             remove_objects(bucket, attempt)
 

@@ -57,38 +57,40 @@ class PlannedAgain:
 
 
 class PlanAgain:
-    """Plans again, and once more when that is too long ago: after 30 s, or as long as reading took. For one thread.
+    """Plans again what a pass has planned, and once more when that is too long ago: after 30 s, or as long as reading took. For one thread.
 
     Parameters
     ----------
+    survey, situation
+        By which the pass was planned.
     clock
         Seconds that only grow.
 
     """
 
-    __slots__ = ("_bookies", "_clock", "_cluster", "_context", "_error", "_found", "_until_s")
+    __slots__ = ("_bookies", "_clock", "_cluster", "_context", "_error", "_found", "_situation", "_survey", "_until_s")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (what a service works with, and what a pass has seen)
         self,
         cluster: "LivingCluster",
         bookies: "BookieReads | None",
         context: "ActionContext",
+        survey: "Survey",
+        situation: Situation,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._bookies = bookies
         self._context = context
+        self._survey = survey
+        self._situation = situation
         self._clock = clock
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin another pass, also if reading failed in the last one."""
         self._found: PlannedAgain | None = None
         self._error: LedgerfsError | None = None
         self._until_s = 0.0
 
-    def deletions(self, survey: "Survey", situation: Situation) -> PlannedAgain:
-        """Return what is to be deleted now, for a pass that was planned by a survey and a situation.
+    def deletions(self) -> PlannedAgain:
+        """Return what is to be deleted now.
 
         Raises `StoppedError`, and as `look_again`, once a pass: what cannot be read for one topic cannot be for the next one either.
         """
@@ -97,7 +99,7 @@ class PlanAgain:
         if self._found is None or self._clock() >= self._until_s:
             began_s = self._clock()
             try:
-                self._found = self._planned(survey, situation)
+                self._found = self._planned(self._survey, self._situation)
             except StoppedError:
                 raise
             except LedgerfsError as error:

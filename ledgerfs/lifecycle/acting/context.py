@@ -1,11 +1,8 @@
 """What acts on a cluster work with."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.offload.journal import JournalRecord
 from ledgerfs.offload.outcomes import Outcome, Status
 from ledgerfs.storage.zookeeper.changes import ClusterLock
@@ -18,31 +15,6 @@ if TYPE_CHECKING:
     from ledgerfs.dialects.offloaded_copies import OffloadedCopies
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
     from ledgerfs.offload.owners import TopicOwners
-
-
-class AwayBuckets:
-    """Buckets that did not answer, by URL: the first act that finds that out waits, and no other act of the pass does. For one thread."""
-
-    __slots__ = ("_away",)
-
-    def __init__(self) -> None:
-        self._away: set[str] = set()
-
-    @contextmanager
-    def reaching(self, url: str) -> Iterator[None]:
-        """Do something that asks this bucket alone; raises `StoreUnreachableError` at once if it did not answer before."""
-        if url in self._away:
-            reason = "the bucket cannot be reached, and is not asked again in this pass"
-            raise StoreUnreachableError(reason, key=url)
-        try:
-            yield
-        except StoreUnreachableError:
-            self._away.add(url)
-            raise
-
-    def forget(self) -> None:
-        """Have all asked again: another pass begins."""
-        self._away.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +46,6 @@ class ActionContext:
     bucket_at: "Callable[[str], Bucket]"
     url_of: "Callable[[OffloadContext], str | None]"
     require_going: "Callable[[], None]" = lambda: None
-    away: AwayBuckets = field(default_factory=AwayBuckets)
 
 
 def postponed(record: JournalRecord, why: str, what: str = "delete") -> Outcome:

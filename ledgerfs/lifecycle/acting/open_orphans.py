@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class OpenOrphans:
-    """Deletes those of topics. For one thread.
+    """Deletes those of topics in one pass. For one thread.
 
     Parameters
     ----------
@@ -40,12 +40,8 @@ class OpenOrphans:
     def __init__(self, context: ActionContext, bookies: "BookieReads | None") -> None:
         self._context = context
         self._bookies = bookies
-        # Of this pass: bookies that did not answer.
+        # Bookies that did not answer.
         self._silent: set[str] = set()
-
-    def forget(self) -> None:
-        """Ask bookies again that did not answer."""
-        self._silent.clear()
 
     def delete(
         self,

@@ -167,7 +167,7 @@ def service_of(
         )
         steps.use(context)
         other = partial(why_other, file)
-        acting = Acting(cluster, context, bookies, steps.in_flight, other)
+        acting = partial(Acting, cluster, context, bookies, steps.in_flight, other)
         background = BackgroundOffloads(steps.step_of, events, stopping.is_set)
         by_brokers = None
         if broker is not None:

@@ -22,6 +22,7 @@ from ledgerfs.offload.journal import Journal, RecordKind, read_journal
 from ledgerfs.offload.outcomes import failed
 
 if TYPE_CHECKING:
+    from ledgerfs.clusters.survey import Survey
     from ledgerfs.clusters.surveying import Progress
     from ledgerfs.lifecycle.acting.acting import Acting
     from ledgerfs.lifecycle.service.background import BackgroundOffloads
@@ -49,7 +50,7 @@ class Parts:
     Attributes
     ----------
     looking, acting
-        How it looks, and what carries actions out.
+        How it looks, and what makes of the survey and the situation of a pass what carries actions out.
     background, by_brokers
         Offloads by this program, and by brokers; None if no broker can be asked.
     stopping
@@ -66,7 +67,7 @@ class Parts:
 
     lock: "ClusterLock"
     looking: "Looking"
-    acting: "Acting"
+    acting: Callable[["Survey", Situation], "Acting"]
     background: "BackgroundOffloads"
     by_brokers: "BrokerWork | None"
     rates: "Rates"
@@ -191,22 +192,23 @@ class Service:
         else:
             parts.rates.follow(direct)
         parts.background.replace(direct, self._sizes)
+        acting = parts.acting(looked.survey, situation)
         for action in sorted(plan.actions, key=lambda one: _ORDER.index(one.kind)):
             self._look_at_policy()
             self._complete()
-            self._begin(action, looked, situation)
+            self._begin(action, acting)
         self._look_at_policy()
         self._passes, self._passed_ms = self._passes + 1, parts.clock.now_ms()
         self._failed_passes = self._failing_since_ms = 0
         self._write_status()
 
-    def _begin(self, action: Action, looked: "Looked", situation: Situation) -> None:
+    def _begin(self, action: Action, acting: "Acting") -> None:
         """Carry out an action that is none of the background's; by a policy that was edited meanwhile nothing is deleted or trimmed."""
         parts = self._parts
         if _is_offload(action, Via.DIRECT) or (self._other_policy and action.kind is not ActionKind.OFFLOAD):
             return
         if action.kind not in {ActionKind.OFFLOAD, ActionKind.TRIM}:
-            for one in parts.acting.carry_out(action, looked.survey, situation):
+            for one in acting.carry_out(action):
                 self.events.note(one)
         elif parts.by_brokers is not None:
             parts.by_brokers.begin(action)

@@ -98,21 +98,17 @@ def test_one_time_holds_for_a_while_and_one_that_fails_is_not_tried_again_in_a_p
         return look_again(*args, **options)
 
     monkeypatch.setattr("ledgerfs.lifecycle.acting.again.look_again", look)
-    again, seen = PlanAgain(marked.living, None, marked.context, lambda: now_s[0]), marked.seen()
-    again.deletions(*seen)
+    again = PlanAgain(marked.living, None, marked.context, *marked.seen(), lambda: now_s[0])
+    again.deletions()
     now_s[0] += holds_s - 0.5
-    again.deletions(*seen)
+    again.deletions()
     now_s[0] += 1
-    again.deletions(*seen)
+    again.deletions()
     assert asked == [0, takes_s + holds_s + 0.5]
     errors.append(StoreUnreachableError("no answer"))
     now_s[0] += 2 * holds_s
     for _ in range(2):
         with pytest.raises(StoreUnreachableError):
-            again.deletions(*seen)
+            again.deletions()
     assert len(asked) == 3
-    errors.clear()
-    again.forget()
-    again.deletions(*seen)
-    assert len(asked) == 4
     marked.close()

@@ -108,7 +108,6 @@ def test_what_was_not_begun_is_left_to_the_next_service(cluster: LiveCluster, ma
     marked.going = stop
     assert marked.delete(*map(marked.orphan, ids)) == []
     marked.going = lambda: None
-    marked.acting = marked.restarted()
     assert done(marked.carry_out(ActionKind.DELETE)) == ids
 
 

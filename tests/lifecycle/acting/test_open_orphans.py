@@ -275,7 +275,6 @@ def test_a_bookie_that_does_not_answer_is_asked_once_a_pass(cluster: LiveCluster
             return bookies.none_has_any(node, known)
 
     marked.bookies = Watched()
-    marked.acting = marked.restarted()
     outcomes = delete(marked, *orphans)
     held = [one for one in orphans if silent in cluster.written[one].node.ensembles[0].bookies]
     assert sorted(left(outcomes)) == held
