@@ -1,9 +1,8 @@
-"""Services of the lifecycle as processes: that end by themselves, that are held at one point of their work, or go on."""
+"""Services of the lifecycle as processes: that end by themselves, or are held at one point of their work."""
 
-import signal
 import subprocess
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,30 +103,12 @@ class Services:
         )
         return path
 
-    def run(self, policy: Path, times: int = 1, codes: Container[int] = (0,)) -> Ended:
-        """Have services, one after the other, do once what is due; raises `AssertionError` for another exit code than those."""
+    def run(self, policy: Path) -> None:
+        """Have a service do once what is due; raises `AssertionError` for another exit code than 0."""
         self.wait_until_free()
-        for _ in range(times):
-            with self._started(LEDGERFS, "lifecycle", "run", str(policy), "--once", "--yes") as service:
-                ended = service.ended()
-            assert ended.code in codes, ended.said
-        return ended
-
-    @contextmanager
-    def once(self, policy: Path) -> Iterator[Running]:
-        """Lend a service that does once what is due, whoever has the lock."""
         with self._started(LEDGERFS, "lifecycle", "run", str(policy), "--once", "--yes") as service:
-            yield service
-
-    @contextmanager
-    def going_on(self, policy: Path) -> Iterator[Running]:
-        """Lend a service that goes on until the end of the ``with``, and require that it ends well."""
-        self.wait_until_free()
-        with self._started(LEDGERFS, "lifecycle", "run", str(policy), "--yes") as service:
-            yield service
-            service.signal(signal.SIGTERM)
             ended = service.ended()
-            assert ended.code == 0, ended.said
+        assert ended.code == 0, ended.said
 
     @contextmanager
     def held(self, point: str, policy: Path) -> Iterator[Running]:

@@ -1,14 +1,11 @@
-"""Services that die at a step, two of them at once, and a service and a broker at once: nothing is lost, and no objects are left over.
+"""Services that die at a step, two attempts at once, and a service and a broker at once: nothing is lost, and no objects are left over.
 
 Each test counts the messages of its topics before and after, as Pulsar's own reader has them, in order. No broker is killed: a topic is
 free once its namespace is unloaded.
 """
 
-import random
 import signal
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pulsar
@@ -39,7 +36,6 @@ _BROKER = {
 }
 _POINTS = ("data", "index", "set", "after")
 _NOW = "0s"
-_MOST_RUNS, _ENOUGH = 12, 5
 
 
 @pytest.fixture(scope="module")
@@ -158,27 +154,6 @@ def test_an_offload_that_died_at_any_step_is_done_by_the_next_service(
     assert after == before
 
 
-def test_a_second_service_says_who_has_the_lock_and_the_first_one_goes_on(
-    live: LiveCluster, nodes: KazooClient, client: pulsar.Client, services: Services
-) -> None:
-    topic = made_topic(live, client, "public/two")
-    before = read(client, topic)
-    free(live, topic)
-    policy = services.policy("public/two", offload_after=_NOW)
-    with stage("meetings: two services"), services.held("set", policy) as first:
-        with services.once(policy) as second:
-            ended = second.ended()
-        assert ended.code == 3, ended.said
-        assert f'"pid": {first.process.pid}' in ended.said
-        assert named(ledgers_of(nodes, topic)) == set()
-        first.go()
-        assert first.ended().code == 0, first.said
-    require_offloaded(live, nodes, topic)
-    after = read(client, topic)
-    assert len(after) == len(before) == 140
-    assert after == before
-
-
 def test_of_two_attempts_at_once_one_wins_and_the_other_leaves_no_objects(
     live: LiveCluster, nodes: KazooClient, client: pulsar.Client, services: Services
 ) -> None:
@@ -273,58 +248,3 @@ def begun_by_broker(live: LiveCluster, nodes: KazooClient, topic: str) -> str:
 
     wait_until(has_begun, "the broker has noted its attempt")
     return found[0]
-
-
-@contextmanager
-def coming_and_going(live: LiveCluster, client: pulsar.Client, topic: str) -> Iterator[list[int]]:
-    """Have the broker load a topic for a producer, and let it go, again and again; lend the numbers of what was acknowledged so far."""
-    sent: list[int] = []
-    ending = threading.Event()
-    failures: list[Exception] = []
-
-    def turns() -> None:
-        chance = random.Random(4)
-        try:
-            while not ending.is_set():
-                fill(client, topic, 30, 100)
-                sent.extend(range(30))
-                free(live, topic)
-                # How long nobody has it is what this is about: from far less than a service takes to somewhat more.
-                ending.wait(chance.uniform(0, 5))
-        except Exception as error:  # noqa: BLE001  (the test shows it)
-            failures.append(error)
-
-    thread = threading.Thread(target=turns, daemon=True)
-    thread.start()
-    try:
-        yield sent
-    finally:
-        ending.set()
-        thread.join()
-    assert failures == []
-
-
-def test_offloads_meet_a_broker_that_comes_and_goes_with_a_producer(
-    live: LiveCluster, nodes: KazooClient, client: pulsar.Client, services: Services
-) -> None:
-    topic = made_topic(live, client, "public/comes")
-    before = read(client, topic)
-    free(live, topic)
-    policy = services.policy("public/comes", offload_after=_NOW)
-
-    def offloaded() -> set[int]:
-        return {one.ledger_id for one in ledgers_of(nodes, topic) if one.is_offloaded}
-
-    said = ""
-    with stage("meetings: the broker comes and goes"), coming_and_going(live, client, topic) as sent:
-        for _ in range(_MOST_RUNS):
-            said += services.run(policy, codes={0, 1}).said
-            if len(offloaded()) >= _ENOUGH:
-                break
-        assert len(offloaded()) >= _ENOUGH, said
-    free(live, topic)
-    ledgers = ledgers_of(nodes, topic)
-    assert objects(live, ledgers) == named(ledgers)
-    after = read(client, topic)
-    assert len(after) == len(before) + len(sent) > 200
-    assert after == [*before, *sent]
