@@ -9,6 +9,7 @@ import click
 from ledgerfs.cli.cluster.source import (
     access_options,
     bookies_of,
+    ledgers_text,
     opened_cluster,
     say_not_known,
     topic_option,
@@ -23,7 +24,7 @@ from ledgerfs.display import printable, span
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ledgerfs.clusters.survey import Survey
     from ledgerfs.lifecycle.planning.actions import Action, Orphans, Plan
@@ -92,8 +93,7 @@ def plan(
     else:
         _show_actions(found.actions)
         if show_all:
-            _show_waiting(found.waiting)
-            _show_refused(found.refused)
+            _show_left(found)
     _say_result(policy, found, show_all=show_all)
     unread = {**journal.unreadable, **({} if orphans is None else orphans.unlisted)}
     for path, why in unread.items():
@@ -126,58 +126,36 @@ def _seen(
 
 
 def _show_actions(actions: "Sequence[Action]") -> None:
-    from ledgerfs.cli.cluster.source import ledgers_text
-
-    if not actions:
-        return
-    shown = table("what", "topic", "ledgers", "bytes", "via", "since", "why", right=("bytes",))
-    for one in actions:
-        shown.add_row(
-            one.kind.value,
-            _topic(one.managed_ledger),
-            ledgers_text(one.ledger_ids),
-            human_size(one.size),
-            one.via.value,
-            minute(one.since_ms),
-            printable(one.reason),
-        )
-    show(shown)
+    rows = (
+        (one.kind.value, *_about(one.managed_ledger, one), one.via.value, minute(one.since_ms), printable(one.reason))
+        for one in actions
+    )
+    _show(("what", "topic", "ledgers", "bytes", "via", "since", "why"), rows)
 
 
-def _show_waiting(waiting: "Sequence[Outcome]") -> None:
-    from ledgerfs.cli.cluster.source import ledgers_text
-
-    if not waiting:
-        return
-    shown = table("waits", "topic", "ledgers", "bytes", "until", "why", right=("bytes",))
-    for one in waiting:
-        shown.add_row(
-            one.action,
-            _topic(one.subject),
-            ledgers_text(one.ledger_ids),
-            human_size(one.size),
-            minute(one.due_ms),
-            printable(one.message),
-        )
-    show(shown)
+def _show_left(found: "Plan") -> None:
+    """Show what waits, and what is refused."""
+    waiting = (
+        (one.action, *_about(one.subject, one), minute(one.due_ms), printable(one.message)) for one in found.waiting
+    )
+    _show(("waits", "topic", "ledgers", "bytes", "until", "why"), waiting)
+    refused = (
+        (one.code, one.action or "-", *_about(one.subject, one), printable(one.message)) for one in found.refused
+    )
+    _show(("refused", "what", "topic", "ledgers", "bytes", "why"), refused)
 
 
-def _show_refused(refused: "Sequence[Outcome]") -> None:
-    from ledgerfs.cli.cluster.source import ledgers_text
+def _show(columns: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
+    shown = table(*columns, right=("bytes",))
+    for row in rows:
+        shown.add_row(*row)
+    if shown.row_count:
+        show(shown)
 
-    if not refused:
-        return
-    shown = table("refused", "what", "topic", "ledgers", "bytes", "why", right=("bytes",))
-    for one in refused:
-        shown.add_row(
-            one.code,
-            one.action or "-",
-            _topic(one.subject),
-            ledgers_text(one.ledger_ids),
-            human_size(one.size),
-            printable(one.message),
-        )
-    show(shown)
+
+def _about(managed_ledger: str | None, one: "Action | Outcome") -> tuple[str, str, str]:
+    """Return the topic, ledgers and bytes of a row."""
+    return _topic(managed_ledger), ledgers_text(one.ledger_ids), human_size(one.size)
 
 
 def _topic(managed_ledger: str | None) -> str:
@@ -233,31 +211,17 @@ def _as_json(policy: Policy, survey: "Survey", found: "Plan") -> dict[str, Any]:
         "read": iso_time(survey.read_ms),
         "actions": [_action_as_json(one) for one in found.actions],
         "waiting": [
-            {
-                "kind": one.action,
-                **_whose(one.subject),
-                "ledgers": list(one.ledger_ids),
-                "bytes": one.size,
-                "due": iso_time(one.due_ms),
-                "why": one.message,
-            }
-            for one in found.waiting
+            {**_left_as_json(one), **_whose(one.subject), "due": iso_time(one.due_ms)} for one in found.waiting
         ],
-        "refused": [
-            {
-                "kind": one.action or None,
-                "subject": one.subject,
-                "ledgers": list(one.ledger_ids),
-                "bytes": one.size,
-                "refusal": one.code,
-                "why": one.message,
-            }
-            for one in found.refused
-        ],
+        "refused": [{**_left_as_json(one), "subject": one.subject, "refusal": one.code} for one in found.refused],
         "totals": _totals(found),
         "not_known": [*survey.owners.not_told, *survey.troubles],
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in survey.damaged],
     }
+
+
+def _left_as_json(one: "Outcome") -> dict[str, Any]:
+    return {"kind": one.action or None, "ledgers": list(one.ledger_ids), "bytes": one.size, "why": one.message}
 
 
 def _action_as_json(one: "Action") -> dict[str, Any]:
