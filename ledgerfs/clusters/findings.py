@@ -41,8 +41,6 @@ class FindingKind(Enum):
     """An offload whose data object is shorter than its index says, or whose index cannot be read."""
     UNEQUAL_LEDGER = "unequal-ledger"
     """A closed ledger that has other entries, or bytes, by its list than by BookKeeper's metadata."""
-    RECOMPRESSED_LEDGER = "recompressed-ledger"
-    """A ledger whose objects have the entries of BookKeeper's copy in other bytes, as when they were compressed again."""
     NOTED_OFFLOAD = "noted-offload"
     """Objects of an attempt to offload that the lifecycle has noted, and goes on with, or cleans up after."""
     IN_TRASH = "in-trash"

@@ -61,33 +61,6 @@ def unequal_ledgers(survey: Survey) -> Table:
     return found
 
 
-def with_other_bytes_only(survey: Survey, rows: Table) -> Mask:
-    """Return which of some rows of `unequal_ledgers` are offloaded completely, and closed in BookKeeper with as many entries as listed.
-
-    Their lists tell the bytes of their objects, which are others where the payloads were compressed again.
-    """
-    nodes = survey.ledgers[np.searchsorted(survey.ledgers["ledger_id"], rows["ledger_id"])]
-    found: Mask = rows["is_complete"] & (nodes["last_entry"] + 1 == rows["entries"])
-    return found
-
-
-def recompressed_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
-    """Yield a finding for each topic with ledgers `with_other_bytes_only`, whose objects were seen and agree with their lists."""
-    for some in parts_by(rows, rows["topic"]):
-        nodes = survey.ledgers[np.searchsorted(survey.ledgers["ledger_id"], some["ledger_id"])]
-        yield Finding(
-            FindingKind.RECOMPRESSED_LEDGER,
-            topic_of(survey.topics[int(some["topic"][0])]),
-            tuple(some["ledger_id"].tolist()),
-            0,
-            0,
-            f"offloaded in {int(some['size'].sum()):,} bytes by list and index, and closed in BookKeeper with as many entries of "
-            f"{int(nodes['length'].sum()):,}: both copies are there, and payloads that were compressed again are so",
-            "nothing if a policy file says recompress: ledgerfs lifecycle run compares all entries before BookKeeper's copy goes; if none "
-            "does, keep both copies, and compare them",
-        )
-
-
 def unequal_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
     """Yield a finding for each ledger that its list and BookKeeper tell other ends of; ``survey`` has both."""
     for row in rows:

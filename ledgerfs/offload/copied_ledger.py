@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, completed_user_metadata
-from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
+from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.offload.journal import JournalRecord
 from ledgerfs.offload.record_digest import RecordDigest, digest_of, digested
 from ledgerfs.writing.write import ref_of, write_ledger
@@ -14,7 +14,6 @@ from ledgerfs.writing.write import ref_of, write_ledger
 if TYPE_CHECKING:
     from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
     from ledgerfs.formats.records import EntryBatch
-    from ledgerfs.messages.transforms.entry_transform import EntryTransform
     from ledgerfs.offload.tier import Tier
 
 Pace = Callable[[int], None]
@@ -23,34 +22,21 @@ Pace = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class CopiedLedger:
-    """A ledger that is whole in a bucket, and that no list names yet.
-
-    Attributes
-    ----------
-    stored
-        As BookKeeper had it when it was copied.
-    length
-        Bytes of all entries in the bucket: fewer than BookKeeper's if they were compressed again.
-
-    """
+    """A ledger that is whole in a bucket, and that no list names yet; ``stored`` is as BookKeeper had it when it was copied."""
 
     attempt: JournalRecord
     stored: StoredLedger
-    length: int
 
 
 class _Source:
     """`EntrySource` of a closed ledger of bookies, which notes a digest of all that is written."""
 
-    __slots__ = ("_ledgers", "_pace", "_stored", "_transform", "digest")
+    __slots__ = ("_ledgers", "_pace", "_stored", "digest")
 
-    def __init__(
-        self, ledgers: ClosedLedgers, stored: StoredLedger, transform: "EntryTransform | None", pace: "Pace | None"
-    ) -> None:
+    def __init__(self, ledgers: ClosedLedgers, stored: StoredLedger, pace: "Pace | None") -> None:
         self._pace = pace
         self._ledgers = ledgers
         self._stored = stored
-        self._transform = transform
         self.digest = RecordDigest()
 
     @property
@@ -63,19 +49,7 @@ class _Source:
 
     def batches(self, ledger: NewLedger) -> "Iterator[EntryBatch]":  # noqa: ARG002  (as `EntrySource` has it)
         """Yield what is to be written."""
-        yield from digested(self._made(), self.digest)
-
-    def _made(self) -> "Iterator[EntryBatch]":
-        entries = 0
-        for batch in self._ledgers.batches(self._stored):
-            if self._pace is not None:
-                self._pace(int(batch.lengths.sum()))
-            if self._transform is None:
-                yield batch
-                continue
-            for made in self._transform(batch.framed(), entries):
-                entries += len(made)
-                yield made
+        yield from digested(_paced(self._ledgers.batches(self._stored), self._pace), self.digest)
 
 
 def copy_ledger(
@@ -96,18 +70,13 @@ def copy_ledger(
     `CorruptLedgerError` if what is read back is not what was sent, and the errors of the store. What is in the bucket then is for the
     attempt's cleaning.
     """
-    transform = None if tier.transform is None else tier.transform()
     node = stored.node
     user_metadata = completed_user_metadata(tier.user_metadata, attempt.managed_ledger or "")
     ledger = NewLedger(attempt.key, node.closed_at(node.last_entry, node.length), user_metadata, tier.block_size)
-    source = _Source(ledgers, stored, transform, pace)
+    source = _Source(ledgers, stored, pace)
     written = write_ledger(tier.bucket, ledger, source)
     _require_same(tier, written, source.digest, pace_back)
-    if not source.digest.entries:
-        raise RefusedLedgerError(
-            "no message of it is left: brokers forget ledgers without entries", key=written.data.key
-        )
-    return CopiedLedger(attempt, stored, source.digest.length)
+    return CopiedLedger(attempt, stored)
 
 
 def _require_same(tier: "Tier", written: "WrittenLedger", sent: RecordDigest, pace: "Pace | None") -> None:

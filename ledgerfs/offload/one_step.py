@@ -294,8 +294,7 @@ class OneStep:
         now_ms = self._noted_ms()
         replaced = (self._replaced(listed, one.attempt) for one in copies)
         contexts = {one.attempt.ledger_id: self._tier.context(one.attempt.key.uuid, now_ms) for one in copies}
-        sizes = {one.attempt.ledger_id: one.length for one in copies if one.length != one.stored.node.length}
-        edited = with_contexts(listed.node.data, contexts, key=listed.node.path, sizes=sizes)
+        edited = with_contexts(listed.node.data, contexts, key=listed.node.path)
         changes: list[Operation] = [SetNode.of(listed.node, stored(edited, key=listed.node.path))]
         changes += [one.attempt.dropped() for one in copies]
         changes += [one.made() for one in replaced if isinstance(one, JournalRecord)]

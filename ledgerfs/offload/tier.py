@@ -1,14 +1,10 @@
 """A bucket that the ledgers of a cluster are offloaded to: where we write, and how brokers find it again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext, Properties
-
-if TYPE_CHECKING:
-    from ledgerfs.messages.transforms.entry_transform import EntryTransform
 
 DEFAULT_BLOCK_SIZE = 64 << 20
 
@@ -25,8 +21,6 @@ class Tier:
         Of the objects, besides the topic's name and role.
     block_size
         Bytes.
-    transform
-        Makes what changes the entries of one ledger, and keeps their ids; None leaves them as they are.
 
     """
 
@@ -35,7 +29,6 @@ class Tier:
     properties: Properties
     user_metadata: Mapping[str, str] = field(default_factory=dict)
     block_size: int = DEFAULT_BLOCK_SIZE
-    transform: "Callable[[], EntryTransform] | None" = None
 
     def url_of(self, context: OffloadContext) -> str | None:
         """Return the bucket's URL if the objects of an offload are in it, by what was noted; None if they are elsewhere."""

@@ -758,16 +758,3 @@ def test_only_wanted_topics_are_planned_for(cluster: MadeCluster) -> None:
     records = journal(record_of(99), attempt(1))
     found = planned(cluster, KEEPS + OFFLOADS, wanted=frozenset({other}), journal=records)
     assert [(one.kind, one.ledger_ids) for one in found.actions] == [(ActionKind.OFFLOAD, (3,))]
-
-
-def test_what_compressing_again_costs_is_told_of_who_does_it(cluster: MadeCluster) -> None:
-    cluster.topic(TOPIC, [listed(1), current(2)])
-    policy = KEEPS + OFFLOADS + "recompress = 'zstd'\n"
-    why = only(planned(cluster, policy), ActionKind.OFFLOAD).reason
-    assert "compressed again, by zstd: that takes processor time" in why
-    assert "compressed" not in only(planned(cluster, KEEPS + OFFLOADS), ActionKind.OFFLOAD).reason
-    # Brokers do not compress.
-    cluster.own(SPACE)
-    action = only(planned(cluster, policy, has_admin=True), ActionKind.OFFLOAD)
-    assert action.via is Via.BROKER
-    assert "compressed" not in action.reason

@@ -67,7 +67,6 @@ offload_above = "1TiB"
 bucket = "other"
 via = "broker"
 trash_grace = "0s"
-recompress = "zstd"
 trim = false
 offload = false
 
@@ -109,7 +108,7 @@ def test_every_key_is_read() -> None:
     assert (found.bucket, found.buckets["other"].bucket, found.buckets["other"].driver) == ("tier", "other", "aws-s3")
     first, second = found.topics
     assert (first.offload_time_ms, first.offload_size) == (86_400_000, 1 << 40)
-    assert (first.bucket, first.via, first.trash_grace_ms, first.recompress) == ("other", Via.BROKER, 0, "zstd")
+    assert (first.bucket, first.via, first.trash_grace_ms) == ("other", Via.BROKER, 0)
     assert (first.trim, first.offload) == (False, False)
     assert (second.offload_time_ms, second.offload_size) == (NO_LIMIT, NO_LIMIT)
     assert (second.trim, second.offload, second.via) == (True, True, None)
@@ -179,8 +178,6 @@ BAD = [
     ("[[topics]]\nmatch = '.*'\noffload_after = 5", "topics[1].offload_after", "with a unit"),
     ("[[topics]]\nmatch = '.*'\noffload_above = -1", "topics[1].offload_above", "not from 0"),
     ("[[topics]]\nmatch = '.*'\noffload_after = 'nie'", "topics[1].offload_after", "invalid time"),
-    ("[[topics]]\nmatch = '.*'\nrecompress = 'gzip'", "topics[1].recompress", "none of lz4"),
-    ("[[topics]]\nmatch = '.*'\nrecompress = 'none'", "topics[1].recompress", "none of lz4"),
     ("[[topics]]\nmatch = '.*'\nunbatch = true", "topics[1].unbatch", "no such option"),
     ("[[topics]]\nmatch = '.*'\ntrim = 'no'", "topics[1].trim", "neither true nor false"),
     ("[[topics]]\nmatch = '.*'\ntrimm = false", "topics[1].trimm", "did you mean trim"),

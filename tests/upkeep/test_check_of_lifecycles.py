@@ -13,28 +13,21 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cli.cluster.check import noted_work
 from ledgerfs.clusters.findings import FindingKind
-from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.errors import AccessDeniedError, LedgerfsError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.messages.transforms.entry_transform import recompress
 from ledgerfs.offload.journal import ROOT, JournalRecord, RecordKind
-from ledgerfs.offload.offload_driver import driver_properties
-from ledgerfs.offload.one_step import OneStep
-from ledgerfs.offload.tier import Tier as OffloadTier
 from ledgerfs.storage.objects import ReadRequest
-from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster
 from ledgerfs.upkeep.doctor.noted_work import NotedWork
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
-from tests.support.outcomes import done
 from tests.support.sick_clusters import prepared
 from tests.support.stores import CountingStore
-from tests.support.told_owners import NAME, ToldOwners
+from tests.support.told_owners import NAME
 
 S3 = "aws-s3"
-RECOMPRESSED, UNEQUAL = FindingKind.RECOMPRESSED_LEDGER, FindingKind.UNEQUAL_LEDGER
+UNEQUAL = FindingKind.UNEQUAL_LEDGER
 NOTED, IN_TRASH = FindingKind.NOTED_OFFLOAD, FindingKind.IN_TRASH
 Kinds = set[tuple[FindingKind, tuple[int, ...]]]
 
@@ -56,21 +49,6 @@ class Checked:
     def kinds(self, *, with_bucket: bool = True, has_notes: bool = True) -> Kinds:
         found = self.check(with_bucket=with_bucket, has_notes=has_notes).findings
         return {(one.kind, one.ledger_ids) for one in found}
-
-    def offload_recompressed(self, *ledger_ids: int) -> None:
-        properties = driver_properties(S3, "tier", "us-east-1", "")
-        bucket = open_bucket(self.cluster.bucket_url())
-        tier = OffloadTier(bucket, S3, properties, {}, 5 << 20, partial(recompress, "zstd"))
-        with ClusterLock.take(self.living.nodes.settings, b"{}") as lock:
-            step = OneStep(
-                lock,
-                ClosedLedgers(self.living),
-                ToldOwners(),
-                tier,
-                noted_ms=lambda: 1,
-                url_of=tier.url_of,
-            )
-            assert sorted(done(step.offload(NAME, ledger_ids))) == sorted(ledger_ids)
 
     def put_objects(self, ledger_id: int, uuid: str) -> None:
         """Put the objects of an offload that no list names."""
@@ -102,16 +80,6 @@ def _checked(cluster: LiveCluster) -> Iterator[Checked]:
 
 def ids(cluster: LiveCluster) -> list[int]:
     return [one.ledger_id for one in cluster.list_of(TOPIC).ledgers]
-
-
-def test_ledgers_that_were_compressed_again_are_no_loss(cluster: LiveCluster, checked: Checked) -> None:
-    first, second, *_ = ids(cluster)
-    checked.offload_recompressed(first, second)
-    assert checked.kinds() == {(RECOMPRESSED, (first, second))}
-    assert not RECOMPRESSED.is_loss
-    unseen = checked.check(with_bucket=False)
-    assert unseen.findings == []
-    assert any(one.startswith("2 offloaded ledgers have the entries") for one in unseen.unjudged)
 
 
 @pytest.mark.parametrize("with_bucket", [False, True])

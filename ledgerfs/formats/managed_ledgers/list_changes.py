@@ -22,12 +22,10 @@ from ledgerfs.formats.managed_ledgers.wire_fields import (
     field_of,
     fields_of,
     joined,
-    number_of,
     placed,
 )
 
 _LEDGER = 1
-_SIZE = 3
 _CONTEXT = 5
 
 _Change = Callable[[LedgerInfo, WireField], WireField]
@@ -51,16 +49,8 @@ class EditedList:
     codec: int
 
 
-def with_contexts(
-    data: bytes,
-    contexts: Mapping[int, OffloadContext],
-    *,
-    key: str,
-    sizes: Mapping[int, int] | None = None,
-) -> EditedList:
+def with_contexts(data: bytes, contexts: Mapping[int, OffloadContext], *, key: str) -> EditedList:
     """Return the list with these contexts of offloads, each in place of the one that its ledger has, with all of its fields.
-
-    ``sizes`` are the bytes of those ledgers that were compressed anew on their way: what is offloaded is what the list tells of.
 
     Raises
     ------
@@ -76,9 +66,6 @@ def with_contexts(
     def change(ledger: LedgerInfo, field: WireField) -> WireField:
         context = build_context(contexts[ledger.ledger_id]).SerializeToString(deterministic=True)
         others = [one for one in fields_of(field.value) if not _is_context(one)]
-        size = None if sizes is None else sizes.get(ledger.ledger_id)
-        if size is not None:
-            others = placed([one for one in others if one.number != _SIZE], number_of(_SIZE, size))
         return field.with_value(joined(placed(others, field_of(_CONTEXT, context))))
 
     return _edited(data, contexts, change, key)

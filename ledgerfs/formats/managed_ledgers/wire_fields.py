@@ -46,12 +46,6 @@ def field_of(number: int, value: bytes) -> WireField:
     return WireField(number, LENGTH_DELIMITED, head + value, len(head))
 
 
-def number_of(number: int, value: int) -> WireField:
-    """Return a field that is a number from 0 on."""
-    head = _packed(number << 3 | _VARINT)
-    return WireField(number, _VARINT, head + _packed(value), len(head))
-
-
 def joined(fields: Iterable[WireField]) -> bytes:
     """Return the message of these fields."""
     return b"".join([one.data for one in fields])

@@ -11,7 +11,6 @@ from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.offload.candidates import why_not_readable
 
 _OFFLOAD = ActionKind.OFFLOAD
-_RECOMPRESSED = "payloads are compressed again, by {}: that takes processor time"
 
 
 def plan_offloads(
@@ -37,8 +36,6 @@ def plan_offloads(
     # What is due since when is told of the oldest that is chosen.
     since = chosen.since_ms if rows[0] == chosen.rows[0] else None
     why = why_due(topic, rows, situation.now_ms)
-    if topic.rule.recompress is not None and via is Via.DIRECT:
-        why = f"{why}; {_RECOMPRESSED.format(topic.rule.recompress)}"
     plan.actions.append(Action(_OFFLOAD, topic.name, ids, topic.size(rows), via, since, why, topic.rule))
     return via
 

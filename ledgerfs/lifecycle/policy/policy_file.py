@@ -24,8 +24,6 @@ from ledgerfs.offload.offload_driver import bucket_in, driver_for, folder_in_buc
 
 MOST_BYTES = 1 << 20
 """Of a policy file."""
-CODECS = ("lz4", "zlib", "zstd", "snappy")
-"""What `recompress` may name; without compression entries would grow."""
 _MINUTE_MS, _HOUR_MS, _SECOND_MS = 60_000, 3_600_000, 1000
 _YEARS_MS = 36_500 * DAY_MS
 _LONG = 2**63 - 1
@@ -145,8 +143,6 @@ class TopicWishes:
         As in `ledgerfs.clusters.policies.NamespacePolicies`; `NO_LIMIT` for never.
     bucket
         The name of a `TierBucket`.
-    recompress
-        A codec of `CODECS`.
     trim, offload
         Whether brokers are asked to trim, and whether any ledger is offloaded.
 
@@ -158,7 +154,6 @@ class TopicWishes:
     bucket: str | None = None
     via: Via | None = None
     trash_grace_ms: int | None = None
-    recompress: str | None = None
     trim: bool = True
     offload: bool = True
 
@@ -366,7 +361,6 @@ def _wishes(keys: Keys, buckets: Mapping[str, TierBucket]) -> TopicWishes:
         _bucket_name(keys, buckets),
         _via(keys),
         keys.span("trash_grace", 0, _YEARS_MS, None),
-        keys.one_of("recompress", CODECS),
         keys.flag("trim", default=True),
         keys.flag("offload", default=True),
     )

@@ -39,7 +39,7 @@ class TopicRule:
         For how long brokers keep BookKeeper's copy of a ledger after the offload; below 0 for ever.
     is_retention_told, is_lag_told
         Whether retention and lag are known: a default of brokers, which they may have changed, is not.
-    via, trash_grace_ms, recompress, trim, offload
+    via, trash_grace_ms, trim, offload
         As in `ledgerfs.lifecycle.policy.policy_file.TopicWishes`.
     bucket, is_bucket_the_files
         Where to offload to, None if that is not known; and whether a pattern of the file names it.
@@ -62,7 +62,6 @@ class TopicRule:
     bucket: TierBucket | None
     is_bucket_the_files: bool
     brokers_bucket: TierBucket | None
-    recompress: str | None
     trim: bool
     offload: bool
 
@@ -118,7 +117,6 @@ class TopicRules:
             self._bucket(wishes, told.target),
             wishes is not None and wishes.bucket is not None,
             self._bucket_of(told.target) if told.target.is_set else None,
-            None if wishes is None else wishes.recompress,
             wishes is None or wishes.trim,
             wishes is None or wishes.offload,
         )

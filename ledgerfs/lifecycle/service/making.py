@@ -27,7 +27,6 @@ from ledgerfs.lifecycle.service.looking import Looking
 from ledgerfs.lifecycle.service.rates import Rates, Stopping
 from ledgerfs.lifecycle.service.service import Parts, Service
 from ledgerfs.lifecycle.service.status import Status, gauges_of
-from ledgerfs.messages.transforms.entry_transform import recompress
 from ledgerfs.offload.offload_driver import driver_properties, user_metadata
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.opening import SERVICE, holder_text
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
     from ledgerfs.lifecycle.policy.policy_file import PolicyFile
     from ledgerfs.lifecycle.policy.topic_rules import TopicRule
-    from ledgerfs.messages.transforms.entry_transform import EntryTransform
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
     from ledgerfs.storage.zookeeper.nodes import NodeReader
@@ -52,7 +50,7 @@ _MUCH_MS = 5000
 
 
 class _Steps:
-    """What offloads topics, one for each bucket and each way that entries go there. Safe in threads."""
+    """What offloads topics, one for each bucket. Safe in threads."""
 
     __slots__ = ("_buckets", "_clock", "_cluster_name", "_context", "_file", "_lock", "_rates", "_steps")
 
@@ -62,7 +60,7 @@ class _Steps:
         self._cluster_name = cluster_name
         self._clock = clock
         self._lock = Lock()
-        self._steps: dict[tuple[str, str | None], OneStep] = {}
+        self._steps: dict[str, OneStep] = {}
         self._buckets: dict[str, Bucket] = {}
         self._context: ActionContext | None = None
 
@@ -93,9 +91,8 @@ class _Steps:
         if told is None or self._context is None:
             raise RefusedLedgerError("it is not known where to offload to", key=rule.managed_ledger)
         bucket = self.bucket_at(told.url)
-        key = (told.name, rule.recompress)
         with self._lock:
-            found = self._steps.get(key)
+            found = self._steps.get(told.name)
             if found is None:
                 tier = Tier(
                     bucket,
@@ -103,10 +100,9 @@ class _Steps:
                     driver_properties(told.driver, told.bucket, told.region, told.endpoint),
                     user_metadata(self._cluster_name),
                     told.block_size,
-                    _transform_of(rule),
                 )
                 context = self._context
-                found = self._steps[key] = OneStep(
+                found = self._steps[told.name] = OneStep(
                     *(context.lock, context.ledgers, context.owners, tier),
                     noted_ms=self._clock.later_ms,
                     url_of=self.url_of,
@@ -119,11 +115,6 @@ class _Steps:
         """Return the uuids of all attempts that go on."""
         with self._lock:
             return frozenset().union(*(one.in_flight for one in self._steps.values()))
-
-
-def _transform_of(rule: "TopicRule") -> "Callable[[], EntryTransform] | None":
-    # The list tells the bytes of the copy, and by these goes a retention of size: no entry is to grow.
-    return None if rule.recompress is None else partial(recompress, rule.recompress, most_grown=0)
 
 
 @contextmanager

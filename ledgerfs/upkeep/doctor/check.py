@@ -18,14 +18,11 @@ from ledgerfs.clusters.gone import gone_findings, named_before, unread_compactio
 from ledgerfs.clusters.loss import (
     listed_before,
     lost_findings,
-    recompressed_findings,
     under_replicated,
     unequal_findings,
-    with_other_bytes_only,
 )
 from ledgerfs.clusters.next_ids import end_of_former_ids
 from ledgerfs.clusters.orphans import flagged_findings, orphan_findings, signs_of_sharing, with_unchanged_owners
-from ledgerfs.clusters.ownership import is_in
 from ledgerfs.clusters.survey import DamagedNode, Survey
 from ledgerfs.clusters.surveying import Progress, look_again, survey_cluster, survey_dump
 from ledgerfs.clusters.tiered_objects import TieredObjects, are_in, completely_offloaded
@@ -197,13 +194,13 @@ def check_cluster(  # noqa: PLR0917  (as `look_twice`, and the notes)
     work = noted_before.also(noted())
     survey, first, again, left_out = _with_damaged_notes(looks.survey, work), looks.first, looks.second, LeftOut()
     if again is None:
-        said, unjudged = _left_out(first, left_out, rules), _unjudged(first, first, left_out)
+        said, unjudged = _left_out(first, left_out, rules), _unjudged(first, first)
         return Check(survey, 1, [], said, unjudged, signs_of_sharing(survey))
     # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
     not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
     sure, told = without_noted(looks.sure, work)
     findings = in_order([*told, *_findings(sure, survey, tiers, left_out, not_whole)])
-    said, unjudged = _left_out(first, left_out, rules), _unjudged(first, sure, left_out)
+    said, unjudged = _left_out(first, left_out, rules), _unjudged(first, sure)
     return Check(_with_unread(survey, again.survey), 2, findings, said, unjudged, signs_of_sharing(survey))
 
 
@@ -241,7 +238,7 @@ def check_dump(
     not_whole = np.union1d(lost_ids(found.tiers), lost_ids(again.tiers))
     findings = in_order(_findings(sure, survey, tiers, left_out, not_whole, is_dump=True))
     missing = sum(one.missing.size for one in again.tiers)
-    said, unjudged = [*_left_out(found, left_out, rules), *unnamed], [*_unjudged(found, sure, left_out), *unsure]
+    said, unjudged = [*_left_out(found, left_out, rules), *unnamed], [*_unjudged(found, sure), *unsure]
     if missing:
         unjudged.append(
             f"{missing:,} ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost"
@@ -287,7 +284,7 @@ def _findings(
     yield from orphan_findings(survey, sure.unnamed.rows, is_shared=bool(signs_of_sharing(first)))
     yield from flagged_findings(survey, sure.flagged, not_whole, sound_ids(sure.tiers))
     yield from lost_findings(survey, sure.lost)
-    yield from _unequal(sure, left_out, not_whole)
+    yield from unequal_findings(survey, sure.unequal)
     yield from gone_findings(survey, sure.gone)
     yield from under_replicated(first, sure.missing_bookies)
     for tier, found in zip(tiers, sure.tiers, strict=True):
@@ -297,29 +294,11 @@ def _findings(
             yield from lost_objects(survey, found, in_bookkeeper)
 
 
-def _unequal(sure: Suspects, left_out: LeftOut, not_whole: Int64) -> Iterator[Finding]:
-    """Yield what is unequal, without ledgers of other bytes alone that are explained by their objects, or whose objects were not seen."""
-    rows, survey = sure.unequal, sure.survey
-    has_objects = is_in(rows["ledger_id"], sound_ids(sure.tiers))
-    is_broken = is_in(rows["ledger_id"], not_whole)
-    is_explained = with_other_bytes_only(survey, rows) & ~is_broken
-    yield from unequal_findings(survey, rows[~is_explained])
-    yield from recompressed_findings(survey, rows[is_explained & has_objects])
-    left_out.other_bytes += int((is_explained & ~has_objects).sum())
-
-
-def _unjudged(first: Suspects, sure: Suspects, objects: LeftOut) -> list[str]:
+def _unjudged(first: Suspects, sure: Suspects) -> list[str]:
     """Return what may be lost, and was not judged, and why; ``sure`` is what all looks make suspect."""
     refused = list(refused_objects(sure.tiers))
     more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
     reasons = [
-        (
-            objects.other_bytes,
-            (
-                "offloaded ledgers have the entries of BookKeeper's copies in other bytes, as if compressed again: no --bucket has "
-                "their objects, which would tell"
-            ),
-        ),
         (
             _elsewhere(first),
             "offloaded ledgers are in places that no --bucket names: their objects were not looked for",

@@ -28,12 +28,11 @@ _RESTORE = "restore the objects under the same names, from a versioned bucket, a
 
 @dataclass(slots=True)
 class LeftOut:
-    """Counts of what is not judged: objects that no list names and that are not called orphans, and ledgers of ``other_bytes``."""
+    """Counts of objects that no list names and that are not called orphans."""
 
     another_clusters: int = 0
     whose: int = 0
     unreadable: int = 0
-    other_bytes: int = 0
 
 
 class OrphanObjects(NamedTuple):

@@ -256,25 +256,3 @@ def test_a_uuid_of_any_bits() -> None:
         context = dataclasses.replace(CONTEXT, uuid=str(uuid.UUID(int=bits)))
         found = with_contexts(data, {1: context}, key=KEY).plain
         assert parse_managed_ledger_info(found, key=KEY).ledgers[0].context == context
-
-
-def test_a_ledger_that_was_compressed_anew_has_another_size_and_all_else_stays() -> None:
-    data = build_managed_ledger_info(
-        ManagedLedgerInfo((LedgerInfo(1, 10, 1000, 5), LedgerInfo(2, 10, 1000, 6), LedgerInfo(3, 0, 0, 0)))
-    )
-    context = OffloadContext("00000000-0000-0001-0000-000000000002", True, False, 7, "aws-s3")
-    found = parse_managed_ledger_info(with_contexts(data, {1: context}, key="", sizes={1: 300}).plain, key="").ledgers
-    assert [(one.ledger_id, one.entries, one.size, one.closed_ms) for one in found] == [
-        (1, 10, 300, 5),
-        (2, 10, 1000, 6),
-        (3, 0, 0, 0),
-    ]
-    assert found[0].context == context
-
-
-def test_bytes_become_those_of_what_is_offloaded() -> None:
-    before = ManagedLedgerInfo((LedgerInfo(1, 5, 50, 9, properties=(("k", "v"),)), LedgerInfo(2, 0, 0, 0)))
-    edited = with_contexts(build_managed_ledger_info(before) + UNKNOWN, {1: CONTEXT}, key=KEY, sizes={1: 70, 2: 7})
-    changed = dataclasses.replace(before.ledgers[0], size=70, context=CONTEXT)
-    assert parse_managed_ledger_info(edited.plain, key=KEY).ledgers == (changed, before.ledgers[1])
-    assert edited.plain.endswith(UNKNOWN)
