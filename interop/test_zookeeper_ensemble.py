@@ -23,7 +23,7 @@ from interop.zookeeper_ensemble import SERVERS, Ensemble, orders
 from ledgerfs.clusters.bundles import NAMESPACES, Owner
 from ledgerfs.clusters.topic_owners import owner_now
 from ledgerfs.errors import ChangedMeanwhileError, LockHeldError, StoreUnreachableError
-from ledgerfs.offload.owners import OwnersInZooKeeper
+from ledgerfs.offload.owners import TopicOwners
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, SetNode
 
 TOPIC = "public/lagging/persistent/orders"
@@ -256,7 +256,7 @@ def test_a_follower_that_lags_tells_that_no_broker_has_the_topic(
         made(raw, BUNDLE, b"{}")
         assert owner_now(reading.nodes, TOPIC) is Owner.NONE
         assert owner_now(at_follower.nodes, TOPIC) is Owner.NONE
-        assert OwnersInZooKeeper(lock).owner_of(TOPIC) is Owner.SOME
+        assert TopicOwners(lock).owner_of(TOPIC) is Owner.SOME
         caught_up = threads.submit(at_follower.nodes.catch_up)
         assert is_waiting(caught_up)
         assert owner_now(reading.nodes, TOPIC) is Owner.NONE

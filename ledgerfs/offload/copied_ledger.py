@@ -14,7 +14,7 @@ from ledgerfs.writing.write import ref_of, write_ledger
 if TYPE_CHECKING:
     from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
     from ledgerfs.formats.records import EntryBatch
-    from ledgerfs.offload.tier import Tier
+    from ledgerfs.offload.offload_bucket import OpenBucket
 
 Pace = Callable[[int], None]
 """Is told of bytes before they are sent."""
@@ -56,7 +56,7 @@ def copy_ledger(
     ledgers: ClosedLedgers,
     stored: StoredLedger,
     attempt: JournalRecord,
-    tier: "Tier",
+    tier: "OpenBucket",
     *,
     pace: "Pace | None" = None,
     pace_back: "Pace | None" = None,
@@ -72,14 +72,14 @@ def copy_ledger(
     """
     node = stored.node
     user_metadata = completed_user_metadata(tier.user_metadata, attempt.managed_ledger or "")
-    ledger = NewLedger(attempt.key, node.closed_at(node.last_entry, node.length), user_metadata, tier.block_size)
+    ledger = NewLedger(attempt.key, node.closed_at(node.last_entry, node.length), user_metadata, tier.place.block_size)
     source = _Source(ledgers, stored, pace)
     written = write_ledger(tier.bucket, ledger, source)
     _require_same(tier, written, source.digest, pace_back)
     return CopiedLedger(attempt, stored)
 
 
-def _require_same(tier: "Tier", written: "WrittenLedger", sent: RecordDigest, pace: "Pace | None") -> None:
+def _require_same(tier: "OpenBucket", written: "WrittenLedger", sent: RecordDigest, pace: "Pace | None") -> None:
     ref = ref_of(written)
     reader = tier.bucket.uncached_reader(ref)
     found = digest_of(lambda: _paced(reader.batches(0, ref.last_entry), pace))

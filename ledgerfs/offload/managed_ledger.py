@@ -14,7 +14,7 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.offload.offload_driver import bucket_in, driver_for, driver_properties, folder_in_bucket, require_place
+from ledgerfs.offload.offload_driver import bucket_in, driver_for, folder_in_bucket, require_place
 from ledgerfs.offload.outcomes import Status
 
 DEFAULT_BLOCK_SIZE = 64 << 20
@@ -85,6 +85,7 @@ class ManagedLedger:
 
         """
         # These import kazoo, numba and fsspec.
+        from ledgerfs.offload.offload_bucket import OffloadBucket
         from ledgerfs.offload.opening import opened_step
 
         if folder_in_bucket(bucket):
@@ -95,10 +96,9 @@ class ManagedLedger:
             tier_name = bucket_in(bucket) if name is None else name
             driver = driver or driver_for(bucket)
             require_place(bucket, driver, tier_name, endpoint)
-            properties = driver_properties(driver, tier_name, region, endpoint)
-            nodes, step = opened_step(
-                closing, cluster, cluster_options, bucket, storage_options, driver, properties, block_size
-            )
+            options = storage_options or {}
+            place = OffloadBucket("", bucket, driver, tier_name, region, endpoint, block_size, options)
+            nodes, step = opened_step(closing, cluster, cluster_options, place)
             made = cls(nodes, step, topic)
             made._closing = closing
             undoing.pop_all()

@@ -38,8 +38,8 @@ from ledgerfs.storage.zookeeper.changes import ClusterLock, Operation, SetNode
 
 if TYPE_CHECKING:
     from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
+    from ledgerfs.offload.offload_bucket import OpenBucket
     from ledgerfs.offload.owners import TopicOwners
-    from ledgerfs.offload.tier import Tier
 
 _TRIES = 20
 """How often a set is tried of which the list was changed in between: brokers change it when ledgers begin, which takes seconds."""
@@ -85,7 +85,7 @@ class OneStep:
         lock: ClusterLock,
         ledgers: ClosedLedgers,
         owners: "TopicOwners",
-        tier: "Tier",
+        tier: "OpenBucket",
         *,
         noted_ms: "Callable[[], int]",
         url_of: "Callable[[OffloadContext], str | None]",
@@ -184,7 +184,7 @@ class OneStep:
     def _has_room(self, listed: Listed, attempt: JournalRecord) -> bool:
         """Whether a topic's list has room for an attempt besides all that go on; it is in flight from then on."""
         info = listed.ledger(attempt.ledger_id)
-        more = build_context(self._tier.context(attempt.key.uuid, attempt.noted_ms)).ByteSize() + _MORE_OF_A_LINE
+        more = build_context(self._tier.place.context(attempt.key.uuid, attempt.noted_ms)).ByteSize() + _MORE_OF_A_LINE
         if info is not None and info.context is not None:
             more = max(0, more - build_context(info.context).ByteSize())
         with self._beginning:
@@ -293,7 +293,7 @@ class OneStep:
     def _changes(self, listed: Listed, copies: Sequence[CopiedLedger]) -> list[Operation]:
         now_ms = self._noted_ms()
         replaced = (self._replaced(listed, one.attempt) for one in copies)
-        contexts = {one.attempt.ledger_id: self._tier.context(one.attempt.key.uuid, now_ms) for one in copies}
+        contexts = {one.attempt.ledger_id: self._tier.place.context(one.attempt.key.uuid, now_ms) for one in copies}
         edited = with_contexts(listed.node.data, contexts, key=listed.node.path)
         changes: list[Operation] = [SetNode.of(listed.node, stored(edited, key=listed.node.path))]
         changes += [one.attempt.dropped() for one in copies]

@@ -12,11 +12,10 @@ from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.clusters.cluster_names import cluster_names
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.errors import UnusableUrlError
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Properties
+from ledgerfs.offload.offload_bucket import OffloadBucket, OpenBucket
 from ledgerfs.offload.offload_driver import user_metadata
 from ledgerfs.offload.one_step import OneStep
-from ledgerfs.offload.owners import OwnersInZooKeeper
-from ledgerfs.offload.tier import Tier
+from ledgerfs.offload.owners import TopicOwners
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 from ledgerfs.storage.zookeeper.filesystem import PROTOCOL, ClusterFileSystem
@@ -31,15 +30,8 @@ def holder_text(what: str) -> bytes:
     return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "what": what}).encode()
 
 
-def opened_step(  # noqa: PLR0917  (what `ManagedLedger.open` was told)
-    closing: ExitStack,
-    cluster: str,
-    cluster_options: Mapping[str, Any] | None,
-    bucket: str,
-    storage_options: Mapping[str, Any] | None,
-    driver: str,
-    properties: Properties,
-    block_size: int,
+def opened_step(
+    closing: ExitStack, cluster: str, cluster_options: Mapping[str, Any] | None, place: OffloadBucket
 ) -> tuple[Nodes, OneStep]:
     """Return the nodes of a cluster, and what offloads its topics; ``closing`` ends both. Raises as `ManagedLedger.open`."""
     if not cluster.startswith(f"{PROTOCOL}://"):
@@ -51,6 +43,8 @@ def opened_step(  # noqa: PLR0917  (what `ManagedLedger.open` was told)
     clock = ClusterClock(lock, took_ms)
     names = cluster_names(lock.newest())
     metadata = user_metadata(names[0] if len(names) == 1 else None)
-    tier = Tier(open_bucket(bucket, storage_options), driver, properties, metadata, block_size)
-    owners = OwnersInZooKeeper(lock)
-    return living.nodes, OneStep(lock, ClosedLedgers(living), owners, tier, noted_ms=clock.later_ms, url_of=tier.url_of)
+    tier = OpenBucket(place, open_bucket(place.url, place.options), metadata)
+    owners = TopicOwners(lock)
+    return living.nodes, OneStep(
+        lock, ClosedLedgers(living), owners, tier, noted_ms=clock.later_ms, url_of=place.url_of
+    )

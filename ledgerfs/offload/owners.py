@@ -1,7 +1,6 @@
 """What direct work on a topic has to know of its broker, and may ask of it."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.clusters.topic_owners import owner_now
@@ -10,29 +9,18 @@ from ledgerfs.offload.outcomes import Outcome, failed
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 
 
-class TopicOwners(Protocol):
-    """Tells who has a topic, read at the moment of the call, and has it let go.
+class TopicOwners:
+    """Knows which broker has a topic at the moment of the call, and has it unloaded.
 
-    What is told is never older than what the holder of the lock has read, or committed, before: a broker that took the topic before it
-    changed the list that was read is told of, and so is one that took it before the commit.
+    What is returned is never older than what the holder of the lock has read, or committed, before: a broker that took the topic before it
+    changed the list that was read is seen, and so is one that took it before the commit.
+
+    Parameters
+    ----------
+    ask
+        Has a broker unload a topic; None where no broker can be asked.
+
     """
-
-    def owner_of(self, managed_ledger: str) -> Owner:
-        """Return what is known of the broker that has the topic now; asking loads nothing."""
-        ...
-
-    @property
-    def can_unload(self) -> bool:
-        """Whether a broker can be asked to let a topic go."""
-        ...
-
-    def unload(self, managed_ledger: str) -> None:
-        """Have the topic's broker let it go, so that it reads the list again; raises `LedgerfsError` and its kinds."""
-        ...
-
-
-class OwnersInZooKeeper:
-    """`TopicOwners` as ZooKeeper has them; ``ask`` has a broker unload a topic, None where no broker can be asked."""
 
     __slots__ = ("_ask", "_lock")
 
@@ -41,16 +29,16 @@ class OwnersInZooKeeper:
         self._ask = ask
 
     def owner_of(self, managed_ledger: str) -> Owner:
-        """Return the owner as it is now; raises the errors of ZooKeeper."""
+        """Return what is known of the broker that has the topic now; loads nothing. Raises the errors of ZooKeeper."""
         return owner_now(self._lock.newest(), managed_ledger)
 
     @property
     def can_unload(self) -> bool:
-        """Whether a broker can be asked."""
+        """Whether a broker can be asked to unload a topic."""
         return self._ask is not None
 
     def unload(self, managed_ledger: str) -> None:
-        """Have a broker unload a topic; raises its errors, and `UnsupportedWriteError` without one."""
+        """Have a broker unload a topic, so that it reads the list again; raises its errors, and `UnsupportedWriteError` without one."""
         if self._ask is None:
             raise UnsupportedWriteError("no broker is named that could unload it", key=managed_ledger)
         self._ask(managed_ledger)

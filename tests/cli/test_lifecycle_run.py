@@ -236,22 +236,6 @@ def test_what_a_broker_leaves_when_it_is_asked_to_trim_is_told(cluster: LiveClus
         run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
 
 
-def test_a_service_goes_on_until_it_is_ended(cluster: LiveCluster, policy: str) -> None:
-    command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
-    with started(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
-        try:
-            wait_until(lambda: LOCK_PATH in cluster.nodes, seconds=300)
-            told = json.loads(output("lifecycle", "status", policy, "--json"))
-            assert told["holder"]["says"]["pid"] == process.pid
-            wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3, seconds=300)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(300) == 0
-        finally:
-            process.kill()
-    assert LOCK_PATH not in cluster.nodes
-    run("lifecycle", "status", policy, code=1)
-
-
 def test_a_lock_that_is_no_services_is_said(cluster: LiveCluster, policy: str) -> None:
     nodes = Nodes(cluster.zookeeper.address)
     try:
@@ -337,7 +321,9 @@ def test_a_service_goes_on_by_an_edited_policy_once_it_is_valid(cluster: LiveClu
             Path(status[2]).write_text(text)
             wait_until(lambda: "did you mean offload_after" in output(*status), seconds=300)
             kept = orphan(cluster, 7)
-            passes = json.loads(output(*status))["passes"]
+            told = json.loads(output(*status))
+            assert told["holder"]["says"]["pid"] == process.pid
+            passes = told["passes"]
             wait_until(lambda: json.loads(output(*status))["passes"] > passes + 1, seconds=300)
             assert ledger_path(kept) in cluster.nodes
             assert not [path for path in cluster.nodes if path.startswith(f"{ROOT}/")]

@@ -670,17 +670,6 @@ def test_offloads_without_all_that_must_be_known_are_refused(cluster: MadeCluste
     assert (no_bucket.actions, refusals(no_bucket)[Refusal.NO_BUCKET]) == ([], [1, 2, 3, 4, 5])
 
 
-def test_what_a_time_to_live_expires_is_left_to_a_broker_and_said(cluster: MadeCluster) -> None:
-    cluster.topic(TOPIC, [listed(1), listed(2), current(3)])
-    cluster.cursor(TOPIC, "slow", (1, 3))
-    text = HOUR_LONG.replace("[broker]", "[broker]\nttl_seconds = 60")
-    found = planned(cluster, text)
-    assert (found.actions, found.refused) == ([], [])
-    assert any("until a broker has the topic" in one.message for one in found.waiting)
-    found = planned(cluster, text.replace("= 60", "= 864000"))
-    assert not any("until a broker has the topic" in one.message for one in found.waiting)
-
-
 def test_orphans_that_may_be_anothers_or_are_open_are_refused(cluster: MadeCluster) -> None:
     orphans = Orphans(
         [replace(ORPHAN, is_closed=False, has_states=True), replace(ORPHAN, ledger_id=72, is_known=False)],

@@ -38,7 +38,6 @@ retention_minutes = 60
 retention_megabytes = -1
 offload_bytes = "10GiB"
 offload_seconds = 3600
-ttl_seconds = 9
 deletion_lag = "2h"
 
 [defaults]
@@ -91,7 +90,7 @@ def test_every_key_is_read() -> None:
     prometheus = Path("/var/lib/node_exporter/ledgerfs.prom")
     assert found.service == ServiceSettings(30_000, prometheus, 64 << 20, 200 << 20, 1 << 20, 1 << 30)
     thresholds = OffloadThresholds(10 << 30, 3_600_000)
-    assert found.broker == BrokerDefaults(Retention(3_600_000, NO_LIMIT), thresholds, 9000, 7_200_000)
+    assert found.broker == BrokerDefaults(Retention(3_600_000, NO_LIMIT), thresholds, 0, 7_200_000)
     assert (found.via, found.trash_grace_ms, found.orphans, found.orphan_grace_ms) == (
         Via.DIRECT,
         7_200_000,
@@ -210,7 +209,7 @@ values = st.recursive(
 )
 KEYS = [
     *(f"service.{name}" for name in ("every", "prometheus", "bookie_rate", "floor_rate")),
-    *(f"broker.{name}" for name in ("retention_minutes", "offload_bytes", "ttl_seconds", "deletion_lag")),
+    *(f"broker.{name}" for name in ("retention_minutes", "offload_bytes", "deletion_lag")),
     *(f"defaults.{name}" for name in ("via", "trash_grace", "orphans", "bucket")),
     *(f"buckets.tier.{name}" for name in ("url", "driver", "block_size", "options")),
     *("cluster", "topics", "buckets", "defaults"),

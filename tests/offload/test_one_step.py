@@ -36,9 +36,9 @@ from ledgerfs.offload.cleaning import clean
 from ledgerfs.offload.copied_ledger import CopiedLedger
 from ledgerfs.offload.journal import AGAIN_MS, ROOT, JournalRecord, read_journal
 from ledgerfs.offload.managed_ledger import ManagedLedger
+from ledgerfs.offload.offload_bucket import OffloadBucket, OpenBucket
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.outcomes import Outcome
-from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
@@ -71,16 +71,16 @@ class Offloading:
         self.bucket = open_bucket(cluster.bucket_url())
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
 
-    def step(self, pace: Callable[[int], None] | None = None, **changes: Any) -> OneStep:
-        properties = driver_properties(S3, self.folder, endpoint="", region="us-east-1")
-        tier = Tier(self.bucket, S3, properties, {"pulsarclustername": "ours"}, BLOCK)
-        ledgers = ClosedLedgers(self.living)
-        tier = replace(tier, **changes)
-        url_of = self.url_of or tier.url_of
+    def step(self, pace: Callable[[int], None] | None = None) -> OneStep:
+        place = OffloadBucket("tier", self.bucket.store.url, S3, self.folder.name, "us-east-1", block_size=BLOCK)
         return OneStep(
-            *(self.lock, ledgers, self.owners, tier),
-            noted_ms=lambda: self.noted_ms, url_of=url_of, pace=pace, pace_back=pace,
-        )  # fmt: skip
+            *(self.lock, ClosedLedgers(self.living), self.owners),
+            OpenBucket(place, self.bucket, {"pulsarclustername": "ours"}),
+            noted_ms=lambda: self.noted_ms,
+            url_of=self.url_of or place.url_of,
+            pace=pace,
+            pace_back=pace,
+        )
 
     def offload(self, *ledger_ids: int) -> list[Outcome]:
         return self.step().offload(NAME, ledger_ids)
@@ -199,7 +199,7 @@ def test_without_admin_a_topic_that_was_taken_meanwhile_is_left_as_it_is(
     cluster: LiveCluster, offloading: Offloading
 ) -> None:
     first, *_ = three_ledgers(cluster)
-    offloading.owners.can_unload = False
+    offloading.owners.takes_unloads = False
     asked = iter(range(100))
 
     def take() -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.clusters.bundles import Owner
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.offload.owners import TopicOwners
 from tests.support.live_clusters import TOPIC
 
 if TYPE_CHECKING:
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
 NAME = managed_ledger_of(TOPIC)
 
 
-class ToldOwners:
-    """`ledgerfs.offload.owners.TopicOwners` of `TOPIC`; ``when_asked`` may do something before each answer."""
+class ToldOwners(TopicOwners):
+    """Owners of `TOPIC`; ``when_asked`` may do something before each answer."""
 
     def __init__(self) -> None:
         self.owner = Owner.NONE
-        self.can_unload = True
+        self.takes_unloads = True
         self.unloaded: list[str] = []
         self.when_asked: Callable[[], None] = lambda: None
 
@@ -25,6 +26,10 @@ class ToldOwners:
         assert managed_ledger == NAME
         self.when_asked()
         return self.owner
+
+    @property
+    def can_unload(self) -> bool:
+        return self.takes_unloads
 
     def unload(self, managed_ledger: str) -> None:
         self.unloaded.append(managed_ledger)

@@ -14,7 +14,6 @@ from ledgerfs.cli.cluster.source import (
     say_not_known,
     topic_option,
     wanted_topics,
-    with_owners,
 )
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.lifecycle.policy import Policy, policy_argument
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledgerfs.clusters.survey import Survey
-    from ledgerfs.lifecycle.planning.actions import Action, Orphans, Plan
-    from ledgerfs.offload.journal import Journal
+    from ledgerfs.lifecycle.planning.actions import Action, Plan
+    from ledgerfs.lifecycle.service.looking import Looked
     from ledgerfs.offload.outcomes import Outcome
 
 
@@ -74,7 +73,8 @@ def plan(
     from ledgerfs.lifecycle.planning.actions import Situation
     from ledgerfs.lifecycle.planning.planning import plan_of
 
-    survey, journal, orphans = _seen(context, policy, (zk_rate, no_bookies), pass_seconds)
+    seen = _seen(context, policy, (zk_rate, no_bookies), pass_seconds)
+    survey, journal, orphans = seen.survey, seen.journal, seen.orphans
     now_ms = survey.read_ms if policy.is_dump else time.time_ns() // 1_000_000
     situation = Situation(
         policy.file,
@@ -103,26 +103,21 @@ def plan(
         context.exit(1)
 
 
-def _seen(
-    context: click.Context, policy: Policy, access: tuple[float, bool], pass_seconds: float
-) -> "tuple[Survey, Journal, Orphans | None]":
+def _seen(context: click.Context, policy: Policy, access: tuple[float, bool], pass_seconds: float) -> "Looked":
     """Return a survey, the journal of the cluster, and orphans if they are wanted; ``access`` is --zk-rate and --no-bookies."""
     from ledgerfs.clusters.surveying import survey_dump
-    from ledgerfs.lifecycle.service.looking import look_at
-    from ledgerfs.offload.journal import Journal, read_journal
+    from ledgerfs.lifecycle.service.looking import Looked, Looking
+    from ledgerfs.offload.journal import Journal
 
     with progress() as update:
         if policy.is_dump:
-            return survey_dump(policy.source, update, storage_options_of(context)), Journal(), None
+            return Looked(survey_dump(policy.source, update, storage_options_of(context)), Journal(), None)
         cluster = opened_cluster(context, policy.source, access[0])
         try:
             bookies = bookies_of(cluster, no_bookies=access[1])
-            survey, orphans = look_at(cluster, bookies, policy.file, pass_seconds, update)
-            # Behind the lists: the record of an attempt goes with the commit that sets its list.
-            journal = read_journal(cluster.nodes)
+            return Looking(cluster, policy.file, bookies, policy.brokers, pass_seconds).look(update)
         finally:
             cluster.nodes.close()
-    return with_owners(survey, policy.brokers), journal, orphans
 
 
 def _show_actions(actions: "Sequence[Action]") -> None:

@@ -12,6 +12,7 @@ from ledgerfs.clusters.tables import LISTED, Table
 from ledgerfs.clusters.tiered_objects import pair_keys
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs.lifecycle.planning.actions import Reason, Refusal
 from ledgerfs.lifecycle.policy.policy_file import PolicyFile, Via
@@ -97,7 +98,8 @@ class ClusterView:
 
     def __init__(self, survey: Survey, file: PolicyFile) -> None:
         self.survey = survey
-        self._urls = [url_of(file, driver, properties) for driver, properties in survey.drivers]
+        offloads = (OffloadContext(None, True, False, None, *one) for one in survey.drivers)
+        self._urls = [url_of(file, one) for one in offloads]
         self._rules = TopicRules(file, survey)
         self._rows = {name: row for row, name in enumerate(survey.topics)}
         self._not_read = survey.namespaces_not_read()

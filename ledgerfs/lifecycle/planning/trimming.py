@@ -6,8 +6,7 @@ computed here by the same rules (`ledgerfs.clusters.retention`), so that only th
 
 import numpy as np
 
-from ledgerfs.clusters.bundles import Owner
-from ledgerfs.clusters.retention import Stays, Trim, keeps_its_last, moved_cursors, slowest_of, trim_of
+from ledgerfs.clusters.retention import Stays, Trim, keeps_its_last, slowest_of, trim_of
 from ledgerfs.display import human_size, span
 from ledgerfs.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Situation
 from ledgerfs.lifecycle.planning.topic_views import ClusterView, TopicView
@@ -41,7 +40,6 @@ def plan_trim(  # noqa: PLR0917  (what goes, of what, and what is done with it)
     if not topic.rule.trim or topic.is_of_brokers:
         return
     _add_waiting(plan, topic, trim, situation.now_ms)
-    _add_expiry(plan, cluster, topic, trim, situation)
     past, lagging = list(trim.going), _past_lag(plan, topic, topic.ids(list(trim.going)), situation.now_ms)
     for rows, is_told, why in (
         (past, topic.rule.is_retention_told, _RETENTION),
@@ -131,19 +129,6 @@ def _add_waiting(plan: Plan, topic: TopicView, trim: Trim, now_ms: int) -> None:
     due_ms = now_ms + trim.ms_left if trim.ms_left >= 0 else None
     why = f"ledger {topic.ledgers.ids[row]} is past retention once {' or '.join(left)}"
     plan.wait(_TRIM, topic.name, topic.ids([row]), topic.size([row]), due_ms, why)
-
-
-def _add_expiry(plan: Plan, cluster: ClusterView, topic: TopicView, trim: Trim, situation: Situation) -> None:
-    """Add what the time to live would let go besides, where a subscription of a topic without a broker holds it back."""
-    row = trim.first_staying
-    if topic.owner is not Owner.NONE or trim.stays is not Stays.CURSOR or row is None:
-        return
-    survey = cluster.survey
-    moved = moved_cursors(survey, topic.row, topic.ledgers, situation.file.broker.ttl_ms, situation.now_ms)
-    if slowest_of(moved.cursors) != slowest_of(survey.cursors_of(topic.row)):
-        ttl, ledger = span(moved.ttl_ms), f"ledger {topic.ledgers.ids[row]}"
-        why = f"a subscription holds {ledger} back until a broker has the topic for a while, and expires what is older than {ttl}"
-        plan.wait(_TRIM, topic.name, topic.ids([row]), topic.size([row]), None, why)
 
 
 def _refuse(plan: Plan, topic: TopicView, reason: Reason, rows: list[int]) -> None:

@@ -14,12 +14,11 @@ from enum import Enum
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from ledgerfs.clusters.policies import BROKERS_DELETION_LAG_MS, NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Properties
 from ledgerfs.lifecycle.policy.typed_keys import DAY_MS, Keys
+from ledgerfs.offload.offload_bucket import DEFAULT_BLOCK_SIZE, OffloadBucket
 from ledgerfs.offload.offload_driver import bucket_in, driver_for, folder_in_bucket, require_place
 
 MOST_BYTES = 1 << 20
@@ -78,60 +77,6 @@ class ServiceSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class TierBucket:
-    """A bucket that ledgers are offloaded to: where this program finds it, and what a broker calls it.
-
-    Attributes
-    ----------
-    name
-        In the file.
-    url
-        Where it is, such as ``s3://tier``.
-    driver, bucket, region, endpoint
-        As a broker notes them of an offload, and finds its objects by them.
-    block_size
-        Bytes of a block of the data object.
-    options
-        Of the bucket's filesystem.
-
-    """
-
-    name: str
-    url: str
-    driver: str = "aws-s3"
-    bucket: str = ""
-    region: str = ""
-    endpoint: str = ""
-    block_size: int = 64 << 20
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    @property
-    def storage_options(self) -> dict[str, Any]:
-        """The options of its filesystem, with endpoint and region unless ``options`` have others."""
-        told: dict[str, Any] = {}
-        if self.url.startswith("s3://") and self.endpoint:
-            told["endpoint_url"] = self.endpoint
-        if self.url.startswith("s3://") and self.region:
-            told["client_kwargs"] = {"region_name": self.region}
-        return {**told, **self.options}
-
-    def differences(self, driver: str | None, properties: Properties) -> list[str]:
-        """Return a text for each field in which an offload, as a broker noted it, is not in this bucket: both values."""
-        noted = dict(properties)
-        fields = {
-            "driver": (driver, self.driver),
-            "bucket": (noted.get("bucket"), self.bucket),
-            "endpoint": (noted.get("serviceEndpoint"), self.endpoint),
-            "region": (noted.get("region"), self.region),
-        }
-        return [
-            f"{name} {theirs or 'none'} instead of {ours or 'none'}"
-            for name, (theirs, ours) in fields.items()
-            if (theirs or "").lower() != ours.lower()
-        ]
-
-
-@dataclass(frozen=True, slots=True)
 class TopicWishes:
     """What one ``[[topics]]`` wants of the topics that it matches; None where it says nothing, and the cluster's own policies hold.
 
@@ -142,7 +87,7 @@ class TopicWishes:
     offload_size, offload_time_ms
         As in `ledgerfs.clusters.policies.NamespacePolicies`; `NO_LIMIT` for never.
     bucket
-        The name of a `TierBucket`.
+        The name of a `OffloadBucket`.
     trim, offload
         Whether brokers are asked to trim, and whether any ledger is offloaded.
 
@@ -202,7 +147,7 @@ class PolicyFile:
     bucket: str | None = None
     orphans: bool = False
     orphan_grace_ms: int = _HOUR_MS
-    buckets: Mapping[str, TierBucket] = field(default_factory=dict)
+    buckets: Mapping[str, OffloadBucket] = field(default_factory=dict)
     topics: tuple[TopicWishes, ...] = ()
     digest: str = ""
 
@@ -307,14 +252,14 @@ def _broker(keys: Keys) -> BrokerDefaults:
             NO_LIMIT if offload_bytes is None else offload_bytes,
             offload_seconds * 1000 if offload_seconds >= 0 else NO_LIMIT,
         ),
-        keys.number("ttl_seconds", 0, 2**31 - 1, 0) * 1000,
+        0,
         keys.span_or_never("deletion_lag", _YEARS_MS, BROKERS_DELETION_LAG_MS),
     )
     keys.require_no_others()
     return made
 
 
-def _bucket(name: str, keys: Keys) -> TierBucket:
+def _bucket(name: str, keys: Keys) -> OffloadBucket:
     url = keys.text("url")
     if url is None:
         raise keys.error("url", "is missing; such as s3://tier")
@@ -322,14 +267,14 @@ def _bucket(name: str, keys: Keys) -> TierBucket:
     if folder:
         raise keys.error("url", f"has a folder in the bucket, {folder}: no broker would find what is offloaded there")
     block_size = keys.size("block_size", _LEAST_BLOCK, _MOST_BLOCK)
-    made = TierBucket(
+    made = OffloadBucket(
         name,
         url,
         keys.text("driver") or driver_for(url),
         keys.text("bucket") or bucket_in(url),
         keys.text("region") or "",
         keys.text("endpoint") or "",
-        64 << 20 if block_size is None else block_size,
+        DEFAULT_BLOCK_SIZE if block_size is None else block_size,
         MappingProxyType(keys.mapping("options")),
     )
     try:
@@ -340,9 +285,9 @@ def _bucket(name: str, keys: Keys) -> TierBucket:
     return made
 
 
-def _require_one_place_a_url(buckets: Mapping[str, TierBucket], path: Path) -> None:
+def _require_one_place_a_url(buckets: Mapping[str, OffloadBucket], path: Path) -> None:
     """Raise for two buckets of one URL that are not in one place: the journal knows buckets by their URL."""
-    seen: dict[str, TierBucket] = {}
+    seen: dict[str, OffloadBucket] = {}
     for one in buckets.values():
         other = seen.setdefault(one.url.rstrip("/"), one)
         if (other.storage_options, other.endpoint) != (one.storage_options, one.endpoint):
@@ -353,7 +298,7 @@ def _require_one_place_a_url(buckets: Mapping[str, TierBucket], path: Path) -> N
             raise InvalidOptionError(reason, key=f"{path}: buckets.{one.name}.url")
 
 
-def _wishes(keys: Keys, buckets: Mapping[str, TierBucket]) -> TopicWishes:
+def _wishes(keys: Keys, buckets: Mapping[str, OffloadBucket]) -> TopicWishes:
     made = TopicWishes(
         _pattern(keys),
         keys.size_or_never("offload_above", _LONG),
@@ -388,7 +333,7 @@ def _via(keys: Keys) -> Via | None:
     return None if word is None else Via(word)
 
 
-def _bucket_name(keys: Keys, buckets: Mapping[str, TierBucket]) -> str | None:
+def _bucket_name(keys: Keys, buckets: Mapping[str, OffloadBucket]) -> str | None:
     name = keys.text("bucket")
     if name is not None and name not in buckets:
         known = f"there are {', '.join(sorted(buckets))}" if buckets else "there are none"

@@ -8,9 +8,10 @@ from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.clusters.policies import NOTHING_SET, OffloadTarget, OffloadThresholds, Retention
 from ledgerfs.clusters.retention import retention_of
 from ledgerfs.clusters.survey import Survey
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Properties
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
 from ledgerfs.formats.topic_names import split_partition, topic_of
-from ledgerfs.lifecycle.policy.policy_file import PolicyFile, TierBucket, TopicWishes, Via
+from ledgerfs.lifecycle.policy.policy_file import PolicyFile, TopicWishes, Via
+from ledgerfs.offload.offload_bucket import OffloadBucket
 
 _PERSISTENT = "persistent://"
 _OF_BROKERS = "broker"
@@ -59,9 +60,9 @@ class TopicRule:
     is_lag_told: bool
     via: Via
     trash_grace_ms: int
-    bucket: TierBucket | None
+    bucket: OffloadBucket | None
     is_bucket_the_files: bool
-    brokers_bucket: TierBucket | None
+    brokers_bucket: OffloadBucket | None
     trim: bool
     offload: bool
 
@@ -88,7 +89,7 @@ class TopicRules:
     def __init__(self, file: PolicyFile, survey: Survey) -> None:
         self._file = file
         self._survey = survey
-        self._targets: dict[OffloadTarget, TierBucket | None] = {}
+        self._targets: dict[OffloadTarget, OffloadBucket | None] = {}
 
     def of(self, managed_ledger: str) -> TopicRule:
         """Return the rule of a topic."""
@@ -121,7 +122,7 @@ class TopicRules:
             wishes is None or wishes.offload,
         )
 
-    def _bucket(self, wishes: TopicWishes | None, target: OffloadTarget) -> TierBucket | None:
+    def _bucket(self, wishes: TopicWishes | None, target: OffloadTarget) -> OffloadBucket | None:
         """Return the bucket that the pattern names, else that of the cluster's policies, else that of the file's defaults."""
         if wishes is not None and wishes.bucket is not None:
             return self._file.buckets[wishes.bucket]
@@ -129,7 +130,7 @@ class TopicRules:
             return self._bucket_of(target)
         return None if self._file.bucket is None else self._file.buckets[self._file.bucket]
 
-    def _bucket_of(self, target: OffloadTarget) -> TierBucket | None:
+    def _bucket_of(self, target: OffloadTarget) -> OffloadBucket | None:
         if target not in self._targets:
             self._targets[target] = bucket_of(self._file, target)
         return self._targets[target]
@@ -148,30 +149,20 @@ def without_topics(file: PolicyFile, managed_ledgers: Iterable[str]) -> list[Top
     return [one for one in file.topics if id(one) not in used]
 
 
-def bucket_of(file: PolicyFile, target: OffloadTarget) -> TierBucket | None:
+def bucket_of(file: PolicyFile, target: OffloadTarget) -> OffloadBucket | None:
     """Return the bucket of the file that a policy of the cluster means; None if there is none, or more than one.
 
     Names of buckets are those of one endpoint: where the policy names one, the file's bucket has to have the same.
     """
-    found = [
-        one
-        for one in file.buckets.values()
-        if one.bucket == target.bucket
-        and target.endpoint in {None, one.endpoint}
-        and (target.driver is None or target.driver.lower() == one.driver.lower())
-    ]
+    found = [one for one in file.buckets.values() if one.is_meant(target.driver, target.bucket, target.endpoint)]
     return found[0] if len(found) == 1 else None
 
 
-def url_of(file: PolicyFile, driver: str | None, properties: Properties) -> str | None:
+def url_of(file: PolicyFile, context: OffloadContext) -> str | None:
     """Return the URL of the bucket that has the objects of an offload, by its context; None if the file has no such bucket, or several."""
-    told = dict(properties)
-    bucket = told.get("bucket")
-    if not bucket:
-        return None
     # An offload without an endpoint is at its driver's own, and nowhere else.
-    found = bucket_of(file, OffloadTarget(driver, bucket, endpoint=told.get("serviceEndpoint", "")))
-    return None if found is None else found.url
+    found = [one.url for one in file.buckets.values() if one.url_of(context) is not None]
+    return found[0] if len(found) == 1 else None
 
 
 def _whose(told: int | None) -> Whose:

@@ -62,28 +62,23 @@ class Looking:
     pass_s: float = PASS_S
 
     def look(self, progress: Progress) -> Looked:
-        """Look; raises as `ledgerfs.clusters.surveying.survey_cluster`."""
+        """Look; for orphans twice, if the policy file wants these deleted. A bucket that does not answer keeps nothing else back.
+
+        Raises as `ledgerfs.clusters.surveying.survey_cluster`.
+        """
         # One request; whatever is older than this pass, like what the pass before has done, is no ground for a plan.
         self.cluster.nodes.catch_up()
-        survey, orphans = look_at(self.cluster, self.bookies, self.file, self.pass_s, progress)
+        orphans = None
+        if self.file.orphans:
+            unlisted: dict[str, str] = {}
+            tiers, rules = _tiers_of(self.file, unlisted), Rules(self.file.orphan_grace_ms, self.pass_s)
+            looks = look_twice(self.cluster, self.bookies, tiers, rules, progress, unlisted=unlisted)
+            survey, orphans = looks.survey, orphans_of(looks, unlisted)
+        else:
+            survey = survey_cluster(self.cluster, self.bookies, progress, skips_denied=True)
         # Behind the lists: the record of an attempt goes with the commit that sets its list.
         journal = read_journal(self.cluster.nodes)
         return Looked(survey if self.brokers is None else ask_brokers(survey, self.brokers), journal, orphans)
-
-
-def look_at(
-    cluster: LivingCluster, bookies: BookieReads | None, file: PolicyFile, pass_s: float, progress: Progress
-) -> tuple[Survey, Orphans | None]:
-    """Return a survey, and orphans if the policy file wants these deleted: then there are two looks, ``pass_s`` seconds apart.
-
-    A bucket that does not answer keeps nothing else back. Raises as `ledgerfs.clusters.surveying.survey_cluster`.
-    """
-    if not file.orphans:
-        return survey_cluster(cluster, bookies, progress, skips_denied=True), None
-    unlisted: dict[str, str] = {}
-    tiers, rules = _tiers_of(file, unlisted), Rules(file.orphan_grace_ms, pass_s)
-    looks = look_twice(cluster, bookies, tiers, rules, progress, unlisted=unlisted)
-    return looks.survey, orphans_of(looks, unlisted)
 
 
 def _tiers_of(file: PolicyFile, unlisted: dict[str, str]) -> Sequence[Tier]:

@@ -25,21 +25,20 @@ from ledgerfs.lifecycle.service.broker_work import BrokerWork
 from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.lifecycle.service.looking import Looking
 from ledgerfs.lifecycle.service.rates import Rates, Stopping
-from ledgerfs.lifecycle.service.service import Parts, Service
+from ledgerfs.lifecycle.service.service import Service
 from ledgerfs.lifecycle.service.status import Status, gauges_of
-from ledgerfs.offload.offload_driver import driver_properties, user_metadata
+from ledgerfs.offload.offload_bucket import OpenBucket
+from ledgerfs.offload.offload_driver import user_metadata
 from ledgerfs.offload.one_step import OneStep
 from ledgerfs.offload.opening import SERVICE, holder_text
 from ledgerfs.offload.outcomes import failed
-from ledgerfs.offload.owners import OwnersInZooKeeper
-from ledgerfs.offload.tier import Tier
+from ledgerfs.offload.owners import TopicOwners
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.clusters.answers import BookieReads
-    from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext
     from ledgerfs.lifecycle.policy.policy_file import PolicyFile
     from ledgerfs.lifecycle.policy.topic_rules import TopicRule
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
@@ -81,10 +80,6 @@ class _Steps:
                 found = self._buckets[url] = open_bucket(told.url, told.storage_options)
             return found
 
-    def url_of(self, context: "OffloadContext") -> str | None:
-        """Return the URL of the bucket of the policy file that has the objects of an offload; None if it has none, or several."""
-        return url_of(self._file, context.driver, context.properties)
-
     def step_of(self, rule: "TopicRule") -> OneStep:
         """Return what offloads topics of a rule; raises `RefusedLedgerError` for one without a bucket."""
         told = rule.bucket
@@ -94,18 +89,12 @@ class _Steps:
         with self._lock:
             found = self._steps.get(told.name)
             if found is None:
-                tier = Tier(
-                    bucket,
-                    told.driver,
-                    driver_properties(told.driver, told.bucket, told.region, told.endpoint),
-                    user_metadata(self._cluster_name),
-                    told.block_size,
-                )
+                tier = OpenBucket(told, bucket, user_metadata(self._cluster_name))
                 context = self._context
                 found = self._steps[told.name] = OneStep(
                     *(context.lock, context.ledgers, context.owners, tier),
                     noted_ms=self._clock.later_ms,
-                    url_of=self.url_of,
+                    url_of=context.url_of,
                     pace=self._rates.pace,
                     pace_back=self._rates.pace_back,
                 )
@@ -127,7 +116,7 @@ def service_of(
     *,
     reopen: "Callable[[], object] | None" = None,
 ) -> Iterator[Service]:
-    """Take a cluster's lock, and lend a service that works under it; ``reopen`` as in `Parts`.
+    """Take a cluster's lock, and lend a service that works under it; ``reopen`` as in `Service`.
 
     Raises `LockHeldError`, and the errors of ZooKeeper.
     """
@@ -151,9 +140,9 @@ def service_of(
             lock,
             ClosedLedgers(cluster, stopping.is_set),
             OffloadedCopies(_reading_of(file, cluster)),
-            OwnersInZooKeeper(lock, None if broker is None else broker.unload),
+            TopicOwners(lock, None if broker is None else broker.unload),
             steps.bucket_at,
-            steps.url_of,
+            partial(url_of, file),
             partial(_require_going, stopping),
         )
         steps.use(context)
@@ -165,7 +154,7 @@ def service_of(
             asking = ByBrokers(context, broker)
             by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set)
         looking = Looking(cluster, file, bookies, brokers, pass_s)
-        parts = Parts(
+        service = Service(
             *(
                 lock,
                 looking,
@@ -182,7 +171,7 @@ def service_of(
             )
         )
         try:
-            yield Service(parts)
+            yield service
         finally:
             stopping.set()
             background.stop()

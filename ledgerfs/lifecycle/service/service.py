@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,9 +43,9 @@ _TRIES = 5
 """How often it is tried to complete what is copied before the service ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a service is made of.
+@dataclass(slots=True)
+class Service:
+    """For one thread; `stop` is for any, and for handlers of signals.
 
     Attributes
     ----------
@@ -53,6 +53,8 @@ class Parts:
         How it looks, and what makes of the survey and the situation of a pass what carries actions out.
     background, by_brokers
         Offloads by this program, and by brokers; None if no broker can be asked.
+    events
+        What it has done and met.
     stopping
         Set once the service is to end; all else reads it.
     on_status
@@ -62,6 +64,8 @@ class Parts:
     reopen
         Returns the policy as it is now, for another service to go by; raises `LedgerfsError` for one that cannot be used. None if a service
         that is to make one pass goes by one policy alone.
+    reopened
+        What ``reopen`` has returned of a policy that was edited, for which the service has ended; None if it was not.
 
     """
 
@@ -75,55 +79,26 @@ class Parts:
     events: "Events"
     stopping: "Stopping"
     on_status: Callable[[Status], None]
-    other_policy: Callable[[], str | None] = lambda: None
-    reopen: Callable[[], object] | None = None
+    other_policy: Callable[[], str | None]
+    reopen: Callable[[], object] | None
+    reopened: object = field(default=None, init=False)
+    _other_policy: str | None = field(default=None, init=False)
+    _began_ms: int = field(default=0, init=False)
+    # Of the last whole pass: its plan, and the bytes of ledgers that were due.
+    _passes: int = field(default=0, init=False)
+    _passed_ms: int = field(default=0, init=False)
+    _plan: Plan = field(default_factory=lambda: Plan(0), init=False)
+    _sizes: dict[int, int] = field(default_factory=dict, init=False)
+    _journal: Journal = field(default_factory=Journal, init=False)
+    _failed_passes: int = field(default=0, init=False)
+    _failing_since_ms: int = field(default=0, init=False)
 
-
-class Service:
-    """For one thread; `stop` is for any, and for handlers of signals.
-
-    Attributes
-    ----------
-    events
-        What it has done and met.
-    reopened
-        What ``reopen`` has returned of a policy that was edited, for which the service has ended; None if it was not.
-
-    """
-
-    __slots__ = (
-        "_began_ms",
-        "_failed_passes",
-        "_failing_since_ms",
-        "_journal",
-        "_other_policy",
-        "_parts",
-        "_passed_ms",
-        "_passes",
-        "_plan",
-        "_sizes",
-        "_stopping",
-        "events",
-        "reopened",
-    )
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._stopping = parts.stopping
-        self.events = parts.events
-        self.reopened: object = None
-        self._other_policy: str | None = None
-        self._began_ms = parts.clock.now_ms()
-        # Of the last whole pass: its plan, and the bytes of ledgers that were due.
-        self._passes = self._passed_ms = 0
-        self._plan = Plan(0)
-        self._sizes: dict[int, int] = {}
-        self._journal = Journal()
-        self._failed_passes = self._failing_since_ms = 0
+    def __post_init__(self) -> None:
+        self._began_ms = self.clock.now_ms()
 
     def stop(self) -> None:
         """Have it end soon, with nothing half done, and nothing begun any more."""
-        self._stopping.set()
+        self.stopping.set()
 
     def run(self, progress: "Progress", *, once: bool = False) -> None:
         """Make passes until it is stopped; ``once``: one, and wait for the offloads that it began.
@@ -132,19 +107,19 @@ class Service:
         tried again with the next pass, but with ``once`` it is raised.
         """
         try:
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 self._pass_or_trouble(progress, once=once)
                 if once:
                     self._finish()
                     break
                 self._until_next_pass()
         finally:
-            self._stopping.set()
-            self._parts.background.stop()
-            if not self._parts.lock.is_lost:
+            self.stopping.set()
+            self.background.stop()
+            if not self.lock.is_lost:
                 self._complete_or_give_up()
                 self._write_end()
-        if self._other_policy is not None and self._parts.reopen is None:
+        if self._other_policy is not None and self.reopen is None:
             raise PolicyChangedError(self._other_policy)
 
     @property
@@ -155,7 +130,7 @@ class Service:
     @property
     def has_given_up(self) -> bool:
         """Whether ledgers that were copied could not be completed before it ended."""
-        return self._parts.background.has_given_up
+        return self.background.has_given_up
 
     # Passes.
 
@@ -164,7 +139,7 @@ class Service:
             self._pass(progress, once=once)
         except LedgerfsError as error:
             has_stopped = isinstance(error, StoppedError)
-            if self._parts.lock.is_lost:
+            if self.lock.is_lost:
                 raise
             if not has_stopped:
                 code = f"pass {type(error).__name__}"
@@ -174,57 +149,55 @@ class Service:
                 raise
 
     def _pass(self, progress: "Progress", *, once: bool) -> None:
-        parts = self._parts
         # A service that has lost its lock is not to find that out by its first deletion.
-        parts.lock.commit([])
+        self.lock.commit([])
         self.events.begin_pass()
-        looked = parts.looking.look(self._until_stopped(progress))
+        looked = self.looking.look(self._until_stopped(progress))
         self._look_at_policy()
-        now_ms, noted_ms = parts.clock.now_ms(), parts.clock.later_ms()
-        has_admin = parts.by_brokers is not None
-        situation = Situation(parts.looking.file, now_ms, noted_ms, has_admin, looked.journal, looked.orphans)
+        now_ms, noted_ms = self.clock.now_ms(), self.clock.later_ms()
+        has_admin = self.by_brokers is not None
+        situation = Situation(self.looking.file, now_ms, noted_ms, has_admin, looked.journal, looked.orphans)
         plan = plan_of(looked.survey, situation)
         self._plan, self._sizes, self._journal = plan, _sizes(looked, plan), looked.journal
         self._tell_unread(looked, plan)
         direct = [one for one in plan.actions if _is_offload(one, Via.DIRECT)]
         if once:
-            parts.rates.take_all()
+            self.rates.take_all()
         else:
-            parts.rates.follow(direct)
-        parts.background.replace(direct, self._sizes)
-        acting = parts.acting(looked.survey, situation)
+            self.rates.follow(direct)
+        self.background.replace(direct, self._sizes)
+        acting = self.acting(looked.survey, situation)
         for action in sorted(plan.actions, key=lambda one: _ORDER.index(one.kind)):
             self._look_at_policy()
             self._complete()
             self._begin(action, acting)
         self._look_at_policy()
-        self._passes, self._passed_ms = self._passes + 1, parts.clock.now_ms()
+        self._passes, self._passed_ms = self._passes + 1, self.clock.now_ms()
         self._failed_passes = self._failing_since_ms = 0
         self._write_status()
 
     def _begin(self, action: Action, acting: "Acting") -> None:
         """Carry out an action that is none of the background's; by a policy that was edited meanwhile nothing is deleted or trimmed."""
-        parts = self._parts
         if _is_offload(action, Via.DIRECT) or (self._other_policy and action.kind is not ActionKind.OFFLOAD):
             return
         if action.kind not in {ActionKind.OFFLOAD, ActionKind.TRIM}:
             for one in acting.carry_out(action):
                 self.events.note(one)
-        elif parts.by_brokers is not None:
-            parts.by_brokers.begin(action)
+        elif self.by_brokers is not None:
+            self.by_brokers.begin(action)
 
     def _look_at_policy(self) -> None:
         """End the service if the policy was edited, and can be used; raise `StoppedError` if the service is to end."""
-        if not self._stopping.is_set():
-            self._other_policy = self._parts.other_policy()
+        if not self.stopping.is_set():
+            self._other_policy = self.other_policy()
             if self._other_policy is not None and self._can_reopen():
-                self._stopping.set()
+                self.stopping.set()
         self._require_going()
 
     def _can_reopen(self) -> bool:
         """Whether another service can go by the policy as it is now, or none is to."""
         try:
-            self.reopened = None if self._parts.reopen is None else self._parts.reopen()
+            self.reopened = None if self.reopen is None else self.reopen()
         except LedgerfsError as error:
             text = f"the policy was edited, and cannot be used: nothing is deleted or trimmed meanwhile: {error}"
             self.events.note(failed("policy", error.key or "", text, error))
@@ -232,7 +205,7 @@ class Service:
         return True
 
     def _require_going(self) -> None:
-        if self._stopping.is_set():
+        if self.stopping.is_set():
             raise StoppedError("the service is ending")
 
     def _until_stopped(self, progress: "Progress") -> "Progress":
@@ -245,8 +218,8 @@ class Service:
         return update
 
     def _until_next_pass(self) -> None:
-        until = time.monotonic() + self._parts.looking.file.service.every_ms / 1000
-        while not self._stopping.is_set() and time.monotonic() < until:
+        until = time.monotonic() + self.looking.file.service.every_ms / 1000
+        while not self.stopping.is_set() and time.monotonic() < until:
             self._complete()
             with suppress(StoppedError):
                 self._look_at_policy()
@@ -254,33 +227,31 @@ class Service:
 
     def _finish(self) -> None:
         """Wait until all that was begun is done, or it is stopped."""
-        parts = self._parts
-        while not self._stopping.is_set():
-            self._complete(everything=parts.background.has_begun_all)
-            if parts.background.has_begun_all and (parts.by_brokers is None or parts.by_brokers.is_idle):
+        while not self.stopping.is_set():
+            self._complete(everything=self.background.has_begun_all)
+            if self.background.has_begun_all and (self.by_brokers is None or self.by_brokers.is_idle):
                 self._complete_or_give_up()
                 return
-            parts.background.wait(_STEP_S)
+            self.background.wait(_STEP_S)
 
     def _complete(self, *, everything: bool = False) -> None:
         try:
-            self._parts.background.complete(everything=everything)
+            self.background.complete(everything=everything)
         except LedgerfsError as error:
-            if self._parts.lock.is_lost:
+            if self.lock.is_lost:
                 raise
             text = f"copied ledgers are completed later: {error}"
             self.events.note(failed(f"complete {type(error).__name__}", "", text, error))
 
     def _complete_or_give_up(self) -> None:
         """Complete all that is copied, in a bounded number of tries: what cannot be completed must not keep the service from its end."""
-        background = self._parts.background
         for left in reversed(range(_TRIES)):
             self._complete(everything=True)
-            if background.is_idle:
+            if self.background.is_idle:
                 return
             if left:
                 time.sleep(_STEP_S)
-        background.give_up()
+        self.background.give_up()
 
     # Telling.
 
@@ -302,14 +273,13 @@ class Service:
 
     def _status(self) -> Status:
         """Return the status by the last plan, and by what was done since."""
-        parts = self._parts
         ours, theirs = self._backlog(Via.DIRECT), self._backlog(Via.BROKER)
         return Status(
             self._began_ms,
             self._passed_ms,
             self._passes,
             *ours,
-            parts.rates.rate,
+            self.rates.rate,
             self.events.counts(),
             dict(Counter(one.action for one in self._plan.waiting)),
             dict(self.refused),
@@ -332,12 +302,12 @@ class Service:
         """Write that a pass ended early, beside what is known of the last whole one: the status shows that work stands still."""
         self._told("the status is not read", self._read_written)
         self._failed_passes += 1
-        self._failing_since_ms = self._failing_since_ms or self._parts.clock.now_ms()
+        self._failing_since_ms = self._failing_since_ms or self.clock.now_ms()
         self._write_status()
 
     def _count_journal(self) -> None:
         """Count the records that are there by now: a pass has those that it began with."""
-        nodes = self._parts.looking.cluster.nodes
+        nodes = self.looking.cluster.nodes
         nodes.catch_up()
         self._journal = read_journal(nodes)
 
@@ -351,26 +321,25 @@ class Service:
         """Write the status and the gauges; an error of either never ends the work: the disk may be full, the node not ours to set."""
         status = self._status()
         self._told("the status is not written", lambda: self._put_status(status))
-        self._told("the gauges are not written", lambda: self._parts.on_status(status))
+        self._told("the gauges are not written", lambda: self.on_status(status))
 
     def _read_written(self) -> None:
         """Take from the service before when it ended its last whole pass, if this one has not ended any yet."""
-        if not self._passed_ms and (before := read_status(self._parts.lock.newest())) is not None:
+        if not self._passed_ms and (before := read_status(self.lock.newest())) is not None:
             self._passed_ms = before.passed_ms
 
     def _put_status(self, status: Status) -> None:
-        parts = self._parts
         sent_ns = time.monotonic_ns()
-        written_ms = write_status(parts.lock, status)
+        written_ms = write_status(self.lock, status)
         if written_ms is not None:
-            parts.clock.compare(written_ms, sent_ns)
+            self.clock.compare(written_ms, sent_ns)
 
     def _told(self, failure: str, tell: Callable[[], None]) -> None:
         """Tell something; an error is a trouble, unless nothing can be done any more."""
         try:
             tell()
         except LedgerfsError as error:
-            if self._parts.lock.is_lost:
+            if self.lock.is_lost:
                 raise
             self.events.note(failed(f"{failure}: {type(error).__name__}", "", f"{failure}: {error}", error))
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.clusters.bundles import Owner
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
 from ledgerfs.errors import BrokerOffloadError
@@ -24,20 +23,9 @@ from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.made_surveys import MadeCluster
 from tests.support.outcomes import remarks
+from tests.support.told_owners import ToldOwners
 
 NAME = managed_ledger_of(TOPIC)
-
-
-class _NoOwners:
-    """Topics that no broker has."""
-
-    can_unload = False
-
-    def owner_of(self, _: str) -> Owner:
-        return Owner.NONE
-
-    def unload(self, managed_ledger: str) -> None:
-        raise AssertionError(managed_ledger)
 
 
 @pytest.mark.parametrize("is_forgotten", [True, False], ids=["loaded for it", "failed"])
@@ -50,7 +38,7 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
         first, empty = cluster.write_ledgers(TOPIC, [messages(5), ()])
         living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         lock = ClusterLock.take(living.nodes.settings, b"{}")
-        copies, owners = OffloadedCopies(living.reading), _NoOwners()
+        copies, owners = OffloadedCopies(living.reading), ToldOwners()
         context = ActionContext(lock, ClosedLedgers(living), copies, owners, open_bucket, lambda _: None)
         asked: list[int] = []
 
@@ -123,14 +111,14 @@ def test_a_broker_that_offloads_elsewhere_is_reported_with_all_that_differs(
         first, _ = cluster.write_ledgers(TOPIC, [messages(5), messages(1)])
         living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         lock = ClusterLock.take(living.nodes.settings, b"{}")
-        copies, owners = OffloadedCopies(living.reading), _NoOwners()
+        copies, owners = OffloadedCopies(living.reading), ToldOwners()
         context = ActionContext(
             lock,
             ClosedLedgers(living),
             copies,
             owners,
             open_bucket,
-            lambda context: url_of(file, context.driver, context.properties),
+            lambda context: url_of(file, context),
         )
 
         def ask(*_: object) -> Outcome:

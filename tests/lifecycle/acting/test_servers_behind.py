@@ -17,15 +17,15 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.lifecycle.planning.actions import ActionKind
 from ledgerfs.lifecycle.service.status import STATUS_PATH, Status, write_status
 from ledgerfs.offload.journal import mark, read_journal, undo
+from ledgerfs.offload.offload_bucket import OffloadBucket, OpenBucket
 from ledgerfs.offload.one_step import OneStep
-from ledgerfs.offload.owners import OwnersInZooKeeper
-from ledgerfs.offload.tier import Tier
+from ledgerfs.offload.owners import TopicOwners
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.cluster_clock import ClusterClock
 from tests.lifecycle.acting.test_deletions import ledgers, trimmed
 from tests.lifecycle.acting.test_open_orphans import never_listed
 from tests.support.live_clusters import TOPIC, LiveCluster
-from tests.support.live_offloads import S3, driver_properties
+from tests.support.live_offloads import S3
 from tests.support.marked import Marked
 from tests.support.outcomes import done, left, remarks
 from tests.support.told_owners import NAME
@@ -38,7 +38,7 @@ DAY_MS = 86_400_000
 @pytest.fixture
 def marked(cluster: LiveCluster) -> Iterator[Marked]:
     """Deletes by what ZooKeeper has, of owners, too."""
-    made = Marked(cluster, owners=OwnersInZooKeeper)
+    made = Marked(cluster, owners=TopicOwners)
     yield made
     made.close()
 
@@ -91,19 +91,13 @@ def test_a_ledger_that_is_named_by_now_is_not_an_orphan(cluster: LiveCluster, ma
 
 def test_a_list_that_others_change_is_completed(cluster: LiveCluster, marked: Marked) -> None:
     first, second, _ = ledgers(cluster)
-    folder = cluster.bucket()
-    folder.mkdir(parents=True, exist_ok=True)
-    tier = Tier(
-        open_bucket(cluster.bucket_url()),
-        S3,
-        driver_properties(S3, folder, endpoint="", region="us-east-1"),
-        {"pulsarclustername": "ours"},
-        5 << 20,
-    )
+    cluster.bucket().mkdir(parents=True, exist_ok=True)
+    place = OffloadBucket("tier", cluster.bucket_url(), S3, "tier", "us-east-1", block_size=5 << 20)
+    tier = OpenBucket(place, open_bucket(place.url), {"pulsarclustername": "ours"})
     step = OneStep(
-        *(marked.lock, ClosedLedgers(marked.living), OwnersInZooKeeper(marked.lock), tier),
+        *(marked.lock, ClosedLedgers(marked.living), TopicOwners(marked.lock), tier),
         noted_ms=lambda: 1,
-        url_of=tier.url_of,
+        url_of=place.url_of,
     )
     cluster.zookeeper.fall_behind()
     cluster.offload(TOPIC, first)

@@ -14,12 +14,12 @@ from ledgerfs.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs.lifecycle.policy.policy_file import Via
 from ledgerfs.lifecycle.service.background import BackgroundOffloads
 from ledgerfs.lifecycle.service.events import Events
+from ledgerfs.offload.offload_bucket import OffloadBucket, OpenBucket
 from ledgerfs.offload.one_step import OneStep
-from ledgerfs.offload.tier import Tier
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.live_clusters import TOPIC, LiveCluster, messages
-from tests.support.live_offloads import S3, driver_properties
+from tests.support.live_offloads import S3
 from tests.support.told_owners import NAME, ToldOwners
 from tests.support.waiting import wait_until
 
@@ -32,9 +32,9 @@ def steps(cluster: LiveCluster) -> Iterator[list[OneStep]]:
 
     def step(name: str) -> OneStep:
         cluster.bucket(name).mkdir(parents=True)
-        properties = driver_properties(S3, cluster.bucket(name), endpoint="", region="us-east-1")
-        tier = Tier(open_bucket(cluster.bucket_url(name)), S3, properties, {"pulsarclustername": "ours"}, 5 << 20)
-        return OneStep(lock, ClosedLedgers(living), ToldOwners(), tier, noted_ms=lambda: 1_000, url_of=tier.url_of)
+        place = OffloadBucket(name, cluster.bucket_url(name), S3, name, "us-east-1", block_size=5 << 20)
+        tier = OpenBucket(place, open_bucket(place.url), {"pulsarclustername": "ours"})
+        return OneStep(lock, ClosedLedgers(living), ToldOwners(), tier, noted_ms=lambda: 1_000, url_of=place.url_of)
 
     yield [step("tier"), step("vault")]
     lock.release()
