@@ -57,14 +57,12 @@ def copy_ledger(
     stored: StoredLedger,
     attempt: JournalRecord,
     tier: "OpenBucket",
-    *,
     pace: "Pace | None" = None,
-    pace_back: "Pace | None" = None,
 ) -> CopiedLedger:
     """Write a closed ledger under the names of an attempt, as Pulsar's offloader writes it, and read all of it back.
 
-    ``pace`` is called with the bytes of each batch before it is sent, and ``pace_back`` when it was read back: each may wait, and end the
-    copy by what it raises.
+    ``pace`` is called with the bytes of each batch before it is sent, and when it was read back; it may wait, and end the copy by what it
+    raises.
 
     Raises as `ClosedLedgers.batches`, `RefusedLedgerError` for an entry that no block holds,
     `CorruptLedgerError` if what is read back is not what was sent, and the errors of the store. What is in the bucket then is for the
@@ -75,7 +73,7 @@ def copy_ledger(
     ledger = NewLedger(attempt.key, node.closed_at(node.last_entry, node.length), user_metadata, tier.place.block_size)
     source = _Source(ledgers, stored, pace)
     written = write_ledger(tier.bucket, ledger, source)
-    _require_same(tier, written, source.digest, pace_back)
+    _require_same(tier, written, source.digest, pace)
     return CopiedLedger(attempt, stored)
 
 

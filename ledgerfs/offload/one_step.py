@@ -8,6 +8,7 @@ and it is looked at again. The note of each attempt (`ledgerfs.offload.journal`)
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -61,9 +62,7 @@ class OneStep:
     url_of
         Returns the URL of the bucket that has the objects of an offload, such as a failed one of a broker; None if none is known.
     pace
-        Is told of the bytes of each ledger before they are sent, and may wait, or end the copy.
-    pace_back
-        Likewise of bytes that were read back.
+        Is called with the bytes of each batch before they are sent, and when they were read back; it may wait, or end the copy.
 
     """
 
@@ -75,7 +74,6 @@ class OneStep:
         "_noted_ms",
         "_owners",
         "_pace",
-        "_pace_back",
         "_tier",
         "_url_of",
     )
@@ -90,7 +88,6 @@ class OneStep:
         noted_ms: "Callable[[], int]",
         url_of: "Callable[[OffloadContext], str | None]",
         pace: "Pace | None" = None,
-        pace_back: "Pace | None" = None,
     ) -> None:
         self._lock = lock
         self._ledgers = ledgers
@@ -99,7 +96,6 @@ class OneStep:
         self._noted_ms = noted_ms
         self._url_of = url_of
         self._pace = pace
-        self._pace_back = pace_back
         self._beginning = Lock()
         # {uuid: its topic, and by how many bytes the list grows when it is completed}
         self._in_flight: dict[str, tuple[str, int]] = {}
@@ -171,7 +167,7 @@ class OneStep:
             self._in_flight.pop(attempt.key.uuid, None)
             raise
         try:
-            return copy_ledger(self._ledgers, found, attempt, self._tier, pace=self._pace, pace_back=self._pace_back)
+            return copy_ledger(self._ledgers, found, attempt, self._tier, self._pace)
         except LockLostError:
             raise
         except LedgerfsError as error:
@@ -275,20 +271,15 @@ class OneStep:
     def _that_fit(
         self, listed: Listed, copies: Sequence[CopiedLedger]
     ) -> tuple[Sequence[CopiedLedger], list[Operation]]:
-        """Return as many copies, the first ones, as the list has room for and one commit takes, and the changes that complete them."""
-        found: list[Operation] = []
-        least, most, count = 0, len(copies), len(copies)
-        while least < most:
-            try:
+        """Return the first copies that the list has room for and one commit takes, at least half of them, and what completes them."""
+        count = len(copies)
+        while count:
+            with suppress(ListFullError):
                 changes = self._changes(listed, copies[:count])
-            except ListFullError:
-                changes = []
-            if changes and fits(changes):
-                least, found = count, changes
-            else:
-                most = count - 1
-            count = (least + most + 1) // 2
-        return copies[:least], found
+                if fits(changes):
+                    return copies[:count], changes
+            count //= 2
+        return [], []
 
     def _changes(self, listed: Listed, copies: Sequence[CopiedLedger]) -> list[Operation]:
         now_ms = self._noted_ms()

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.clusters.cluster_names import cluster_names
+from ledgerfs.clusters.cluster_names import only_cluster
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.errors import UnusableUrlError
 from ledgerfs.offload.offload_bucket import OffloadBucket, OpenBucket
@@ -41,8 +41,7 @@ def opened_step(
     took_ms = time.time_ns() // 1_000_000
     lock = closing.enter_context(ClusterLock.take(living.nodes.settings, holder_text("ManagedLedger")))
     clock = ClusterClock(lock, took_ms)
-    names = cluster_names(lock.newest())
-    metadata = user_metadata(names[0] if len(names) == 1 else None)
+    metadata = user_metadata(only_cluster(lock.newest()))
     tier = OpenBucket(place, open_bucket(place.url, place.options), metadata)
     owners = TopicOwners(lock)
     return living.nodes, OneStep(

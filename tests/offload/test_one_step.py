@@ -79,7 +79,6 @@ class Offloading:
             noted_ms=lambda: self.noted_ms,
             url_of=self.url_of or place.url_of,
             pace=pace,
-            pace_back=pace,
         )
 
     def offload(self, *ledger_ids: int) -> list[Outcome]:

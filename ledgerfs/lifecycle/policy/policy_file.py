@@ -4,7 +4,6 @@ Every key has a type and bounds. A key that is not known, or a value that is non
 left alone: a misspelt ``trim`` would delete what was to be kept.
 """
 
-import math
 import re
 import time
 import tomllib
@@ -27,8 +26,6 @@ _MINUTE_MS, _HOUR_MS, _SECOND_MS = 60_000, 3_600_000, 1000
 _YEARS_MS = 36_500 * DAY_MS
 _LONG = 2**63 - 1
 _MOST_PATTERN = 1000
-WAYS = 2
-"""How often each byte passes between this program and the store: it is sent, and read back."""
 _LEAST_BLOCK, _MOST_BLOCK = 5 << 20, (2 << 30) - 1
 _TRIES, _PAUSE_S = 5, 0.1
 """An editor may have moved the file away for a moment."""
@@ -53,27 +50,17 @@ class ServiceSettings:
     ----------
     every_ms
         How often it looks at the cluster.
-    prometheus
-        The file for Prometheus's textfile collector; None for none.
     bookie_rate, store_rate
         Bytes a second that are read of each bookie, and that pass to the store and back, at most; None for no bound.
-    floor_rate, ceiling_rate
-        Bytes a second between which the rate follows the backlog; None where that has no bound of its own.
+    floor_rate
+        Bytes a second from which the rate of the store follows the backlog; None if it is always the highest.
 
     """
 
     every_ms: int = _MINUTE_MS
-    prometheus: Path | None = None
     bookie_rate: int | None = None
     store_rate: int | None = None
     floor_rate: int | None = None
-    ceiling_rate: int | None = None
-
-    @property
-    def highest_rate(self) -> float:
-        """Bytes a second that are offloaded at most; infinity for no bound."""
-        store = math.inf if self.store_rate is None else self.store_rate / WAYS
-        return min(math.inf if self.ceiling_rate is None else self.ceiling_rate, store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +197,7 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
         cluster=top.text("cluster"),
         admin=top.text("admin"),
         token_file=_path(top, "token_file", path),
-        service=_service(top.table("service"), path),
+        service=_service(top.table("service")),
         broker=_broker(top.table("broker")),
         is_broker_retention_told={"retention_minutes", "retention_megabytes"} <= set(told_of_brokers),
         is_broker_lag_told="deletion_lag" in told_of_brokers,
@@ -228,14 +215,13 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
     return made
 
 
-def _service(keys: Keys, path: Path) -> ServiceSettings:
+def _service(keys: Keys) -> ServiceSettings:
     made = ServiceSettings(
         every_ms=keys.span("every", _SECOND_MS, DAY_MS, _MINUTE_MS),
-        prometheus=_path(keys, "prometheus", path),
-        **{name: keys.size(name, 1, _LONG) for name in ("bookie_rate", "store_rate", "floor_rate", "ceiling_rate")},
+        **{name: keys.size(name, 1, _LONG) for name in ("bookie_rate", "store_rate", "floor_rate")},
     )
-    if made.floor_rate is not None and made.ceiling_rate is not None and made.floor_rate > made.ceiling_rate:
-        raise keys.error("floor_rate", "is more than ceiling_rate")
+    if made.floor_rate is not None and made.store_rate is not None and made.floor_rate > made.store_rate:
+        raise keys.error("floor_rate", "is more than store_rate")
     keys.require_no_others()
     return made
 

@@ -1,7 +1,7 @@
 """Making a service of a policy file, a cluster and its lock."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -9,8 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.clusters.cluster_names import cluster_names
-from ledgerfs.clusters.gauges_file import write_gauges_file
+from ledgerfs.clusters.cluster_names import only_cluster
 from ledgerfs.dialects.closed_ledgers import ClosedLedgers
 from ledgerfs.dialects.offloaded_copies import OffloadedCopies
 from ledgerfs.errors import RefusedLedgerError, StoppedError
@@ -26,7 +25,6 @@ from ledgerfs.lifecycle.service.events import Events
 from ledgerfs.lifecycle.service.looking import Looking
 from ledgerfs.lifecycle.service.rates import Rates, Stopping
 from ledgerfs.lifecycle.service.service import Service
-from ledgerfs.lifecycle.service.status import Status, gauges_of
 from ledgerfs.offload.offload_bucket import OpenBucket
 from ledgerfs.offload.offload_driver import user_metadata
 from ledgerfs.offload.one_step import OneStep
@@ -43,31 +41,21 @@ if TYPE_CHECKING:
     from ledgerfs.lifecycle.policy.topic_rules import TopicRule
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LiveReading, LivingCluster
-    from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 _MUCH_MS = 5000
 
 
-class _Steps:
-    """What offloads topics, one for each bucket. Safe in threads."""
+class _Buckets:
+    """The buckets of a policy file, each opened once. Safe in threads."""
 
-    __slots__ = ("_buckets", "_clock", "_cluster_name", "_context", "_file", "_lock", "_rates", "_steps")
+    __slots__ = ("_buckets", "_file", "_lock")
 
-    def __init__(self, file: "PolicyFile", rates: Rates, cluster_name: str | None, clock: ClusterClock) -> None:
+    def __init__(self, file: "PolicyFile") -> None:
         self._file = file
-        self._rates = rates
-        self._cluster_name = cluster_name
-        self._clock = clock
         self._lock = Lock()
-        self._steps: dict[str, OneStep] = {}
         self._buckets: dict[str, Bucket] = {}
-        self._context: ActionContext | None = None
 
-    def use(self, context: ActionContext) -> None:
-        """Take what steps work with."""
-        self._context = context
-
-    def bucket_at(self, url: str) -> "Bucket":
+    def at(self, url: str) -> "Bucket":
         """Return the bucket of the policy file at a URL; raises `RefusedLedgerError` for one that it does not have."""
         with self._lock:
             found = self._buckets.get(url)
@@ -80,23 +68,36 @@ class _Steps:
                 found = self._buckets[url] = open_bucket(told.url, told.storage_options)
             return found
 
+
+class _Steps:
+    """What offloads topics, one for each bucket. Safe in threads."""
+
+    __slots__ = ("_context", "_lock", "_noted_ms", "_rates", "_steps", "_user_metadata")
+
+    def __init__(
+        self, context: ActionContext, rates: Rates, metadata: Mapping[str, str], noted_ms: "Callable[[], int]"
+    ) -> None:
+        self._context = context
+        self._rates = rates
+        self._user_metadata = metadata
+        self._noted_ms = noted_ms
+        self._lock = Lock()
+        self._steps: dict[str, OneStep] = {}
+
     def step_of(self, rule: "TopicRule") -> OneStep:
         """Return what offloads topics of a rule; raises `RefusedLedgerError` for one without a bucket."""
-        told = rule.bucket
-        if told is None or self._context is None:
+        told, context = rule.bucket, self._context
+        if told is None:
             raise RefusedLedgerError("it is not known where to offload to", key=rule.managed_ledger)
-        bucket = self.bucket_at(told.url)
         with self._lock:
             found = self._steps.get(told.name)
             if found is None:
-                tier = OpenBucket(told, bucket, user_metadata(self._cluster_name))
-                context = self._context
+                bucket = OpenBucket(told, context.bucket_at(told.url), self._user_metadata)
                 found = self._steps[told.name] = OneStep(
-                    *(context.lock, context.ledgers, context.owners, tier),
-                    noted_ms=self._clock.later_ms,
+                    *(context.lock, context.ledgers, context.owners, bucket),
+                    noted_ms=self._noted_ms,
                     url_of=context.url_of,
                     pace=self._rates.pace,
-                    pace_back=self._rates.pace_back,
                 )
             return found
 
@@ -135,17 +136,17 @@ def service_of(
         stopping = Stopping()
         rates = Rates(file.service, stopping)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=stopping.is_set)
-        steps = _Steps(file, rates, _cluster_name(lock.newest()), clock)
         context = ActionContext(
             lock,
             ClosedLedgers(cluster, stopping.is_set),
             OffloadedCopies(_reading_of(file, cluster)),
             TopicOwners(lock, None if broker is None else broker.unload),
-            steps.bucket_at,
+            _Buckets(file).at,
             partial(url_of, file),
             partial(_require_going, stopping),
         )
-        steps.use(context)
+        metadata = user_metadata(only_cluster(lock.newest()))
+        steps = _Steps(context, rates, metadata, clock.later_ms)
         other = partial(why_other, file)
         acting = partial(Acting, cluster, context, bookies, steps.in_flight, other)
         background = BackgroundOffloads(steps.step_of, events, stopping.is_set)
@@ -165,7 +166,6 @@ def service_of(
                 clock,
                 events,
                 stopping,
-                _gauges(file),
                 other,
                 reopen,
             )
@@ -201,17 +201,3 @@ def _paced(cluster: "LivingCluster", file: "PolicyFile") -> "LivingCluster":
     """Return the cluster with what the policy file lets be read of each bookie in a second, if it tells that."""
     rate = file.service.bookie_rate
     return cluster if rate is None else replace(cluster, reading=replace(cluster.reading, bookie_rate=float(rate)))
-
-
-def _gauges(file: "PolicyFile") -> "Callable[[Status], None]":
-    def write(status: Status) -> None:
-        if file.service.prometheus is not None:
-            write_gauges_file(file.service.prometheus, gauges_of(file.cluster or "", status))
-
-    return write
-
-
-def _cluster_name(nodes: "NodeReader") -> str | None:
-    """Return what the cluster is called, if it knows of no other."""
-    names = cluster_names(nodes)
-    return names[0] if len(names) == 1 else None

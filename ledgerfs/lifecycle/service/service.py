@@ -57,8 +57,6 @@ class Service:
         What it has done and met.
     stopping
         Set once the service is to end; all else reads it.
-    on_status
-        Is called with the status after each pass.
     other_policy
         Returns why the policy is not the one that was read any more; None if it is.
     reopen
@@ -78,7 +76,6 @@ class Service:
     clock: "ClusterClock"
     events: "Events"
     stopping: "Stopping"
-    on_status: Callable[[Status], None]
     other_policy: Callable[[], str | None]
     reopen: Callable[[], object] | None
     reopened: object = field(default=None, init=False)
@@ -318,19 +315,17 @@ class Service:
             self._write_status()
 
     def _write_status(self) -> None:
-        """Write the status and the gauges; an error of either never ends the work: the disk may be full, the node not ours to set."""
-        status = self._status()
-        self._told("the status is not written", lambda: self._put_status(status))
-        self._told("the gauges are not written", lambda: self.on_status(status))
+        """Write the status; an error never ends the work: the node may not be ours to set."""
+        self._told("the status is not written", self._put_status)
 
     def _read_written(self) -> None:
         """Take from the service before when it ended its last whole pass, if this one has not ended any yet."""
         if not self._passed_ms and (before := read_status(self.lock.newest())) is not None:
             self._passed_ms = before.passed_ms
 
-    def _put_status(self, status: Status) -> None:
+    def _put_status(self) -> None:
         sent_ns = time.monotonic_ns()
-        written_ms = write_status(self.lock, status)
+        written_ms = write_status(self.lock, self._status())
         if written_ms is not None:
             self.clock.compare(written_ms, sent_ns)
 

@@ -13,30 +13,22 @@ from tests.support.each import for_each
 MIB = 1 << 20
 
 
-def test_what_is_sent_has_half_of_the_stores_rate() -> None:
-    assert Rates(ServiceSettings(), Stopping()).rate is None
-    assert Rates(ServiceSettings(store_rate=8 * MIB), Stopping()).rate == 4 * MIB
-    bounded = ServiceSettings(store_rate=8 * MIB, floor_rate=6 * MIB, ceiling_rate=7 * MIB)
-    assert Rates(bounded, Stopping()).rate == 4 * MIB
-    low = ServiceSettings(store_rate=8 * MIB, floor_rate=MIB, ceiling_rate=MIB)
-    assert Rates(low, Stopping()).rate == MIB
-
-
-def test_one_pass_alone_has_the_highest_rate() -> None:
-    rates = Rates(ServiceSettings(every_ms=3_600_000, ceiling_rate=8 * MIB), Stopping())
-    rates.take_all()
-    assert rates.rate == 8 * MIB
-    rates = Rates(ServiceSettings(floor_rate=MIB, store_rate=8 * MIB), Stopping())
-    rates.take_all()
-    assert rates.rate == 4 * MIB
-    rates = Rates(ServiceSettings(floor_rate=MIB), Stopping())
-    rates.take_all()
-    assert rates.rate is None
+def test_what_is_sent_has_half_of_the_stores_rate_and_one_pass_alone_the_highest() -> None:
+    for settings, rate, highest in (
+        (ServiceSettings(), None, None),
+        (ServiceSettings(store_rate=8 * MIB), 4 * MIB, 4 * MIB),
+        (ServiceSettings(store_rate=8 * MIB, floor_rate=6 * MIB), 3 * MIB, 4 * MIB),
+        (ServiceSettings(floor_rate=2 * MIB), MIB, None),
+    ):
+        rates = Rates(settings, Stopping())
+        assert rates.rate == rate
+        rates.take_all()
+        assert rates.rate == highest
 
 
 @for_each("every_ms", [60_000, 3_600_000, 86_400_000])
 def test_a_backlog_is_sent_in_a_few_minutes_however_far_passes_are_apart(every_ms: int) -> None:
-    rates = Rates(ServiceSettings(every_ms=every_ms, ceiling_rate=1 << 40), Stopping())
+    rates = Rates(ServiceSettings(every_ms=every_ms, floor_rate=1), Stopping())
     due = Action(ActionKind.OFFLOAD, "t", (1,), 600 * MIB, Via.DIRECT, None, "due")
     rates.follow([due])
     assert rates.rate is not None
@@ -57,9 +49,7 @@ def followed(settings: ServiceSettings, arrivals: Iterable[float]) -> list[float
 
 @for_each("every_ms", [5_000, 20_000, 60_000])
 def test_the_rate_follows_what_becomes_due_and_never_overshoots(every_ms: int) -> None:
-    found = followed(
-        ServiceSettings(every_ms=every_ms, ceiling_rate=1 << 40), [10.0] * 100 + [100.0] * 100 + [10.0] * 100
-    )
+    found = followed(ServiceSettings(every_ms=every_ms, floor_rate=1), [10.0] * 100 + [100.0] * 100 + [10.0] * 100)
     for begin, end, low, high in ((0, 100, 0, 10), (100, 200, 10, 100), (200, 300, 10, 100)):
         part = found[begin:end]
         assert low - 0.1 <= min(part) <= max(part) <= high + 0.1
@@ -69,7 +59,7 @@ def test_the_rate_follows_what_becomes_due_and_never_overshoots(every_ms: int) -
 
 
 def test_a_burst_is_sent_between_floor_and_ceiling_and_nothing_is_left_of_it() -> None:
-    settings = ServiceSettings(floor_rate=5 * MIB, ceiling_rate=30 * MIB)
+    settings = ServiceSettings(floor_rate=10 * MIB, store_rate=60 * MIB)
     found = followed(settings, [10.0] * 50 + [100.0] * 15 + [10.0] * 200)
     assert (min(found), max(found)) == (5, 30)
     # 15 * 90 MiB/s are too many; 20 are left for them.
@@ -78,11 +68,10 @@ def test_a_burst_is_sent_between_floor_and_ceiling_and_nothing_is_left_of_it() -
     assert followed(settings, [100.0] * 50 + [0.0] * 400)[-1] == 5
 
 
-@for_each("way", ["pace", "pace_back"])
-def test_who_waits_ends_with_the_service(way: str) -> None:
+def test_who_waits_ends_with_the_service() -> None:
     stopping = Stopping()
     rates = Rates(ServiceSettings(store_rate=1), stopping)
-    getattr(rates, way)(1 << 40)
+    rates.pace(1 << 40)
     stopping.set()
     with pytest.raises(StoppedError):
-        getattr(rates, way)(1)
+        rates.pace(1)
