@@ -92,10 +92,7 @@ def _is_service(holder: "LockHolder") -> bool:
     """Whether a service has the lock, by its own word; so is one that does not tell."""
     from ledgerfs.offload.opening import SERVICE
 
-    try:
-        told = json.loads(holder.holder)
-    except ValueError:
-        return True
+    told = _said(holder.holder)
     return not isinstance(told, dict) or told.get("what", SERVICE) == SERVICE
 
 

@@ -69,13 +69,13 @@ class Events:
         if not is_logged:
             _log.warning("%s", text)
 
-    def begin_pass(self) -> None:
-        """Forget which ledgers were offloaded before: the pass finds them in lists."""
+    def forget_offloaded(self, ids: set[int]) -> None:
+        """Forget that these were offloaded: a plan that was made since goes by lists that have them so."""
         with self._lock:
-            self._offloaded = set()
+            self._offloaded -= ids
 
     def offloaded(self) -> set[int]:
-        """Return the ledgers that were offloaded since the last pass began."""
+        """Return the ledgers that were offloaded, and are not forgotten."""
         with self._lock:
             return set(self._offloaded)
 

@@ -81,9 +81,9 @@ class Service:
     reopened: object = field(default=None, init=False)
     _other_policy: str | None = field(default=None, init=False)
     _began_ms: int = field(default=0, init=False)
-    # Of the last whole pass: its plan, and the bytes of ledgers that were due.
     _passes: int = field(default=0, init=False)
     _passed_ms: int = field(default=0, init=False)
+    # The last plan, the bytes of ledgers that are due by it, and the journal that it was made for.
     _plan: Plan = field(default_factory=lambda: Plan(0), init=False)
     _sizes: dict[int, int] = field(default_factory=dict, init=False)
     _journal: Journal = field(default_factory=Journal, init=False)
@@ -148,7 +148,7 @@ class Service:
     def _pass(self, progress: "Progress", *, once: bool) -> None:
         # A service that has lost its lock is not to find that out by its first deletion.
         self.lock.commit([])
-        self.events.begin_pass()
+        offloaded_before = self.events.offloaded()
         looked = self.looking.look(self._until_stopped(progress))
         self._look_at_policy()
         now_ms, noted_ms = self.clock.now_ms(), self.clock.later_ms()
@@ -156,6 +156,7 @@ class Service:
         situation = Situation(self.looking.file, now_ms, noted_ms, has_admin, looked.journal, looked.orphans)
         plan = plan_of(looked.survey, situation)
         self._plan, self._sizes, self._journal = plan, _sizes(looked, plan), looked.journal
+        self.events.forget_offloaded(offloaded_before)
         self._tell_unread(looked, plan)
         direct = [one for one in plan.actions if _is_offload(one, Via.DIRECT)]
         if once:

@@ -124,40 +124,32 @@ def parse_status(data: bytes, *, key: str) -> Status:
 
 def gauges_of(source: str, status: Status) -> list[str]:
     """Return the lines of Prometheus's text format."""
-    lines: list[str] = []
-
-    def gauge(name: str, about: str, values: Mapping[str, float], kind: str | None = None) -> None:
-        samples = (
-            ({"cluster": source} if kind is None else {"cluster": source, kind: key}, round(value, 3))
-            for key, value in values.items()
-        )
-        lines.extend(gauge_lines(f"ledgerfs_lifecycle_{name}", about, samples))
-
-    for name, about, value in (
-        ("last_pass_timestamp_seconds", "When the last whole pass ended, seconds since 1970.", status.passed_ms / 1000),
-        ("failed_passes", "Passes that have ended early since the last whole one.", status.failed_passes),
-        ("backlog_ledgers", "Ledgers that are due to be offloaded by the service itself.", status.backlog_ledgers),
-        ("backlog_bytes", "Bytes that are due to be offloaded by the service itself.", status.backlog_bytes),
-        ("oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", status.oldest_due_ms / 1000),
-        ("broker_backlog_ledgers", "Ledgers that are due to be offloaded by brokers.", status.broker_backlog_ledgers),
-        ("broker_backlog_bytes", "Bytes that are due to be offloaded by brokers.", status.broker_backlog_bytes),
-        (
-            "broker_oldest_due_timestamp_seconds",
-            "Since when the oldest of them has been due.",
-            status.broker_oldest_due_ms / 1000,
-        ),
-        ("rate_bytes_per_second", "Bytes a second that may be offloaded now.", status.rate),
-        ("troubles", "Troubles that the status has.", len(status.troubles)),
-    ):
-        if value is not None:
-            gauge(name, about, {"": value})
-    for name, about, values, kind in (
+    gauges: tuple[tuple[str, str, float | Mapping[str, int] | None, str], ...] = (
+        ("last_pass_timestamp_seconds", "When the last whole pass ended, seconds since 1970.", status.passed_ms / 1000, ""),
+        ("failed_passes", "Passes that have ended early since the last whole one.", status.failed_passes, ""),
+        ("backlog_ledgers", "Ledgers that are due to be offloaded by the service itself.", status.backlog_ledgers, ""),
+        ("backlog_bytes", "Bytes that are due to be offloaded by the service itself.", status.backlog_bytes, ""),
+        ("oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", status.oldest_due_ms / 1000, ""),
+        ("broker_backlog_ledgers", "Ledgers that are due to be offloaded by brokers.", status.broker_backlog_ledgers, ""),
+        ("broker_backlog_bytes", "Bytes that are due to be offloaded by brokers.", status.broker_backlog_bytes, ""),
+        ("broker_oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", status.broker_oldest_due_ms / 1000, ""),
+        ("rate_bytes_per_second", "Bytes a second that may be offloaded now.", status.rate, ""),
+        ("troubles", "Troubles that the status has.", len(status.troubles), ""),
         ("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what"),
         ("waiting", "Things that are not due yet.", status.waiting, "what"),
         ("refused", "Things that must not be done, by why.", status.refused, "why"),
         ("journal_records", "Records of the journal.", status.journal, "kind"),
-    ):
-        gauge(name, about, values, kind)
+    )  # fmt: skip
+    lines: list[str] = []
+    for name, about, value, label in gauges:
+        values = value if isinstance(value, Mapping) else {"": value}
+        samples = (
+            ({"cluster": source, **({label: key} if label else {})}, round(one, 3))
+            for key, one in values.items()
+            if one is not None
+        )
+        if value is not None:
+            lines += gauge_lines(f"ledgerfs_lifecycle_{name}", about, samples)
     return lines
 
 
