@@ -6,7 +6,7 @@ from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import OffloadContext, Properties
-from ledgerfs.offload.offload_driver import driver_properties
+from ledgerfs.offload.offload_driver import driver_of_bucket
 
 DEFAULT_BLOCK_SIZE = 64 << 20
 
@@ -51,8 +51,8 @@ class OffloadBucket:
 
     def context(self, uuid: str, now_ms: int) -> OffloadContext:
         """Return the context of an offload to it that is complete."""
-        properties = driver_properties(self.driver, self.bucket, self.region, self.endpoint)
-        return OffloadContext(uuid, True, False, now_ms, self.driver, properties)
+        driver = driver_of_bucket(self.driver, self.bucket, self.region, self.endpoint)
+        return OffloadContext(uuid, True, False, now_ms, driver.name, driver.properties)
 
     def is_meant(self, driver: str | None, bucket: str | None, endpoint: str | None) -> bool:
         """Whether a policy or an offload that names these is about this bucket; None where it does not name one."""

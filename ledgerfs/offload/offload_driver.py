@@ -81,14 +81,6 @@ class OffloadDriver:
     properties: Properties
 
 
-def driver_properties(driver: str, bucket: str, region: str = "", endpoint: str = "") -> Properties:
-    """Return what a broker notes of an offload with a driver of object stores, in the order of its hash map.
-
-    Raises `InvalidOptionError` for a driver that has no buckets.
-    """
-    return driver_of_bucket(driver, bucket, region, endpoint).properties
-
-
 def driver_of_bucket(driver: str, bucket: str, region: str = "", endpoint: str = "") -> OffloadDriver:
     """Return what a broker notes of a bucket; region and endpoint are empty where its configuration has none.
 

@@ -22,7 +22,7 @@ from ledgerfs.offload.journal import ROOT, JournalRecord, RecordKind, parse_reco
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH, MARKS_PATH
 from ledgerfs.storage.zookeeper.node import Node
 from tests.model.clock import ModelClock
-from tests.model.shared_cluster import Broker, SharedCluster, namespace_of
+from tests.model.shared_cluster import Broker, SharedCluster
 
 Changes = Mapping[str, tuple[bytes | None, bytes | None]]
 
@@ -36,10 +36,6 @@ class Terms:
     lag_ms: int
     grace_ms: int
     orphan_grace_ms: int
-
-
-def policies_path(topic: str) -> str:
-    return f"/admin/policies/{namespace_of(topic)}"
 
 
 class Audit:

@@ -16,13 +16,13 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs.formats.managed_ledgers.stored_values import codec_of, uncompressed
 from ledgerfs.offload.list_bytes import MOST_BYTES, stored
-from ledgerfs.offload.offload_driver import driver_properties
+from ledgerfs.offload.offload_driver import driver_of_bucket
 from tests.support.each import for_each
 
 KEY = "/managed-ledgers/public/default/persistent/orders"
 CONTEXT = OffloadContext(
     *("00112233-4455-6677-8899-aabbccddeeff", True, False, 1_700_000_000_000, "aws-s3"),
-    driver_properties("aws-s3", "tier", "us-east-1", "https://s3.example.com"),
+    driver_of_bucket("aws-s3", "tier", "us-east-1", "https://s3.example.com").properties,
 )
 
 

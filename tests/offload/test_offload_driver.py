@@ -19,7 +19,6 @@ from ledgerfs.offload.offload_driver import (
     FILESYSTEM,
     OffloadDriver,
     driver_of_bucket,
-    driver_properties,
     user_metadata,
 )
 from ledgerfs.storage.zookeeper.nodes import Nodes
@@ -99,8 +98,7 @@ def test_each_driver_is_noted_by_its_constant(driver: str, constant: str) -> Non
             ("region", "r"),
         ),
     )
-    assert driver_properties(driver, "b", "r", "http://e") == found.properties
-    assert dict(driver_properties(driver, "b")) == {
+    assert dict(driver_of_bucket(driver, "b").properties) == {
         "bucket": "b",
         "managedLedgerOffloadDriver": constant,
         "region": "",

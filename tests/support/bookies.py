@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Self
 
@@ -132,11 +132,6 @@ class BookieServer:
         """Keep an entry as it is stored and sent: header, digest, payload."""
         self._ledgers.setdefault(ledger_id, {})[entry_id] = stored
         self._newest[ledger_id] = max(entry_id, self._newest.get(ledger_id, NEWEST))
-
-    def add_many(self, stored: Iterable[bytes]) -> None:
-        """Keep entries under the ledgers and ids that stand in them."""
-        for one in stored:
-            self.add(*struct.unpack_from(">qq", one), one)
 
     def add_ledger(self, ledger_id: int) -> None:
         """Know a ledger without entries."""
