@@ -4,7 +4,6 @@ A broker reports success of an offload that left ledgers out, and of one whose t
 complete says nothing of the objects, which may lack entries: who deletes BookKeeper's copy looks at them first.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ledgerfs.errors import BrokerOffloadError, LedgerfsError, ObjectNotFoundError
@@ -21,9 +20,7 @@ from ledgerfs.offload.outcomes import Outcome, Status, failed
 from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 ListReader = Callable[[str], ManagedLedgerInfo]
-"""Returns the list of ledgers of a managed ledger as it is now; raises `ObjectNotFoundError` for a topic that is gone."""
-_SETTLE_S = 5.0
-_SETTLE_LOOK_S = 0.2
+"""Returns the list of ledgers of a managed ledger, not older than this moment; raises `ObjectNotFoundError` for a topic that is gone."""
 _MOST_NAMED = 5
 
 
@@ -42,8 +39,6 @@ def offload_and_compare(
     managed_ledger: str,
     up_to: Position,
     listed: ListReader,
-    *,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> Outcome:
     """Have a broker offload a topic as `BrokerApi.offload` does, and return the ledgers of its list that are offloaded by that.
 
@@ -55,15 +50,18 @@ def offload_and_compare(
     wanted = _left(before, up_to)
     if wanted:
         broker.offload(managed_ledger, up_to)
-        left = _settled(listed, managed_ledger, wanted, sleep)
+        try:
+            after = {one.ledger_id: one.is_offloaded for one in listed(managed_ledger).ledgers}
+        except ObjectNotFoundError as error:
+            raise BrokerOffloadError("the topic was deleted meanwhile", key=topic_of(managed_ledger)) from error
+        left = [one for one in wanted if not after.get(one, True)]
         if left:
             named = ", ".join(map(str, left[:_MOST_NAMED])) + (", …" if len(left) > _MOST_NAMED else "")
             raise BrokerOffloadError(
                 f"the broker is done, but {len(left)} of {len(wanted)} ledgers are not offloaded by the list: {named}",
                 key=topic_of(managed_ledger),
             )
-        found = set(_ids(listed(managed_ledger).ledgers))
-        wanted = tuple(one for one in wanted if one in found)
+        wanted = tuple(one for one in wanted if one in after)
     size = _size_of(before.ledgers, wanted)
     return Outcome(Status.OK, "offloaded", managed_ledger, ledger_ids=wanted, size=size)
 
@@ -125,27 +123,6 @@ def _left(info: ManagedLedgerInfo, up_to: Position) -> tuple[int, ...]:
     greatest = max((one.ledger_id for one in info.ledgers), default=-1)
     end = min(up_to.ledger_id, greatest)
     return tuple(one.ledger_id for one in info.ledgers if one.ledger_id < end and one.size > 0 and not one.is_offloaded)
-
-
-def _still_left(listed: ListReader, managed_ledger: str, wanted: tuple[int, ...]) -> list[int]:
-    try:
-        offloaded = {one.ledger_id: one.is_offloaded for one in listed(managed_ledger).ledgers}
-    except ObjectNotFoundError as error:
-        raise BrokerOffloadError("the topic was deleted meanwhile", key=topic_of(managed_ledger)) from error
-    return [one for one in wanted if not offloaded.get(one, True)]
-
-
-def _settled(
-    listed: ListReader, managed_ledger: str, wanted: tuple[int, ...], sleep: Callable[[float], None]
-) -> list[int]:
-    """Return the ledgers that are not offloaded, after some seconds: the server of ZooKeeper that is read may be behind the broker's."""
-    left = _still_left(listed, managed_ledger, wanted)
-    for _ in range(round(_SETTLE_S / _SETTLE_LOOK_S)):
-        if not left:
-            break
-        sleep(_SETTLE_LOOK_S)
-        left = _still_left(listed, managed_ledger, wanted)
-    return left
 
 
 def _is_only_offloaded(ledger: LedgerInfo) -> bool:
