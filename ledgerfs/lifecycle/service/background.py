@@ -63,7 +63,6 @@ class BackgroundOffloads:
         "_step_of",
         "_stopping",
         "_threads",
-        "_working",
     )
 
     def __init__(
@@ -82,7 +81,6 @@ class BackgroundOffloads:
         self._copied: dict[_Place, _Topic] = {}
         self._last_set_s: dict[str, float] = {}
         self._failed_s: dict[tuple[str, int], float] = {}
-        self._working: dict[Work, None] = {}
         self._failure: BaseException | None = None
         self._has_given_up = False
         self._stopping = False
@@ -150,13 +148,13 @@ class BackgroundOffloads:
     def is_idle(self) -> bool:
         """Whether nothing is due, being copied, or copied and not completed."""
         with self._changed:
-            return not self._working and not len(self._queue) and not any(one.copies for one in self._copied.values())
+            return self._queue.is_idle and not any(one.copies for one in self._copied.values())
 
     @property
     def has_begun_all(self) -> bool:
         """Whether nothing is due, or being copied; what is copied may wait to be completed."""
         with self._changed:
-            return not self._working and not len(self._queue)
+            return self._queue.is_idle
 
     def wait(self, seconds: float) -> None:
         """Wait until something is copied, or for so long."""
@@ -213,13 +211,11 @@ class BackgroundOffloads:
                         return
                     self._changed.wait(_IDLE_S)
                     continue
-                self._working[work] = None
                 rule = self._rules[work.topic]
             try:
                 self._copy(work, rule)
             finally:
                 with self._changed:
-                    del self._working[work]
                     self._queue.done(work)
                     self._changed.notify_all()
 
@@ -251,15 +247,15 @@ class BackgroundOffloads:
     def _busy(self, name: str) -> set[int]:
         """Return the ledgers of a topic that are being copied, or are copied and not completed."""
         copied = [one for (topic, _), each in self._copied.items() if topic == name for one in each.copies]
-        return {one.ledger_id for one in self._working if one.topic == name} | {one.attempt.ledger_id for one in copied}
+        work = self._queue.under_way(name)
+        return {one.attempt.ledger_id for one in copied} | (set() if work is None else {work.ledger_id})
 
     def _is_due(self, name: str, topic: _Topic) -> bool:
         """Whether a topic's copies are to be completed: when no more come soon, or after a minute; not twice in one."""
         now = time.monotonic()
         if now - self._last_set_s.get(name, -BETWEEN_SETS_S) < BETWEEN_SETS_S:
             return False
-        more = any(one.topic == name for one in self._working) or self._queue.has(name)
-        return not more or now - topic.since_s >= BETWEEN_SETS_S
+        return not self._queue.has(name) or now - topic.since_s >= BETWEEN_SETS_S
 
     def _tell(self, outcomes: list[Outcome]) -> None:
         for one in outcomes:

@@ -40,14 +40,19 @@ class FairQueue:
         self._level = 0
         self._numbers = count()
 
-    def __len__(self) -> int:
-        """How many ledgers wait; those under way do not."""
+    @property
+    def is_idle(self) -> bool:
+        """Whether no ledger waits, and none is under way."""
         with self._lock:
-            return sum(map(len, self._work.values()))
+            return not self._under_way and not any(self._work.values())
 
     def has(self, topic: str) -> bool:
-        """Whether ledgers of a topic wait."""
-        return bool(self._work.get(topic))
+        """Whether a ledger of a topic waits, or is under way."""
+        return bool(self._work.get(topic)) or topic in self._under_way
+
+    def under_way(self, topic: str) -> Work | None:
+        """Return the ledger of a topic that was taken and is not done."""
+        return self._under_way.get(topic)
 
     def replace(self, work: Mapping[str, Sequence[Work]]) -> None:
         """Have other work wait, of each topic in the order in which it is to be done: the oldest first.
