@@ -154,18 +154,3 @@ def test_what_is_trimmed_between_two_listings_of_a_bucket_is_not_truncated(
     assert any(
         one.startswith("1 ledgers that the dump lists as offloaded have no objects now") for one in done.unjudged
     )
-
-
-@pytest.mark.parametrize("entries", [0, -1])
-def test_a_ledger_that_was_compressed_again_is_listed_with_the_bytes_of_its_objects(
-    cluster: LiveCluster, entries: int
-) -> None:
-    first, *_, last = topic_of_ledgers(cluster, TOPIC)
-    cluster.close(last)
-    cluster.offload(TOPIC, first)
-    cluster.change_ledger(
-        TOPIC, first, lambda info: replace(info, entries=info.entries + entries, size=info.size - 100)
-    )
-    with living(cluster) as opened:
-        live = check_cluster(opened, NewestEntries(opened.reading), [], Rules(pass_s=0), lambda *_: None)
-    assert [one.kind for one in live.findings] == ([FindingKind.UNEQUAL_LEDGER] if entries else [])
