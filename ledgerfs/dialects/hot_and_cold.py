@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from ledgerfs.clusters.cursors import Backlog, backlogs
 from ledgerfs.clusters.surveying import survey_cluster
 from ledgerfs.clusters.walk import TOPICS
-from ledgerfs.dialects.live_cluster.columns import NUMBER, Place, own_of
+from ledgerfs.dialects.live_cluster.rows import NUMBER, OWN, Place
+from ledgerfs.ledgers.catalog_rows import own_columns
 from ledgerfs.ledgers.topic_infos import topic_infos
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class HotAndCold:
         is_damaged: bool = False,
     ) -> None:
         ledgers = catalog.ledgers
-        is_cold = (ledgers["dialect"] == NUMBER) & (own_of(ledgers)["where"] != Place.BOOKKEEPER)
+        is_cold = (ledgers["dialect"] == NUMBER) & (own_columns(ledgers, OWN)["where"] != Place.BOOKKEEPER)
         self._cold = {one.managed_ledger: one for one in topic_infos(catalog.names, ledgers[is_cold])}
         self._backlogs = backlogs
         self.troubles = troubles

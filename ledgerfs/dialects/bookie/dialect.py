@@ -10,24 +10,22 @@ import numpy as np
 
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.dialects.bookie import rows
-from ledgerfs.dialects.bookie.columns import NUMBER, own_of
 from ledgerfs.dialects.bookie.place import DiskPlace
 from ledgerfs.dialects.bookie.reader import DiskReader
-from ledgerfs.dialects.bookie.remains import DiskRemains
-from ledgerfs.dialects.cluster_copies import require_same_topic
+from ledgerfs.dialects.bookie.rows import NUMBER, OWN
+from ledgerfs.dialects.cluster_ledgers import gaps_of, lacking_findings, remains_in, require_same_topic
 from ledgerfs.disks.scanning import ScannedFile
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.ledger_metadata import LedgerState
-from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_findings import severity_of
+from ledgerfs.ledgers.catalog_rows import own_columns
 from ledgerfs.ledgers.dialect import Names, OpenLedger, Progress
 from ledgerfs.ledgers.dialects_known import register_rows
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.listing import with_gaps
-from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.source import Source
 from ledgerfs.storage.disks.bookie_disks import BookieDisks
@@ -39,14 +37,6 @@ if TYPE_CHECKING:
     from ledgerfs.dialects.bookie.ledger_check import DiskCheck
 
 _NAMED = 20
-
-_KINDS = {
-    GapKind.NOT_ON_DISKS: "not-on-disks",
-    GapKind.NOT_IN_BOOKKEEPER: "lost-ledger",
-    GapKind.END_UNKNOWN: "unknown-end",
-    GapKind.NEWER_THAN_METADATA: "newer-ledger",
-}
-
 
 register_rows(rows)
 
@@ -98,11 +88,7 @@ class Disks(Source):
         found = FoundOnDisks(index, files, known, self.disks.open_end, names, 1)
         found.find(progress)
         catalog = Catalog.of(names.texts, found.table(), {NUMBER: found.remains()}, places=("", path))
-        lacking = _remains(catalog).lacking
-        return with_gaps(
-            catalog,
-            [(0, 0, one.ledger_id, one.name, 1, NUMBER, one.kind, one.is_beside, -1, -1, 0, 0) for one in lacking],
-        )
+        return with_gaps(catalog, gaps_of(catalog, NUMBER))
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (tables have them)
         """Return a reader of one ledger; nothing is read before it is needed."""
@@ -110,14 +96,8 @@ class Disks(Source):
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
         """Yield what is lacking, by metadata and tables alone."""
-        remains = _remains(catalog)
-        for one in remains.lacking:
-            is_unclear = one.kind in {GapKind.END_UNKNOWN, GapKind.NOT_ON_DISKS, GapKind.NEWER_THAN_METADATA}
-            severity = Severity.UNCHECKED if is_unclear else Severity.DAMAGE
-            ledger_id = None if one.ledger_id == UNKNOWN else one.ledger_id
-            topic = None if one.name == UNKNOWN else topic_of(catalog.names[one.name])
-            kind = _KINDS.get(one.kind, "unreadable-object")
-            yield Finding(severity, kind, one.error.reason, one.error.key or "", None, ledger_id, topic)
+        remains = remains_in(catalog, NUMBER)
+        yield from lacking_findings(catalog, NUMBER)
         for trouble in remains.troubles:
             yield Finding(severity_of(trouble), "unreadable-object", trouble.reason, trouble.key, trouble.offset)
         for ledger_id, newest in remains.behind:
@@ -143,16 +123,11 @@ class Disks(Source):
             raise RefusedLedgerError(reason, key=ref.key)
 
 
-def _remains(catalog: Catalog) -> DiskRemains:
-    remains = catalog.remains.get(NUMBER)
-    return remains if isinstance(remains, DiskRemains) else DiskRemains()
-
-
 def check_rows(place: DiskPlace, catalog: Catalog) -> Iterator[Finding]:
     """Yield the ledgers that lack entries, those with entries behind their end, and the stretches of files that are no records."""
     index, _ = place.index()
     rows = catalog.ledgers[catalog.ledgers["dialect"] == NUMBER]
-    newest = own_of(rows)["newest"]
+    newest = own_columns(rows, OWN)["newest"]
     for row, last_here in zip(rows, newest.tolist(), strict=True):
         ref = catalog.ref_of(row)
         missing = index.missing(ref.ledger_id, ref.last_entry)

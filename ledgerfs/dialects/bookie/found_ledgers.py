@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ledgerfs.dialects.bookie.columns import NUMBER, entries_between_cuts, pack_own
-from ledgerfs.dialects.bookie.remains import DiskRemains, Lacking
+from ledgerfs.dialects.bookie.rows import CUT_BYTES, NUMBER, pack_own
+from ledgerfs.dialects.cluster_ledgers import ClusterRemains, Lacking, ledger_row
 from ledgerfs.disks.ends import end_of_open, length_up_to, newest_sound
 from ledgerfs.disks.entries import EntryReading, OpenFiles, digest_that_fits
 from ledgerfs.disks.index import DiskIndex
@@ -25,9 +25,8 @@ from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.managed_ledgers.names import is_of_transactions
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table
 from ledgerfs.ledgers.dialect import Names, Progress
-from ledgerfs.ledgers.ledger_ref import CatalogState
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
 
 _EVERY = 256
@@ -82,11 +81,11 @@ class FoundOnDisks:
         """Return all rows of `LEDGER`."""
         return np.array(self._rows, LEDGER)
 
-    def remains(self) -> DiskRemains:
+    def remains(self) -> ClusterRemains:
         """Return what is no row."""
         have_others = {row[_NAME] for row in self._rows} | {one.name for one in self._lacking}
         troubles = [one.trouble for one in self._index.files if one.trouble is not None]
-        return DiskRemains(
+        return ClusterRemains(
             empty=frozenset(self._empty),
             behind=tuple(sorted(self._behind.items())),
             topics=frozenset(self._topics - have_others),
@@ -237,27 +236,14 @@ class FoundOnDisks:
         is_open: bool,
     ) -> tuple[Any, ...]:
         ledger_id, last, length, created_ms, closed_ms = told
-        return (
-            0,
-            0,
-            ledger_id,
-            self._names.row_of(topic),
-            self._place,
-            0,
-            NUMBER,
-            CatalogState.SOUND,
-            True,
-            0,
-            last,
-            length,
-            length,
-            length,
-            -(-(last + 1) // entries_between_cuts(last + 1, length)),
-            created_ms or 0,
-            closed_ms or created_ms or 0,
-            *origin_columns(None),
-            is_open,
-            pack_own(digest.kind, newest),
+        return ledger_row(
+            (ledger_id, self._names.row_of(topic), self._place, NUMBER),
+            entries=last + 1,
+            length=length,
+            cut_bytes=CUT_BYTES,
+            times_ms=(created_ms or 0, closed_ms or created_ms or 0),
+            own=pack_own(digest.kind, newest),
+            is_open=is_open,
         )
 
     def _lack(

@@ -1,13 +1,13 @@
 """Reading one ledger from disks of bookies: each entry from whichever log or journal has it undamaged."""
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ledgerfs.dialects.bookie.columns import entries_between_cuts
 from ledgerfs.dialects.bookie.place import DiskPlace
+from ledgerfs.dialects.bookie.rows import CUT_BYTES
+from ledgerfs.dialects.cluster_ledgers import entries_between_cuts
 from ledgerfs.dialects.described import describe_metadata, describe_ref
 from ledgerfs.disks.entries import EntryReading, Lost, digest_that_fits
 from ledgerfs.disks.index import MOST_ENTRY
@@ -17,20 +17,22 @@ from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs.formats.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import Cuts, Entry, Glance, OnDamage, Origin, Stream
+from ledgerfs.ledgers.reader import Cuts, LedgerReader, OnDamage, Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from ledgerfs.disks.entries import Read
     from ledgerfs.formats.records import EntryBatch
     from ledgerfs.ledgers.reader import Span
 
-_TRIES = 5
 _AT_ONCE = 1 << 20
 """Entries whose places are looked at at once."""
+_TRIES = 5
 """How often the disks are listed again for entries that are not where they were: bookies write them to other logs, and delete these."""
 
 
-class DiskReader:
+class DiskReader(LedgerReader):
     """`LedgerReader` of a ledger on disks. Safe in threads and after a fork."""
 
     __slots__ = ("_digest", "_place", "ref")
@@ -42,29 +44,6 @@ class DiskReader:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._place, self.ref))
-
-    def __repr__(self) -> str:
-        return f"<ledger {self.ref.ledger_id} of {self.ref.topic}: {self.ref.entries} entries, {self.ref.length} bytes>"
-
-    @property
-    def first_entry(self) -> int:
-        """Always 0."""
-        return 0
-
-    @property
-    def last_entry(self) -> int:
-        """Id of the last entry that counted when the disks were listed."""
-        return self.ref.last_entry
-
-    @property
-    def length(self) -> int:
-        """Bytes of all entries up to it."""
-        return self.ref.length
-
-    @property
-    def records_size(self) -> int:
-        """Bytes of the ``.entries`` file."""
-        return self.ref.records_size
 
     @property
     def is_remote(self) -> bool:
@@ -78,11 +57,8 @@ class DiskReader:
 
     def cuts(self) -> Cuts:
         """Return entries some MiB apart."""
-        return np.arange(0, self.ref.entries, entries_between_cuts(self.ref.entries, self.ref.length), dtype=np.int64)
-
-    def read(self, first: int, last: int) -> list[Entry]:
-        """Return the entries ``first`` to ``last``, both included; raises as `batches`."""
-        return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
+        between = entries_between_cuts(self.ref.entries, self.ref.length, CUT_BYTES)
+        return np.arange(0, self.ref.entries, between, dtype=np.int64)
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
         """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged and lost ones are left out.
@@ -148,11 +124,6 @@ class DiskReader:
             raise StoreError(reason, key=self.ref.key) from error
         self._place.index_now()
 
-    def glance(self, entry: int, size: int) -> Glance:
-        """Return the first ``size`` bytes of an entry, which comes whole."""
-        ((_, data),) = self.read(entry, entry)
-        return Glance(data[:size], len(data))
-
     def reread(self) -> None:
         """Do nothing: nothing of what is read is kept."""
 
@@ -173,18 +144,6 @@ class DiskReader:
         """Return the ledger's node; None without metadata. Raises as `metadata`."""
         known = self._place.known()
         return None if known is None else known.node(self.ref.ledger_id)
-
-    def origin(self) -> Origin:
-        """Return that there are no blocks."""
-        return Origin()
-
-    def user_metadata(self) -> Mapping[str, str] | None:
-        """Return None: there are no objects."""
-        return None
-
-    def records(self) -> None:
-        """Return None: there is no such file to be read as it lies."""
-        return
 
     def describe(self) -> dict[str, Any]:
         """Return ledger metadata, and in which files its entries are."""

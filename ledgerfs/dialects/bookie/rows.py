@@ -1,20 +1,33 @@
-"""Ledgers on disks as rows of a catalog, for who knows of dialects only their numbers (`ledgerfs.ledgers.dialects_known`)."""
+"""Ledgers on disks as rows of a catalog (`ledgerfs.ledgers.dialects_known.DialectRows`), with the columns of their own."""
 
+from struct import Struct
 from typing import Any
 
-from ledgerfs.dialects.bookie import columns
-from ledgerfs.dialects.bookie.columns import ROLE
-from ledgerfs.dialects.bookie.remains import DiskRemains
+import numpy as np
+
+from ledgerfs.dialects.cluster_ledgers import IS_WRITABLE, KEPT_TABLES, kept, key_of_missing, remains_of_kept
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.ledgers.missing_ledgers import GapKind
-from ledgerfs.ledgers.remains import Kept, Remains
+from ledgerfs.formats.ledger_metadata import DigestType
+from ledgerfs.ledgers.catalog_rows import OWN_BYTES
 from ledgerfs.storage.objects import ObjectStat
 
-NAME = "bookie"
-NUMBER = columns.NUMBER
-KEPT_TABLES: dict[str, Any] = {}
-IS_WRITABLE = False
+__all__ = ["IS_WRITABLE", "KEPT_TABLES", "NAME", "NUMBER", "kept", "key_of_missing", "objects_of", "remains_of_kept"]
+
+NAME, NUMBER = "bookie", 3
+
+CUT_BYTES = 8 << 20
+"""Bytes between entries at which reading begins at little cost: every entry does; fewer are quicker to handle."""
+
+OWN = np.dtype([("digest", "i1"), ("newest", "<i8"), ("_", f"V{OWN_BYTES - 9}")])
+"""What only this dialect knows of a ledger: its `DigestType`, and the greatest id of an entry that is there, which may be behind the end
+of a ledger that is not closed."""
+
+_OWN_STRUCT = Struct("<bq")
+
+
+def pack_own(digest: DigestType, newest: int) -> bytes:
+    """Return the dialect's own columns of a row."""
+    return _OWN_STRUCT.pack(digest, newest).ljust(OWN_BYTES, b"\0")
 
 
 def objects_of(
@@ -27,23 +40,4 @@ def objects_of(
 
     Its version is the id of the last entry that was there: what is before that never changes.
     """
-    return ((ROLE, ObjectStat(ledger_path(row[2], place), row[11], row[16], str(row[10]))),)
-
-
-def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001
-    """Return the node of the ledger, or of its topic's list."""
-    if kind == GapKind.LIST_UNREADABLE and managed_ledger is not None:
-        return managed_ledger_path(managed_ledger)
-    return ledger_path(ledger_id, place)
-
-
-def kept(remains: Remains) -> Kept:
-    """Return what is kept for the next process: nothing, since the next listing finds it again."""
-    if not isinstance(remains, DiskRemains):
-        raise TypeError(type(remains).__name__)
-    return Kept(None, {})
-
-
-def remains_of_kept(kept: Kept) -> DiskRemains:  # noqa: ARG001  (nothing is kept)
-    """Return none."""
-    return DiskRemains()
+    return (("ledger", ObjectStat(ledger_path(row[2], place), row[11], row[16], str(row[10]))),)

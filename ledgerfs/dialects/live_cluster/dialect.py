@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from ledgerfs.cache.learned_offsets import LearnedOffsets
-from ledgerfs.dialects.cluster_copies import require_same_topic
+from ledgerfs.dialects.cluster_ledgers import gaps_of, lacking_findings, require_same_topic
 from ledgerfs.dialects.live_cluster import rows
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.cluster_schemas import ClusterSchemas
-from ledgerfs.dialects.live_cluster.columns import NUMBER
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers
 from ledgerfs.dialects.live_cluster.reader import LiveReader
-from ledgerfs.dialects.live_cluster.remains import LiveRemains, Unknown
 from ledgerfs.dialects.live_cluster.tail import TopicTail
 from ledgerfs.dialects.live_cluster.topics import listed_topics, managed_ledger_names
 from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError, RefusedLedgerError
@@ -24,7 +24,6 @@ from ledgerfs.formats.bookkeeper.ledger_paths import layout_path, require_layout
 from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.formats.managed_ledgers.names import is_of_transactions
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
-from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.catalog_rows import NO_UUID
 from ledgerfs.ledgers.dialect import Names, OpenLedger, Progress
@@ -32,7 +31,7 @@ from ledgerfs.ledgers.dialects_known import register_rows
 from ledgerfs.ledgers.findings import Finding, Severity
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.listing import with_gaps
-from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
+from ledgerfs.ledgers.missing_ledgers import GapKind
 from ledgerfs.ledgers.reader import LedgerReader, OnRead
 from ledgerfs.ledgers.source import Source
 from ledgerfs.ledgers.tail import Tail
@@ -100,9 +99,11 @@ class LiveCluster(Source):
         for topic in listed_topics(nodes, topics, progress):
             found.take(topic)
         found.find_ends(progress)
-        remains = replace(found.remains(), transaction_logs=len(managed_ledgers) - len(topics))
+        notes = {"logs of transactions, which are no topics": len(managed_ledgers) - len(topics)}
+        remains = replace(found.remains(), notes=notes)
         places = ("", self._access.reading.ledgers_path)
-        return _with_gaps(Catalog.of(names.texts, found.table(), {NUMBER: remains}, places=places))
+        catalog = Catalog.of(names.texts, found.table(), {rows.NUMBER: remains}, places=places)
+        return with_gaps(catalog, [*map(_gap_of_lost, catalog.lost), *gaps_of(catalog, rows.NUMBER)])
 
     def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (bookies know where entries are)
         """Return a reader of one ledger; nothing is asked before it is needed."""
@@ -115,15 +116,10 @@ class LiveCluster(Source):
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
         """Yield the ledgers that topics list as the last one, and that are gone; and what could not be learned of topics."""
         reason = "the topic lists this ledger, and neither BookKeeper nor a bucket has it: its entries are lost"
-        for row in catalog.lost[catalog.lost["dialect"] == NUMBER]:
+        for row in catalog.lost[catalog.lost["dialect"] == rows.NUMBER]:
             ref = catalog.ref_of(row)
             yield Finding(Severity.DAMAGE, "lost-ledger", reason, ref.key, None, ref.ledger_id, ref.topic)
-        for one in _unknown(catalog):
-            is_silent = one.kind is GapKind.END_UNKNOWN
-            severity = Severity.UNCHECKED if is_silent else Severity.DAMAGE
-            ledger_id = None if one.ledger_id == UNKNOWN else one.ledger_id
-            topic = topic_of(catalog.names[one.name])
-            yield Finding(severity, "unreadable-object", one.error.reason, one.error.key or "", None, ledger_id, topic)
+        yield from lacking_findings(catalog, rows.NUMBER)
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "LiveCheck":
         """Read every entry of a ledger, from where it is read."""
@@ -158,16 +154,7 @@ class LiveCluster(Source):
             raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)
 
 
-def _with_gaps(catalog: Catalog) -> Catalog:
-    """Add what is missing: open ledgers that topics list, and that are gone; and what could not be learned of topics."""
-    rows: list[tuple[Any, ...]] = []
-    for row in catalog.lost:
-        key = (0, 0, int(row["ledger_id"]), int(row["name"]), int(row["place"]))
-        rows.append((*key, NUMBER, GapKind.NOT_IN_BOOKKEEPER, False, -1, -1, 0, int(row["changed_ms"])))
-    rows += [(0, 0, one.ledger_id, one.name, 1, NUMBER, one.kind, False, -1, -1, 0, 0) for one in _unknown(catalog)]
-    return with_gaps(catalog, rows)
-
-
-def _unknown(catalog: Catalog) -> tuple[Unknown, ...]:
-    remains = catalog.remains.get(NUMBER)
-    return remains.unknown if isinstance(remains, LiveRemains) else ()
+def _gap_of_lost(row: np.void) -> tuple[Any, ...]:
+    """Return the row of `GAP` for a ledger that its topic lists as open, and that is gone."""
+    key = (0, 0, int(row["ledger_id"]), int(row["name"]), int(row["place"]))
+    return (*key, rows.NUMBER, GapKind.NOT_IN_BOOKKEEPER, False, -1, -1, 0, int(row["changed_ms"]))

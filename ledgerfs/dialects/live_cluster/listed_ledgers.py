@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ledgerfs.dialects.cluster_ledgers import ClusterRemains, Lacking, ledger_row
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
-from ledgerfs.dialects.live_cluster.columns import NUMBER, Place, entries_between_cuts, pack_own
 from ledgerfs.dialects.live_cluster.open_ledgers import LedgerEnd, ends_of
-from ledgerfs.dialects.live_cluster.remains import LiveRemains, Unknown
+from ledgerfs.dialects.live_cluster.rows import NUMBER, Place, cut_bytes, pack_own
 from ledgerfs.dialects.live_cluster.topics import ListedTopic, UnlistedTopic, listed_topic
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -20,8 +20,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs.formats.uuid_halves import uuid_halves
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table, origin_columns
+from ledgerfs.ledgers.catalog_rows import LEDGER, Table
 from ledgerfs.ledgers.dialect import Names, Progress
 from ledgerfs.ledgers.ledger_ref import CatalogState
 from ledgerfs.ledgers.missing_ledgers import UNKNOWN, GapKind
@@ -49,7 +48,7 @@ class ListedLedgers:
 
     """
 
-    __slots__ = ("_access", "_empty", "_names", "_open", "_place", "_rows", "_topics", "_unknown", "growing")
+    __slots__ = ("_access", "_empty", "_lacking", "_names", "_open", "_place", "_rows", "_topics", "growing")
 
     def __init__(self, access: ClusterAccess, names: Names, place: int) -> None:
         self._access = access
@@ -59,7 +58,7 @@ class ListedLedgers:
         self._open: list[_Open] = []
         self._empty: set[int] = set()
         self._topics: set[int] = set()
-        self._unknown: list[Unknown] = []
+        self._lacking: list[Lacking] = []
         self.growing: dict[int, LedgerNode] = {}
 
     def take(self, topic: ListedTopic | UnlistedTopic) -> None:
@@ -69,7 +68,7 @@ class ListedLedgers:
         """
         name = self._names.row_of(topic.name)
         if isinstance(topic, UnlistedTopic):
-            self._unknown.append(Unknown(name, UNKNOWN, GapKind.LIST_UNREADABLE, topic.error))
+            self._lacking.append(Lacking(name, UNKNOWN, GapKind.LIST_UNREADABLE, topic.error))
             return
         self._topics.add(name)
         for info in topic.info.ledgers:
@@ -96,10 +95,15 @@ class ListedLedgers:
         """Return all rows of `LEDGER`."""
         return np.array(self._rows, LEDGER)
 
-    def remains(self) -> LiveRemains:
+    def remains(self) -> ClusterRemains:
         """Return the ledgers without entries, and the topics that have no others."""
-        have_others = {row[_NAME] for row in self._rows} | {one.name for one in self._unknown}
-        return LiveRemains(frozenset(self._empty), frozenset(self._topics - have_others), unknown=tuple(self._unknown))
+        have_others = {row[_NAME] for row in self._rows} | {one.name for one in self._lacking}
+        return ClusterRemains(
+            frozenset(self._empty),
+            frozenset(self._topics - have_others),
+            tuple(self._lacking),
+            is_lasting=not self._lacking,
+        )
 
     def _find_ends(self, progress: Progress | None) -> list[_Open]:
         """Add the open ledgers, and return those that BookKeeper does not have; those that changed meanwhile are left."""
@@ -189,7 +193,7 @@ class ListedLedgers:
             return
         self._rows = [row for row in self._rows if row[_NAME] not in names]
         self._open = [one for one in self._open if self._names.row_of(one.topic.name) not in names]
-        self._unknown = [one for one in self._unknown if one.name not in names]
+        self._lacking = [one for one in self._lacking if one.name not in names]
         self._topics -= names
         self._empty -= {info.ledger_id for one in topics for info in one.info.ledgers}
 
@@ -209,11 +213,11 @@ class ListedLedgers:
 
     def _add_unknown(self, one: _Open, error: LedgerfsError) -> None:
         kind = GapKind.END_UNKNOWN if isinstance(error, StoreUnreachableError) else GapKind.UNREADABLE
-        self._unknown.append(Unknown(self._names.row_of(one.topic.name), one.info.ledger_id, kind, error))
+        self._lacking.append(Lacking(self._names.row_of(one.topic.name), one.info.ledger_id, kind, error))
 
     def _add(self, topic: ListedTopic, info: LedgerInfo, entries: int, length: int, *, is_open: bool = False) -> None:
         if entries > 0:
-            self._rows.append(self._row(topic, info, entries, length, CatalogState.SOUND, is_open=is_open))
+            self._rows.append(self._row(topic, info, entries, length, is_open=is_open))
         else:
             self._empty.add(info.ledger_id)
 
@@ -223,7 +227,7 @@ class ListedLedgers:
         info: LedgerInfo,
         entries: int,
         length: int,
-        state: CatalogState,
+        state: CatalogState = CatalogState.SOUND,
         *,
         is_open: bool = False,
     ) -> tuple[Any, ...]:
@@ -231,26 +235,16 @@ class ListedLedgers:
         where = Place.BOOKKEEPER
         if context is not None and context.is_complete:
             where = Place.BUCKET if context.is_deleted_from_bookkeeper else Place.BOTH
-        uuid = context.uuid if context is not None and context.is_complete else None
-        return (
-            *((0, 0) if uuid is None else uuid_halves(uuid)),
-            info.ledger_id,
-            self._names.row_of(topic.name),
-            self._place,
-            0,
-            NUMBER,
-            state,
+        return ledger_row(
+            (info.ledger_id, self._names.row_of(topic.name), self._place, NUMBER),
+            entries=entries,
+            length=length,
+            cut_bytes=cut_bytes(where),
+            times_ms=(0, info.closed_ms or topic.changed_ms),
+            own=pack_own(where),
+            uuid=context.uuid if context is not None and context.is_complete else None,
+            state=state,
             # What is only in a bucket may be a restored copy, whose messages are of any time.
-            where is not Place.BUCKET,
-            0,
-            entries - 1,
-            length,
-            length,
-            length,
-            -(-entries // entries_between_cuts(entries, length, where)) if entries else 0,
-            0,
-            info.closed_ms or topic.changed_ms,
-            *origin_columns(None),
-            is_open,
-            pack_own(where),
+            is_ordered=where is not Place.BUCKET,
+            is_open=is_open,
         )

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ledgerfs.dialects.cluster_ledgers import entries_between_cuts
 from ledgerfs.dialects.described import describe_metadata, describe_ref
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
-from ledgerfs.dialects.live_cluster.columns import IN_BUCKET, Place, entries_between_cuts
 from ledgerfs.dialects.live_cluster.hot_ledger import HotLedger
 from ledgerfs.dialects.live_cluster.places import BOOKKEEPER, BUCKET, Attempts, Found, places_of
+from ledgerfs.dialects.live_cluster.rows import IN_BUCKET, Place, cut_bytes
 from ledgerfs.dialects.live_cluster.stream import stream_live
 from ledgerfs.errors import (
     CorruptLedgerError,
@@ -27,7 +28,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import Cuts, Entry, Glance, LedgerReader, OnDamage, Origin, Stream
+from ledgerfs.ledgers.reader import Cuts, LedgerReader, OnDamage, Origin, Stream
 
 if TYPE_CHECKING:
     from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode
@@ -45,7 +46,7 @@ _PAUSES_S = (0.2, 0.8)
 """Before a ledger that is in no place is looked for again."""
 
 
-class LiveReader:
+class LiveReader(LedgerReader):
     """`LedgerReader` of a ledger of a living cluster. Safe in threads and after a fork: what it keeps is only ever replaced whole."""
 
     __slots__ = ("_access", "_found", "ref")
@@ -57,29 +58,6 @@ class LiveReader:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._access, self.ref))
-
-    def __repr__(self) -> str:
-        return f"<ledger {self.ref.ledger_id} of {self.ref.topic}: {self.ref.entries} entries, {self.ref.length} bytes>"
-
-    @property
-    def first_entry(self) -> int:
-        """Always 0."""
-        return 0
-
-    @property
-    def last_entry(self) -> int:
-        """Id of the last entry that was confirmed when the cluster was listed."""
-        return self.ref.last_entry
-
-    @property
-    def length(self) -> int:
-        """Bytes of all entries up to it."""
-        return self.ref.length
-
-    @property
-    def records_size(self) -> int:
-        """Bytes of the ``.entries`` file."""
-        return self.ref.records_size
 
     @property
     def is_remote(self) -> bool:
@@ -93,12 +71,8 @@ class LiveReader:
 
     def cuts(self) -> Cuts:
         """Return entries a MiB apart, or 64 MiB in a bucket."""
-        between = entries_between_cuts(self.ref.entries, self.ref.length, self._listed_place)
+        between = entries_between_cuts(self.ref.entries, self.ref.length, cut_bytes(self._listed_place))
         return np.arange(0, self.ref.entries, between, dtype=np.int64)
-
-    def read(self, first: int, last: int) -> list[Entry]:
-        """Return the entries ``first`` to ``last``, both included; raises as `batches`."""
-        return [Entry(entry_id, data) for batch in self.batches(first, last) for entry_id, data in batch]
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
         """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged and lost ones are left out.
@@ -157,11 +131,6 @@ class LiveReader:
             # Raised again when it is read.
             return False
 
-    def glance(self, entry: int, size: int) -> Glance:
-        """Return the first ``size`` bytes of an entry, which comes whole."""
-        ((_, data),) = self.read(entry, entry)
-        return Glance(data[:size], len(data))
-
     def reread(self) -> None:
         """Look for the ledger again, and forget what caches keep of its object."""
         found = self._found
@@ -186,10 +155,6 @@ class LiveReader:
     def user_metadata(self) -> Mapping[str, str] | None:
         """Return the user metadata of the objects; None of bookies."""
         return self._asked(lambda _: None, lambda cold: cold.user_metadata())
-
-    def records(self) -> None:
-        """Return None: there is no such file to be read as it lies."""
-        return
 
     def describe(self) -> dict[str, Any]:
         """Return ledger metadata, and where it is."""

@@ -1,22 +1,51 @@
-"""Ledgers of a living cluster as rows of a catalog, for who knows of dialects only their numbers (`ledgerfs.ledgers.dialects_known`)."""
+"""Ledgers of a live cluster as rows of a catalog (`ledgerfs.ledgers.dialects_known.DialectRows`), with the column of their own."""
 
+from enum import IntEnum
 from typing import Any
 
-from ledgerfs.dialects.live_cluster import columns
-from ledgerfs.dialects.live_cluster.columns import IN_BOOKKEEPER, IN_BUCKET, Place, place_in
-from ledgerfs.dialects.live_cluster.remains import LiveRemains
+import numpy as np
+
+from ledgerfs.dialects.cluster_ledgers import IS_WRITABLE, KEPT_TABLES, kept, key_of_missing, remains_of_kept
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.uuid_halves import uuid_from_halves
-from ledgerfs.ledgers.missing_ledgers import GapKind
-from ledgerfs.ledgers.remains import Kept, Remains
+from ledgerfs.ledgers.catalog_rows import OWN_BYTES
 from ledgerfs.storage.objects import ObjectStat
 
-NAME = "live_cluster"
-NUMBER = columns.NUMBER
-KEPT_TABLES: dict[str, Any] = {}
-IS_WRITABLE = False
+__all__ = ["IS_WRITABLE", "KEPT_TABLES", "NAME", "NUMBER", "kept", "key_of_missing", "objects_of", "remains_of_kept"]
+
+NAME, NUMBER = "live_cluster", 2
+
+_HOT_CUT = 1 << 20
+"""Bytes between entries at which reading begins at little cost: every entry does, of bookies; fewer are quicker to handle."""
+
+_COLD_CUT = 64 << 20
+"""The same of an offloaded ledger, whose blocks have this size unless a broker was told another one."""
+
+IN_BOOKKEEPER, IN_BUCKET = "ledger", "data"
+"""The roles of what stands for a ledger in the catalog: its node, or the object that alone has its entries."""
+
+
+class Place(IntEnum):
+    """Where a ledger was when the cluster was listed."""
+
+    BOOKKEEPER = 0
+    BUCKET = 1
+    BOTH = 2
+
+
+OWN = np.dtype([("where", "i1"), ("_", f"V{OWN_BYTES - 1}")])
+"""What only this dialect knows of a ledger: its `Place`."""
+
+
+def pack_own(place: Place) -> bytes:
+    """Return the dialect's own columns of a row."""
+    return bytes([place]).ljust(OWN_BYTES, b"\0")
+
+
+def cut_bytes(place: Place) -> int:
+    """Return how many bytes there are from one cut to the next, about."""
+    return _COLD_CUT if place is Place.BUCKET else _HOT_CUT
 
 
 def objects_of(
@@ -29,30 +58,8 @@ def objects_of(
 
     Its version is the id of the last entry that was there: what is before that never changes.
     """
-    if place_in(own) is Place.BUCKET:
+    if Place(own[0]) is Place.BUCKET:
         role, key = IN_BUCKET, LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key
     else:
         role, key = IN_BOOKKEEPER, ledger_path(row[2], place)
     return ((role, ObjectStat(key, row[11], row[16], str(row[10]))),)
-
-
-def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001
-    """Return the node that should be there, or that cannot be read."""
-    if kind == GapKind.LIST_UNREADABLE and managed_ledger is not None:
-        return managed_ledger_path(managed_ledger)
-    return ledger_path(ledger_id, place)
-
-
-def kept(remains: Remains) -> Kept:
-    """Return what is kept for the next process."""
-    if not isinstance(remains, LiveRemains):
-        raise TypeError(type(remains).__name__)
-    return Kept({"empty": sorted(remains.empty), "topics": sorted(remains.topics)}, {})
-
-
-def remains_of_kept(kept: Kept) -> LiveRemains:
-    """Return what was kept; raises `ValueError` for what was not."""
-    told = kept.told
-    if not isinstance(told, dict) or not told.keys() >= {"empty", "topics"}:
-        raise ValueError("these are no remains of a living cluster")
-    return LiveRemains(frozenset(map(int, told["empty"])), frozenset(map(int, told["topics"])))

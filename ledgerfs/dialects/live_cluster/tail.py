@@ -154,7 +154,7 @@ class TopicTail:
         found = ListedLedgers(self._access, Names(), 0)
         found.take(self._topic._replace(info=replace(self._topic.info, ledgers=some)))
         found.find_ends(None)
-        for one in found.remains().unknown:
+        for one in found.remains().lacking:
             raise one.error
         table = found.table()
         refs = [ref_of_row(row, self._name, place) for row in table[is_sound(table)]]

@@ -183,7 +183,7 @@ def test_topics_without_entries_have_no_rows(cluster: LiveCluster, tmp_path: Pat
             assert bucket.topic(TOPIC).count() == 0
             assert values_of(bucket) == []
             assert bucket.topic("public/default/closed").ledgers == []
-            with pytest.raises(NotFoundError, match="no confirmed entry yet"):
+            with pytest.raises(NotFoundError, match="no entry that counts"):
                 bucket.ledger(150)
             with pytest.raises(NotFoundError, match="no ledger of this topic"):
                 bucket.topic("public/default/unknown")
