@@ -2,35 +2,34 @@
 
 The document is one object: ``{"ledgerfs": {…}, "/ledgers/00/0000/L0007": {"data": "<base64>", "created_ms": …}, …, "end": {…}}``. Besides
 nodes it has what bookies told, under ``ledger end <id>``, ``cursor state <path>``, ``topic policies <namespace>``
-and ``schema <path of the locator below /schemas> <version>``, and ``part <name>`` behind each part of the walk. A file
-that is not finished ends after a whole frame of zstd, or in one that a second run leaves out.
+and ``schema <path of the locator below /schemas> <version>``. `_KINDS` has the fields of each.
 """
 
 import io
 import json
+import os
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+from uuid import uuid4
 
 import zstandard
 
 from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, LedgerEndAnswer, SchemaAnswer, TopicPoliciesAnswer
-from ledgerfs.errors import CorruptObjectError, NotFoundError
+from ledgerfs.errors import CorruptObjectError, InvalidOptionError, LedgerfsError, NotFoundError, ObjectExistsError
 from ledgerfs.storage.zookeeper.node import Node
 
 _FORMAT, _VERSION = "cluster-dump", 1
-_HEADER, _PART, _END, _LEDGER_END, _CURSOR_STATE = "ledgerfs", "part ", "end", "ledger end ", "cursor state "
-_TOPIC_POLICIES, _SCHEMA = "topic policies ", "schema "
 _CLOSING = b"}\n"
 """The last line of every finished file."""
 _FRAME_BYTES = 1 << 20
 _LONGEST_LINE = 64 << 20
 """Nodes have 1 MiB each, or as much as a ZooKeeper is told to take."""
 _LARGEST_WINDOW = 128 << 20
-_PIECE = 4096
-"""Compressed bytes that are looked at at once; they hold 128 MiB at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +42,6 @@ class DumpHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class PartDone:
-    """A part of the walk has been read to its end."""
-
-    name: str
-    ended_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class DumpEnd:
     """The dump is complete."""
 
@@ -58,7 +49,7 @@ class DumpEnd:
     ended_ms: int
 
 
-Record = DumpHeader | Node | Answer | SchemaAnswer | PartDone | DumpEnd
+Record = DumpHeader | Node | Answer | SchemaAnswer | DumpEnd
 
 
 class CompressedBytes(Protocol):
@@ -91,10 +82,9 @@ class DumpWriter:
     def flush(self) -> None:
         """Write what there is."""
         if self._lines:
-            # Ctrl-C may come at any point here: lines that are lost are read again, lines that are there twice are damage.
-            lines, self._lines, self._size = self._lines, [], 0
-            self._file.write(self._compressor.compress(b"".join(lines)))
+            self._file.write(self._compressor.compress(b"".join(self._lines)))
             self._file.flush()
+            self._lines, self._size = [], 0
 
 
 def read_dump(path: Path) -> Iterator[Record]:
@@ -121,39 +111,30 @@ def records_in(file: CompressedBytes, name: str) -> Iterator[Record]:
     except zstandard.ZstdError as error:
         raise CorruptObjectError(f"the dump is damaged, or none: {error}", key=name) from error
     if not isinstance(record, DumpEnd):
-        reason = "the dump is not finished; the command that writes it goes on where it ended"
-        raise CorruptObjectError(reason, key=name)
+        raise CorruptObjectError("the dump is not finished", key=name)
 
 
-def read_partial(file: BinaryIO, name: str) -> Iterator[Record]:
-    """Yield the records of a dump that may not be finished, and set the file to the end of its last whole frame.
+@contextmanager
+def new_private_file(path: Path) -> Iterator[BinaryIO]:
+    """Lend a file that only its owner can read, since nodes have passwords; it is at ``path`` once it is written to its end.
 
-    Raises `CorruptObjectError` for whole frames that no dump has.
+    Raises `ObjectExistsError` if there is such a file, and `InvalidOptionError` if it cannot be written.
     """
-    ends: list[int] = [0]
-    yield from _records(_framed_lines(file, ends), name)
-    file.seek(ends[-1])
-
-
-def _framed_lines(file: BinaryIO, ends: list[int]) -> Iterator[bytes]:
-    """Yield the lines of whole frames, and note where the last of these ended."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
-    left, at = b"", 0
-    frame, parts = decompressor.decompressobj(), list[bytes]()
+    if path.exists():
+        raise ObjectExistsError("the file is there already", key=str(path))
+    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
-        while piece := left or file.read(_PIECE):
-            parts.append(frame.decompress(piece))
-            left = frame.unused_data if frame.eof else b""
-            at += len(piece) - len(left)
-            if frame.eof:
-                yield from b"".join(parts).splitlines(keepends=True)
-                ends.append(at)
-                frame, parts = decompressor.decompressobj(), []
-            elif sum(map(len, parts)) > 2 * _LONGEST_LINE:
-                return
-    except zstandard.ZstdError:
-        # What was being written when the process died.
-        return
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+    except LedgerfsError:
+        raise
+    except OSError as error:
+        raise InvalidOptionError(f"the dump cannot be written: {error.strerror}", key=str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _lines(file: io.BufferedReader, name: str) -> Iterator[bytes]:
@@ -180,73 +161,33 @@ def _records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
 
 
 def _line(record: Record) -> bytes:
-    key, value = _told(record)
+    kind = next(one for one in _KINDS if isinstance(record, one.type))
+    key = kind.prefix + " ".join(str(codec.told(getattr(record, name))) for name, codec in kind.key.items())
+    value = {name: codec.told(getattr(record, name)) for name, codec in kind.fields.items()}
+    if isinstance(record, DumpHeader):
+        value = {"format": _FORMAT, "version": _VERSION, **value}
     text = json.dumps(key) + ": " + json.dumps(value, separators=(",", ":"))
     start, end = ("{" if isinstance(record, DumpHeader) else ","), "\n}\n" if isinstance(record, DumpEnd) else "\n"
     return f"{start}{text}{end}".encode()
 
 
-def _told(record: Record) -> tuple[str, dict[str, Any]]:  # noqa: PLR0911  (one a kind)
-    """Return the key and value of a record."""
-    match record:
-        case DumpHeader(cluster, ledgers_path, began_ms):
-            about = {"format": _FORMAT, "version": _VERSION, "cluster": cluster, "ledgers_path": ledgers_path}
-            return _HEADER, {**about, "began_ms": began_ms}
-        case PartDone(name, ended_ms):
-            return f"{_PART}{name}", {"ended_ms": ended_ms}
-        case DumpEnd(nodes, ended_ms):
-            return _END, {"nodes": nodes, "ended_ms": ended_ms}
-        case LedgerEndAnswer(ledger_id, end, entries, size, trouble):
-            return f"{_LEDGER_END}{ledger_id}", {"end": end.name, "entries": entries, "size": size, "trouble": trouble}
-        case CursorAnswer(path, entry, trouble):
-            data = None if entry is None else b64encode(entry).decode()
-            return f"{_CURSOR_STATE}{path}", {"data": data, "trouble": trouble}
-        case TopicPoliciesAnswer(namespace, policies, trouble):
-            return f"{_TOPIC_POLICIES}{namespace}", {"policies": policies, "trouble": trouble}
-        case SchemaAnswer(name, number, payload, trouble):
-            data = None if payload is None else b64encode(payload).decode()
-            return f"{_SCHEMA}{name} {number}", {"data": data, "trouble": trouble}
-        case Node(path, content, created_ms, changed_ms, version, children):
-            times = {"created_ms": created_ms, "changed_ms": changed_ms, "version": version, "children": children}
-            return path, {"data": b64encode(content).decode(), **times}
-
-
-def _record(line: bytes, *, is_first: bool) -> Record:  # noqa: C901, PLR0911  (one a kind)
+def _record(line: bytes, *, is_first: bool) -> Record:
     """Return the record of a line; raises `ValueError`, `KeyError` and `TypeError` for what is none."""
     start = b"{" if is_first else b","
     if not line.startswith(start) or not line.endswith(b"\n"):
         raise ValueError("it is cut, or no line of a dump")
-    told = json.loads(b"{" + line[1:] + b"}")
-    ((key, value),) = told.items()
-    if is_first or key == _HEADER:
-        if key != _HEADER or value["format"] != _FORMAT or value["version"] != _VERSION or not is_first:
-            raise ValueError(f"not the beginning of a {_FORMAT} of version {_VERSION}")
-        return DumpHeader(str(value["cluster"]), str(value["ledgers_path"]), int(value["began_ms"]))
-    if key.startswith("/"):
-        data = b64decode(value["data"], validate=True)
-        bits = {"created_ms": 63, "changed_ms": 63, "version": 31, "children": 31}
-        numbers = (_number(value[name], most) for name, most in bits.items())
-        return Node(key, data, *numbers)
-    if key.startswith(_LEDGER_END):
-        end = LastEnd[value["end"]]
-        ledger_id = _number(key.removeprefix(_LEDGER_END), 63)
-        entries, size = (_number(value[name], 63) for name in ("entries", "size"))
-        return LedgerEndAnswer(ledger_id, end, entries, size, value["trouble"])
-    if key.startswith(_CURSOR_STATE):
-        entry = None if value["data"] is None else b64decode(value["data"], validate=True)
-        return CursorAnswer(key.removeprefix(_CURSOR_STATE), entry, value["trouble"])
-    if key.startswith(_TOPIC_POLICIES):
-        policies = {str(name): dict(one) for name, one in dict(value["policies"]).items()}
-        return TopicPoliciesAnswer(key.removeprefix(_TOPIC_POLICIES), policies, value["trouble"])
-    if key.startswith(_SCHEMA):
-        name, _, version = key.removeprefix(_SCHEMA).rpartition(" ")
-        payload = None if value["data"] is None else b64decode(value["data"], validate=True)
-        return SchemaAnswer(name, _number(version, 63), payload, value["trouble"])
-    if key.startswith(_PART):
-        return PartDone(key.removeprefix(_PART), int(value["ended_ms"]))
-    if key == _END:
-        return DumpEnd(int(value["nodes"]), int(value["ended_ms"]))
-    raise ValueError(f"it is of an unknown kind: {key[:100]!r}")
+    ((key, value),) = json.loads(b"{" + line[1:] + b"}").items()
+    kind = next((one for one in _KINDS if key.startswith(one.prefix)), None)
+    if kind is None:
+        raise ValueError(f"it is of an unknown kind: {key[:100]!r}")
+    is_header = kind.type is DumpHeader
+    if is_header != is_first or (is_header and (value["format"], value["version"]) != (_FORMAT, _VERSION)):
+        raise ValueError(f"not the beginning of a {_FORMAT} of version {_VERSION}")
+    parts = key.removeprefix(kind.prefix).rsplit(" ", len(kind.key) - 1) if kind.key else []
+    values = {name: codec.taken(part) for (name, codec), part in zip(kind.key.items(), parts, strict=True)}
+    values |= {name: codec.taken(value[name]) for name, codec in kind.fields.items()}
+    found: Record = kind.type(**values)
+    return found
 
 
 def _number(value: object, bits: int) -> int:
@@ -255,3 +196,58 @@ def _number(value: object, bits: int) -> int:
     if not -(1 << bits) <= number < 1 << bits:
         raise ValueError(f"{number} is no number of {bits + 1} bits")
     return number
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _policies(value: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401  (JSON)
+    return {str(name): dict(one) for name, one in dict(value).items()}
+
+
+class _Codec(NamedTuple):
+    """From an attribute to JSON, and back; the latter raises `ValueError`, `KeyError` and `TypeError`."""
+
+    told: Callable[[Any], Any]
+    taken: Callable[[Any], Any]
+
+    def or_none(self) -> "_Codec":
+        """Return the same for an attribute that may be None."""
+        both = (lambda value, one=one: None if value is None else one(value) for one in self)
+        return _Codec(*both)
+
+
+class _Kind(NamedTuple):
+    """A kind of records: how its keys begin, the attributes that they have behind that, and those of the value."""
+
+    type: Any
+    prefix: str
+    key: Mapping[str, _Codec]
+    fields: Mapping[str, _Codec]
+
+
+_BYTES = _Codec(lambda data: b64encode(data).decode(), partial(b64decode, validate=True))
+_INT32, _INT64 = (_Codec(int, partial(_number, bits=bits)) for bits in (31, 63))
+_TEXT = _Codec(str, _text)
+_REASON = {"trouble": _TEXT.or_none()}
+_KINDS = (
+    _Kind(
+        *(Node, "/", {"path": _Codec(lambda path: path[1:], lambda rest: f"/{rest}")}),
+        {"data": _BYTES, "created_ms": _INT64, "changed_ms": _INT64, "version": _INT32, "children": _INT32},
+    ),
+    _Kind(
+        *(LedgerEndAnswer, "ledger end ", {"ledger_id": _INT64}),
+        {"end": _Codec(lambda end: end.name, LastEnd.__getitem__), "entries": _INT64, "size": _INT64, **_REASON},
+    ),
+    _Kind(CursorAnswer, "cursor state ", {"path": _TEXT}, {"entry": _BYTES.or_none(), **_REASON}),
+    _Kind(
+        TopicPoliciesAnswer, "topic policies ", {"namespace": _TEXT}, {"policies": _Codec(dict, _policies), **_REASON}
+    ),
+    _Kind(SchemaAnswer, "schema ", {"name": _TEXT, "version": _INT64}, {"payload": _BYTES.or_none(), **_REASON}),
+    _Kind(DumpHeader, "ledgerfs", {}, {"cluster": _TEXT, "ledgers_path": _TEXT, "began_ms": _INT64}),
+    _Kind(DumpEnd, "end", {}, {"nodes": _INT64, "ended_ms": _INT64}),
+)
+"""The kinds of lines."""

@@ -6,7 +6,6 @@ dumps, and an incomplete object is not taken for a dump. Whoever decides by them
 """
 
 import logging
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,19 +13,19 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-from ledgerfs.clusters.dump_file import Record, read_dump, records_in
+from ledgerfs.clusters.dump_file import Record, new_private_file, read_dump, records_in
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptObjectError,
     InvalidOptionError,
-    LedgerfsError,
     NotFoundError,
-    ObjectExistsError,
     ObjectNotFoundError,
+    UnusableUrlError,
 )
 from ledgerfs.formats.local_paths import local_path
+from ledgerfs.ledgers.source import scheme_of_filesystem
+from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.object_store import ObjectStore, RawStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.opening import open_store
@@ -122,6 +121,20 @@ class WholeObject:
         return data
 
 
+def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
+    """Return the store of a bucket for dumps, which are their owner's alone.
+
+    Raises `UnusableUrlError` for what is none, and the errors of the store, `BucketNotFoundError` if there is no such bucket.
+    """
+    fs, root = filesystem_of(url, storage_options)
+    if scheme_of_filesystem(fs) is not None:
+        raise UnusableUrlError("dumps are kept beside a bucket, and this is none", key=without_credentials(url))
+    store = open_store(fs, root, is_private=True)
+    # A folder that is not there would look like a bucket without dumps.
+    next(iter(store.list_pages()), None)
+    return store
+
+
 def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]:
     """Return all dumps that a bucket has, or those of one cluster, by clusters and ascending times; costs a listing of their folder.
 
@@ -164,25 +177,12 @@ def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:
 def copy_kept_dump(store: ObjectStore, kept: KeptDump, path: Path) -> int:
     """Write a dump to a file that only its owner can read, once all of it is read and compared; return the file's bytes.
 
-    Raises `ObjectExistsError` if there is such a file, `InvalidOptionError` if it cannot be written, and as `read_kept_dump`.
+    Raises as `ledgerfs.clusters.dump_file.new_private_file` and `read_kept_dump`.
     """
-    if path.exists():
-        raise ObjectExistsError("the file is there already", key=str(path))
-    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     whole = WholeObject(store, kept.stat, kept.digest)
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            while piece := whole.read(_PIECE):
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(path)
-    except LedgerfsError:
-        raise
-    except OSError as error:
-        raise InvalidOptionError(f"the dump cannot be written: {error.strerror}", key=str(path)) from error
-    finally:
-        part.unlink(missing_ok=True)
+    with new_private_file(path) as file:
+        while piece := whole.read(_PIECE):
+            file.write(piece)
     return kept.stat.size
 
 

@@ -1,6 +1,6 @@
 """What a survey has to ask bookies, since ZooKeeper does not know it: ends of topics, cursors, policies of topics, schemas."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -91,11 +91,11 @@ class Questions:
         for cursors in _parts(wanted):
             yield from self._cursors(self._bookies, cursors)
 
-    def schemas(self, known: Container[tuple[str, int]]) -> Iterator[SchemaAnswer]:
-        """Yield what BookKeeper has of each version of each schema but those that are known, by name and number; raises as `answers`."""
+    def schemas(self) -> Iterator[SchemaAnswer]:
+        """Yield what BookKeeper has of each version of each schema; raises as `answers`."""
         if self._bookies is None:
             return
-        for part in _parts(one for one in self._builder.schema_places() if (one.name, one.version) not in known):
+        for part in _parts(self._builder.schema_places()):
             yield from self._schemas(self._bookies, part)
 
     def _schemas(self, bookies: BookieReads, places: Sequence[SchemaPlace]) -> Iterator[SchemaAnswer]:

@@ -93,7 +93,6 @@ class SurveyBuilder:
         self._last: dict[int, int] = {}
         self._cursor_rows: dict[str, tuple[int, int]] = {}
         self._positions: dict[int, CursorInfo] = {}
-        self._told: set[str] = set()
         self._ends: dict[int, tuple[LastEnd, int, int]] = {}
         self._words: Interned[str] = Interned()
         self._cursor_names: Interned[str] = Interned()
@@ -103,7 +102,6 @@ class SurveyBuilder:
         self._drivers: Interned[tuple[str | None, tuple[tuple[str, str], ...]]] = Interned()
         self._policies: dict[str, NamespacePolicies] = {}
         self._topic_policies: dict[str, NamespacePolicies] = {}
-        self._namespaces_asked: set[str] = set()
         self._namespaces_read: set[str] = set()
         self._owners = BundleOwners()
         self._bookies: set[str] = set()
@@ -140,9 +138,9 @@ class SurveyBuilder:
             self._take_of(path)(Node(path, b"", 0, 0, 0, 0))
 
     def open_ledgers(self) -> list[int]:
-        """Return the last ledgers of topics that were not closed when nodes of ledgers were read, and of which no answer has come."""
+        """Return the last ledgers of topics that were not closed when nodes of ledgers were read."""
         closed = set(self._closed_last(_sorted(self._ledgers.table(), "ledger_id"))[1]["ledger_id"].tolist())
-        return [ledger_id for ledger_id in self._last if ledger_id not in self._ends and ledger_id not in closed]
+        return [ledger_id for ledger_id in self._last if ledger_id not in closed]
 
     def unread_ledgers(self) -> list[int]:
         """Return the ledgers that lists, subscriptions and schemas name and whose nodes did not come, by ascending ids.
@@ -159,16 +157,13 @@ class SurveyBuilder:
         return [one for one in lacking.tolist() if one >= 0 and one not in self._damaged_ledgers]
 
     def stale_cursors(self) -> Iterator[tuple[str, int]]:
-        """Yield the paths of cursors whose state is in a ledger, and the ledger; without those of which an answer has come."""
+        """Yield the paths of cursors whose state is in a ledger, and the ledger."""
         for path, (_, ledger_id) in self._cursor_rows.items():
-            if path not in self._told:
-                yield path, ledger_id
+            yield path, ledger_id
 
     def namespaces_to_read(self) -> list[str]:
-        """Return the namespaces that have a topic of policies of which no answer has come."""
-        return [
-            one for one in dict.fromkeys(namespaces_of_events(self._topic_rows)) if one not in self._namespaces_asked
-        ]
+        """Return the namespaces that have a topic of policies."""
+        return list(dict.fromkeys(namespaces_of_events(self._topic_rows)))
 
     def event_places(self) -> Iterator[EventPlaces]:
         """Yield where the events of these namespaces are; cursors' states have to be answered before."""
@@ -223,7 +218,6 @@ class SurveyBuilder:
         if not isinstance(answer, CursorAnswer):
             self._ends[answer.ledger_id] = (answer.end, answer.entries, answer.size)
             return
-        self._told.add(answer.path)
         if answer.entry is not None and answer.path in self._cursor_rows:
             try:
                 state = parse_position_info(answer.entry, key=answer.path)
@@ -382,7 +376,6 @@ class SurveyBuilder:
             self._policies[namespace] = parse_policies(node.data, key=node.path)
 
     def _take_topic_policies(self, answer: TopicPoliciesAnswer) -> None:
-        self._namespaces_asked.add(answer.namespace)
         if answer.trouble is not None:
             return
         try:

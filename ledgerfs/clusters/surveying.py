@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ledgerfs.clusters.answered_nodes import answered
 from ledgerfs.clusters.answers import BookieReads, SchemaAnswer
-from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, PartDone
+from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader
 from ledgerfs.clusters.kept_dumps import read_dump_at
 from ledgerfs.clusters.questions import Questions
 from ledgerfs.clusters.survey import Survey
@@ -64,7 +64,7 @@ def survey_dump(place: Path | str, progress: Progress, storage_options: Mapping[
                 builder.take(record)
             case DumpEnd():
                 ended_ms = record.ended_ms
-            case PartDone() | SchemaAnswer():
+            case SchemaAnswer():
                 pass
             case _:
                 builder.answer(record)

@@ -39,12 +39,10 @@ PARTS = (LEDGERS, TOPICS, *_OTHERS, BOOKIES)
 
 
 class Walk(NamedTuple):
-    """What is walked, and what was read before.
+    """What is walked.
 
     Attributes
     ----------
-    read
-        Paths that are not read again.
     on_denied
         Is told of nodes that may not be read, and of folders that may not be listed if it is enough to know that. None to raise.
 
@@ -52,7 +50,6 @@ class Walk(NamedTuple):
 
     nodes: Nodes
     ledgers_path: str = "/ledgers"
-    read: Container[str] = frozenset()
     on_denied: OnDenied | None = None
 
     def part(self, name: str) -> Iterator[Node]:
@@ -109,8 +106,7 @@ class Walk(NamedTuple):
                 below_others.add(path)
             if node.children:
                 have_cursors.append(path)
-            if path not in self.read:
-                yield node
+            yield node
         del topics
         cursors = paths_below(self.nodes, have_cursors)
         yield from self._found(path for path in cursors if path not in below_others)
@@ -127,8 +123,7 @@ class Walk(NamedTuple):
         except (AccessDeniedError, ObjectNotFoundError):
             return
         paths = [f"/{name}{MANAGED_LEDGERS}" for name in names if name not in _OWN_FOLDERS]
-        asked = [path for path in paths if path not in self.read]
-        for path, node in zip(asked, self.nodes.get_many(asked), strict=True):
+        for path, node in zip(paths, self.nodes.get_many(paths), strict=True):
             if isinstance(node, AccessDeniedError):
                 # It is there.
                 yield Node(path, b"", 0, 0, 0, 0)
@@ -158,6 +153,5 @@ class Walk(NamedTuple):
         return take
 
     def _found(self, paths: Iterable[str]) -> Iterator[Node]:
-        asked = (path for path in paths if path not in self.read)
-        for _, node in answered(self.nodes.get_many, asked, self.on_denied):
+        for _, node in answered(self.nodes.get_many, paths, self.on_denied):
             yield node

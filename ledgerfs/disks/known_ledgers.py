@@ -1,13 +1,10 @@
 """What is known of ledgers besides their entries: BookKeeper's metadata, and which topics list them; from ZooKeeper or a dump of it.
 
-Nodes are kept as bytes, one after the other, so that a million of them are some hundred megabytes, and parsed when they are asked for.
+Nodes are parsed when they are asked for.
 """
 
-from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from ledgerfs.clusters.dump_file import DumpHeader
 from ledgerfs.clusters.kept_dumps import read_dump_at
@@ -15,7 +12,6 @@ from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
 from ledgerfs.clusters.surveying import Progress
 from ledgerfs.clusters.walk import LEDGERS, TOPICS, Walk
 from ledgerfs.errors import CorruptMetadataError, InvalidOptionError, ObjectNotFoundError
-from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_id_at, ledger_path, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
@@ -41,24 +37,23 @@ class KnownLedgers:
         Where the metadata is from: a URL, or the path of a dump.
     ledgers_path
         Where BookKeeper keeps it.
-    ids
-        The ids of all ledgers, ascending; shape (ledgers,).
+    nodes
+        {id: data of the ledger's node, and when that was made, ms since 1970 UTC}, of all ledgers.
     topics
         {managed ledger: its list}, or why that cannot be read.
     instance_id
         The id of the cluster; None if it has none.
+    newest
+        The greatest id that the metadata has, or -1.
 
     """
 
     source: str
     ledgers_path: str
-    ids: Int64
+    nodes: Mapping[int, tuple[bytes, int]]
     topics: dict[str, tuple[LedgerInfo, ...] | CorruptMetadataError]
     instance_id: str | None
-    _newest: int
-    _created_ms: Int64
-    _starts: Int64
-    _data: bytearray
+    newest: int
 
     def require_same_cluster(self, listing: DiskListing) -> None:
         """Raise `InvalidOptionError` if this is the metadata of another cluster than that of the disks."""
@@ -73,17 +68,16 @@ class KnownLedgers:
         """
         if self.source.startswith(SCHEME):
             return False
-        return ledger_id > self._newest
+        return ledger_id > self.newest
 
     def node(self, ledger_id: int) -> LedgerNode | None:
         """Return the metadata of a ledger, None if there is no such ledger; raises `CorruptMetadataError` for a damaged node."""
-        row = self._row(ledger_id)
-        if row is None:
+        if ledger_id not in self.nodes:
             return None
-        data = bytes(self._data[int(self._starts[row]) : int(self._starts[row + 1])])
+        data, made_ms = self.nodes[ledger_id]
         found = parse_ledger_node(data, ledger_id, key=ledger_path(ledger_id, self.ledgers_path))
         # Pulsar's ledgers do not say when they were made: brokers take the time of the node, too.
-        return found if found.created_ms is not None else replace(found, created_ms=int(self._created_ms[row]) or None)
+        return found if found.created_ms is not None else replace(found, created_ms=made_ms or None)
 
     def state(self, ledger_id: int) -> str:
         """Return the state of a ledger in a word."""
@@ -106,10 +100,6 @@ class KnownLedgers:
         if cursor is not None:
             return f"{topic_of(name)}, subscription {cursor}"
         return topic_of(name) if component == "managed-ledger" else f"{component} {name}".strip()
-
-    def _row(self, ledger_id: int) -> int | None:
-        row = int(np.searchsorted(self.ids, ledger_id))
-        return row if row < self.ids.size and self.ids[row] == ledger_id else None
 
 
 def known_ledgers(disks: BookieDisks, progress: Progress | None = None) -> KnownLedgers | None:
@@ -150,12 +140,11 @@ def _children(cluster: LivingCluster, path: str) -> list[str]:
 
 
 class _Taken:
-    """Nodes as they come."""
+    """Nodes as they come; of a ledger that was read twice the later node stays."""
 
     def __init__(self, ledgers_path: str) -> None:
         self.ledgers_path = ledgers_path
-        self._ids, self._created_ms, self._starts = array("q"), array("q"), array("q", [0])
-        self._data = bytearray()
+        self._nodes: dict[int, tuple[bytes, int]] = {}
         self._instance_id: str | None = None
         self._topics: dict[str, tuple[LedgerInfo, ...] | CorruptMetadataError] = {}
 
@@ -163,10 +152,7 @@ class _Taken:
         """Take a node of any kind."""
         ledger_id = ledger_id_at(node.path, self.ledgers_path)
         if ledger_id is not None:
-            self._ids.append(ledger_id)
-            self._created_ms.append(node.created_ms)
-            self._data += node.data
-            self._starts.append(len(self._data))
+            self._nodes[ledger_id] = node.data, node.created_ms
             return
         if node.path == f"{self.ledgers_path}/{_INSTANCE}":
             self._instance_id = node.data.decode("utf-8", "replace").strip() or None
@@ -180,29 +166,9 @@ class _Taken:
 
     def known(self, source: str) -> KnownLedgers:
         """Return all that was taken."""
-        ids = np.frombuffer(self._ids, np.int64) if self._ids else np.zeros(0, np.int64)
-        starts = np.frombuffer(self._starts, np.int64)
-        if not (np.diff(ids) > 0).all():
-            ids, starts = self._sort(ids, starts)
-        created_ms = np.frombuffer(self._created_ms, np.int64) if self._created_ms else np.zeros(0, np.int64)
         listed = (info.ledger_id for infos in self._topics.values() if isinstance(infos, tuple) for info in infos)
-        newest = max(int(ids[-1]) if ids.size else -1, max(listed, default=-1))
-        return KnownLedgers(
-            source, self.ledgers_path, ids, self._topics, self._instance_id, newest, created_ms, starts, self._data
-        )
-
-    def _sort(self, ids: Int64, starts: Int64) -> tuple[Int64, Int64]:
-        """Put all in the order of ids; of a ledger that was read twice the later node stays."""
-        order = np.argsort(ids, kind="stable")
-        order = order[np.append(np.diff(ids[order]) != 0, True)]
-        data = bytearray()
-        behind = array("q", [0])
-        for row in order.tolist():
-            data += self._data[int(starts[row]) : int(starts[row + 1])]
-            behind.append(len(data))
-        self._data = data
-        self._created_ms = array("q", np.frombuffer(self._created_ms, np.int64)[order].tobytes())
-        return ids[order], np.frombuffer(behind, np.int64)
+        newest = max(max(self._nodes, default=-1), max(listed, default=-1))
+        return KnownLedgers(source, self.ledgers_path, self._nodes, self._topics, self._instance_id, newest)
 
 
 def _from_dump(place: str, ledgers_path: str, progress: Progress | None) -> KnownLedgers:
@@ -229,10 +195,7 @@ def _from_zookeeper(cluster: LivingCluster, progress: Progress | None) -> KnownL
 
 def _nodes(cluster: LivingCluster) -> Iterator[Node]:
     walk = Walk(cluster.nodes, cluster.reading.ledgers_path)
-    yield from (
-        node
-        for node in cluster.nodes.get_many([f"{cluster.reading.ledgers_path}/{_INSTANCE}"])
-        if isinstance(node, Node)
-    )
+    found = cluster.nodes.get_many([f"{cluster.reading.ledgers_path}/{_INSTANCE}"])
+    yield from (node for node in found if isinstance(node, Node))
     yield from walk.part(LEDGERS)
     yield from walk.part(TOPICS)

@@ -1,7 +1,6 @@
-"""Finding the entries of one log or journal: all of it is read once, in windows, and gone on with where it has grown since."""
+"""Finding the entries of one log or journal: all of it is read once, in windows."""
 
 import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,14 +8,14 @@ import numpy as np
 
 from ledgerfs.disks.reading import OnError, empty_bytes, opened, read_into
 from ledgerfs.errors import CorruptLogError, LedgerfsError, StoreError
-from ledgerfs.formats.array_types import Bytes, Int64
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.bookkeeper.entry_log_header import (
     LOG_HEADER_BYTES,
     EntryLogHeader,
     parse_ledgers_map,
     parse_log_header,
 )
-from ledgerfs.formats.bookkeeper.location_table import MOST_FILE_BYTES, LocationTable, location_table, records_of
+from ledgerfs.formats.bookkeeper.location_table import MOST_FILE_BYTES, LocationTable, location_table
 from ledgerfs.formats.bookkeeper.log_records import (
     MOST_ENTRY_BYTES,
     LogRecords,
@@ -45,8 +44,6 @@ class ScannedFile:
     ----------
     file
         As it was when it was listed; what was written to it since may be in the table, too.
-    tail
-        A checksum of the last bytes before ``table.end``: a file that has grown has them still.
     trouble
         Why the file is not what its name says, or is read only in part; None if nothing is wrong with it.
 
@@ -54,7 +51,6 @@ class ScannedFile:
 
     file: DiskFile
     table: LocationTable
-    tail: int
     trouble: LedgerfsError | None = None
 
     @property
@@ -68,30 +64,25 @@ class ScannedFile:
         return self.trouble is not None or bool((inside[:, 1] - inside[:, 0] >= _LEAST_ENTRY_BYTES).any())
 
 
-def scan_file(file: DiskFile, known: ScannedFile | None = None, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile:
-    """Read a file, from where ``known`` ends if that is of the same file, which has only grown; no entry is larger than ``most_bytes``.
+def scan_file(file: DiskFile, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile:
+    """Read a file; no entry is larger than ``most_bytes``.
 
     Raises `ObjectNotFoundError` if it is gone; all else that is wrong with it is told.
     """
     with opened(file.path) as descriptor:
         size = os.fstat(descriptor).st_size
-        if known is not None and _goes_on(known, file, size) and known.tail == _tail(descriptor, known.table.end):
-            before, start, trouble = records_of(known.table), known.table.end, known.trouble
-        else:
-            before, (start, trouble) = None, _begin(file, descriptor, size)
+        start, trouble = _begin(file, descriptor, size)
         if size > MOST_FILE_BYTES:
             reason = f"it has {size:,} bytes, and no log or journal has more than {MOST_FILE_BYTES:,}: what is behind is not read"
             trouble, size = CorruptLogError(reason, key=file.path, offset=MOST_FILE_BYTES), MOST_FILE_BYTES
-        before, start = _without_open_gap(before, start)
         errors: list[StoreError] = []
 
         def note(offset: int, error: OSError) -> None:
             errors.append(StoreError(f"the disk does not give it: {error.strerror}", key=file.path, offset=offset))
 
-        records = _joined(before, _scanned(file.kind, descriptor, (start, size), note, most_bytes))
-        table = location_table(records)
+        table = location_table(_scanned(file.kind, descriptor, (start, size), note, most_bytes))
         lacking = _lost(file, descriptor, table) if size and file.kind is FileKind.LOG and trouble is None else None
-        return ScannedFile(file, table, _tail(descriptor, table.end), errors[0] if errors else trouble or lacking)
+        return ScannedFile(file, table, errors[0] if errors else trouble or lacking)
 
 
 def read_log_header(path: str) -> EntryLogHeader | None:
@@ -116,18 +107,6 @@ def _begin(file: DiskFile, descriptor: int, size: int) -> tuple[int, LedgerfsErr
     except LedgerfsError as error:
         return min(size, LOG_HEADER_BYTES if file.kind is FileKind.LOG else 0), error
     return LOG_HEADER_BYTES, None
-
-
-def _goes_on(known: ScannedFile, file: DiskFile, size: int) -> bool:
-    """Whether what was found in a file can be gone on from, if it ends there as it did.
-
-    Bookies write a log from its begin to its end. One whose bytes changed elsewhere, as where a copy of a failing disk has its holes filled
-    later, had places before its end that were no entries. (Journals have such places by right, and are made long before they are written.)
-    """
-    table = known.table
-    if file.kind is FileKind.JOURNAL:
-        return size >= table.end
-    return size >= table.end and size > known.file.size and _has_nothing_between(table, table.end)
 
 
 def _has_nothing_between(table: LocationTable, end: int) -> bool:
@@ -245,10 +224,6 @@ def _all_of(parts: list[LogRecords]) -> LogRecords:
     return LogRecords(starts, sizes, ledger_ids, entry_ids, gaps, last.end, last.filled_to, last.ends_in_gap)
 
 
-def _joined(before: LogRecords | None, behind: LogRecords) -> LogRecords:
-    return behind if before is None else _all_of([before, behind])
-
-
 def _joined_gaps(gaps: Int64) -> Int64:
     """Join gaps of which one ends where the next one begins: windows cut them."""
     if len(gaps) < 2:
@@ -256,20 +231,6 @@ def _joined_gaps(gaps: Int64) -> Int64:
     begins = np.append(True, gaps[1:, 0] != gaps[:-1, 1])
     ends = np.append(begins[1:], True)
     return np.stack([gaps[begins, 0], gaps[ends, 1]], axis=1)
-
-
-def _without_open_gap(before: LogRecords | None, start: int) -> tuple[LogRecords | None, int]:
-    """Drop a gap that the file ended with: it may have been a record that was being written, and is looked at again."""
-    if before is None or not before.gaps.size or before.gaps[-1, 1] < start:
-        return before, start
-    at = int(before.gaps[-1, 0])
-    return replace(before, gaps=before.gaps[:-1], end=at, filled_to=at), at
-
-
-def _tail(descriptor: int, end: int) -> int:
-    start = max(0, end - _TAIL_BYTES)
-    tail: Bytes = empty_bytes(end - start)
-    return zlib.crc32(tail[: read_into(descriptor, tail, start)].data)
 
 
 def ledgers_of_files(files: Sequence[ScannedFile]) -> list[tuple[int, int, int]]:

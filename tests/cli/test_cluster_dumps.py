@@ -236,7 +236,7 @@ def test_a_signal_in_the_middle_of_a_dump_drops_it(cluster: LiveCluster, tier: P
 
     def hold(answer: bytes) -> bytes:
         """Hold each answer back that comes once the dump is under way."""
-        if any(spool.rglob("whole.partial")):
+        if any(spool.rglob("*.part")):
             is_held.set()
             is_released.wait(300)
         return len(answer).to_bytes(4, "big") + answer

@@ -1,9 +1,8 @@
 """Definitions of schemas in dumps: every version that BookKeeper has, each once, and why where it has none."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,12 +12,9 @@ from ledgerfs.clusters.dumping import Dumped, dump_cluster
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import survey_dump
 from ledgerfs.dialects.newest_entries import NewestEntries
-from ledgerfs.errors import LedgerfsError
-from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path
+from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
-from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-from tests.support.each import for_each
 from tests.support.invoked import run
 from tests.support.live_clusters import LiveCluster, messages
 from tests.support.living_clusters import living, surveyed
@@ -41,33 +37,9 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
         assert made.not_reads() == []
 
 
-class Bookies:
-    """The bookies of a cluster, of which each call is counted that asks for entries."""
-
-    def __init__(self, one: LivingCluster, most: int | None = None) -> None:
-        self._real = NewestEntries(one.reading)
-        self._most = most
-        self.asked: list[int] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-    def entries(self, asked: Sequence[tuple[LedgerNode, int]]) -> Iterator[bytes | LedgerfsError]:
-        for (node, _), found in zip(asked, self._real.entries(asked), strict=True):
-            if len(self.asked) == self._most:
-                raise KeyboardInterrupt
-            self.asked.append(node.ledger_id)
-            yield found
-
-
-def dumped(cluster: LiveCluster, path: Path, most: int | None = None) -> tuple[Dumped | None, list[int]]:
-    """Make a dump; return it, or None if it ended after so many schemas, and the ledgers of those that were asked for."""
+def dumped(cluster: LiveCluster, path: Path) -> Dumped:
     with living(cluster) as one:
-        bookies = Bookies(one, most)
-        try:
-            return dump_cluster(one, bookies, path, lambda *_: None), bookies.asked
-        except KeyboardInterrupt:
-            return None, bookies.asked
+        return dump_cluster(one, NewestEntries(one.reading), path, lambda *_: None)
 
 
 def schemas_in(path: Path) -> dict[tuple[str, int], SchemaAnswer]:
@@ -83,10 +55,9 @@ def same(one: Survey, other: Survey) -> None:
 
 
 def test_a_dump_has_every_version_of_every_schema(cluster: LiveCluster, tmp_path: Path) -> None:
-    done, _ = dumped(cluster, tmp_path / "x")
+    done = dumped(cluster, tmp_path / "x")
     found = schemas_in(tmp_path / "x")
     assert sorted(found) == KEYS
-    assert done is not None
     assert done.troubles == 0
     told = [parse_stored_schema(found[key].payload or b"", key="x", version=key[1]) for key in KEYS]
     assert [one.schema.type for one in told] == ["STRING", "AVRO", "AVRO", "NONE"]
@@ -96,30 +67,12 @@ def test_a_dump_has_every_version_of_every_schema(cluster: LiveCluster, tmp_path
     assert found[ORDERS, 0].payload == stored
 
 
-@for_each("most", range(4))
-def test_schemas_that_an_earlier_run_has_are_not_asked_for_again(
-    cluster: LiveCluster, tmp_path: Path, most: int
-) -> None:
-    path, whole = tmp_path / f"{most}", tmp_path / "whole"
-    none, first = dumped(cluster, path, most)
-    assert none is None
-    done, rest = dumped(cluster, path)
-    assert done is not None
-    assert len(first) == most
-    assert len(rest) == len(KEYS) - most
-    assert not set(first) & set(rest)
-    if not whole.exists():
-        dumped(cluster, whole)
-    assert schemas_in(path) == schemas_in(whole)
-
-
 def test_what_no_bookie_gives_is_told_and_asked_for_once(cluster: LiveCluster, tmp_path: Path) -> None:
     lost, gone, damaged = cluster.schema_ledgers(ORDERS)
     cluster.delete_from_bookkeeper(gone, flag=False)
     cluster.zookeeper.set(ledger_path(damaged), b"nonsense")
     cluster.collect(lost)
-    done, _ = dumped(cluster, tmp_path / "x")
-    assert done is not None
+    done = dumped(cluster, tmp_path / "x")
     found = schemas_in(tmp_path / "x")
     assert [found[key].trouble is None for key in KEYS] == [True, False, False, False]
     assert all(found[key].payload is None for key in KEYS[1:])
@@ -136,25 +89,12 @@ def test_silent_bookies_are_told_of_as_of_each_schema(cluster: LiveCluster, tmp_
         patience.shorten(*cluster.bookies)
         for one in cluster.bookies:
             one.is_silent = True
-        done, _ = dumped(cluster, tmp_path / "x")
+        done = dumped(cluster, tmp_path / "x")
     found = schemas_in(tmp_path / "x")
     assert sorted(found) == KEYS
     assert all(one.payload is None and one.trouble for one in found.values())
-    assert done is not None
     assert len(done.lost_schemas) == len(KEYS)
     assert done.troubles == len(KEYS) + 1
-
-
-def test_a_schema_with_trouble_is_not_asked_for_by_a_run_that_goes_on(cluster: LiveCluster, tmp_path: Path) -> None:
-    gone = cluster.schema_ledgers(ORDERS)[0]
-    cluster.collect(gone)
-    none, first = dumped(cluster, tmp_path / "x", 3)
-    assert none is None
-    done, rest = dumped(cluster, tmp_path / "x")
-    assert gone in first
-    assert gone not in rest
-    assert done is not None
-    assert done.troubles == len(done.lost_schemas) == 1
 
 
 def test_without_bookies_there_are_none(cluster: LiveCluster, tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ledgerfs.cli.cluster.kept_dump_source import dumps_store
 from ledgerfs.clusters.dump_keeping import Keeping, add_dump, dumps_folder
-from ledgerfs.clusters.kept_dumps import KeptDump, kept_dumps
+from ledgerfs.clusters.kept_dumps import KeptDump, dumps_store, kept_dumps
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.storage.object_store import RawStore
 from tests.model.dump_history import Recording

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledgerfs import open_bucket
-from ledgerfs.cli.cluster.kept_dump_source import dumps_store
 from ledgerfs.clusters.answers import LastEnd
 from ledgerfs.clusters.findings import FindingKind
-from ledgerfs.clusters.kept_dumps import copy_kept_dump
+from ledgerfs.clusters.kept_dumps import copy_kept_dump, dumps_store
 from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import cursor_path, is_of_transactions, managed_ledger_path

@@ -49,16 +49,14 @@ def space(context: click.Context, disks: tuple[str, ...], *, minor: float, major
       ledgerfs bookie space /var/lib/bookie1 --metadata dump.json.zst --major 0.8
       ledgerfs bookie space /var/lib/bookie1 --metadata dump.json.zst --json | jq '.[].owners'
     """
-    import numpy as np
-
     from ledgerfs.disks.log_space import Thresholds, log_spaces
 
     thresholds = Thresholds(minor, major)
     seen = look_at(context, disks)
-    live = seen.index.ledger_ids()
+    live = set(seen.index.ledger_ids().tolist())
     if seen.known is not None:
-        live = np.intersect1d(live, seen.known.ids)
-    directories = [_as_json(seen, one) for one in log_spaces(seen.index, thresholds, set(live.tolist()))]
+        live &= seen.known.nodes.keys()
+    directories = [_as_json(seen, one) for one in log_spaces(seen.index, thresholds, live)]
     if as_json:
         print_json(directories)
     else:

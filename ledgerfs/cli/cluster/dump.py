@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -15,14 +16,19 @@ from ledgerfs.cli.cluster.source import access_options, bookies_of, opened_clust
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.end_signals import Interrupts, signals_as_interrupts
 from ledgerfs.cli.options import json_option, target_option, target_options_of
-from ledgerfs.cli.output import human_size, minute, print_json, progress, say
+from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledgerfs.clusters.answers import BookieReads
     from ledgerfs.clusters.dump_keeping import Added, Keeping
     from ledgerfs.clusters.dumping import Dumped
+    from ledgerfs.clusters.surveying import Progress
     from ledgerfs.storage.object_store import RawStore
+    from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
 _MOST_LINES = 10
@@ -111,8 +117,8 @@ def dump(
         _to_file(asked, file)
     elif bucket is not None:
         # These import numpy and fsspec, which --help does not need.
-        from ledgerfs.cli.cluster.kept_dump_source import dumps_store
         from ledgerfs.clusters.dump_keeping import Keeping
+        from ledgerfs.clusters.kept_dumps import dumps_store
 
         store, keeping = dumps_store(bucket, target_options_of(context)), Keeping(keep, round(keep_for * 1000))
         # Outside of what a signal interrupts: it may come while a folder is made, or removed, and what is in there is secret.
@@ -130,47 +136,32 @@ def dump(
 
 def _to_file(asked: _Asked, file: Path) -> None:
     # These import numpy and kazoo, which --help does not need.
-    from ledgerfs.clusters.dumping import dump_cluster, partial_path
+    from ledgerfs.clusters.dumping import dump_cluster
 
+    with _opened(asked) as (cluster, bookies, update):
+        done = dump_cluster(cluster, bookies, file, update)
+    if asked.as_json:
+        print_json({"file": str(file), "bytes": done.size, "nodes": done.nodes, "not_known": done.troubles})
+    _say_not_known(str(file), done)
+    say(f"{file}: {done.nodes:,} nodes, {human_size(done.size)}")
+
+
+@contextmanager
+def _opened(asked: _Asked) -> "Iterator[tuple[LivingCluster, BookieReads | None, Progress]]":
+    """Lend the cluster, its bookies and a display of progress; opened anew each time, since servers may have changed."""
     cluster = opened_cluster(asked.context, asked.url, asked.zk_rate)
     try:
         with progress() as update:
-            bookies = bookies_of(cluster, no_bookies=asked.no_bookies)
-            done = dump_cluster(cluster, bookies, file, update)
-    except BaseException:
-        if partial_path(file).exists():
-            say(f"{partial_path(file)}: what was read so far; the same command goes on from there")
-        raise
+            yield cluster, bookies_of(cluster, no_bookies=asked.no_bookies), update
     finally:
         cluster.nodes.close()
-    if asked.as_json:
-        print_json(
-            {
-                "file": str(file),
-                "bytes": done.size,
-                "nodes": done.nodes,
-                "nodes_before": done.nodes_before,
-                "began_before": iso_time(done.began_before_ms),
-                "not_known": done.troubles,
-            }
-        )
-    if done.began_before_ms is not None:
-        say(f"{file}: {done.nodes_before:,} of its nodes are of the run that began {minute(done.began_before_ms)}")
-    _say_not_known(str(file), done)
-    say(f"{file}: {done.nodes:,} nodes, {human_size(done.size)}")
 
 
 def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping", spool: str) -> "Added":
     from ledgerfs.clusters.dump_keeping import add_dump
 
-    # Anew each time: the servers of a cluster may have changed, or their session may be lost.
-    cluster = opened_cluster(asked.context, asked.url, asked.zk_rate)
-    try:
-        with progress() as update:
-            bookies = bookies_of(cluster, no_bookies=asked.no_bookies)
-            return add_dump(cluster, bookies, store, keeping, update, spool=spool)
-    finally:
-        cluster.nodes.close()
+    with _opened(asked) as (cluster, bookies, update):
+        return add_dump(cluster, bookies, store, keeping, update, spool=spool)
 
 
 def _tell(asked: _Asked, store: "RawStore", added: "Added") -> None:

@@ -39,8 +39,7 @@ def dumps(
       ledgerfs cluster dumps s3://tier --name 20261128T00 --get dump.json.zst
     """
     # These import numpy and fsspec, which --help does not need.
-    from ledgerfs.cli.cluster.kept_dump_source import dumps_store
-    from ledgerfs.clusters.kept_dumps import kept_dumps
+    from ledgerfs.clusters.kept_dumps import dumps_store, kept_dumps
 
     store = dumps_store(bucket, storage_options_of(context))
     found = [one for one in kept_dumps(store, cluster) if name is None or _name(one).startswith(name)]

@@ -43,7 +43,7 @@ class LocationTable:
     gaps
         What is neither a record nor padding, as (start, end); shape (gaps, 2).
     end
-        Behind the last entry or gap, bytes: a file that grows is gone on with there.
+        Behind the last entry or gap, bytes.
 
     """
 
@@ -120,17 +120,6 @@ def location_table(records: LogRecords) -> LocationTable:
         sizes=records.sizes[order].astype(np.uint32),
         gaps=records.gaps,
         end=records.filled_to,
-    )
-
-
-def records_of(table: LocationTable) -> LogRecords:
-    """Return the entries of a table in the order of their places, to be joined with those that a longer file has behind them."""
-    ledgers = np.repeat(table.ledger_ids, table.counts)
-    entries: Int64 = np.repeat(table.highs.astype(np.int64) << _LOW_BITS, table.counts) + table.lows.astype(np.int64)
-    order = np.argsort(table.places, kind="stable")
-    places, sizes = table.places[order].astype(np.int64), table.sizes[order].astype(np.int64)
-    return LogRecords(
-        places, sizes, ledgers[order], entries[order], table.gaps, table.end, table.end, ends_in_gap=False
     )
 
 

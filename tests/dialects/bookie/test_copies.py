@@ -175,7 +175,7 @@ def test_a_check_goes_on_in_a_log_that_was_compacted_meanwhile(disks: Disks, mon
     assert (found.entries, found.bytes) == (30, whole.bytes)
 
 
-def test_a_log_that_grows_is_gone_on_with(disks: Disks) -> None:
+def test_a_log_that_grows_is_read_again(disks: Disks) -> None:
     path = disks.currents[0] / "0.log"
     whole = path.read_bytes()
     path.write_bytes(whole[:-40])
