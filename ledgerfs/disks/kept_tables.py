@@ -4,6 +4,7 @@ import mmap
 
 from ledgerfs.cache.cache_folder import CacheFolder, cache_folder
 from ledgerfs.cache.kept_file import KeptFile
+from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.disks.scanning import ScannedFile, scan_file
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.bookkeeper.location_table import LocationTable, build_location_table, parse_location_table
@@ -44,7 +45,11 @@ class KeptTables:
         found = scan_file(file, self._most_bytes)
         # What is wrong with a file is found again by reading it again.
         if found.trouble is None:
-            kept.save(lambda sink: sink.write(build_location_table(found.table)))
+
+            def write(sink: SealedWriter) -> None:
+                sink.write(build_location_table(found.table))
+
+            kept.save(write)
         return found
 
 

@@ -36,7 +36,6 @@ quick = settings(deadline=None, max_examples=80)
 text = st.text(st.characters(codec="utf-8"), max_size=8)
 ids = st.integers(0, MAX_INT64)
 
-VERSION_1 = HEAD + b"1\n2\n3\n0\n0\t192.0.2.1:1234\t192.0.2.2:1234\t192.0.2.3:1234\n-102\tCLOSED"
 VERSION_2 = HEAD + (
     b"2\nquorumSize: 2\nensembleSize: 3\nlength: 0\nlastEntryId: -1\nstate: IN_RECOVERY\nsegment {\n"
     b'  ensembleMember: "192.0.2.1:1234"\n  ensembleMember: "192.0.2.2:1234"\n  ensembleMember: "192.0.2.3:1234"\n'
@@ -59,10 +58,6 @@ def refused(data):
         parse(data)
     assert caught.value.key == "/ledgers/00/0000/L0059"
     return caught.value
-
-
-def lines(*told):
-    return HEAD + b"1\n" + "\n".join(told).encode()
 
 
 def message(**fields):
@@ -117,7 +112,6 @@ def test_any_node_round_trips(node):
 
 
 def test_the_samples_of_bookkeeper_are_read():
-    assert parse(VERSION_1) == RECOVERED
     assert parse(VERSION_2) == replace(RECOVERED, digest=Digest(DigestType.CRC32, b"passwd"))
     assert parse(VERSION_2 + b"ctime: 1544002383075\n").created_ms == 1544002383075
     assert parse(VERSION_3) == LedgerNode(
@@ -290,13 +284,13 @@ def test_bytes_without_a_version_are_refused(data):
     assert refused(data).reason == "the node is no ledger's: it does not begin with a version"
 
 
-@pytest.mark.parametrize("version", [0, 4, 33])
+@pytest.mark.parametrize("version", [0, 1, 4, 33])
 def test_unknown_versions_are_refused(version):
     error = refused(HEAD + b"%d\n" % version + VERSION_3[len(HEAD) + 2 :])
     assert error.reason == f"ledger metadata of version {version}, which is not known"
 
 
-@pytest.mark.parametrize("version", [VERSION_1, VERSION_2, VERSION_3])
+@pytest.mark.parametrize("version", [VERSION_2, VERSION_3])
 def test_a_node_that_is_cut_is_refused_or_lacks_its_end(version):
     for end in range(len(version)):
         refusal = None
@@ -304,7 +298,7 @@ def test_a_node_that_is_cut_is_refused_or_lacks_its_end(version):
             node = parse(version[:end])
         except CorruptMetadataError as error:
             refusal = error
-        # Versions 1 and 2 are text that does not tell how long it is: what is left may be an earlier state, never a closed ledger.
+        # Version 2 is text that does not tell how long it is: what is left may be an earlier state, never a closed ledger.
         assert refusal is not None or (version != VERSION_3 and not node.is_closed)
 
 
@@ -315,37 +309,6 @@ def test_a_message_of_another_length_than_told_is_refused(size):
         assert parse(VERSION_3[:at] + size + VERSION_3[at + 1 :]) == parse(VERSION_3)
     else:
         refused(VERSION_3[:at] + size + (VERSION_3[at + 1 :] if size[-1:] not in {b"", b"\x80"} else b""))
-
-
-@for_each(
-    ("told", "reason"),
-    [
-        (["2", "3", "0"], "ends before its first ensemble"),
-        (["2", "x", "0", "0\ta\tb\tc"], "'x' in ledger metadata is not a number"),
-        (["2", "3_0", "0", "0\ta\tb\tc"], "'3_0' in ledger metadata is not a number"),
-        (["2", " 3", "0", "0\ta\tb\tc"], "' 3' in ledger metadata is not a number"),
-        (["2", "3", "9" * 20, "0\ta\tb\tc"], f"'{'9' * 20}' in ledger metadata is not a number"),
-        (["2", "3", "0", "0"], "line 4 of ledger metadata is neither"),
-        (["2", "3", "0", "0\ta\tb\tc", ""], None),
-        (["2", "3", "0", "0\ta\tb\tc", "", ""], "line 5 of ledger metadata is neither"),
-        (["2", "3", "0", "0\ta\tb\tc", "-1\tCLOSED", "0\ta\tb\tc"], "line 6 of ledger metadata is neither"),
-        (["2", "3", "5", "0\ta\tb\tc", "-1\tCLOSED"], "length 5 and last entry -1"),
-        (["2", "3", "0", "0\ta\tb"], "has 2 bookies instead of 3"),
-        (["2", str(2**31), "0", "0\ta\tb\tc"], "out of range"),
-        (["2", "3", "9" * 19, "0\ta\tb\tc"], "out of range"),
-    ],
-)
-def test_lines_of_version_1_are_checked(told, reason):
-    if reason is None:
-        assert parse(lines(*told)).state == LedgerState.OPEN
-    else:
-        assert reason.lower() in refused(lines(*told)).reason.lower()
-
-
-def test_a_closed_ledger_of_version_1():
-    node = parse(lines("2", "3", "500", "0\ta\tb\tc", "7\ta\td\tc", "11\tCLOSED"))
-    assert (node.state, node.length, node.last_entry) == (LedgerState.CLOSED, 500, 11)
-    assert [one.first_entry for one in node.ensembles] == [0, 7]
 
 
 @for_each(
@@ -367,9 +330,7 @@ def test_text_of_version_2_is_checked(change):
 
 
 @settings(deadline=None, max_examples=150)
-@given(
-    st.sampled_from([VERSION_1, VERSION_2, VERSION_3]), st.binary(max_size=60), st.integers(0, 200), st.integers(0, 200)
-)
+@given(st.sampled_from([VERSION_2, VERSION_3]), st.binary(max_size=60), st.integers(0, 200), st.integers(0, 200))
 def test_any_bytes_are_a_ledger_or_refused(version, data, at, end):
     for attempt in (data, version[: len(HEAD) + 2] + data, version[:at] + data + version[end:]):
         refusal = None

@@ -1,19 +1,20 @@
 """A ledger's node in ZooKeeper: which bookies have its entries, how these are checked, where it ends (``docs/formats/bookkeeper.md``).
 
-After a line with the version of the format it is text (1: BookKeeper before 4.2), Protobuf's text (2: before 4.9), or the message that
-index objects embed, with its length before it (3). Of an open ledger nobody but its writer knows where it ends.
+After a line with the version of the format it is Protobuf's text (2: BookKeeper before 4.9), or the message that index objects embed, with
+its length before it (3). Version 1 was gone before there was Pulsar. Of an open ledger nobody but its writer knows where it ends.
 """
 
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptMetadataError, EntryRangeError
 from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_paths import is_folder_of_ledgers, ledger_id_at, ledger_path
-from ledgerfs.formats.bookkeeper.old_ledger_nodes import read_lines, read_text
+from ledgerfs.formats.bookkeeper.proto.ledger_text_pb2 import LedgerText
 from ledgerfs.formats.ledger_metadata import (
     MANAGED_LEDGER_KEY,
     DigestType,
@@ -168,7 +169,16 @@ def _read_message(data: bytes) -> LedgerMetadataRecord:
         raise ValueError("ledger metadata is not a protobuf message") from error
 
 
-_VERSIONS = {1: read_lines, 2: read_text, 3: _read_message}
+def _read_text(data: bytes) -> LedgerMetadataRecord:
+    """Parse version 2; raises `ValueError`, also for fields that it does not have: none was ever added."""
+    try:
+        text = text_format.Parse(data, LedgerText())
+    except text_format.ParseError as error:
+        raise ValueError(f"ledger metadata is not Protobuf's text: {error}") from error
+    return LedgerMetadataRecord.FromString(text.SerializeToString())
+
+
+_VERSIONS = {2: _read_text, 3: _read_message}
 
 
 def _node_of(record: LedgerMetadataRecord, ledger_id: int) -> LedgerNode:
