@@ -1,17 +1,15 @@
 """``ledgerfs bookie space``: live and dead bytes of the logs of bookies, and what their garbage collectors would free."""
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
 import click
 
-from ledgerfs.cli.bookie.source import LookedAt, disks_options, look_at
+from ledgerfs.cli.bookie.source import disks_options, look_at
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
 from ledgerfs.cli.output import human_size, print_json, say, show, table
 from ledgerfs.display import printable
-
-if TYPE_CHECKING:
-    from ledgerfs.disks.log_space import DirectorySpace, LogSpace
 
 _MOST_OWNERS = 20
 
@@ -49,14 +47,14 @@ def space(context: click.Context, disks: tuple[str, ...], *, minor: float, major
       ledgerfs bookie space /var/lib/bookie1 --metadata dump.json.zst --major 0.8
       ledgerfs bookie space /var/lib/bookie1 --metadata dump.json.zst --json | jq '.[].owners'
     """
-    from ledgerfs.disks.log_space import Thresholds, log_spaces
+    from ledgerfs.disks.log_space import Thresholds, space_reports
 
     thresholds = Thresholds(minor, major)
     seen = look_at(context, disks)
     live = set(seen.index.ledger_ids().tolist())
     if seen.known is not None:
         live &= seen.known.nodes.keys()
-    directories = [_as_json(seen, one) for one in log_spaces(seen.index, thresholds, live)]
+    directories = space_reports(seen.index, thresholds, live, cache(seen.owner))
     if as_json:
         print_json(directories)
     else:
@@ -64,63 +62,6 @@ def space(context: click.Context, disks: tuple[str, ...], *, minor: float, major
             _show(directory)
     if seen.known is None:
         say("without --metadata no ledger is known to be dead")
-
-
-def _as_json(seen: LookedAt, directory: "DirectorySpace") -> dict[str, Any]:
-    owners = {ledger: seen.owner(ledger) for ledger in {one.ledger_id for log in directory.logs for one in log.ledgers}}
-    logs = [_log_as_json(log, owners) for log in directory.logs]
-    return {
-        "bookie": directory.bookie,
-        "folder": directory.folder,
-        "size": sum(log["size"] for log in logs),
-        "live_bytes": sum(log["live_bytes"] for log in logs),
-        "dead_bytes": sum(log["dead_bytes"] for log in logs),
-        "logs": logs,
-        "owners": _owners_as_json(logs),
-        "frees": {fate: _sums(logs, fate) for fate in ("deleted", "minor", "major")},
-    }
-
-
-def _log_as_json(log: "LogSpace", owners: dict[int, str]) -> dict[str, Any]:
-    ledgers = [
-        {"ledger_id": one.ledger_id, "owner": owners[one.ledger_id], "bytes": one.stored, "is_live": one.is_live}
-        for one in log.ledgers
-    ]
-    return {
-        "id": f"{log.number:x}",
-        "path": log.path,
-        "size": log.size,
-        "live_bytes": log.live_bytes,
-        "dead_bytes": log.dead_bytes,
-        "fate": log.fate.value,
-        "freed": log.freed,
-        "rewritten": log.rewritten,
-        "ledgers": ledgers,
-    }
-
-
-def _owners_as_json(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the bytes of each owner, most first."""
-    sums: dict[tuple[str, bool], dict[str, Any]] = {}
-    for log in logs:
-        for one in log["ledgers"]:
-            owner = sums.setdefault((one["owner"], one["is_live"]), {"ledgers": set(), "logs": set(), "bytes": 0})
-            owner["ledgers"].add(one["ledger_id"])
-            owner["logs"].add(log["id"])
-            owner["bytes"] += one["bytes"]
-    return [
-        {"owner": owner, "is_live": is_live, "ledgers": len(one["ledgers"]), "logs": len(one["logs"]), "bytes": one["bytes"]}
-        for (owner, is_live), one in sorted(sums.items(), key=lambda item: -item[1]["bytes"])
-    ]  # fmt: skip
-
-
-def _sums(logs: list[dict[str, Any]], fate: str) -> dict[str, int]:
-    chosen = [log for log in logs if log["fate"] == fate]
-    return {
-        "logs": len(chosen),
-        "freed": sum(log["freed"] for log in chosen),
-        "rewritten": sum(log["rewritten"] for log in chosen),
-    }
 
 
 def _show(directory: dict[str, Any]) -> None:
