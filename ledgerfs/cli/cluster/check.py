@@ -197,13 +197,7 @@ def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
 
     survey = done.survey
     limits = StuckLimits(**{field: round(policies[field] * 1000) for _, field, _, _ in _STUCK_OPTIONS})
-    defaults = broker_defaults(
-        minutes=policies["broker_retention_minutes"],
-        megabytes=policies["broker_retention_megabytes"],
-        ttl_seconds=policies["broker_ttl_seconds"],
-        offload_bytes=policies["broker_offload_bytes"],
-        offload_seconds=policies["broker_offload_seconds"],
-    )
+    defaults = broker_defaults(**{name: value for name, value in policies.items() if name.startswith("broker_")})
     found = in_order([*done.findings, *stuck(survey, defaults, survey.read_ms, limits)])
     return replace(done, findings=found, left_out=[*done.left_out, *not_known(survey, survey.read_ms, limits)])
 

@@ -4,15 +4,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.cluster.source import Asked, about_topics, broker_defaults, retention_options, say_not_known
+from ledgerfs.cli.cluster.source import Asked, Report, about_topics, broker_defaults, retention_options
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
+from ledgerfs.cli.output import human_size, minute
 from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.display import printable
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledgerfs.clusters.cursors import CursorState
 
 _EVER = 2**63
@@ -25,16 +27,7 @@ _EVER = 2**63
     ),
     retention_options,
 )
-def cursors(
-    context: click.Context,
-    asked: Asked,
-    /,
-    *,
-    inactive: float | None,
-    broker_retention_minutes: int,
-    broker_retention_megabytes: int,
-    broker_ttl_seconds: int,
-) -> None:
+def cursors(asked: Asked, /, *, inactive: float | None, **brokers: int) -> Report:
     """Show subscriptions: their backlog, and what they keep from being trimmed.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Without --all these are subscriptions
@@ -52,49 +45,35 @@ def cursors(
     # This imports numpy, which --help does not need.
     from ledgerfs.clusters.cursors import cursors as cursors_of
 
-    survey, wanted = asked.survey, asked.wanted
-    defaults = broker_defaults(
-        minutes=broker_retention_minutes, megabytes=broker_retention_megabytes, ttl_seconds=broker_ttl_seconds
-    )
+    survey = asked.survey
     before = _EVER if inactive is None else survey.read_ms - round(inactive * 1000)
     found, seen, holding = [], 0, 0
     own_policies: set[str] = set()
-    for one in cursors_of(survey, defaults, survey.read_ms):
-        if wanted and one.managed_ledger not in wanted:
+    for one in cursors_of(survey, broker_defaults(**brokers), survey.read_ms):
+        if not asked.is_wanted(one.managed_ledger):
             continue
         seen += 1
         holding += bool(one.held_size)
         if one.may_have_own_policies:
             own_policies.add(one.managed_ledger)
-        if one.active_ms <= before and (asked.show_all or wanted or one.held_size or one.backlog):
+        if one.active_ms <= before and (asked.show_all or asked.wanted or one.held_size or one.backlog):
             found.append(one)
     found.sort(key=lambda one: (-one.held_size, -one.backlog_size))
-    if asked.as_json:
-        print_json([_as_json(one) for one in found])
-    elif found:
-        _show_table(found)
-    say(
-        f"{asked.source}: {holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown"
-    )
-    say_not_known(context, survey, len(own_policies))
+    summary = f"{holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown"
+    return Report(found, _as_json, _COLUMNS, ("backlog", "bytes", "holds back", "frees"), summary, len(own_policies))
 
 
-def _show_table(found: "list[CursorState]") -> None:
-    columns = ("topic", "subscription", "position", "expires to", "backlog", "bytes", "active", "holds back", "frees")
-    shown = table(*columns, right=("backlog", "bytes", "holds back", "frees"))
-    for one in found:
-        shown.add_row(
-            printable(topic_of(one.managed_ledger)) + "*" * one.may_have_own_policies,
-            printable(one.name),
-            f"{one.position[0]}:{one.position[1]}" + ("?" if one.is_stale else ""),
-            "" if one.expires_to is None else f"{one.expires_to[0]}:{one.expires_to[1]}",
-            f"{one.backlog:,}",
-            human_size(one.backlog_size),
-            minute(one.active_ms) + ("~" if one.last_active_ms is None else ""),
-            human_size(one.held_size),
-            human_size(one.freed_size),
-        )
-    show(shown)
+_COLUMNS: "dict[str, Callable[[CursorState], str]]" = {
+    "topic": lambda one: printable(topic_of(one.managed_ledger)) + "*" * one.may_have_own_policies,
+    "subscription": lambda one: printable(one.name),
+    "position": lambda one: f"{one.position[0]}:{one.position[1]}" + ("?" if one.is_stale else ""),
+    "expires to": lambda one: "" if one.expires_to is None else f"{one.expires_to[0]}:{one.expires_to[1]}",
+    "backlog": lambda one: f"{one.backlog:,}",
+    "bytes": lambda one: human_size(one.backlog_size),
+    "active": lambda one: minute(one.active_ms) + ("~" if one.last_active_ms is None else ""),
+    "holds back": lambda one: human_size(one.held_size),
+    "frees": lambda one: human_size(one.freed_size),
+}
 
 
 def _as_json(one: "CursorState") -> dict[str, Any]:

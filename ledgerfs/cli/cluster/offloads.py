@@ -2,32 +2,30 @@
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ledgerfs.cli.cluster.source import (
     Asked,
+    Report,
     about_topics,
     broker_defaults,
     ledgers_text,
     offload_options,
     owner_text,
-    say_not_known,
 )
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
+from ledgerfs.cli.output import human_size, minute
 from ledgerfs.display import printable, span
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledgerfs.clusters.offload_thresholds import TopicOffloads
 
 
 @command()
 @about_topics(offload_options)
-def offloads(
-    context: click.Context, asked: Asked, /, *, broker_offload_bytes: int | None, broker_offload_seconds: int | None
-) -> None:
+def offloads(asked: Asked, /, **brokers: int | None) -> Report:
     """Show what a broker would offload of each topic by its thresholds.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Brokers look at thresholds only
@@ -44,44 +42,20 @@ def offloads(
     # This imports numpy, which --help does not need.
     from ledgerfs.clusters.offload_thresholds import offloads as offloads_of
 
-    survey, wanted = asked.survey, asked.wanted
-    defaults = broker_defaults(offload_bytes=broker_offload_bytes, offload_seconds=broker_offload_seconds)
+    survey = asked.survey
     found, seen, own_policies, size, ledgers, due = [], 0, 0, 0, 0, 0
-    for one in offloads_of(survey, defaults, survey.read_ms):
-        if wanted and one.managed_ledger not in wanted:
+    for one in offloads_of(survey, broker_defaults(**brokers), survey.read_ms):  # type: ignore[arg-type]  # of the options
+        if not asked.is_wanted(one.managed_ledger):
             continue
         seen += 1
         own_policies += one.may_have_own_policies
         due += bool(one.chosen.rows)
         size, ledgers = size + one.size, ledgers + len(one.chosen.rows)
-        if asked.show_all or wanted or one.chosen.rows or one.unfinished:
+        if asked.show_all or asked.wanted or one.chosen.rows or one.unfinished:
             found.append(one)
     found.sort(key=lambda one: -one.size)
-    if asked.as_json:
-        print_json([_as_json(one) for one in found])
-    elif found:
-        _show_table(found)
-    say(
-        f"{asked.source}: {human_size(size)} in {ledgers:,} ledgers of {due:,} topics are due to be offloaded, of {seen:,} topics"
-    )
-    say_not_known(context, survey, own_policies)
-
-
-def _show_table(found: "list[TopicOffloads]") -> None:
-    columns = ("topic", "ledgers", "bytes", "since", "broker", "offloaded", "unfinished", "why not more")
-    shown = table(*columns, right=("bytes", "offloaded"))
-    for one in found:
-        shown.add_row(
-            printable(topic_of(one.managed_ledger)) + ("*" if one.may_have_own_policies else ""),
-            ledgers_text(one.ledger_ids),
-            human_size(one.size),
-            minute(one.chosen.since_ms),
-            owner_text(one.owner),
-            human_size(one.offloaded_size),
-            ledgers_text(one.unfinished),
-            why_text(one),
-        )
-    show(shown)
+    summary = f"{human_size(size)} in {ledgers:,} ledgers of {due:,} topics are due to be offloaded, of {seen:,} topics"
+    return Report(found, _as_json, _COLUMNS, ("bytes", "offloaded"), summary, own_policies)
 
 
 def why_text(one: "TopicOffloads") -> str:
@@ -94,6 +68,18 @@ def why_text(one: "TopicOffloads") -> str:
     left = [human_size(chosen.bytes_left) + " more"] if chosen.bytes_left >= 0 else []
     left += [span(chosen.ms_left)] if chosen.ms_left >= 0 else []
     return f"ledger {one.ledgers.ids[chosen.next_row]}: due after {' or '.join(left)}"
+
+
+_COLUMNS: "dict[str, Callable[[TopicOffloads], str]]" = {
+    "topic": lambda one: printable(topic_of(one.managed_ledger)) + "*" * one.may_have_own_policies,
+    "ledgers": lambda one: ledgers_text(one.ledger_ids),
+    "bytes": lambda one: human_size(one.size),
+    "since": lambda one: minute(one.chosen.since_ms),
+    "broker": lambda one: owner_text(one.owner),
+    "offloaded": lambda one: human_size(one.offloaded_size),
+    "unfinished": lambda one: ledgers_text(one.unfinished),
+    "why not more": why_text,
+}
 
 
 def _as_json(one: "TopicOffloads") -> dict[str, Any]:

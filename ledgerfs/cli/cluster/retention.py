@@ -2,39 +2,31 @@
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ledgerfs.cli.cluster.source import (
     Asked,
+    Report,
     about_topics,
     broker_defaults,
     ledgers_text,
     owner_text,
     retention_options,
-    say_not_known,
 )
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
+from ledgerfs.cli.output import human_size, minute
 from ledgerfs.display import printable, span
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledgerfs.clusters.answers import LastEnd
     from ledgerfs.clusters.retention import TopicRetention
 
 
 @command()
 @about_topics(retention_options)
-def retention(
-    context: click.Context,
-    asked: Asked,
-    /,
-    *,
-    broker_retention_minutes: int,
-    broker_retention_megabytes: int,
-    broker_ttl_seconds: int,
-) -> None:
+def retention(asked: Asked, /, **brokers: int) -> Report:
     """Show what a broker would trim of each topic now, and why not more.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Brokers trim only topics that
@@ -52,44 +44,33 @@ def retention(
     # This imports numpy, which --help does not need.
     from ledgerfs.clusters.retention import retention as retention_of
 
-    survey, wanted = asked.survey, asked.wanted
-    defaults = broker_defaults(
-        minutes=broker_retention_minutes, megabytes=broker_retention_megabytes, ttl_seconds=broker_ttl_seconds
-    )
+    survey = asked.survey
     found, seen, own_policies, size, ledgers, past = [], 0, 0, 0, 0, 0
-    for one in retention_of(survey, defaults, survey.read_ms):
-        if wanted and one.managed_ledger not in wanted:
+    for one in retention_of(survey, broker_defaults(**brokers), survey.read_ms):
+        if not asked.is_wanted(one.managed_ledger):
             continue
         seen += 1
         own_policies += one.may_have_own_policies
         past += bool(one.trim.going)
         size, ledgers = size + one.size, ledgers + len(one.trim.going)
-        if asked.show_all or wanted or one.trim.going or one.trim.dropped:
+        if asked.show_all or asked.wanted or one.trim.going or one.trim.dropped:
             found.append(one)
     found.sort(key=lambda one: -one.size)
-    if asked.as_json:
-        print_json([_as_json(one) for one in found])
-    elif found:
-        _show_table(found)
-    say(
-        f"{asked.source}: {human_size(size)} in {ledgers:,} ledgers of {past:,} topics are past their retention, of {seen:,} topics"
+    summary = (
+        f"{human_size(size)} in {ledgers:,} ledgers of {past:,} topics are past their retention, of {seen:,} topics"
     )
-    say_not_known(context, survey, own_policies)
+    return Report(found, _as_json, _COLUMNS, ("bytes", "stays"), summary, own_policies)
 
 
-def _show_table(found: "list[TopicRetention]") -> None:
-    shown = table("topic", "ledgers", "bytes", "since", "broker", "stays", "why", right=("bytes", "stays"))
-    for one in found:
-        shown.add_row(
-            printable(topic_of(one.managed_ledger)) + "*" * one.may_have_own_policies,
-            ledgers_text(one.ledger_ids),
-            human_size(one.size),
-            minute(one.trim.since_ms),
-            owner_text(one.owner),
-            human_size(one.size_staying),
-            printable(why_text(one)),
-        )
-    show(shown)
+_COLUMNS: "dict[str, Callable[[TopicRetention], str]]" = {
+    "topic": lambda one: printable(topic_of(one.managed_ledger)) + "*" * one.may_have_own_policies,
+    "ledgers": lambda one: ledgers_text(one.ledger_ids),
+    "bytes": lambda one: human_size(one.size),
+    "since": lambda one: minute(one.trim.since_ms),
+    "broker": lambda one: owner_text(one.owner),
+    "stays": lambda one: human_size(one.size_staying),
+    "why": lambda one: printable(why_text(one)),
+}
 
 
 def why_text(one: "TopicRetention") -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from ledgerfs.cli.options import json_option, storage_option, storage_options_of
-from ledgerfs.cli.output import progress, say
+from ledgerfs.cli.output import print_json, progress, say, show, table
 from ledgerfs.cli.parameter_types import Size
 from ledgerfs.cli.schemas.broker_options import ACCESS, admin_requests, broker_options
 from ledgerfs.cli.traffic_options import Command
@@ -66,31 +66,66 @@ class Asked:
 
     Attributes
     ----------
-    source
-        The URL or file that the survey is of, as the user gave it.
     wanted
         The managed ledgers that are to be shown alone; empty for all.
     show_all
         Whether also those are to be shown of which nothing is to be said but why.
-    as_json
-        Whether to print JSON.
 
     """
 
-    source: str
     survey: "Survey"
     wanted: frozenset[str]
     show_all: bool
-    as_json: bool
+
+    def is_wanted(self, managed_ledger: str) -> bool:
+        """Whether a topic is one that was asked for."""
+        return not self.wanted or managed_ledger in self.wanted
 
 
-def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., None]], Command]:
-    """Make a command about topics of a cluster, called with context, `Asked`, and its ``own`` options, which stand before --topic."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a command about topics prints.
 
-    def add(run: Callable[..., None]) -> Command:
+    Attributes
+    ----------
+    rows
+        What is shown, in its order.
+    as_json
+        Returns a row as values that JSON knows.
+    columns, right
+        {title of a column of the table: the text of a row}, and the titles of those with numbers.
+    summary
+        What is said behind the results.
+    unknown_policies
+        How many topics may have other policies than those that were read.
+
+    """
+
+    rows: Sequence[Any]
+    as_json: Callable[[Any], dict[str, Any]]
+    columns: Mapping[str, Callable[[Any], str]]
+    right: tuple[str, ...]
+    summary: str
+    unknown_policies: int
+
+    def show(self, *, in_json: bool) -> None:
+        """Print the rows."""
+        if in_json:
+            print_json([self.as_json(one) for one in self.rows])
+        elif self.rows:
+            shown = table(*self.columns, right=self.right)
+            for one in self.rows:
+                shown.add_row(*(text(one) for text in self.columns.values()))
+            show(shown)
+
+
+def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., Report]], Command]:
+    """Make a command about topics of a cluster, called with `Asked`, and its ``own`` options, which stand before --topic."""
+
+    def add(run: Callable[..., Report]) -> Command:
         @click.pass_context
         @wraps(run)
-        def show(
+        def report(
             context: click.Context,
             /,
             *,
@@ -103,11 +138,13 @@ def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., 
             as_json: bool,
             **options: object,
         ) -> None:
-            asked = surveyed(context, source, zk_rate, no_bookies=no_bookies)
-            survey = with_owners(asked, brokers)
-            run(context, Asked(source, survey, wanted_topics(survey, topics), show_all, as_json), **options)
+            survey = with_owners(surveyed(context, source, zk_rate, no_bookies=no_bookies), brokers)
+            made = run(Asked(survey, wanted_topics(survey, topics), show_all), **options)
+            made.show(in_json=as_json)
+            say(f"{source}: {made.summary}")
+            say_not_known(context, survey, made.unknown_policies)
 
-        command = cast("Command", show)
+        command = cast("Command", report)
         for option in (json_option, topic_option, *reversed(own), admin_option, source_argument):
             command = option(command)
         return command
@@ -205,22 +242,23 @@ def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies:
 
 def broker_defaults(
     *,
-    minutes: int = 0,
-    megabytes: int = 0,
-    ttl_seconds: int = 0,
-    offload_bytes: int | None = None,
-    offload_seconds: int | None = None,
+    broker_retention_minutes: int = 0,
+    broker_retention_megabytes: int = 0,
+    broker_ttl_seconds: int = 0,
+    broker_offload_bytes: int | None = None,
+    broker_offload_seconds: int | None = None,
 ) -> "BrokerDefaults":
-    """Return the policies of brokers from options."""
+    """Return the policies of brokers from `retention_options` and `offload_options`."""
     from ledgerfs.clusters.policies import NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
 
+    seconds = -1 if broker_offload_seconds is None else broker_offload_seconds
     return BrokerDefaults(
-        Retention.of(minutes, megabytes),
+        Retention.of(broker_retention_minutes, broker_retention_megabytes),
         OffloadThresholds(
-            NO_LIMIT if offload_bytes is None else offload_bytes,
-            NO_LIMIT if offload_seconds is None or offload_seconds < 0 else offload_seconds * 1000,
+            NO_LIMIT if broker_offload_bytes is None else broker_offload_bytes,
+            NO_LIMIT if seconds < 0 else seconds * 1000,
         ),
-        ttl_seconds * 1000,
+        broker_ttl_seconds * 1000,
     )
 
 

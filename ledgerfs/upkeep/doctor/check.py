@@ -233,43 +233,37 @@ def check_dump(
     if any(one.broken.size for one in found.tiers):
         # A bucket is listed twice for one look: what is trimmed between the two listings looks broken.
         again = suspects_of(survey, [listed_tier(one, progress) for one in tiers], survey.began_ms, rules.grace_ms)
-    sure, unnamed, unsure = _of_before(again.confirmed(found), survey.began_ms - rules.grace_ms, rules)
-    left_out = LeftOut()
+    left_out, unsure = LeftOut(), LeftOut()
+    sure = _of_before(again.confirmed(found), rules, left_out, unsure)
     not_whole = np.union1d(lost_ids(found.tiers), lost_ids(again.tiers))
     findings = in_order(_findings(sure, survey, tiers, left_out, not_whole, is_dump=True))
     missing = sum(one.missing.size for one in again.tiers)
-    said, unjudged = [*_left_out(found, left_out, rules), *unnamed], [*_unjudged(found, sure), *unsure]
-    if missing:
-        unjudged.append(
-            f"{missing:,} ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost"
-        )
+    unsure["ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost"] += missing
+    said, unjudged = _left_out(found, left_out, rules), [*_unjudged(found, sure), *_counted(unsure)]
     return Check(survey, 1, findings, said, unjudged, signs_of_sharing(survey))
 
 
-def _of_before(found: Suspects, before_ms: int, rules: Rules) -> tuple[Suspects, list[str], list[str]]:
-    """Return what is suspect by nodes that have not changed since a time.
+def _of_before(found: Suspects, rules: Rules, left_out: LeftOut, unsure: LeftOut) -> Suspects:
+    """Return what is suspect by nodes that have not changed since the grace before a dump.
 
-    What else may have no owner, and what else may be lost, is left out, a sentence each: it may be newer than the dump's ledgers.
+    What else may have no owner, and what else may be lost, is left out, and counted: it may be newer than the dump's ledgers.
     """
     survey, when = found.survey, f"while the dump was made, or within {_grace(rules)} before"
+    before_ms = survey.began_ms - rules.grace_ms
     rows = with_unchanged_owners(survey, found.unnamed.rows, before_ms)
     lost, gone = listed_before(survey, found.lost, before_ms), named_before(found.gone, before_ms)
-    unnamed = [
-        (found.unnamed.rows.size - rows.size, f"ledgers that nothing names are of lists and nodes that changed {when}")
-    ]
-    unsure = [
-        (found.lost.size - lost.size, f"listed ledgers are not in BookKeeper, in lists that changed {when}"),
-        (
-            found.gone.size - gone.size,
-            f"ledgers of schemas and subscriptions are not in BookKeeper, whose nodes changed {when}",
-        ),
-    ]
-    sure = replace(found, unnamed=replace(found.unnamed, rows=rows), lost=lost, gone=gone)
-    return sure, _counted(unnamed), _counted(unsure)
+    left_out[f"ledgers that nothing names are of lists and nodes that changed {when}"] += (
+        found.unnamed.rows.size - rows.size
+    )
+    unsure[f"listed ledgers are not in BookKeeper, in lists that changed {when}"] += found.lost.size - lost.size
+    unsure[f"ledgers of schemas and subscriptions are not in BookKeeper, whose nodes changed {when}"] += (
+        found.gone.size - gone.size
+    )
+    return replace(found, unnamed=replace(found.unnamed, rows=rows), lost=lost, gone=gone)
 
 
-def _counted(reasons: Sequence[tuple[int, str]]) -> list[str]:
-    return [f"{count:,} {why}" for count, why in reasons if count]
+def _counted(reasons: LeftOut) -> list[str]:
+    return [f"{count:,} {why}" for why, count in reasons.items() if count]
 
 
 def _grace(rules: Rules) -> str:
@@ -298,40 +292,38 @@ def _unjudged(first: Suspects, sure: Suspects) -> list[str]:
     """Return what may be lost, and was not judged, and why; ``sure`` is what all looks make suspect."""
     refused = list(refused_objects(sure.tiers))
     more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
-    reasons = [
-        (
-            _elsewhere(first),
-            "offloaded ledgers are in places that no --bucket names: their objects were not looked for",
-        ),
-        (
-            unread_compactions(first.survey),
-            "compacted topics are named by ledgers of cursors that were not read: bookies were not asked, or did not answer",
-        ),
-    ]
     named = [f"the store refuses objects that are listed as offloaded: {one}{more}" for one in refused[:1]]
-    return [*named, *_counted(reasons)]
+    rest = LeftOut(
+        {
+            "offloaded ledgers are in places that no --bucket names: their objects were not looked for": _elsewhere(
+                first
+            ),
+            "compacted topics are named by ledgers of cursors that were not read: bookies were not asked, or did not answer": (
+                unread_compactions(first.survey)
+            ),
+        }
+    )
+    return [*named, *_counted(rest)]
 
 
-def _left_out(first: Suspects, objects: LeftOut, rules: Rules) -> list[str]:
+def _left_out(first: Suspects, left_out: LeftOut, rules: Rules) -> list[str]:
     """Return what was not judged and may have no owner, and why."""
     unnamed, minutes = first.unnamed, _grace(rules)
-    young_objects = sum(one.young for one in first.tiers)
-    reasons = [
-        (unnamed.young, f"ledgers that nothing names are younger than {minutes}, or changed within it"),
-        (first.flagged_young, f"ledgers that are called deleted are there, in lists that changed within {minutes}"),
-        (unnamed.unreadable, "ledgers that nothing names may be named by nodes that could not be read"),
-        (unnamed.unclear, "ledgers that nothing names do not tell an owner that is known here"),
-        (unnamed.in_use, "open ledgers that nothing names may be of compaction that runs"),
-        (young_objects, f"offloads that no list names are younger than {minutes}, or of unknown age"),
-        (
-            sum(one.former for one in first.tiers),
-            "offloads that no list names are from before something was restored into this cluster: of a lost one nobody may have more",
-        ),
-        (objects.another_clusters, "offloads that no list names are another cluster's, by their user metadata"),
-        (objects.whose, "offloads that no list names tell a cluster, and it is not known whether that is this one"),
-        (objects.unreadable, "offloads that no list names may be named by lists that could not be read"),
-    ]
-    return _counted(reasons)
+    young, former = (sum(getattr(one, name) for one in first.tiers) for name in ("young", "former"))
+    reasons = LeftOut(
+        {
+            f"ledgers that nothing names are younger than {minutes}, or changed within it": unnamed.young,
+            f"ledgers that are called deleted are there, in lists that changed within {minutes}": first.flagged_young,
+            "ledgers that nothing names may be named by nodes that could not be read": unnamed.unreadable,
+            "ledgers that nothing names do not tell an owner that is known here": unnamed.unclear,
+            "open ledgers that nothing names may be of compaction that runs": unnamed.in_use,
+            f"offloads that no list names are younger than {minutes}, or of unknown age": young,
+            "offloads that no list names are from before something was restored into this cluster: of a lost one nobody may have more": (
+                former
+            ),
+        }
+    )
+    return [*_counted(reasons), *_counted(left_out)]
 
 
 def _elsewhere(found: Suspects) -> int:

@@ -3,8 +3,8 @@
 An object is called an orphan only if it is not known to be another cluster's: a bucket may serve several.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,13 +26,11 @@ _SAMPLE = 16
 _RESTORE = "restore the objects under the same names, from a versioned bucket, a backup or a copy"
 
 
-@dataclass(slots=True)
-class LeftOut:
-    """Counts of objects that no list names and that are not called orphans."""
-
-    another_clusters: int = 0
-    whose: int = 0
-    unreadable: int = 0
+LeftOut = Counter[str]
+"""{what is not judged, and why: how many}."""
+_UNREADABLE = "offloads that no list names may be named by lists that could not be read"
+_WHOSE = "offloads that no list names tell a cluster, and it is not known whether that is this one"
+_OTHERS = "offloads that no list names are another cluster's, by their user metadata"
 
 
 class OrphanObjects(NamedTuple):
@@ -53,11 +51,11 @@ def orphan_pairs(survey: Survey, tier: Tier, found: TierSuspects, left_out: Left
         if told is None:
             continue
         if damaged and (told.managed_ledger is None or told.managed_ledger in damaged):
-            left_out.unreadable += 1
+            left_out[_UNREADABLE] += 1
         elif told.cluster is not None and ours is None:
-            left_out.whose += 1
+            left_out[_WHOSE] += 1
         elif told.cluster not in {None, ours}:
-            left_out.another_clusters += 1
+            left_out[_OTHERS] += 1
         else:
             yield OrphanObjects(row, told, told.managed_ledger is None or told.managed_ledger in known)
 
