@@ -25,7 +25,6 @@ from ledgerfs.errors import (
     LockHeldError,
     LockLostError,
     ObjectNotFoundError,
-    StoreError,
     StoreUnreachableError,
     UnsupportedWriteError,
 )
@@ -726,12 +725,3 @@ def test_the_server_of_tests_does_all_or_nothing() -> None:
         client.close()
         assert "/e" not in server.nodes
         assert server.not_reads == []
-
-
-def test_the_server_of_tests_tells_writes_of_those_who_only_read() -> None:
-    with ZooKeeperServer() as server:
-        nodes = Nodes(server.address, timeout_s=PATIENT_S)
-        with pytest.raises(StoreError):
-            ClusterLock.take(nodes.settings, HOLDER)
-        assert server.not_reads
-        assert set(server.nodes) == {"/"}

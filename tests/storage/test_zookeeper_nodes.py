@@ -779,13 +779,3 @@ def test_the_server_of_tests_tells_writes_and_watches() -> None:
         client.close()
         assert server.not_reads == [(DATA, "/x"), (1, "")]
         assert server.requests[GET_CHILDREN_2] == 1
-
-
-def test_a_client_of_another_server_is_sent_away_by_the_server_of_tests() -> None:
-    read_of_a_bookie = struct.pack("!iiqq", 20, 2 << 24 | 2 << 16, 7, 0)
-    with ZooKeeperServer() as server:
-        host, port = server.address.rsplit(":", 1)
-        for said in (read_of_a_bookie, b"GET / HTTP/1.1\r\n\r\n"):
-            with socket.create_connection((host, int(port)), timeout=60) as stranger:
-                stranger.sendall(said)
-                assert not stranger.recv(1)

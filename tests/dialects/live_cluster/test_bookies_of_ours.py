@@ -2,14 +2,12 @@
 
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 import pytest
 
-from tests.support.bookies import BATCH, NEWEST, READ, BookieServer, _Connection
-from tests.support.waiting import wait_until
+from tests.support.bookies import BATCH, NEWEST, READ, BookieServer
 
 LEDGER = 7
 OK, NO_LEDGER, NO_ENTRY, BAD_REQUEST, UNAUTHORISED, TOO_MANY = 0, 1, 2, 100, 102, 106
@@ -90,14 +88,6 @@ def client(bookie: BookieServer) -> Iterator[Client]:
         yield made
 
 
-def test_pipelined_reads_are_answered_with_the_entries_as_they_are_stored(bookie: BookieServer, client: Client) -> None:
-    replies = client.ask(*map(single, [3, 0, 9]))
-    assert replies == [Reply(READ, OK, LEDGER, entry_id, stored(entry_id)) for entry_id in (3, 0, 9)]
-    assert bookie.requests == {"read": 3}
-    assert [one.entry_id for one in bookie.asked] == [3, 0, 9]
-    assert bookie.not_reads == []
-
-
 def test_what_is_not_there_is_told_from_what_nobody_knows(client: Client) -> None:
     assert [one.code for one in client.ask(single(10), single(0, LEDGER + 1), single(NEWEST, LEDGER + 1))] == [
         NO_ENTRY,
@@ -155,13 +145,6 @@ def test_no_batch_is_larger_than_a_bookie_makes_them(bookie: BookieServer, clien
     assert len(listed(client.ask(batch(0, 100, 1 << 40))[0])) == 2
 
 
-def test_requests_in_pieces_are_answered_all_the_same(client: Client) -> None:
-    client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for byte in single(3) + single(4):
-        client.socket.sendall(bytes([byte]))
-    assert [client.reply().entry_id, client.reply().entry_id] == [3, 4]
-
-
 NO_PLAIN_READS = {
     struct.pack(">i", 40) + single(0, flags=1)[4:] + b"k" * 20: "read with the flag of fencing",
     single(0, flags=1): "read with the flag of fencing",
@@ -187,129 +170,3 @@ def test_what_is_no_plain_read_is_noted_and_changes_nothing(bookie: BookieServer
         assert [one.partition(":")[0] for one in bookie.not_reads] == [kind]
         assert bookie.requests[kind] == 1
         assert len(bookie.entries(LEDGER)) == 10
-
-
-def test_a_killed_bookie_resets_and_refuses_until_it_is_started(bookie: BookieServer) -> None:
-    with Client(bookie.address) as client:
-        client.ask(single(0))
-        bookie.kill()
-        with pytest.raises(ConnectionResetError):
-            client.socket.recv(1)
-    with pytest.raises(ConnectionRefusedError):
-        Client(bookie.address)
-    assert not bookie.is_running
-    bookie.start()
-    with Client(bookie.address) as client:
-        assert client.ask(single(9))[0].code == OK
-
-
-def test_dropped_connections_may_be_made_anew(bookie: BookieServer, client: Client) -> None:
-    client.ask(single(0))
-    bookie.drop_connections()
-    with pytest.raises(ConnectionResetError):
-        client.socket.recv(1)
-    with Client(bookie.address) as other:
-        assert other.ask(single(0))[0].code == OK
-
-
-def test_who_is_killed_twice_is_dead(bookie: BookieServer) -> None:
-    bookie.kill()
-    bookie.kill()
-    assert not bookie.is_running
-    never_started = BookieServer()
-    never_started.kill()
-    with pytest.raises(ConnectionRefusedError):
-        Client(never_started.address)
-
-
-def test_latency_is_waited_for_once_by_what_is_pipelined(
-    bookie: BookieServer, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bookie.latency_s = 0.1
-    sent: list[int] = []
-    send = _Connection._send
-    monkeypatch.setattr(_Connection, "_send", lambda self, data: (sent.append(len(data)), send(self, data)))
-    start = time.monotonic()
-    replies = client.ask(*map(single, range(10)))
-    assert time.monotonic() - start >= 0.1
-    assert bookie.most_together == 10
-    # All at once, after one time.
-    assert sent == [sum(28 + len(stored(one.entry_id)) for one in replies)]
-
-
-def test_replies_come_in_another_order(bookie: BookieServer, client: Client) -> None:
-    bookie.reverse_replies = True
-    assert [one.entry_id for one in client.ask(*map(single, range(10)))] == list(range(9, -1, -1))
-
-
-def test_one_bit_of_an_entry_is_another_until_it_is_mended(bookie: BookieServer, client: Client) -> None:
-    bookie.corrupt(LEDGER, 3)
-    bookie.corrupt(LEDGER, 4, at=33, bit=7)
-    replies = client.ask(single(3), single(4))
-    assert [
-        sum((a ^ b).bit_count() for a, b in zip(one.rest, stored(one.entry_id), strict=True)) for one in replies
-    ] == [1, 1]
-    bookie.corrupt(LEDGER, 3)
-    assert client.ask(single(3))[0].rest == stored(3)
-
-
-def test_reads_are_refused_as_they_are_told_to_be(bookie: BookieServer, client: Client) -> None:
-    bookie.too_many(2)
-    codes = [one.code for one in client.ask(single(0), batch(0, 1, 1), single(0))]
-    assert codes == [TOO_MANY, TOO_MANY, OK]
-    bookie.is_unauthorised = True
-    assert [one.code for one in client.ask(single(0), batch(0, 1, 1))] == [UNAUTHORISED, UNAUTHORISED]
-    assert bookie.not_reads == []
-
-
-def test_a_ledger_that_a_bookie_has_dropped_is_unknown_to_it(bookie: BookieServer, client: Client) -> None:
-    assert bookie.ledgers == [LEDGER]
-    bookie.remove_ledger(LEDGER)
-    assert client.ask(single(0))[0].code == NO_LEDGER
-    assert bookie.ledgers == []
-
-
-def test_a_silent_bookie_takes_requests_and_answers_none(bookie: BookieServer) -> None:
-    bookie.is_silent = True
-    with Client(bookie.address, timeout_s=0.05) as client:
-        with pytest.raises(TimeoutError):
-            client.ask(single(0))
-        wait_until(lambda: bookie.requests == {"read": 1}, seconds=300)
-
-
-def test_replies_are_spoilt_as_they_are_told_to_be(bookie: BookieServer) -> None:
-    bookie.spoil = lambda _: None
-    with Client(bookie.address) as client, pytest.raises(ConnectionError):
-        client.ask(single(0))
-    bookie.spoil = lambda replies: replies[:30]
-    with Client(bookie.address) as client:
-        client.socket.sendall(single(0))
-        assert (
-            client._file.read(30)
-            == struct.pack(">iIIqq", 24 + len(stored(0)), 2 << 24 | READ << 16, OK, LEDGER, 0) + stored(0)[:2]
-        )
-        client.socket.settimeout(0.05)
-        with pytest.raises(TimeoutError):
-            client.socket.recv(1)
-
-
-def test_a_client_that_takes_no_replies_is_asked_for_no_requests_meanwhile(bookie: BookieServer) -> None:
-    bookie.add(LEDGER, 0, stored(0, 1 << 20))
-    with Client(bookie.address) as client:
-
-        def is_paused() -> bool:
-            return any(not one._transport.is_reading() for one in tuple(bookie._open))
-
-        sent = 0
-        while not is_paused():
-            assert sent < 1000, "the system has room for whatever is sent"
-            client.socket.sendall(single(0))
-            sent += 1
-            wait_until(lambda: bookie.requests["read"] == sent or is_paused(), seconds=300)  # noqa: B023
-        assert [client.reply().code for _ in range(sent)] == [OK] * sent
-        wait_until(lambda: not is_paused(), seconds=300)
-
-
-def test_an_address_may_be_chosen(bookie: BookieServer) -> None:
-    with pytest.raises(OSError, match="in use"):
-        BookieServer(bookie.address)
