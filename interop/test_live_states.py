@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from kazoo.client import KazooClient
 
@@ -28,8 +27,6 @@ from interop.s3_server import BUCKET
 from interop.stages import stage, took
 from interop.surveys import ledgers_of, path_of, survey_of
 from interop.waiting import wait_until
-from interop.ways import OPEN_END
-from ledgerfs import open_bucket
 from ledgerfs.clusters.cursors import cursors
 from ledgerfs.clusters.offload_thresholds import TopicOffloads, chosen_of, offloads
 from ledgerfs.clusters.policies import BrokerDefaults, Retention
@@ -57,7 +54,6 @@ _ROLLING_S = 120
 _LEAST_ROLLOVERS_S = 5
 """Ledgers that are made in a second, at least: ten are wanted, which a machine that does much else may not manage."""
 _LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
-_BOTH = "persistent://public/both/both"
 
 
 @pytest.fixture(scope="module")
@@ -106,20 +102,6 @@ def made(live: LiveCluster, begun: Begun) -> Made:
     with stage("states: start the broker"):
         live.cluster.start_broker(live.s3)
     return Made(orphans, crash, expired, half, time.time())
-
-
-def test_a_ledger_in_both_places_is_read_where_users_want(live: LiveCluster) -> None:
-    live.cluster.admin.make_namespace("public/both")
-    with connected(live.cluster.service_url) as client:
-        fill(client, _BOTH, 450, 100)
-    offloaded = set(live.cluster.admin.offload(_BOTH))
-    assert len(offloaded) == 4
-    numbers = [b"%08d" % number + b"." * 100 for number in range(450)]
-    for place, asked in (("bucket", set()), ("bookkeeper", offloaded)):
-        bucket = open_bucket(live.url, {**OPEN_END, "read_from": place})
-        assert _values(bucket.topic(_BOTH).scan(["value"])) == numbers, place
-        assert live.ledgers_asked_for() & offloaded == asked, place
-    assert offloaded <= live.cluster.bookkeeper_ledgers()
 
 
 def test_no_live_ledger_is_named_while_ledgers_roll_over(live: LiveCluster, begun: Begun) -> None:
@@ -314,10 +296,6 @@ def _versions(nodes: KazooClient) -> dict[str, int]:
     }
     paths = [f"{name}/{topic}" for name in names for topic in nodes.get_children(name)]
     return {path: nodes.get(path)[1].version for path in paths}
-
-
-def _values(scan: Iterable[pa.RecordBatch]) -> list[bytes]:
-    return [value for batch in scan for value in batch["value"].to_pylist()]
 
 
 def _offloads(live: LiveCluster) -> dict[str, TopicOffloads]:

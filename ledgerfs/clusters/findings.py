@@ -66,18 +66,9 @@ class FindingKind(Enum):
     @property
     def is_orphan_of_bookkeeper(self) -> bool:
         """Whether it is about ledgers that nothing names; they may be another cluster's."""
-        return self in _ORPHANS
+        return self.value.startswith("orphan-") and self is not FindingKind.ORPHAN_OBJECT
 
 
-_ORPHANS = frozenset(
-    {
-        FindingKind.ORPHAN_LEDGER,
-        FindingKind.ORPHAN_CURSOR_LEDGER,
-        FindingKind.ORPHAN_SCHEMA_LEDGER,
-        FindingKind.ORPHAN_COMPACTED_LEDGER,
-        FindingKind.ORPHAN_DELAYED_LEDGER,
-    }
-)
 _LOSS = frozenset(
     {
         FindingKind.LOST_LEDGER,

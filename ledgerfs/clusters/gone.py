@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from ledgerfs.clusters.findings import Finding, FindingKind
-from ledgerfs.clusters.ownership import is_in
+from ledgerfs.clusters.ownership import are_there
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table, parts_by
 from ledgerfs.formats.array_types import Int64, Mask
@@ -155,9 +155,7 @@ def _subscription(survey: Survey, row: np.void) -> str:
 def _gone(survey: Survey, table: Table, namer: Namer, column: str = "ledger_id", only: Mask | None = None) -> Table:
     """Return rows of `GONE` for what a column names, of some rows only."""
     ids = table[column]
-    is_gone = ~is_in(ids, survey.ledgers["ledger_id"])
-    if survey.damaged_ledgers:
-        is_gone &= ~is_in(ids, np.array(sorted(survey.damaged_ledgers), np.int64))
+    is_gone = ~are_there(survey, ids)
     if only is not None:
         is_gone &= only
     places = np.flatnonzero(is_gone)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ledgerfs.clusters.findings import Finding, FindingKind
 from ledgerfs.clusters.orphans import PULSAR
-from ledgerfs.clusters.ownership import is_in
+from ledgerfs.clusters.ownership import are_there
 from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.tables import Table, parts_by
 from ledgerfs.formats.array_types import Int64, Mask
@@ -28,10 +28,7 @@ def lost_ledgers(survey: Survey) -> Table:
     """Return rows of `LISTED` that are not offloaded completely, and not in BookKeeper; without those that are listed as empty."""
     listed = survey.listed[~survey.listed["is_complete"]]
     is_empty = (listed["entries"] == 0) & (listed["closed_ms"] != 0)
-    is_there = is_in(listed["ledger_id"], survey.ledgers["ledger_id"])
-    if survey.damaged_ledgers:
-        is_there |= is_in(listed["ledger_id"], np.array(sorted(survey.damaged_ledgers), np.int64))
-    found: Table = listed[~is_empty & ~is_there]
+    found: Table = listed[~is_empty & ~are_there(survey, listed["ledger_id"])]
     return found
 
 

@@ -57,6 +57,12 @@ def is_in(ids: Int64, sorted_ids: Int64) -> Mask:
     return found
 
 
+def are_there(survey: Survey, ids: Int64) -> Mask:
+    """Return which ids are of ledgers that BookKeeper has, also those whose nodes are damaged; shape (ids,)."""
+    damaged = np.array(sorted(survey.damaged_ledgers), np.int64)
+    return is_in(ids, survey.ledgers["ledger_id"]) | is_in(ids, damaged)
+
+
 def is_at_or_below(path: str, folders: Container[str]) -> bool:
     """Whether a path, or a folder above it, is among some: of a folder that may not be listed nobody knows what is below."""
     while path:

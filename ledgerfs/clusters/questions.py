@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ledgerfs.clusters.answers import (
     Answer,
@@ -19,20 +19,12 @@ from ledgerfs.clusters.survey_builder import EventPlaces, SchemaPlace, SurveyBui
 from ledgerfs.errors import AccessDeniedError, CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.managed_ledgers.names import cursor_of
-from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs.storage.zookeeper.nodes import Node, NodeReader
 
 One = TypeVar("One")
 
 _TOGETHER = 1024
 """Ledgers that are asked for at once: their metadata is in memory meanwhile."""
-
-
-class ManyNodes(Protocol):
-    """Reads of nodes, such as `ledgerfs.storage.zookeeper.nodes.Nodes`."""
-
-    def get_many(self, paths: Iterable[str]) -> Iterable[Node | LedgerfsError]:
-        """Yield the node at each path, or why it could not be read."""
-        ...
 
 
 class Questions:
@@ -52,7 +44,7 @@ class Questions:
     def __init__(
         self,
         builder: SurveyBuilder,
-        nodes: ManyNodes,
+        nodes: NodeReader,
         bookies: BookieReads | None,
         ledgers_path: str = "/ledgers",
         *,
@@ -148,22 +140,19 @@ class Questions:
 
     def _policies(self, bookies: BookieReads, places: EventPlaces) -> Answer:
         """Ask for the policies of a namespace's topics; all of them are known, or none."""
-        trouble = places.trouble
-        compacted = list(self._read(places.compacted))
-        ledgers = list(self._read(places.ledger_ids))
-        schemas = list(self._read(ledger_id for _, ledger_id, _ in places.schemas))
-        for ledger_id, node in zip([*places.compacted, *places.ledger_ids], [*compacted, *ledgers], strict=True):
-            if not isinstance(node, LedgerNode):
-                trouble = trouble or node or f"ledger {ledger_id} of its events is gone"
-        nodes = [one for one in ledgers if isinstance(one, LedgerNode)]
-        first = [one for one in compacted if isinstance(one, LedgerNode)]
+        trouble, ids = places.trouble, [*places.compacted, *places.ledger_ids]
+        told = dict(zip(ids, self._read(ids), strict=True))
+        there = {one: node for one, node in told.items() if isinstance(node, LedgerNode)}
+        for ledger_id in (one for one in ids if one not in there):
+            trouble = trouble or str(told[ledger_id] or f"ledger {ledger_id} of its events is gone")
         versions = [
-            (version, node, entry)
-            for (version, _, entry), node in zip(places.schemas, schemas, strict=True)
+            (place.version, node, place.entry_id)
+            for place, node in zip(places.schemas, self._read(one.ledger_id for one in places.schemas), strict=True)
             if isinstance(node, LedgerNode)
         ]
         if trouble is None:
-            found = bookies.last_events(EventLedgers(places.topic, first, nodes, versions))
+            compacted, ledgers = ([there[one] for one in some] for some in (places.compacted, places.ledger_ids))
+            found = bookies.last_events(EventLedgers(places.topic, compacted, ledgers, versions))
             try:
                 if not isinstance(found, LedgerfsError):
                     return answer_of(places.namespace, found)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ledgerfs.clusters.answers import Answer, CursorAnswer, LastEnd, TopicPoliciesAnswer
-from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners, namespace_of
+from ledgerfs.clusters.bundles import BROKERS, NAMESPACES, BundleOwners
 from ledgerfs.clusters.cluster_names import CLUSTERS, GLOBAL
-from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
+from ledgerfs.clusters.managed_ledger_paths import list_of_ledgers
 from ledgerfs.clusters.policies import NamespacePolicies, json_object, parse_policies, policies_in
 from ledgerfs.clusters.survey import DamagedNode, Survey, namespaces_of_events
 from ledgerfs.clusters.tables import (
@@ -52,20 +52,6 @@ _MOST_HOLES, _MOST_ENTRIES = 2**31 - 1, 2**62
 """What the columns can count; bytes of a topic, too."""
 
 
-class EventPlaces(NamedTuple):
-    """Where the events of a namespace's policies are: ids of ledgers in their order, and each schema as version, ledger and entry.
-
-    ``trouble`` says why they are not all there.
-    """
-
-    namespace: str
-    topic: str
-    compacted: list[int]
-    ledger_ids: list[int]
-    schemas: list[tuple[int, int, int]]
-    trouble: str | None
-
-
 class SchemaPlace(NamedTuple):
     """Where one version of a schema is; ``name`` is the path of its locator below ``/schemas``."""
 
@@ -73,6 +59,17 @@ class SchemaPlace(NamedTuple):
     version: int
     ledger_id: int
     entry_id: int
+
+
+class EventPlaces(NamedTuple):
+    """Where the events of a namespace's policies are: ids of ledgers in their order, and schemas; ``trouble`` says why not all of them."""
+
+    namespace: str
+    topic: str
+    compacted: list[int]
+    ledger_ids: list[int]
+    schemas: list[SchemaPlace]
+    trouble: str | None
 
 
 class SurveyBuilder:
@@ -167,28 +164,27 @@ class SurveyBuilder:
 
     def event_places(self) -> Iterator[EventPlaces]:
         """Yield where the events of these namespaces are; cursors' states have to be answered before."""
-        wanted = self.namespaces_to_read()
-        names = [one for one in self._topic_rows if next(namespaces_of_events([one]), None) is not None]
         topics, listed, schemas = self._topics.table(), self._listed.table(), self._schemas.table()
-        compacted = self._compacted_topics() if wanted else {}
-        for namespace in wanted:
-            of_namespace = [one for one in names if namespace_of(one) == namespace]
+        names: dict[str, list[str]] = {}
+        for name in self._topic_rows:
+            for namespace in namespaces_of_events([name]):
+                names.setdefault(namespace, []).append(name)
+        compacted = self._compacted_topics() if names else {}
+        for namespace, of_namespace in names.items():
             ids: list[int] = []
-            trouble = None
-            before: list[int] = []
-            for name in of_namespace:
-                row = self._topic_rows[name]
+            before: list[int | None] = []
+            for row in (self._topic_rows[name] for name in of_namespace):
                 first = int(topics["first"][row])
                 ids += listed["ledger_id"][first : first + int(topics["ledgers"][row])].tolist()
-                found = compacted.get(row, -1)
-                if found is None:
-                    trouble = "whether events are in a compacted ledger is not known"
-                elif found >= 0:
-                    before.append(found)
-            path = locator_path(topic_of(of_namespace[0])).removeprefix(f"{SCHEMAS}/")
-            rows = schemas[schemas["name"] == self._words.row_of(path)] if path in self._words.values else schemas[:0]
-            places = rows[["version", "ledger_id", "entry_id"]].tolist()
-            yield EventPlaces(namespace, topic_of(of_namespace[0]), before, ids, places, trouble)
+                before.append(compacted.get(row, -1))
+            trouble = "whether events are in a compacted ledger is not known" if None in before else None
+            topic = topic_of(of_namespace[0])
+            path = locator_path(topic).removeprefix(f"{SCHEMAS}/")
+            rows = schemas[schemas["name"] == self._words.row_of(path)]
+            places = [SchemaPlace(path, *one) for one in rows[["version", "ledger_id", "entry_id"]].tolist()]
+            yield EventPlaces(
+                namespace, topic, [one for one in before if one is not None and one >= 0], ids, places, trouble
+            )
 
     def schema_places(self) -> Iterator[SchemaPlace]:
         """Yield where each version of each schema is, in the order of their locators."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ledgerfs.clusters.dump_file import DumpHeader
 from ledgerfs.clusters.kept_dumps import read_dump_at
-from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
+from ledgerfs.clusters.managed_ledger_paths import list_of_ledgers
 from ledgerfs.clusters.surveying import Progress
 from ledgerfs.clusters.walk import LEDGERS, TOPICS, Walk
 from ledgerfs.errors import CorruptMetadataError, InvalidOptionError, ObjectNotFoundError

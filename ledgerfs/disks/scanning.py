@@ -21,7 +21,6 @@ from ledgerfs.formats.bookkeeper.log_records import (
     LogRecords,
     least_window_bytes,
     parse_journal_header,
-    scan_journal,
     scan_records,
 )
 from ledgerfs.storage.disks.disk_files import DiskFile, FileKind
@@ -191,8 +190,10 @@ def _scanned(
         offset = at - at % _BLOCK
         count = read_into(descriptor, buffer[: max(0, min(buffer.size, size - offset))], offset, on_error)
         is_end = offset + count >= size or count < buffer.size
-        scan = scan_journal if kind is FileKind.JOURNAL else scan_records
-        records = scan(buffer[:count], at - offset, most_bytes, is_end=is_end, in_gap=in_gap, asked=asked)
+        is_journal = kind is FileKind.JOURNAL
+        records = scan_records(
+            buffer[:count], at - offset, most_bytes, is_journal=is_journal, is_end=is_end, in_gap=in_gap, asked=asked
+        )
         # A window of padding alone says that it is filled as far as it begins: bookies write over the zeros before that, too.
         is_filled = not found or records.filled_to > at - offset
         moved = _moved(records, offset)

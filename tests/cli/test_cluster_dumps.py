@@ -16,7 +16,6 @@ import pytest
 
 from ledgerfs.cli.cluster.dump import repeat
 from ledgerfs.cli.end_signals import Interrupts
-from ledgerfs.clusters.dump_file import read_dump
 from ledgerfs.clusters.surveying import survey_dump
 from tests.support.commands import LEDGERFS
 from tests.support.commands import output as output_of_process
@@ -24,7 +23,6 @@ from tests.support.commands import run as run_process
 from tests.support.each import for_each
 from tests.support.invoked import output, run
 from tests.support.live_clusters import LiveCluster, messages
-from tests.support.s3 import S3Server, environment_of
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import GET_CHILDREN, GET_CHILDREN_2, GET_DATA, MULTI_READ
 
@@ -109,25 +107,6 @@ def test_a_kept_dump_stands_where_a_dump_does(cluster: LiveCluster, tier: Path, 
         assert set(found[0]) == set(found[2]) if isinstance(found[0], dict) else len(found[0]) == len(found[2])
     told = run("cluster", "retention", "s3://tier/dump.json.zst", code=2).stderr.decode()
     assert "only a path of this machine is taken here" in told
-
-
-@pytest.mark.long
-def test_dumps_on_s3(cluster: LiveCluster, s3: S3Server, tmp_path: Path) -> None:
-    s3.make_bucket("dumps-by-command", {})
-    url, env = "s3://dumps-by-command", environment_of(s3)
-    dump(cluster, url, env=env)
-    cluster.roll_over(TOPIC)
-    # Options of the bucket are those of -O, and not the cluster's.
-    dump(cluster, url, "-O", f"endpoint_url={s3.endpoint}", env={**env, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
-    found = json.loads(output("cluster", "dumps", url, "--json", env=env))
-    assert len(found) == 2
-    topics = json.loads(output("cluster", "retention", f"{url}/{found[1]['key']}", "--all", "--json", env=env))
-    assert [one["topic"] for one in topics] == [f"persistent://{TOPIC}"]
-    run("cluster", "dumps", url, "--get", str(tmp_path / "x"), env=env)
-    assert list(read_dump(tmp_path / "x"))
-    # Objects beside ledgers are no ledgers, and nothing that is to be repaired.
-    assert not output("topics", url, env=env).strip()
-    assert b"nothing" in run("repair", url, env=env).stderr.lower() + run("repair", url, env=env).stdout.lower()
 
 
 @pytest.mark.long

@@ -4,12 +4,9 @@ import contextlib
 import json
 import stat
 import time
-from collections.abc import Iterator
-from dataclasses import fields
 from io import BytesIO
 from pathlib import Path
 
-import numpy as np
 import pytest
 import zstandard
 from hypothesis import given
@@ -17,47 +14,26 @@ from hypothesis import strategies as st
 
 from ledgerfs.clusters.answers import CursorAnswer, LastEnd, LedgerEndAnswer, SchemaAnswer
 from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, Record, read_dump
-from ledgerfs.clusters.dumping import dump_cluster
-from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import survey_dump
-from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.errors import CorruptObjectError, NotFoundError, ObjectExistsError
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.storage.zookeeper.node import Node
 from tests.support.each import for_each
 from tests.support.live_clusters import LiveCluster, messages
-from tests.support.living_clusters import living, surveyed
+from tests.support.living_clusters import dumped, same, surveyed
 
 
 @pytest.fixture(name="cluster")
-def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path / "cluster") as made:
-        for name in ("a", "b"):
-            first = made.write_ledger(f"public/default/{name}", messages(5))
-            made.write_ledger(f"public/default/{name}", messages(3))
-            made.offload(f"public/default/{name}", first)
-            made.add_cursor(f"public/default/{name}", "s", (first, 3), stale=(first, 1))
-        made.set_policies("public/default", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": 2})
-        made.set_bundles("public/default", "0x00000000", "0xffffffff")
-        made.own_bundle("public/default", "0x00000000_0xffffffff")
-        yield made
-        assert made.not_reads() == []
-
-
-def dumped(cluster: LiveCluster, path: Path) -> None:
-    with living(cluster) as one:
-        dump_cluster(one, NewestEntries(one.reading), path, lambda *_: None)
-
-
-def same(one: Survey, other: Survey) -> None:
-    for field in fields(Survey):
-        if field.name in {"source", "read_ms", "began_ms"}:
-            continue
-        value, expected = getattr(one, field.name), getattr(other, field.name)
-        if isinstance(value, np.ndarray):
-            assert value.tolist() == expected.tolist(), field.name
-        else:
-            assert value == expected, field.name
+def _cluster(cluster: LiveCluster) -> LiveCluster:
+    for name in ("a", "b"):
+        first = cluster.write_ledger(f"public/default/{name}", messages(5))
+        cluster.write_ledger(f"public/default/{name}", messages(3))
+        cluster.offload(f"public/default/{name}", first)
+        cluster.add_cursor(f"public/default/{name}", "s", (first, 3), stale=(first, 1))
+    cluster.set_policies("public/default", retention_policies={"retentionTimeInMinutes": 1, "retentionSizeInMB": 2})
+    cluster.set_bundles("public/default", "0x00000000", "0xffffffff")
+    cluster.own_bundle("public/default", "0x00000000_0xffffffff")
+    return cluster
 
 
 def test_a_survey_of_a_dump_is_that_of_the_cluster(cluster: LiveCluster, tmp_path: Path) -> None:
@@ -104,8 +80,8 @@ def test_a_dump_that_is_interrupted_leaves_no_file(cluster: LiveCluster, tmp_pat
 
     folder = tmp_path / "dumps"
     folder.mkdir()
-    with living(cluster) as one, pytest.raises(KeyboardInterrupt):
-        dump_cluster(one, NewestEntries(one.reading), folder / "x.json.zst", progress)
+    with pytest.raises(KeyboardInterrupt):
+        dumped(cluster, folder / "x.json.zst", progress)
     assert not list(folder.iterdir())
 
 
@@ -212,8 +188,7 @@ def test_what_is_made_while_a_dump_is_is_in_it(cluster: LiveCluster, tmp_path: P
             cluster.add_cursor("public/default/late", "s", (made[1], 2), stale=(made[1], 1))
 
     path = tmp_path / "x.json.zst"
-    with living(cluster) as one:
-        dump_cluster(one, NewestEntries(one.reading), path, progress)
+    dumped(cluster, path, progress)
     found = survey_dump(path, lambda *_: None)
     assert "public/default/persistent/late" in found.topics
     listed = set(found.listed["ledger_id"].tolist())

@@ -45,9 +45,9 @@ from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.url_filesystem import filesystem_of
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from tests.support.each import for_each
 from tests.support.live_clusters import LiveCluster, messages
+from tests.support.living_clusters import living
 from tests.support.s3 import Fault, FaultProxy, S3Server
 from tests.support.tries import without_pauses
 
@@ -57,12 +57,9 @@ TOPIC = "public/default/a"
 CLUSTER = "47099c88-d3cd-44de-91a6-f8bc42d28371"
 
 
-@pytest.fixture(name="cluster")
-def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path / "cluster") as made:
-        made.write_ledger(TOPIC, messages(3))
-        yield made
-        assert made.not_reads() == []
+@pytest.fixture(autouse=True)
+def _topic(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(3))
 
 
 @pytest.fixture(name="store")
@@ -82,13 +79,10 @@ def added(
     at: Callable[[str], object] = lambda what: None,
     spool: Path | None = None,
 ) -> Added:
-    one = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
+    with living(cluster) as one:
         return add_dump(
             one, None, store, keeping, lambda what, *_: at(what), spool=None if spool is None else str(spool)
         )
-    finally:
-        one.nodes.close()
 
 
 def records(store: RawStore, kept: KeptDump) -> list[Record]:
@@ -306,27 +300,6 @@ def test_a_place_that_is_none_is_told(store: RawStore, tmp_path: Path) -> None:
 
 
 # Meetings.
-
-
-def test_two_dumpers_at_once_keep_both_dumps(cluster: LiveCluster, store: RawStore, wholes: list[list[Record]]) -> None:
-    """At each step of one, another one adds a dump and prunes all that it may; in the end all that is there can be read."""
-    for step in ("begin", "reading ledgers", "reading topics", "put", "after put", "delete"):
-        met: list[str] = []
-
-        def meet(what: str, _: str = "", step: str = step, met: list[str] = met) -> None:
-            if what == step and not met:
-                met.append(what)
-                cluster.roll_over(TOPIC)
-                added(cluster, store, Keeping(1, 1))
-
-        if step == "begin":
-            meet(step)
-        added(cluster, Seen(store, meet), Keeping(2, 1), meet)
-        kept = kept_dumps(store)
-        for one in kept:
-            assert records(store, one) in wholes
-        assert len({one.key for one in kept}) == len(kept)
-        assert records(store, kept[-1]) in wholes[-2:]
 
 
 class Killed(BaseException):

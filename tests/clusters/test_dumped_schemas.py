@@ -1,23 +1,18 @@
 """Definitions of schemas in dumps: every version that BookKeeper has, each once, and why where it has none."""
 
-from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from ledgerfs.clusters.answers import SchemaAnswer
 from ledgerfs.clusters.dump_file import DumpWriter, read_dump
-from ledgerfs.clusters.dumping import Dumped, dump_cluster
-from ledgerfs.clusters.survey import Survey
 from ledgerfs.clusters.surveying import survey_dump
-from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
 from tests.support.invoked import run
 from tests.support.live_clusters import LiveCluster, messages
-from tests.support.living_clusters import living, surveyed
+from tests.support.living_clusters import dumped, same, surveyed
 from tests.support.patience import patience_with_bookies
 
 ORDERS, ODD = "public/default/orders", "public/default/a b"
@@ -25,33 +20,19 @@ KEYS = [("public/default/a+b", 0), *(("public/default/orders", number) for numbe
 DEFINITIONS = [b'{"type":"record","name":"r%d","fields":[]}' % number for number in range(2)]
 
 
-@pytest.fixture(name="cluster")
-def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path / "cluster") as made:
-        made.write_ledger(ORDERS, messages(5))
-        for definition in DEFINITIONS:
-            made.add_schema(ORDERS, SchemaInfo("AVRO", definition, {"a": "b"}))
-        made.add_schema(ORDERS, SchemaInfo("NONE"), is_deletion=True)
-        made.add_schema(ODD, SchemaInfo("STRING"))
-        yield made
-        assert made.not_reads() == []
-
-
-def dumped(cluster: LiveCluster, path: Path) -> Dumped:
-    with living(cluster) as one:
-        return dump_cluster(one, NewestEntries(one.reading), path, lambda *_: None)
+@pytest.fixture(autouse=True)
+def _schemas(cluster: LiveCluster) -> None:
+    cluster.write_ledger(ORDERS, messages(5))
+    for definition in DEFINITIONS:
+        cluster.add_schema(ORDERS, SchemaInfo("AVRO", definition, {"a": "b"}))
+    cluster.add_schema(ORDERS, SchemaInfo("NONE"), is_deletion=True)
+    cluster.add_schema(ODD, SchemaInfo("STRING"))
 
 
 def schemas_in(path: Path) -> dict[tuple[str, int], SchemaAnswer]:
     found = [record for record in read_dump(path) if isinstance(record, SchemaAnswer)]
     assert len({(one.name, one.version) for one in found}) == len(found)
     return {(one.name, one.version): one for one in found}
-
-
-def same(one: Survey, other: Survey) -> None:
-    for field in fields(Survey):
-        if field.name not in {"source", "read_ms", "began_ms", "owners"}:
-            assert str(getattr(one, field.name)) == str(getattr(other, field.name)), field.name
 
 
 def test_a_dump_has_every_version_of_every_schema(cluster: LiveCluster, tmp_path: Path) -> None:
@@ -98,8 +79,7 @@ def test_silent_bookies_are_told_of_as_of_each_schema(cluster: LiveCluster, tmp_
 
 
 def test_without_bookies_there_are_none(cluster: LiveCluster, tmp_path: Path) -> None:
-    with living(cluster) as one:
-        done = dump_cluster(one, None, tmp_path / "x", lambda *_: None)
+    done = dumped(cluster, tmp_path / "x", bookies=False)
     assert done.troubles == 0
     assert schemas_in(tmp_path / "x") == {}
 

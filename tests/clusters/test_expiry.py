@@ -1,9 +1,7 @@
 """The time to live of topics: whose it is, where it moves subscriptions by the times of ledgers, and what goes then."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -21,12 +19,9 @@ TOPIC = "t/ttl/x"
 BROKER = BrokerDefaults(Retention())
 
 
-@pytest.fixture(name="cluster")
-def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        made.set_policies("t/ttl", message_ttl_in_seconds=3600)
-        yield made
-        assert made.not_reads() == []
+@pytest.fixture(autouse=True)
+def _time_to_live(cluster: LiveCluster) -> None:
+    cluster.set_policies("t/ttl", message_ttl_in_seconds=3600)
 
 
 def ago(hours: float) -> int:

@@ -1,32 +1,23 @@
 """Ledgers that schemas, compaction and subscriptions name, and that are gone: named by two looks, as what they are."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from ledgerfs.clusters.dumping import dump_cluster
 from ledgerfs.clusters.findings import Finding, FindingKind
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster, check_dump
 from tests.support.live_clusters import LiveCluster
-from tests.support.living_clusters import living
+from tests.support.living_clusters import dumped, living
 from tests.support.sick_clusters import topic_of_ledgers, write_of
 
 TOPIC = "persistent://public/default/orders"
 OTHER = "persistent://public/default/others"
 BUCKET = "#pulsar.internal.delayed.bucket"
 LOSS = {FindingKind.LOST_SCHEMA_LEDGER, FindingKind.LOST_COMPACTED_LEDGER}
-
-
-@pytest.fixture(name="cluster")
-def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        yield made
-        assert made.not_reads() == []
 
 
 class Named:
@@ -150,8 +141,7 @@ def test_a_dump_names_what_was_named_before_it_began(cluster: LiveCluster, tmp_p
         cluster.delete_from_bookkeeper(one)
     time.sleep(0.1)
     path = tmp_path / "dump.json.zst"
-    with living(cluster) as opened:
-        dump_cluster(opened, NewestEntries(opened.reading), path, lambda *_: None)
+    dumped(cluster, path)
     done = check_dump(path, [], Rules(50, 0), lambda *_: None)
     assert {ids for one in done.findings for ids in one.ledger_ids} == {
         named.schemas[1],

@@ -4,7 +4,6 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -16,7 +15,6 @@ import pytest
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.clusters.dumping import dump_cluster
 from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.clusters.orphans import orphan_findings, signs_of_sharing, unnamed_ledgers
 from ledgerfs.clusters.ownership import is_in
@@ -33,37 +31,16 @@ from ledgerfs.formats.schemas.stored_schema import locator_path
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectHead
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 from ledgerfs.upkeep.doctor.check import Rules, check_cluster, check_dump
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.support.each import for_each
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.support.living_clusters import dumped, living, surveyed
 from tests.support.sick_clusters import PULSAR, prepared, topic_of_ledgers, write_of
 from tests.support.zookeeper import GET_CHILDREN, GET_DATA, MULTI_READ
 
 TOPIC = "persistent://public/default/orders"
 NAME = "public/default/persistent/orders"
-
-
-@pytest.fixture(name="cluster")
-def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        yield made
-        assert made.not_reads() == []
-
-
-@contextmanager
-def living(cluster: LiveCluster) -> Iterator[LivingCluster]:
-    opened = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    try:
-        yield opened
-    finally:
-        opened.nodes.close()
-
-
-def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
-    with living(cluster) as opened:
-        return survey_cluster(opened, NewestEntries(opened.reading) if bookies else None, lambda *_: None)
 
 
 def named(survey: Survey) -> dict[FindingKind, list[int]]:
@@ -173,7 +150,7 @@ def test_signs_of_other_clusters_on_the_same_bookkeeper_are_told(cluster: LiveCl
     time.sleep(0.2)
     with living(cluster) as opened:
         done = check_cluster(opened, None, [], Rules(50, 0), lambda *_: None)
-        dump_cluster(opened, None, path, lambda *_: None)
+    dumped(cluster, path, bookies=False)
     assert done.signs == check_dump(path, [], Rules(50), lambda *_: None).signs == signs
     of_here, of_them = sorted(done.findings, key=lambda one: one.subject)
     assert of_here.mend.startswith("do not delete it before you know")

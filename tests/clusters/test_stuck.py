@@ -1,8 +1,5 @@
 """What is stuck in a cluster is named with what mends it, and nothing that is live, healthy or not known."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from ledgerfs.clusters.findings import Finding, FindingKind
@@ -23,12 +20,9 @@ KEEPS_ALL = BrokerDefaults(Retention.of(-1, -1))
 SIZE = sum(map(len, messages(5)))
 
 
-@pytest.fixture(name="cluster")
-def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        made.zookeeper.set("/loadbalance/brokers/127.0.0.1:8080", MODULAR)
-        yield made
-        assert made.not_reads() == []
+@pytest.fixture(autouse=True)
+def _broker(cluster: LiveCluster) -> None:
+    cluster.zookeeper.set("/loadbalance/brokers/127.0.0.1:8080", MODULAR)
 
 
 def found(

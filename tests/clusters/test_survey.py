@@ -1,6 +1,5 @@
 """Surveys of clusters of ours: what is in them, what is damaged, and what bookies have to tell."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.node import Node
 from tests.support.each import for_each
-from tests.support.entries import LZ4, ZSTD
 from tests.support.golden_nodes import GoldenNodes
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
 from tests.support.living_clusters import surveyed
@@ -36,13 +34,6 @@ TOPIC = "persistent://public/default/orders"
 NAME = managed_ledger_of(TOPIC)
 MODULAR = b'{"loadManagerClassName": "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"}'
 ALL_GOES = BrokerDefaults(Retention())
-
-
-@pytest.fixture(name="cluster")
-def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        yield made
-        assert made.not_reads() == []
 
 
 def retained(
@@ -96,16 +87,6 @@ def test_a_v1_namespace_of_the_name_of_the_domain_is_surveyed(cluster: LiveClust
         assert [found.cursor_names[one["name"]] for one in found.cursors_of(at)] == [f"of {number}"]
         assert found.cursors_of(at)["mark_entry"].tolist() == [number]
     assert found.damaged == []
-
-
-@pytest.mark.parametrize("compression", [LZ4, ZSTD])
-def test_compressed_nodes_are_read(tmp_path: Path, compression: int) -> None:
-    with LiveCluster(tmp_path, compression=compression, chroot="/pulsar") as cluster:
-        ledger = cluster.write_ledger(TOPIC, messages(4))
-        cluster.add_cursor(TOPIC, "s", (ledger, 2))
-        found = surveyed(cluster)
-        assert (found.topics, found.damaged) == ([NAME], [])
-        assert found.ledgers_of(0).entries.tolist() == [4]
 
 
 def test_open_ledgers_end_where_bookies_say(cluster: LiveCluster) -> None:

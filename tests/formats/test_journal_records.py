@@ -1,6 +1,7 @@
 """Journals: a part of a real one, and ones that are cut, padded, flipped, or full of what is no record."""
 
 import struct
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptLogError
 from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.log_records import JournalHeader, LogRecords, parse_journal_header, scan_journal
+from ledgerfs.formats.bookkeeper.log_records import JournalHeader, LogRecords, parse_journal_header, scan_records
 from ledgerfs.formats.bookkeeper.stored_entries import check_entries
 from tests.support.each import for_each
 from tests.support.log_windows import LEAST_BYTES, MOST_BYTES, at_once, in_windows, logs, record
 
 REAL = (Path(__file__).parent.parent / "data" / "journal" / "1a2180a842f.txn").read_bytes()
+scan_journal = partial(scan_records, is_journal=True)
 _KEY, _FENCE, _FORCE, _CONFIRMED = -0x1000, -0x2000, -0x4000, -0x8000
 
 

@@ -16,16 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.formats.bookkeeper.entry_log_header import LOG_HEADER_BYTES, EntryLogHeader, LedgersMap
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
-    LedgerInfo,
-    ManagedLedgerInfo,
-    build_managed_ledger_info,
-)
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.ledgers.findings import Severity
-from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.upkeep.verification.verify import verify
-from tests.support.bookie_disks import MadeLedger, make_disk, write_dump
+from tests.support.bookie_disks import MadeLedger, list_node, make_disk, write_dump
 from tests.support.encoders import build_ledgers_map, build_log_header
 
 BOOKIES = ("b1:3181", "b2:3181", "b3:3181")
@@ -313,12 +307,9 @@ class DiskWalk(RuleBasedStateMachine):
         for ledger_id, ledger in sorted(self.ledgers.items()):
             nodes.append(ledger.made.zookeeper_node(is_closed=ledger.is_closed, last=ledger.acknowledged - 1))
             infos.append(LedgerInfo(ledger_id, 0, 0, 0, None))
-        listed = Node(
-            managed_ledger_path(TOPIC), build_managed_ledger_info(ManagedLedgerInfo(tuple(infos))), 1, 1, 1, 0
-        )
         dump = self.folder / "dump"
         dump.unlink(missing_ok=True)
-        write_dump(dump, [*nodes, listed])
+        write_dump(dump, [*nodes, list_node(TOPIC, *infos)])
         paths = ",".join(str(self.bookies[number].folder) for number in given)
         options = {"metadata": str(dump), "open_end": "recovered"}
         return open_bucket(f"bookies://{paths}", options, cache_dir=str(self.folder / "cache"))

@@ -9,8 +9,6 @@ from typing import Any
 
 from ledgerfs import open_bucket
 from ledgerfs.clusters.dump_file import read_dump
-from ledgerfs.clusters.dumping import dump_cluster
-from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.catalog import Catalog
@@ -26,14 +24,13 @@ from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.nodes import Nodes
 from tests.support.live_clusters import LiveCluster, messages
-from tests.support.living_clusters import living
+from tests.support.living_clusters import dumped, living
 from tests.support.pulsar_settings import PulsarSettings, pulsar_settings
 
 
 def dump_of(cluster: LiveCluster, path: Path) -> DumpedCluster:
     """Return what a dump of a cluster has, which is written to ``path``."""
-    with living(cluster) as seen:
-        dump_cluster(seen, NewestEntries(seen.reading), path, lambda *_: None)
+    dumped(cluster, path)
     return read_dumped(lambda: read_dump(path))
 
 

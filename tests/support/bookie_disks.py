@@ -14,6 +14,12 @@ from ledgerfs.formats.bookkeeper.entry_log_header import EntryLogHeader
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path
 from ledgerfs.formats.bookkeeper.stored_entries import build_stored_entry
 from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY, Ensemble, LedgerState
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    build_managed_ledger_info,
+)
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.storage.zookeeper.node import Node
 from tests.support.encoders import build_ledger_node, build_log_header
 
@@ -84,6 +90,12 @@ class MadeLedger:
         return Node(
             ledger_path(self.ledger_id), build_ledger_node(self.node(is_closed=is_closed, last=last)), 1000, 1000, 0, 0
         )
+
+
+def list_node(managed_ledger: str, *ledgers: LedgerInfo) -> Node:
+    """Return the node of a topic's list of ledgers."""
+    data = build_managed_ledger_info(ManagedLedgerInfo(ledgers))
+    return Node(managed_ledger_path(managed_ledger), data, 1, 1, 1, 0)
 
 
 def make_disk(folder: Path, bookie: str = "b1:3181", instance: str | None = None) -> Path:

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
 
+import numpy as np
+
+from ledgerfs.clusters.dumping import Dumped, dump_cluster
 from ledgerfs.clusters.survey import Survey
-from ledgerfs.clusters.surveying import survey_cluster
+from ledgerfs.clusters.surveying import Progress, survey_cluster
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
@@ -31,3 +36,21 @@ def surveyed(cluster: LiveCluster, *, bookies: bool = True) -> Survey:
         found = survey_cluster(one, NewestEntries(one.reading) if bookies else None, lambda *_: None)
     assert cluster.nodes == before
     return found
+
+
+def dumped(cluster: LiveCluster, path: Path, progress: Progress = lambda *_: None, *, bookies: bool = True) -> Dumped:
+    """Dump it into a file."""
+    with living(cluster) as one:
+        return dump_cluster(one, NewestEntries(one.reading) if bookies else None, path, progress)
+
+
+def same(one: Survey, other: Survey) -> None:
+    """Require that two surveys are of the same cluster at the same time."""
+    for field in fields(Survey):
+        if field.name in {"source", "read_ms", "began_ms"}:
+            continue
+        value, expected = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(value, np.ndarray):
+            assert value.tolist() == expected.tolist(), field.name
+        else:
+            assert value == expected, field.name

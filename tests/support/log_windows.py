@@ -19,7 +19,7 @@ Found: TypeAlias = tuple[list[tuple[int, int, int, int]], list[tuple[int, int]],
 
 
 class Scan(Protocol):
-    """`scan_records`, or `scan_journal`."""
+    """`scan_records`, of a log or of a journal."""
 
     def __call__(
         self,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.clusters.dumping import dump_cluster
 from ledgerfs.clusters.findings import FindingKind
 from ledgerfs.dialects.newest_entries import NewestEntries
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
@@ -18,7 +17,7 @@ from ledgerfs.upkeep.doctor import tier_listing
 from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster, check_dump
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
-from tests.support.living_clusters import living
+from tests.support.living_clusters import dumped, living
 from tests.support.sick_clusters import topic_of_ledgers, write_of
 
 TOPIC, OTHER = "persistent://public/default/orders", "persistent://public/default/others"
@@ -32,7 +31,7 @@ def _cluster(tmp_path: Path) -> Iterator[LiveCluster]:
         assert made.not_reads() == []
 
 
-def dumped(cluster: LiveCluster, path: Path, meanwhile: Callable[[], object] = lambda: None) -> Path:
+def dump_of(cluster: LiveCluster, path: Path, meanwhile: Callable[[], object] = lambda: None) -> Path:
     """Dump a cluster in which something happens once its ledgers are read."""
     waiting = [meanwhile]
 
@@ -40,8 +39,7 @@ def dumped(cluster: LiveCluster, path: Path, meanwhile: Callable[[], object] = l
         if what == "reading ledgers" and total is not None and waiting:
             waiting.pop()()
 
-    with living(cluster) as opened:
-        dump_cluster(opened, NewestEntries(opened.reading), path / "dump.json.zst", progress)
+    dumped(cluster, path / "dump.json.zst", progress)
     return path / "dump.json.zst"
 
 
@@ -62,7 +60,7 @@ def test_a_clock_that_is_ahead_of_zookeepers_makes_no_loss(
         cluster.roll_over(TOPIC)
         cluster.add_schema(TOPIC, SchemaInfo("BYTES", b"", {}))
 
-    done = checked(dumped(cluster, tmp_path, meanwhile), Rules())
+    done = checked(dump_of(cluster, tmp_path, meanwhile), Rules())
     assert done.findings == []
     # What was made meanwhile is looked up in the end, so that nothing has to be left out.
     assert (done.left_out, done.unjudged) == ([], [])
@@ -93,7 +91,7 @@ def test_what_a_broker_drops_while_a_dump_is_made_is_no_orphan(cluster: LiveClus
         cluster.add_cursor(TOPIC, "late", (first, 1))
         compact(newer)
 
-    done = checked(dumped(cluster, tmp_path, meanwhile), SHORT)
+    done = checked(dump_of(cluster, tmp_path, meanwhile), SHORT)
     assert [(one.kind, one.ledger_ids) for one in done.findings] == [(FindingKind.ORPHAN_LEDGER, (crashed,))]
     (said,) = (one for one in done.left_out if "that nothing names are of lists and nodes that changed" in one)
     # The ledger, two of cursors, the compacted topic and the bucket of delayed messages.
@@ -105,7 +103,7 @@ def test_loss_of_before_the_dump_is_named(cluster: LiveCluster, tmp_path: Path) 
     cluster.zookeeper.delete(ledger_path(lost))
     schema = write_of(cluster, "schema", ("pulsar/schemaId", "public/default/orders"), state=CLOSED)
     time.sleep(0.2)
-    done = checked(dumped(cluster, tmp_path), SHORT)
+    done = checked(dump_of(cluster, tmp_path), SHORT)
     assert {(one.kind, one.ledger_ids) for one in done.findings} == {
         (FindingKind.LOST_LEDGER, (lost,)),
         (FindingKind.ORPHAN_SCHEMA_LEDGER, (schema,)),
@@ -123,7 +121,7 @@ def test_a_ledger_that_ends_elsewhere_by_its_list_is_named(
     )
     with living(cluster) as opened:
         live = check_cluster(opened, NewestEntries(opened.reading), [], Rules(pass_s=0), lambda *_: None)
-    for done in (live, checked(dumped(cluster, tmp_path), Rules())):
+    for done in (live, checked(dump_of(cluster, tmp_path), Rules())):
         (found,) = done.findings
         assert (found.kind, found.ledger_ids, found.size) == (FindingKind.UNEQUAL_LEDGER, (unequal,), abs(size))
         assert found.kind.is_loss
@@ -137,7 +135,7 @@ def test_what_is_trimmed_between_two_listings_of_a_bucket_is_not_truncated(
     cluster.write_ledger(TOPIC, messages(5))
     cluster.offload(TOPIC, gone)
     uuid = cluster.offload(TOPIC, broken)
-    dump = dumped(cluster, tmp_path)
+    dump = dump_of(cluster, tmp_path)
     (cluster.bucket() / f"{uuid}-ledger-{broken}-index").write_bytes(b"none")
     list_objects, trimmed = tier_listing._objects, list[int]()
 

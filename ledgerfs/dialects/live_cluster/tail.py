@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
+from ledgerfs.clusters.managed_ledger_paths import list_of_ledgers
 from ledgerfs.dialects.live_cluster.access import ClusterAccess
 from ledgerfs.dialects.live_cluster.bookies.asking import Asked, ask_each
 from ledgerfs.dialects.live_cluster.listed_ledgers import ListedLedgers

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ledgerfs.clusters.lists_of_ledgers import list_of_ledgers
-from ledgerfs.clusters.managed_ledger_paths import managed_ledger_paths
+from ledgerfs.clusters.managed_ledger_paths import list_of_ledgers, managed_ledger_paths
 from ledgerfs.errors import BucketNotFoundError, CorruptMetadataError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo
 from ledgerfs.formats.managed_ledgers.names import ROOT, managed_ledger_path

@@ -31,20 +31,22 @@ def scan_records(
     start: int,
     most_bytes: int = MOST_ENTRY_BYTES,
     *,
+    is_journal: bool = False,
     is_end: bool = True,
     in_gap: bool = False,
     asked: int = 0,
 ) -> LogRecords:
-    """Find the records of a log from a place on: the first one's, or where an earlier scan ended.
+    """Find the records of a log, or of a file of a journal, from a place on: the first one's, or where an earlier scan ended.
 
     ``data`` is all of the log, or with ``is_end=False`` a window of it: it begins at a multiple of `WINDOW_ALIGNMENT` of the log, since
     padding ends at such places, and a record that may reach out of it is left to the next window. That one begins at the last multiple that
     is not behind ``end``, with ``in_gap`` and ``asked`` as this one has ``ends_in_gap`` and ``asked``. Nothing may be found in a window
     of less than `least_window_bytes`: then it has to be larger.
 
-    Special records (maps and fillers, of ledger -1) are passed over. Raises nothing: what is wrong is told.
+    Special records (maps and fillers, of ledger -1) are passed over. In a journal a size of 0 is where the bookie had not written yet; what
+    follows such zeros nevertheless is found. Raises nothing: what is wrong is told.
     """
-    return walk_records(data, start, most_bytes, is_end, in_gap, asked, is_journal=False)
+    return walk_records(data, start, most_bytes, is_end, in_gap, asked, is_journal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +80,3 @@ def parse_journal_header(data: memoryview, *, key: str) -> JournalHeader:
     if version not in _VERSIONS:
         raise CorruptLogError(f"a journal of version {version} is not known", key=key, offset=4)
     return JournalHeader(version, _PADDED_HEADER_BYTES if version >= _PADDED_SINCE else _HEADER.size)
-
-
-def scan_journal(
-    data: Bytes,
-    start: int,
-    most_bytes: int = MOST_ENTRY_BYTES,
-    *,
-    is_end: bool = True,
-    in_gap: bool = False,
-    asked: int = 0,
-) -> LogRecords:
-    """Find the entries of a file of a journal from a place on: `JournalHeader.first_record`, or where an earlier scan ended.
-
-    In windows, or all at once, as `ledgerfs.formats.bookkeeper.log_records.scan_records` does it. A size of 0 is where the bookie had not
-    written yet; what follows such zeros nevertheless is found. Raises nothing: what is wrong is told.
-    """
-    return walk_records(data, start, most_bytes, is_end, in_gap, asked, is_journal=True)

@@ -4,12 +4,11 @@ Unknown fields, the order of the ledgers, which is no order, and properties are 
 greatest id is never changed: a broker that loads the topic makes its line anew from what BookKeeper has of that ledger.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ledgerfs.errors import CorruptMetadataError, NotFoundError, UnsupportedWriteError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
-    LedgerInfo,
     OffloadContext,
     build_context,
     parse_managed_ledger_info,
@@ -27,9 +26,6 @@ from ledgerfs.formats.managed_ledgers.wire_fields import (
 
 _LEDGER = 1
 _CONTEXT = 5
-
-_Change = Callable[[LedgerInfo, WireField], WireField]
-"""From a ledger and its field to the one in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +58,24 @@ def with_contexts(data: bytes, contexts: Mapping[int, OffloadContext], *, key: s
         A ledger has the greatest id of the list.
 
     """
-
-    def change(ledger: LedgerInfo, field: WireField) -> WireField:
-        context = build_context(contexts[ledger.ledger_id]).SerializeToString(deterministic=True)
-        others = [one for one in fields_of(field.value) if not _is_context(one)]
-        return field.with_value(joined(placed(others, field_of(_CONTEXT, context))))
-
-    return _edited(data, contexts, change, key)
-
-
-def _edited(data: bytes, ledger_ids: Collection[int], change: _Change, key: str) -> EditedList:
-    ledgers = {one.ledger_id: one for one in parse_managed_ledger_info(data, key=key).ledgers}
-    _require_changeable(ledgers, ledger_ids, key)
+    _require_changeable([one.ledger_id for one in parse_managed_ledger_info(data, key=key).ledgers], contexts, key)
     fields: list[WireField] = []
     try:
         for field in fields_of(uncompressed(data, key=key)):
             ledger_id = _ledger_id(field)
-            fields.append(change(ledgers[ledger_id], field) if ledger_id in ledger_ids else field)
+            fields.append(_with_context(field, contexts[ledger_id]) if ledger_id in contexts else field)
     except ValueError as error:
         raise CorruptMetadataError(f"the list of ledgers has {error}", key=key) from error
     return EditedList(joined(fields), codec_of(data, key=key))
 
 
-def _require_changeable(ledgers: Mapping[int, LedgerInfo], ledger_ids: Collection[int], key: str) -> None:
+def _with_context(field: WireField, context: OffloadContext) -> WireField:
+    others = [one for one in fields_of(field.value) if not _is_context(one)]
+    data = build_context(context).SerializeToString(deterministic=True)
+    return field.with_value(joined(placed(others, field_of(_CONTEXT, data))))
+
+
+def _require_changeable(ledgers: Collection[int], ledger_ids: Collection[int], key: str) -> None:
     for one in ledger_ids:
         if one not in ledgers:
             raise NotFoundError(f"does not list ledger {one}", key=key)

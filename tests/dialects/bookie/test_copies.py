@@ -13,16 +13,11 @@ from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, MissingLedge
 from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs.formats.ledger_metadata import DigestType
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
-    LedgerInfo,
-    ManagedLedgerInfo,
-    build_managed_ledger_info,
-)
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.ledgers.findings import Severity
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.upkeep.verification.verify import check_ledger, verify
-from tests.support.bookie_disks import MadeLedger, make_disk, write_dump, write_log
+from tests.support.bookie_disks import MadeLedger, list_node, make_disk, write_dump, write_log
 from tests.support.encoders import build_ledger_node
 
 TOPIC = "t/n/persistent/x"
@@ -47,10 +42,8 @@ class Disks:
     def write_dump(self, *, is_closed: bool, entries: int = 30) -> None:
         closed_ms = 5 if is_closed else 0
         info = LedgerInfo(7, entries if is_closed else 0, 100 if is_closed else 0, closed_ms, None)
-        path = managed_ledger_path(TOPIC)
-        listed = Node(path, build_managed_ledger_info(ManagedLedgerInfo((info,))), 1, 1, 1, 0)
-        last = entries - 1
-        write_dump(self.folder / "dump", [self.ledger.zookeeper_node(is_closed=is_closed, last=last), listed])
+        nodes = [self.ledger.zookeeper_node(is_closed=is_closed, last=entries - 1), list_node(TOPIC, info)]
+        write_dump(self.folder / "dump", nodes)
 
     def open(self, *numbers: int, **options: str) -> Bucket:
         paths = ",".join(f"{self.folder}/disk{number}" for number in numbers or (0, 1, 2))
@@ -190,10 +183,8 @@ def test_a_log_that_grows_is_read_again(disks: Disks) -> None:
 
 def test_a_ledger_of_which_no_disk_has_an_entry_is_missing(disks: Disks) -> None:
     other = MadeLedger(9, ("b8:3181",), 1, 1, Digest(), [b"x"])
-    infos = tuple(LedgerInfo(number, 0, 0, 0, None) for number in (7, 9))
-    nodes = [disks.ledger.zookeeper_node(), other.zookeeper_node()]
-    listed = Node(managed_ledger_path(TOPIC), build_managed_ledger_info(ManagedLedgerInfo(infos)), 1, 1, 1, 0)
-    write_dump(disks.folder / "dump", [*nodes, listed])
+    listed = list_node(TOPIC, *(LedgerInfo(number, 0, 0, 0) for number in (7, 9)))
+    write_dump(disks.folder / "dump", [disks.ledger.zookeeper_node(), other.zookeeper_node(), listed])
     bucket = disks.open()
     with pytest.raises(MissingLedgerError, match="none of the given disks has an entry of it"):
         list(bucket.topic("t/n/x").scan())
@@ -233,9 +224,7 @@ def test_ids_far_apart_cost_no_time(disks: Disks) -> None:
     )
     node = disks.ledger.node()
     endless = Node(ledger_path(7), build_ledger_node(replace(node, last_entry=2**58, length=2**60)), 1, 1, 0, 0)
-    info = LedgerInfo(7, 2**58 + 1, 2**60, 5, None)
-    listed = Node(managed_ledger_path(TOPIC), build_managed_ledger_info(ManagedLedgerInfo((info,))), 1, 1, 1, 0)
-    write_dump(disks.folder / "dump", [endless, listed])
+    write_dump(disks.folder / "dump", [endless, list_node(TOPIC, LedgerInfo(7, 2**58 + 1, 2**60, 5))])
     bucket = disks.open()
     told: list[tuple[int, int]] = []
     batches = list(bucket.ledger(7).batches(0, 2**58, lambda first, last, _: told.append((first, last))))

@@ -14,15 +14,9 @@ from ledgerfs.disks import reading
 from ledgerfs.errors import CorruptLedgerError, MissingLedgerError
 from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.ledger_metadata import DigestType
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
-    LedgerInfo,
-    ManagedLedgerInfo,
-    build_managed_ledger_info,
-)
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.upkeep.verification.verify import verify
-from tests.support.bookie_disks import MadeLedger, make_disk, write_dump, write_log
+from tests.support.bookie_disks import MadeLedger, list_node, make_disk, write_dump, write_log
 from tests.support.entries import frame, metadata
 from tests.support.invoked import run
 
@@ -63,13 +57,9 @@ class OneDisk:
             file.write(data)
 
     def open(self, **options: str) -> Bucket:
-        listed = build_managed_ledger_info(ManagedLedgerInfo((self.info,)))
-        nodes = [
-            Node(managed_ledger_path(TOPIC), listed, 1, 1, 1, 0),
-            self.ledger.zookeeper_node(is_closed=self.is_closed, last=self.last),
-        ]
+        node = self.ledger.zookeeper_node(is_closed=self.is_closed, last=self.last)
         (self.folder / "dump").unlink(missing_ok=True)
-        write_dump(self.folder / "dump", nodes)
+        write_dump(self.folder / "dump", [list_node(TOPIC, self.info), node])
         return open_bucket(
             f"bookies://{self.folder}/disk",
             {"metadata": str(self.folder / "dump"), **options},
@@ -155,11 +145,8 @@ def test_what_two_of_three_have_as_a_whole_is_certain(tmp_path: Path) -> None:
     for number, current in enumerate(currents):
         write_log(current, 0, [ledger.stored(one) for one in range(30) if number in {one % 3, (one + 1) % 3}])
     (currents[0] / "1.log").write_bytes(b"nothing")
-    listed = build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(7, 0, 0, 0),)))
-    write_dump(
-        tmp_path / "dump",
-        [Node(managed_ledger_path(TOPIC), listed, 1, 1, 1, 0), ledger.zookeeper_node(is_closed=False)],
-    )
+    nodes = [list_node(TOPIC, LedgerInfo(7, 0, 0, 0)), ledger.zookeeper_node(is_closed=False)]
+    write_dump(tmp_path / "dump", nodes)
     paths = ",".join(str(tmp_path / f"disk{number}") for number in range(3))
     options = {"metadata": str(tmp_path / "dump"), "open_end": "recovered"}
     bucket = open_bucket(f"bookies://{paths}", options, cache_dir=str(tmp_path / "cache"))

@@ -8,19 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
-    LedgerInfo,
-    ManagedLedgerInfo,
-    build_managed_ledger_info,
-)
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.storage.zookeeper.node import Node
-from tests.support.bookie_disks import MadeLedger, golden_disk, make_disk, write_dump, write_log
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from tests.support.bookie_disks import MadeLedger, golden_disk, list_node, make_disk, write_dump, write_log
 from tests.support.entries import frame
 from tests.support.entries import metadata as message_metadata
 from tests.support.golden_rows import as_java_says, expected_of, rows_of, wanted
 from tests.support.invoked import output, run
-from tests.support.mounts import mounted
 
 PLAIN = "persistent://public/golden/plain"
 
@@ -54,15 +47,6 @@ def test_the_tree_of_fsspec(golden: Path) -> None:
     assert entries["size"] == len(fs.cat_file("entries/public/golden/plain/26.entries"))
 
 
-def test_a_mount(golden: Path, tmp_path: Path) -> None:
-    with mounted(tmp_path, f"bookies://{golden}/ledgers", {"metadata": str(golden / "dump.json.zst")}) as mount:
-        files = sorted(
-            (mount.path / "parquet" / "public" / "golden" / "plain").iterdir(), key=lambda path: int(path.stem)
-        )
-        rows = [as_java_says(row) for path in files for row in pq.ParquetFile(path).read().to_pylist()]
-    assert rows == plain(golden)
-
-
 def test_an_export(golden: Path, tmp_path: Path) -> None:
     run("export", str(golden / "ledgers"), PLAIN, str(tmp_path / "out"), *metadata(golden))
     files = sorted((tmp_path / "out").glob("*.parquet"), key=lambda path: int(path.stem.rpartition("-")[2]))
@@ -92,8 +76,7 @@ def test_a_ledger_whose_metadata_name_another_topic_is_not_offloaded(tmp_path: P
     payloads = [frame(message_metadata(), b"%d" % number) for number in range(3)]
     ledger = MadeLedger(7, payloads=payloads, managed_ledger=told)
     write_log(make_disk(tmp_path / "disk"), 1, [ledger.stored(entry) for entry in range(3)])
-    listed = ManagedLedgerInfo((LedgerInfo(7, 3, sum(map(len, payloads)), 5),))
-    node = Node(managed_ledger_path("t/n/persistent/x"), build_managed_ledger_info(listed), 1, 1, 1, 0)
+    node = list_node("t/n/persistent/x", LedgerInfo(7, 3, sum(map(len, payloads)), 5))
     write_dump(tmp_path / "dump", [node, ledger.zookeeper_node()])
     disk = (str(tmp_path / "disk"), "--metadata", str(tmp_path / "dump"))
     refused = run("offload", disk[0], str(tmp_path / "tier"), *disk[1:], code=1)

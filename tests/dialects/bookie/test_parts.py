@@ -12,14 +12,8 @@ from ledgerfs import open_bucket
 from ledgerfs.bucket.partition_plan import plan_partitions
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
 from ledgerfs.disks import reading
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
-    LedgerInfo,
-    ManagedLedgerInfo,
-    build_managed_ledger_info,
-)
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.storage.zookeeper.node import Node
-from tests.support.bookie_disks import MadeLedger, make_disk, write_dump, write_log
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from tests.support.bookie_disks import MadeLedger, list_node, make_disk, write_dump, write_log
 from tests.support.entries import frame, metadata
 
 TOPIC = "t/n/persistent/x"
@@ -44,8 +38,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             )
         ]
         write_log(current, log, stored)
-    listed = build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(7, 48, sum(map(len, payloads)), 5),)))
-    nodes = [Node(managed_ledger_path(TOPIC), listed, 1, 1, 1, 0), ledger.zookeeper_node()]
+    nodes = [list_node(TOPIC, LedgerInfo(7, 48, sum(map(len, payloads)), 5)), ledger.zookeeper_node()]
     write_dump(tmp_path / "dump", nodes)
     return f"bookies://{tmp_path}/disk"
 

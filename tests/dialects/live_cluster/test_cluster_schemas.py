@@ -154,13 +154,6 @@ def test_topics_of_the_broker_and_those_without(live: Bucket) -> None:
         topic.scan(["value"], values="typed")
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        yield made
-        assert made.not_reads() == []
-
-
 def entry(value: int, version: int | None = None, published: int = HOUR) -> bytes:
     made = metadata(publish_time_ms=published)
     if version is not None:

@@ -196,17 +196,11 @@ def test_replies_in_reverse_order(cluster: LiveCluster) -> None:
         whole(cluster, topic)
 
 
-def test_another_replica_serves_what_one_has_damaged(cluster: LiveCluster) -> None:
-    for topic, ledger_id in of_all_shapes(cluster).items():
-        for entry in (0, 1, 2, 500, 799):
-            bookies_of(cluster, ledger_id, entry)[entry % 2].corrupt(ledger_id, entry)
-        whole(cluster, topic)
-
-
-def test_another_replica_serves_what_one_has_lost(cluster: LiveCluster) -> None:
+@pytest.mark.parametrize("damage", ["corrupt", "remove_entry"])
+def test_another_replica_serves_what_one_has_damaged_or_lost(cluster: LiveCluster, damage: str) -> None:
     for topic, ledger_id in of_all_shapes(cluster).items():
         for entry in (0, 1, 2, 500, 501, 502, 799):
-            bookies_of(cluster, ledger_id, entry)[entry % 2].remove_entry(ledger_id, entry)
+            getattr(bookies_of(cluster, ledger_id, entry)[entry % 2], damage)(ledger_id, entry)
         whole(cluster, topic)
 
 

@@ -245,15 +245,6 @@ def test_flagged_as_deleted_and_still_there(cluster: LiveCluster, ledgers: list[
     assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
 
 
-@PLACES
-def test_complete_without_objects(cluster: LiveCluster, ledgers: list[int], read_from: str) -> None:
-    cluster.offload(TOPIC, ledgers[0], objects=())
-    assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
-    cluster.delete_from_bookkeeper(ledgers[0])
-    with pytest.raises(NotFoundError, match="BookKeeper's copy is gone, and there is no object file:"):
-        entries_of(opened(cluster, read_from=read_from))
-
-
 def test_neither_offloaded_nor_in_bookkeeper(cluster: LiveCluster, ledgers: list[int]) -> None:
     cluster.delete_from_bookkeeper(ledgers[1])
     with pytest.raises(NotFoundError, match="neither in BookKeeper nor offloaded: its entries are lost"):
@@ -261,14 +252,15 @@ def test_neither_offloaded_nor_in_bookkeeper(cluster: LiveCluster, ledgers: list
 
 
 @PLACES
-@pytest.mark.parametrize("role", ["index", "data"])
-def test_half_an_offload_that_is_called_complete(
-    cluster: LiveCluster, ledgers: list[int], role: str, read_from: str
+@pytest.mark.parametrize("objects", [(), ("index",), ("data",)], ids=str)
+def test_an_offload_that_is_called_complete_and_is_not(
+    cluster: LiveCluster, ledgers: list[int], objects: tuple[str, ...], read_from: str
 ) -> None:
-    cluster.offload(TOPIC, ledgers[0], objects=(role,))
+    cluster.offload(TOPIC, ledgers[0], objects=objects)
     assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
     cluster.delete_from_bookkeeper(ledgers[0])
-    with pytest.raises(LedgerfsError):
+    told = None if objects else "BookKeeper's copy is gone, and there is no object file:"
+    with pytest.raises(LedgerfsError, match=told):
         entries_of(opened(cluster, read_from=read_from))
 
 

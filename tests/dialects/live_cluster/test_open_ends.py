@@ -56,12 +56,6 @@ def test_a_burst_that_no_entry_confirms(cluster: LiveCluster) -> None:
     assert ends_of_all(cluster, expected) == expected
 
 
-def test_entries_on_too_few_bookies_are_not_acknowledged(cluster: LiveCluster) -> None:
-    ledger_id = cluster.write_ledger(TOPIC, messages(10))
-    cluster.append(ledger_id, messages(5, "lost"), only_on=1)
-    assert ends(cluster) == [10, 10]
-
-
 def test_entries_behind_a_gap_are_not_acknowledged(cluster: LiveCluster) -> None:
     ledger_id = cluster.write_ledger(TOPIC, messages(10))
     cluster.append(ledger_id, messages(1, "lost"), only_on=1)
@@ -84,16 +78,6 @@ def test_a_ledger_that_grows_is_longer_the_next_time(cluster: LiveCluster) -> No
 
 
 # Bookies that do not answer.
-
-
-def test_one_bookie_of_three_may_be_away(cluster: LiveCluster, patience: Patience) -> None:
-    ledger_id = cluster.write_ledger(TOPIC, messages(10))
-    for bookie in cluster.bookies:
-        patience.forget()
-        bookie.kill()
-        with only_reading(cluster):
-            assert entries_of(opened(cluster)) == confirmed_of(cluster, ledger_id, 8)
-        bookie.start()
 
 
 def test_acknowledged_entries_that_an_away_bookie_may_have_are_not_left_out(
