@@ -93,13 +93,12 @@ def dump(
 
     URL is pulsar+zk://host:port,host:port[/chroot]. FILE is JSON, compressed with zstd (dump.json.zst): of each node its data in base64,
     its times and version; with places of schemas, bundles, brokers and bookies. Bookies are asked where open ledgers end and subscriptions
-    in use are, and for the definition of each version of each schema. The other commands about
-    clusters take it in place of a URL. It has passwords of ledgers and perhaps credentials of buckets, so only its owner can read it. While
-    it is written it is FILE.partial; the same command goes on from there after Ctrl-C or an error.
+    in use are, and for the definition of each version of each schema. The other commands about clusters take it in place of a URL. It has
+    passwords of ledgers and perhaps credentials of buckets, so only its owner can read it. Whatever ends this before leaves no file.
 
     With --to dumps are added to a bucket's _ledgerfs/dumps/, and old ones are removed. `ledgerfs cluster dumps` lists them, and makes files
-    of them. With --every a dump that fails is said, and the next one is
-    tried at its time; SIGTERM and Ctrl-C end it. Exit code 0 then, 1 if the last dump failed.
+    of them. With --every a dump that fails is said, and the next one is tried at its time; SIGTERM and Ctrl-C end it. Exit code 0 then, 1 if
+    the last dump failed.
 
     \b
     Examples:

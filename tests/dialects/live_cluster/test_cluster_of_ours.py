@@ -1,8 +1,6 @@
 """The cluster that tests read from is as a broker leaves one: nodes, lists, entries on their bookies, and objects of offloads."""
 
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,12 +21,6 @@ from tests.support.each import for_each
 from tests.support.live_clusters import CLOSED, OPEN, TOPIC, LiveCluster, ledgers_of, messages
 
 NAME = "public/default/persistent/orders"
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path) as made:
-        yield made
 
 
 def node_of(cluster: LiveCluster, ledger_id: int) -> LedgerNode:
