@@ -3,11 +3,10 @@
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.invoked import output, run
+from tests.support.invoked import output
 from tests.support.live_clusters import CLOSED, LiveCluster, messages
 
 TOPIC = "persistent://public/default/orders"
@@ -33,14 +32,6 @@ def test_what_brokers_expire_is_told_if_their_time_to_live_is(cluster: LiveClust
     (one,) = json.loads(output("cluster", "cursors", cluster.url, *options, "--broker-ttl-seconds", "60"))
     assert (one["position"], one["expires_to"]) == ([150, 3], [150, 8])
     assert "150:8" in output("cluster", "cursors", cluster.url, "--broker-ttl-seconds", "60")
-
-
-def test_a_dump_tells_the_same(cluster: LiveCluster, tmp_path: Path) -> None:
-    path = str(tmp_path / "x.json.zst")
-    run("cluster", "dump", cluster.url, path)
-    for command in ("retention", "cursors"):
-        options = ("--topic", TOPIC, "--json", "--broker-ttl-seconds", "60")
-        assert output("cluster", command, path, *options) == output("cluster", command, cluster.url, *options)
 
 
 def test_a_check_counts_only_what_is_held_behind_the_time_to_live(cluster: LiveCluster) -> None:

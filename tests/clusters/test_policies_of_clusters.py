@@ -124,11 +124,3 @@ def test_hashes_are_those_of_the_topics_name() -> None:
     # CRC-32 of persistent://public/default/a b, whose managed ledger encodes the space.
     assert hash_of("public/default/persistent/a+b") == 0xD6452015
     assert namespace_of("pulsar/c/b:8080/persistent/healthcheck") == "pulsar/c/b:8080"
-
-
-def test_the_extensible_load_manager_tells_no_owners() -> None:
-    owners = BundleOwners()
-    owners.load_managers["b:8080"] = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
-    assert owners.of("t/ns/persistent/x") is Owner.NONE
-    owners.load_managers["c:8080"] = "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"
-    assert owners.of("t/ns/persistent/x") is Owner.UNKNOWN

@@ -3,9 +3,7 @@
 import struct
 
 import numpy as np
-import pytest
 
-from ledgerfs import open_bucket
 from ledgerfs.formats.bookkeeper.digests import Digest
 from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
 from ledgerfs.formats.bookkeeper.stored_entries import check_entries
@@ -18,7 +16,7 @@ from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.managed_ledgers.proto.managed_ledger_pb2 import ManagedLedgerRecord
 from tests.support.bookies import BookieServer
 from tests.support.each import for_each
-from tests.support.live_clusters import CLOSED, OPEN, TOPIC, LiveCluster, ledgers_of, messages
+from tests.support.live_clusters import CLOSED, OPEN, TOPIC, LiveCluster, messages
 
 NAME = "public/default/persistent/orders"
 
@@ -113,26 +111,3 @@ def test_what_too_few_bookies_have_is_never_acknowledged_nor_part_of_the_closed_
     assert len(cluster.entries_of(TOPIC)) == 4
     cluster.roll_over(TOPIC)
     assert node_of(cluster, ledger_id).last_entry == 3
-
-
-@pytest.mark.parametrize("bucket", ["tier", "other"])
-def test_an_offloaded_ledger_is_in_its_bucket_and_in_the_list(cluster: LiveCluster, bucket: str) -> None:
-    first = cluster.write_ledger(TOPIC, messages(50), created_ms=1_700_000_000_123)
-    cluster.write_ledger(TOPIC, messages(50, "later"))
-    uuid = cluster.offload(TOPIC, first, bucket=bucket, endpoint="http://127.0.0.1:9000")
-    opened = open_bucket(cluster.bucket_url(bucket))
-    assert ledgers_of(opened, TOPIC) == [(first, messages(50))]
-    assert [row["value"] for batch in opened.topic(TOPIC).scan() for row in batch.to_pylist()] == [
-        f"m{i}".encode() for i in range(50)
-    ]
-    ref = opened.topic(TOPIC).ledgers[0].ref
-    assert (ref.uuid, ref.created_ms) == (uuid, 1_700_000_000_123)
-    assert ref.is_sound
-    context = list_of(cluster).ledgers[0].context
-    assert context is not None
-    assert (context.uuid, context.is_complete, context.is_deleted_from_bookkeeper) == (uuid, True, False)
-    assert (context.driver, context.get("bucket"), context.get("region")) == ("aws-s3", bucket, "us-east-1")
-    assert context.get("serviceEndpoint") == "http://127.0.0.1:9000"
-    assert context.get("managedLedgerOffloadDriver") == "AWS_S3"
-    assert context.offloaded_ms is not None
-    assert list_of(cluster).ledgers[1].context is None
