@@ -24,6 +24,10 @@ from ledgerfs.errors import CorruptObjectError, InvalidOptionError, LedgerfsErro
 from ledgerfs.storage.zookeeper.node import Node
 
 _FORMAT, _VERSION = "cluster-dump", 1
+_PART = "part "
+"""Behind each part of the walk, in older dumps."""
+_NAMES = {"entry": "data", "payload": "data"}
+"""Of attributes, in the values of lines, where they differ."""
 _CLOSING = b"}\n"
 """The last line of every finished file."""
 _FRAME_BYTES = 1 << 20
@@ -157,13 +161,14 @@ def _records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptObjectError(f"line {number} is none of a dump: {error}", key=name) from error
         is_ended = isinstance(record, DumpEnd)
-        yield record
+        if record is not None:
+            yield record
 
 
 def _line(record: Record) -> bytes:
     kind = next(one for one in _KINDS if isinstance(record, one.type))
     key = kind.prefix + " ".join(str(codec.told(getattr(record, name))) for name, codec in kind.key.items())
-    value = {name: codec.told(getattr(record, name)) for name, codec in kind.fields.items()}
+    value = {_NAMES.get(name, name): codec.told(getattr(record, name)) for name, codec in kind.fields.items()}
     if isinstance(record, DumpHeader):
         value = {"format": _FORMAT, "version": _VERSION, **value}
     text = json.dumps(key) + ": " + json.dumps(value, separators=(",", ":"))
@@ -171,12 +176,14 @@ def _line(record: Record) -> bytes:
     return f"{start}{text}{end}".encode()
 
 
-def _record(line: bytes, *, is_first: bool) -> Record:
-    """Return the record of a line; raises `ValueError`, `KeyError` and `TypeError` for what is none."""
+def _record(line: bytes, *, is_first: bool) -> Record | None:
+    """Return the record of a line; None for one that only older dumps have. Raises `ValueError`, `KeyError` and `TypeError` for others."""
     start = b"{" if is_first else b","
     if not line.startswith(start) or not line.endswith(b"\n"):
         raise ValueError("it is cut, or no line of a dump")
     ((key, value),) = json.loads(b"{" + line[1:] + b"}").items()
+    if key.startswith(_PART) and not is_first:
+        return None
     kind = next((one for one in _KINDS if key.startswith(one.prefix)), None)
     if kind is None:
         raise ValueError(f"it is of an unknown kind: {key[:100]!r}")
@@ -185,7 +192,7 @@ def _record(line: bytes, *, is_first: bool) -> Record:
         raise ValueError(f"not the beginning of a {_FORMAT} of version {_VERSION}")
     parts = key.removeprefix(kind.prefix).rsplit(" ", len(kind.key) - 1) if kind.key else []
     values = {name: codec.taken(part) for (name, codec), part in zip(kind.key.items(), parts, strict=True)}
-    values |= {name: codec.taken(value[name]) for name, codec in kind.fields.items()}
+    values |= {name: codec.taken(value[_NAMES.get(name, name)]) for name, codec in kind.fields.items()}
     found: Record = kind.type(**values)
     return found
 

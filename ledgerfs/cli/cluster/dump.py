@@ -97,8 +97,8 @@ def dump(
     passwords of ledgers and perhaps credentials of buckets, so only its owner can read it. Whatever ends this before leaves no file.
 
     With --to dumps are added to a bucket's _ledgerfs/dumps/, and old ones are removed. `ledgerfs cluster dumps` lists them, and makes files
-    of them. With --every a dump that fails is said, and the next one is tried at its time; SIGTERM and Ctrl-C end it. Exit code 0 then, 1 if
-    the last dump failed.
+    of them. With --every a dump that fails is said, and the next one is tried at its time; SIGTERM and Ctrl-C end it. Exit code 0 then, 1
+    if the last dump failed.
 
     \b
     Examples:
