@@ -24,11 +24,11 @@ from ledgerfs.errors import (
     UnusableUrlError,
 )
 from ledgerfs.formats.local_paths import local_path
-from ledgerfs.ledgers.source import scheme_of_filesystem
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.object_store import ObjectStore, RawStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.source_filesystem import SourceFileSystem
 from ledgerfs.storage.url_filesystem import filesystem_of
 
 FOLDER = "_ledgerfs/dumps/"
@@ -127,7 +127,7 @@ def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
     Raises `UnusableUrlError` for what is none, and the errors of the store, `BucketNotFoundError` if there is no such bucket.
     """
     fs, root = filesystem_of(url, storage_options)
-    if scheme_of_filesystem(fs) is not None:
+    if isinstance(fs, SourceFileSystem):
         raise UnusableUrlError("dumps are kept beside a bucket, and this is none", key=without_credentials(url))
     store = open_store(fs, root, is_private=True)
     # A folder that is not there would look like a bucket without dumps.
