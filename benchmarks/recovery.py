@@ -33,9 +33,9 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.offload.offload_driver import driver_of_bucket
 from ledgerfs.recovery.lost.dumped_cluster import read_dumped
-from ledgerfs.recovery.planning.planning import Wanted
+from ledgerfs.recovery.planning.wanted import Wanted
+from ledgerfs.recovery.report import Report
 from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
-from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
@@ -110,7 +110,7 @@ def compare(folder: Path, ledgers: int) -> None:
     baseline = seconds(raw, url)
     with new_cluster(folder / "new") as into:
         lost = Lost(open_bucket(url, cache_dir=str(folder / "cache")), Wanted())
-        planned, restored = partial(plan, lost, into, _untold), partial(run, lost, into, None, _untold, print)
+        planned, restored = partial(plan, lost, into, _untold), partial(run, lost, into, _untold, print)
         dump = folder / "dump.json.zst"
         write_dump(dump, lost.bucket.refresh())
 

@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 from interop.held_service import shorten_sessions
 from ledgerfs.cli import main
-from ledgerfs.recovery.checking.broker_check import BrokerCheck
 from ledgerfs.recovery.checking.pulsar_service import PulsarService
 from ledgerfs.recovery.running import recovery
 from ledgerfs.recovery.settings.schemas import Strategies
-from ledgerfs.recovery.settings.setting_again import SettingAgain
-from ledgerfs.recovery.topics.topic_commit import TopicToMake
+from ledgerfs.recovery.topics.restoring import Restoring
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 
@@ -33,17 +31,16 @@ STEPS = {
     "nothing is changed": Step(recovery, "advance_ids"),
     "ids are advanced": Step(recovery, "advance_ids", is_after=True),
     "ids of transactions are advanced": Step(recovery, "advance_transactions", is_after=True),
-    "namespaces are made": Step(SettingAgain, "make_namespaces", is_after=True),
+    "namespaces are made": Step(recovery, "make_namespaces", is_after=True),
     "a strategy is lifted": Step(AdminApi, "register"),
     "some schemas are set": Step(AdminApi, "register", 3, is_after=True),
     "schemas are set, and the strategy is not put back": Step(Strategies, "_put_back"),
     "a snapshot is published": Step(PulsarService, "publish", 1, is_after=True),
-    "the first topic is about to be made": Step(TopicToMake, "operations", 1, is_after=True),
+    "the first topic is about to be made": Step(Restoring, "_commit_of", 1, is_after=True),
     "some topics are made": Step(ClusterLock, "commit", 9, is_after=True),
     "partitions are not counted": Step(recovery, "set_partitions"),
     "partitions are counted": Step(recovery, "set_partitions", is_after=True),
     "the bucket was listed again": Step(recovery, "lost_since", is_after=True),
-    "topics are compared": Step(BrokerCheck, "compare", 2),
 }
 """In the order of a run."""
 

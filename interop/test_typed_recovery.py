@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from interop.keys import KeyPair
-from interop.live_producer import connected
 from interop.recover_command import into
 from interop.recovered_golden import Recovered, lent_recovered
 from interop.stages import stage
 from tests.support import typed_golden
 
-MORE = ("--subscription", "audit", "--at", "earliest", "--yes")
+MORE = ("--yes",)
 FIRST = ("--topics", "public/typed/(avro-(deleted|evolved|part|txn|random).*|type-changed|kv-inline.*)")
 """What dying runs are asked for, so that they come to their step soon."""
 STEPS = (
@@ -58,18 +57,6 @@ def test_all_values_are_decoded_as_java_decoded_them_before(typed: Recovered, ru
         topic: one for topic in topics if (one := _first_that_differs(golden, topic, found[topic])) is not None
     }
     assert different == {}
-
-
-def test_a_new_subscription_begins_at_the_first_message(typed: Recovered, run_of_typed: dict[str, Any]) -> None:
-    name = "public/typed/avro-evolved"
-    expected = typed_golden.topic(typed.lost.golden, name).expected
-    with connected(typed.cluster.service_url) as client:
-        consumer = client.subscribe(f"persistent://{name}", "audit")
-        found = [consumer.receive(30_000).message_id() for _ in expected]
-        consumer.close()
-    assert [(one.ledger_id(), one.entry_id()) for one in found] == [
-        (one["ledger_id"], one["entry_id"]) for one in expected
-    ]
 
 
 def _first_that_differs(golden: Path, topic: str, found: list[dict[str, Any]]) -> object:

@@ -2,22 +2,20 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ledgerfs.formats.managed_ledgers.cursor_info import parse_cursor_info
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
-from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
+from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.schemas.saved_schemas import saved_schemas_at
 from tests.cli.recover_clusters import ORDERS, SERVICE, Clusters, lent_clusters
 from tests.support.entries import frame, metadata
 from tests.support.invoked import output, run
-from tests.support.live_clusters import CREATED_MS, messages
+from tests.support.live_clusters import messages
 from tests.support.transaction_snapshots import parsed_snapshot
 
 
@@ -33,7 +31,6 @@ def said(clusters: Clusters, command: str, *more: str, code: int = 0, with_dump:
     line += ("--dump", str(clusters.dump)) if with_dump else () if "--dump" in more else ("--no-dump",)
     line += ("--bucket-name", "tier") if "--bucket-name" not in more else ()
     line += ("--yes",) if command == "run" else ()
-    line += () if "--sample" in more or command != "run" else ("--no-compare",)
     found: dict[str, Any] = json.loads(output("recover", command, *line, *more, code=code))
     return found
 
@@ -58,81 +55,16 @@ def test_lists_have_the_bucket_as_the_new_brokers_reach_it(clusters: Clusters) -
     }
 
 
-def test_a_subscription_that_no_dump_tells_of_begins_at_a_time(clusters: Clusters) -> None:
-    clusters.rolled(ORDERS)
-    places = {
-        "then": datetime.fromtimestamp((CREATED_MS + 2) / 1000, UTC).isoformat(),
-        "late": "latest",
-        "early": "earliest",
-    }
-    for name, at in places.items():
-        said(
-            clusters,
-            "run",
-            "--topics",
-            "public/default/.*",
-            "--subscription",
-            "billing",
-            "--at",
-            at,
-            "--as",
-            f"public/{name}/{{topic}}",
-            "--new-ids",
-        )
-    found = {}
-    for name in places:
-        topic = f"persistent://public/{name}/orders"
-        node = clusters.new.nodes[clusters.new.chroot + cursor_path(managed_ledger_of(topic), "billing")]
-        position = parse_cursor_info(node, key=name).mark_delete
-        assert position is not None
-        assert position.ledger_id == list_of(clusters, topic).ledgers[0].ledger_id
-        found[name] = position.entry_id
-    assert found == {"then": 1, "late": 3, "early": -1}
-
-
-def test_open_transactions_are_shown_or_hidden_and_not_looked_for(clusters: Clusters) -> None:
+def test_open_transactions_are_hidden_or_not_looked_for(clusters: Clusters) -> None:
     plain, *rest = messages(3)
     cut_off = frame(metadata(transaction_most=7, transaction_least=1), b"never ended")
     clusters.rolled(ORDERS, plain, cut_off, *rest)
-    shown = said(clusters, "run", "--open-transactions", "show", "--service", SERVICE)
-    assert [(one["state"], one["open_entries"], one["aborted_entries"]) for one in shown["topics"]] == [
-        ("restored", 1, 0)
-    ]
-    ledger_id = list_of(clusters).ledgers[0].ledger_id
-    clusters.broker.topics[ORDERS] = [(ledger_id, number, one) for number, one in enumerate([plain, cut_off, *rest])]
-    assert parsed_snapshot(clusters.snapshots[ORDERS]).aborted == []
-    # What was chosen then is noted.
-    (topic,) = json.loads(output("recover", "check", *clusters.check_arguments("--json")))["topics"]
-    assert topic["compared"]["same"] == 4
-    assert "were shown when it was restored" in said(clusters, "run", code=1)["topics"][0]["why"]
+    (topic,) = said(clusters, "run", "--service", SERVICE)["topics"]
+    assert (topic["state"], topic["open_entries"], topic["aborted_entries"]) == ("restored", 1, 0)
+    assert parsed_snapshot(clusters.snapshots[ORDERS]).aborted == [(7, 1)]
     again = ("--as", "public/again/{topic}", "--new-ids")
     assert said(clusters, "run", "--no-transactions", *again)["topics"][0]["open_entries"] == 0
-    told = said(clusters, "run", *again, code=1)
-    assert "it was restored with --no-transactions or --show-aborted" in told["topics"][0]["why"]
-
-
-def test_what_the_lost_cluster_had_deleted_comes_back_if_it_is_asked_for(clusters: Clusters) -> None:
-    clusters.rolled(ORDERS)
-    clusters.rolled("public/default/kept")
-    clusters.old.zookeeper.delete(clusters.old.chroot + managed_ledger_path(managed_ledger_of(ORDERS)))
-    clusters.write_dump()
-    told = said(clusters, "run", with_dump=True, code=1)
-    assert [(one["topic"], one["state"]) for one in told["topics"]] == [
-        ("persistent://public/default/kept", "restored"),
-        (ORDERS, "not restored"),
-    ]
-    assert "--with-deleted" in told["topics"][1]["why"]
-    told = said(clusters, "run", "--with-deleted", with_dump=True)
-    assert [one["state"] for one in told["topics"]] == ["there before", "restored"]
-
-
-def test_brokers_may_delete_what_is_restored_if_they_are_let(clusters: Clusters) -> None:
-    clusters.rolled(ORDERS)
-    deletes = {"retention_policies": {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}}
-    clusters.settings.add_namespace("public/default", **deletes)
-    clusters.new.set_policies("public/default", **deletes)
-    assert "brokers would delete or expire" in said(clusters, "run", code=1)["topics"][0]["why"]
-    assert said(clusters, "run", "--let-brokers-delete")["topics"][0]["state"] == "restored"
+    assert "it was restored with --no-transactions" in said(clusters, "run", *again, code=1)["topics"][0]["why"]
 
 
 def test_schemas_are_found_elsewhere_hidden_or_left(clusters: Clusters, tmp_path: Path) -> None:
@@ -152,14 +84,6 @@ def test_schemas_are_found_elsewhere_hidden_or_left(clusters: Clusters, tmp_path
     told = said(clusters, "run", "--schemas", f"file://{tmp_path}/saved", with_dump=True)
     assert told["topics"][0]["state"] == "restored"
     assert [one.kind for one in clusters.settings.schemas["public/default/orders"]] == ["STRING", "INT32"]
-
-
-def test_the_sample_is_as_large_as_it_is_wanted(clusters: Clusters) -> None:
-    entries = messages(9)
-    ledger_id = clusters.rolled(ORDERS, *entries)
-    clusters.broker.topics[ORDERS] = [(ledger_id, number, one) for number, one in enumerate(entries)]
-    told = said(clusters, "run", "--sample", "0", "--service", SERVICE)
-    assert (told["topics"][0]["compared"]["same"], told["topics"][0]["compared"]["is_sample"]) == (2, True)
 
 
 def test_an_older_dump_is_taken_by_the_beginning_of_its_name(clusters: Clusters) -> None:
@@ -187,7 +111,7 @@ def test_dumps_of_the_new_cluster_are_left_out_beside_those_of_the_lost_one(clus
     for url in (clusters.old.url, clusters.new.url):
         run("cluster", "dump", url, "--to", clusters.old.bucket_url())
     older = min(clusters.old.bucket().glob("_ledgerfs/dumps/*/*"), key=lambda one: one.name)
-    line = clusters.arguments("--bucket-name", "tier", "--json", "--yes", "--no-compare")
+    line = clusters.arguments("--bucket-name", "tier", "--json", "--yes")
     told = json.loads(output("recover", "run", *line))
     assert told["dump"].endswith(older.name)
     refused = run("recover", "plan", clusters.old.bucket_url(), code=2).stderr.decode()

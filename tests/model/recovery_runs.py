@@ -17,10 +17,10 @@ from ledgerfs.errors import LedgerfsError, LockHeldError
 from ledgerfs.offload.offload_driver import driver_of_bucket
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs.recovery.report import Outcome, Report
 from ledgerfs.recovery.running.recovery import Into, run
-from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.settings.setting_again import SettingAgain
-from ledgerfs.recovery.topics.restoring import How, Outcome
+from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.storage.zookeeper.changes import LOCK_PATH, ClusterLock
 from tests.model.service_requests import ALL, CHANGES, Died, Requests, met_at
 from tests.support.live_clusters import LiveCluster
@@ -42,8 +42,7 @@ class Asked:
 
     def options(self) -> dict[str, object]:
         """Return those that tell of the lost cluster."""
-        names = ("dump", "no_dump", "disks", "topics", "template")
-        return {**{name: getattr(self, name) for name in names}, "with_deleted": False}
+        return {name: getattr(self, name) for name in ("dump", "no_dump", "disks", "topics", "template")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +149,9 @@ class RecoveryRuns:
             what = lost_of(context, open_bucket(self.bucket), asked.options(), cluster)
             former = DumpedSettings() if what.dump is None else what.dump.settings
             how = How(driver_of_bucket("aws-s3", "tier"), self._published, gives_new_ids=asked.new_ids)
-            report = run(what, Into(cluster, SettingAgain(self.brokers.requests, former), how), None, _untold, _unsaid)
+            report = run(what, Into(cluster, SettingAgain(self.brokers.requests, former), how), _untold, _unsaid)
             for one in report.topics:
-                if one.done is not None and one.done.outcome is Outcome.RESTORED:
+                if one.outcome is Outcome.RESTORED:
                     assert one.plan.target not in self.restored, f"{one.plan.target} is restored twice"
                     self.restored.add(one.plan.target)
             return Done(report, what.dump, what.dump_name)

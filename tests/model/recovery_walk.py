@@ -20,7 +20,7 @@ from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs.messages.decode.metadata_walk import Meta, walk_metadata
 from ledgerfs.messages.kernels.wire import ABSENT
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
-from ledgerfs.recovery.running.report import TopicLine
+from ledgerfs.recovery.report import TopicLine
 from ledgerfs.upkeep.doctor.check import Rules, check_cluster
 from ledgerfs.upkeep.doctor.tier_listing import Tier
 from tests.model.dump_history import Recording
@@ -180,10 +180,10 @@ class Restored:
         done = runs.to_the_end(asked)
         self._note_ended()
         self._compare_dump(done)
-        refused = [one for one in done.report.topics if "from disks" in str(one.why)]
+        refused = [one for one in done.report.topics if "from disks" in str(one.reason)]
         if refused:
             for one in refused:
-                assert self._may_fail(one, done), f"{self._told(one.plan)}: {one.why}"
+                assert self._may_fail(one, done), f"{self._told(one.plan)}: {one.reason}"
             self.walk.history.append("restore without disks")
             done = runs.to_the_end(Asked(asked.dump, asked.no_dump, None, (), asked.template, asked.new_ids))
             self._note_ended()
@@ -238,16 +238,16 @@ class Restored:
         path = self.new.chroot + managed_ledger_path(plan.target)
         must, may = self._must_and_may(topic, info.ledgers if info is not None else None, done, there)
         if path not in self.new.nodes:
-            is_deleted = "had deleted it" in str(line.why)
+            is_deleted = "had deleted it" in str(line.reason)
             if is_deleted:
                 assert done.dump is not None
                 assert info is None, told
                 # What was there when the cluster was lost, and not when it was dumped, is younger than the dump.
                 is_younger = any(one in self.losing.cluster.written for one in must)
                 assert not is_younger or self._was_there_at_dump(topic), told
-            assert is_deleted or "another partition cannot be restored" in str(line.why) or not must, told
+            assert is_deleted or "another partition cannot be restored" in str(line.reason) or not must, told
             return []
-        assert line.why is None, f"{told}: {line.why}"
+        assert line.reason is None, f"{told}: {line.reason}"
         assert info is not None or done.dump is None or topic in self.losing.topics, told
         listed = parse_managed_ledger_info(self.new.nodes[path], key=path).ledgers[:-1]
         ids = [one.ledger_id for one in plan.ledgers]

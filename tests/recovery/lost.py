@@ -9,16 +9,19 @@ from typing import Any
 
 from ledgerfs import open_bucket
 from ledgerfs.clusters.dump_file import read_dump
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
+from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.offload.offload_driver import driver_of_bucket
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, read_dumped
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs.recovery.planning.planning import Wanted
-from ledgerfs.recovery.planning.target_names import TargetNames
+from ledgerfs.recovery.planning.planning import plan_each, together
+from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.planning.wanted import TargetNames, Wanted
+from ledgerfs.recovery.report import Report
 from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
-from ledgerfs.recovery.running.report import Report
 from ledgerfs.recovery.settings.setting_again import SettingAgain
 from ledgerfs.recovery.topics.restoring import How
 from ledgerfs.storage.zookeeper.changes import ClusterLock
@@ -39,11 +42,19 @@ def catalog_of(cluster: LiveCluster) -> Catalog:
     return open_bucket(cluster.bucket_url()).refresh()
 
 
+def plan_topics(catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None) -> list[TopicPlan]:
+    """Return the plans of all topics, without any new cluster."""
+    return together(plan_each(catalog, dump, wanted), dump)
+
+
 @contextmanager
 def locked(cluster: LiveCluster) -> Iterator[tuple[ClusterLock, Nodes]]:
     """Take the lock of a cluster."""
     with living(cluster) as seen, ClusterLock.take(seen.nodes.settings, b"{}") as lock:
         yield lock, seen.nodes
+
+
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
 class Clusters:
@@ -76,7 +87,6 @@ class Clusters:
         topics: str = ".*",
         is_plan: bool = False,
         into: LiveCluster | None = None,
-        lets_brokers_delete: bool = True,
         **how: Any,
     ) -> Report:
         settings = SettingAgain(self.brokers.requests, DumpedSettings() if dump is None else dump.settings)
@@ -85,10 +95,22 @@ class Clusters:
         options = How(driver_of_bucket("aws-s3", "tier"), self.publish, **how)
         self._into = into or self.new
         with living(self._into) as seen:
-            target = Into(seen, settings, options, lets_brokers_delete=lets_brokers_delete)
+            target = Into(seen, settings, options)
             if is_plan:
                 return plan(lost, target, lambda *_: None)
-            return run(lost, target, None, lambda *_: None, lambda *_: None)
+            return run(lost, target, lambda *_: None, lambda *_: None)
+
+    def list_of(self, topic: str) -> ManagedLedgerInfo | None:
+        """Return the list of a topic of the new cluster; None without one."""
+        path = self.new.chroot + managed_ledger_path(managed_ledger_of(topic))
+        data = self.new.nodes.get(path)
+        return None if data is None else parse_managed_ledger_info(data, key=path)
+
+    def cursor(self, topic: str, name: str = "s") -> CursorInfo:
+        """Return a subscription of a topic of the new cluster."""
+        return parse_cursor_info(
+            self.new.nodes[self.new.chroot + cursor_path(managed_ledger_of(topic), name)], key=name
+        )
 
     def lists(self) -> list[str]:
         """Return the topics of the new cluster, as far as this namespace of restored ones has some."""
@@ -115,4 +137,6 @@ def two_clusters(folder: Path) -> Iterator[Clusters]:
     with LiveCluster(folder / "old") as old, LiveCluster(folder / "new") as new, pulsar_settings() as brokers:
         new.zookeeper.takes_writes = True
         new.buckets = old.buckets
+        for namespace in ("public/default", "public/restored"):
+            new.set_policies(namespace, retention_policies=FOREVER)
         yield Clusters(old, new, brokers)

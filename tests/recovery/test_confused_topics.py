@@ -13,9 +13,8 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import parse_managed_l
 from ledgerfs.formats.managed_ledgers.names import coordinator_log_path, managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.recovery.lost.dumped_cluster import read_dumped
-from ledgerfs.recovery.planning.planning import plan_topics
-from ledgerfs.recovery.running.report import Report
-from tests.recovery.lost import Clusters, catalog_of, dump_of, two_clusters
+from ledgerfs.recovery.report import Report
+from tests.recovery.lost import Clusters, catalog_of, dump_of, plan_topics, two_clusters
 from tests.support.entries import sent
 from tests.support.live_clusters import LiveCluster, messages
 from tests.support.zookeeper import WriteFault
@@ -33,7 +32,7 @@ def _clusters(tmp_path: Path) -> Iterator[Clusters]:
 
 def whys(report: Report) -> dict[str, str | None]:
     return {
-        one.plan.source.rpartition("/persistent/")[0] + "/" + one.plan.source.rpartition("/")[2]: one.why
+        one.plan.source.rpartition("/persistent/")[0] + "/" + one.plan.source.rpartition("/")[2]: one.reason
         for one in report.topics
     }
 
@@ -88,7 +87,7 @@ def test_a_second_run_brings_no_topic_beside_another_ones_partitions(clusters: C
     before = clusters.lists()
     for is_plan in (True, False):
         found = clusters.restore(RESTORED, topics="public/two/.*", is_plan=is_plan)
-        assert "would take" in str(found.topics[0].why), is_plan
+        assert "would take" in str(found.topics[0].reason), is_plan
         assert clusters.lists() == before, is_plan
 
 
@@ -98,7 +97,7 @@ def test_partitions_that_are_left_come_in_a_second_run(clusters: Clusters) -> No
     clusters.rolled("public/one/p-partition-1")
     found = clusters.restore(RESTORED)
     # Its count was set by the first run.
-    assert "with 1 partitions, and it had 2" in str(found.topics[1].why)
+    assert "with 1 partitions, and it had 2" in str(found.topics[1].reason)
 
 
 def test_partitions_that_the_new_cluster_added_are_its_own(clusters: Clusters) -> None:
@@ -129,11 +128,11 @@ def test_what_the_lost_cluster_had_is_not_the_new_ones_own(clusters: Clusters, t
     dump = dump_of(clusters.old, tmp_path / "dump")
     path = managed_ledger_path(managed_ledger_of("public/default/a"))
     clusters.new.zookeeper.set(clusters.new.chroot + path, clusters.old.nodes[clusters.old.chroot + path])
-    assert "has a topic of this name" in str(clusters.restore(dump=dump).topics[0].why)
+    assert "has a topic of this name" in str(clusters.restore(dump=dump).topics[0].reason)
     (remark,) = [one for one in clusters.restore().remarks if "the new cluster's own" in one]
     assert "public/default/a" in remark
     clusters.rolled("public/default/a")
-    assert "has a topic of this name" in str(clusters.restore().topics[0].why)
+    assert "has a topic of this name" in str(clusters.restore().topics[0].reason)
 
 
 def test_under_one_name_the_new_clusters_own_and_a_restored_one_are_told_apart(clusters: Clusters) -> None:
@@ -146,7 +145,7 @@ def test_under_one_name_the_new_clusters_own_and_a_restored_one_are_told_apart(c
     again = clusters.restore(RESTORED)
     assert whys(again) == {"public/default/a": None}
     clusters.rolled("public/default/a")
-    assert "not in its list" in str(clusters.restore(RESTORED).topics[0].why)
+    assert "not in its list" in str(clusters.restore(RESTORED).topics[0].reason)
     # What is to have the name of a topic of the new cluster's own is refused, and not that topic.
     clusters.rolled("public/other/b")
     own = clusters.new.write_ledger("public/restored/b", messages(1))
@@ -179,7 +178,7 @@ def test_partitions_in_the_bucket_keep_their_name(clusters: Clusters) -> None:
     clusters.rolled("public/default/p-partition-0")
     clusters.rolled("public/other/p")
     (line,) = clusters.restore("public/default/{topic}", topics="public/other/p").topics
-    assert "public/default/p-partition-0" in str(line.why)
+    assert "public/default/p-partition-0" in str(line.reason)
     assert open_bucket(clusters.old.bucket_url()).topic("public/default/p").count() == 2
 
 
@@ -191,7 +190,7 @@ def test_a_topic_that_a_producer_made_stands_against_partitions_of_its_name(clus
     clusters.new.write_ledger("public/default/p", messages(1))
     for is_plan in (True, False):
         found = clusters.restore(is_plan=is_plan)
-        assert "would take for the same topic" in str(found.topics[0].why), is_plan
+        assert "would take for the same topic" in str(found.topics[0].reason), is_plan
         assert clusters.partitions("public/default/p") is None, is_plan
 
 
@@ -205,7 +204,7 @@ def test_partitions_that_somebody_made_stand_against_a_topic_of_their_name(clust
             clusters.new.write_ledger("public/default/p-partition-1", messages(1))
         for is_plan in (True, False):
             found = clusters.restore(is_plan=is_plan)
-            assert "clients" in str(found.topics[0].why), (is_loaded, is_plan)
+            assert "clients" in str(found.topics[0].reason), (is_loaded, is_plan)
             made = clusters.new.chroot + managed_ledger_path(managed_ledger_of("public/default/p"))
             assert made not in clusters.new.nodes, (is_loaded, is_plan)
 
@@ -218,7 +217,7 @@ def test_another_count_of_partitions_is_told_before_anything_is_made(clusters: C
     )
     for is_plan in (True, False):
         found = clusters.restore(is_plan=is_plan)
-        assert all("with 5 partitions, and it had 2" in str(one.why) for one in found.topics), is_plan
+        assert all("with 5 partitions, and it had 2" in str(one.reason) for one in found.topics), is_plan
         assert not any("p-partition" in path for path in clusters.new.nodes if "/managed-ledgers/" in path), is_plan
 
 
@@ -236,7 +235,7 @@ def test_no_topic_gets_a_name_of_which_the_bucket_has_ledgers(clusters: Clusters
     for is_plan in (True, False):
         found = clusters.restore("public/y/{topic}", topics="public/x/a", gives_new_ids=new_ids, is_plan=is_plan)
         (line,) = found.topics
-        assert f"has ledgers of persistent://public/y/a, such as {other}" in str(line.why)
+        assert f"has ledgers of persistent://public/y/a, such as {other}" in str(line.reason)
     assert clusters.restore("public/z/{topic}", topics="public/x/a", gives_new_ids=new_ids).is_well
 
 
@@ -261,7 +260,7 @@ def test_copies_of_a_run_that_did_not_end_keep_no_topic_from_its_name(clusters: 
         third.zookeeper.takes_writes = True
         third.write_unlisted([b"taken"], (("component", b"x"),), ledger_id=first)
         again = clusters.restore("public/z/{topic}", topics="public/x/a", gives_new_ids=True, into=third)
-        assert "which are none of persistent://public/x/a" in str(again.topics[0].why)
+        assert "which are none of persistent://public/x/a" in str(again.topics[0].reason)
 
 
 # A cluster that is in use.
@@ -303,9 +302,8 @@ def test_a_run_into_a_cluster_in_use_ends_none_of_its_transactions(
         third.zookeeper.takes_writes = True
         again = clusters.restore(topics=topic, into=third)
         assert again.is_well
-        assert again.topics[0].done is not None
         # What the first cluster left open was ended by the first recovery.
-        assert (again.topics[0].done.hidden, again.topics[0].done.opened) == (2, 1)
+        assert (again.topics[0].hidden, again.topics[0].opened) == (2, 1)
         named = parse_managed_ledger_info(
             third.nodes[third.chroot + managed_ledger_path(managed_ledger_of(topic))], key="x"
         )

@@ -11,16 +11,13 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.recovery.planning.planning import Wanted, plan_topics
-from ledgerfs.recovery.planning.target_names import TargetNames
+from ledgerfs.recovery.planning.strangers import without_strangers
+from ledgerfs.recovery.planning.wanted import TargetNames, Wanted
+from ledgerfs.recovery.report import Report
 from ledgerfs.recovery.running import recovery
-from ledgerfs.recovery.running.report import Report
-from ledgerfs.recovery.running.strangers import without_strangers
 from ledgerfs.recovery.topics.ledger_ids import FreeIds, advance_ids
-from ledgerfs.recovery.topics.subscriptions import NewSubscription, Start
-from tests.recovery.lost import Clusters, catalog_of, dump_of, two_clusters
+from tests.recovery.lost import Clusters, catalog_of, dump_of, plan_topics, two_clusters
 from tests.support.each import for_each
-from tests.support.entries import frame, metadata
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.live_clusters import messages
 from tests.support.s3 import S3Server
@@ -41,7 +38,7 @@ def _clusters(tmp_path: Path) -> Iterator[Clusters]:
 def _why(report: Report) -> str:
     (line,) = report.topics
     assert not report.is_well
-    return str(line.why)
+    return str(line.reason)
 
 
 def test_objects_that_go_after_a_recovery_are_told_by_the_next_plan_and_run(clusters: Clusters) -> None:
@@ -75,7 +72,7 @@ def test_a_late_ledger_is_told_where_ids_are_new(clusters: Clusters) -> None:
     assert clusters.restore(template="public/again/{topic}", gives_new_ids=True).is_well
     clusters.rolled(ORDERS)
     report = clusters.restore(template="public/again/{topic}", gives_new_ids=True)
-    assert "not in its list" in str(report.topics[0].why)
+    assert "not in its list" in str(report.topics[0].reason)
 
 
 def test_ledgers_that_change_while_they_are_copied_get_no_id_of_others(clusters: Clusters) -> None:
@@ -83,28 +80,16 @@ def test_ledgers_that_change_while_they_are_copied_get_no_id_of_others(clusters:
     name = f"{clusters.new.chroot}/ledgerfs/recovery/new-ids/{managed_ledger_of('public/again/orders')}"
     clusters.new.zookeeper.set(name, b'{"first": 4294967296, "ledgers": [1, 2]}')
     report = clusters.restore(template="public/again/{topic}", gives_new_ids=True)
-    assert "under another name" in str(report.topics[0].why)
+    assert "under another name" in str(report.topics[0].reason)
     assert clusters.new.chroot + managed_ledger_path(managed_ledger_of("public/again/orders")) not in clusters.new.nodes
 
 
-def test_what_was_restored_in_another_way_is_told(clusters: Clusters) -> None:
+def test_what_was_restored_in_another_way_is_told(clusters: Clusters, tmp_path: Path) -> None:
     assert clusters.restore(looks_for_transactions=False).is_well
     assert "--no-transactions" in _why(clusters.restore())
-    billing = (NewSubscription("billing", Start.EARLIEST),)
-    assert "1 are wanted" in _why(clusters.restore(looks_for_transactions=False, subscriptions=billing))
-
-
-def test_what_became_of_open_transactions_in_an_earlier_run_is_told(clusters: Clusters) -> None:
-    assert clusters.restore().is_well
-    assert clusters.restore(open_as="committed").is_well
-    open_one = frame(metadata(transaction_most=7, transaction_least=1), b"never ended")
-    ledger_id = clusters.old.write_ledger("public/default/more", [open_one])
-    clusters.old.roll_over("public/default/more")
-    clusters.old.offload("public/default/more", ledger_id)
-    clusters.restore(open_as="committed")
-    told = {one.plan.source.rpartition("/")[2]: one.why for one in clusters.restore().topics}
-    assert told["orders"] is None
-    assert "were shown when it was restored" in str(told["more"])
+    clusters.old.add_cursor(ORDERS, "billing", (clusters.old.list_of(ORDERS).ledgers[0].ledger_id, 0))
+    dump = dump_of(clusters.old, tmp_path / "dump")
+    assert "0 subscriptions, and the dump has 1" in _why(clusters.restore(dump=dump, looks_for_transactions=False))
 
 
 @for_each(
@@ -119,7 +104,7 @@ def test_policies_that_expire_what_is_restored_are_refused(clusters: Clusters, n
     kept = {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}, name: value}
     clusters.brokers.add_namespace("public/default", **kept)
     clusters.new.set_policies("public/default", **kept)
-    assert "delete or expire" in _why(clusters.restore(lets_brokers_delete=False))
+    assert "delete or expire" in _why(clusters.restore())
 
 
 def test_nobody_is_told_to_delete_a_topic_whose_list_names_objects(clusters: Clusters) -> None:

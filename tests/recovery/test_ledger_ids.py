@@ -17,7 +17,7 @@ from ledgerfs.recovery.topics.ledger_ids import FreeIds, advance_ids
 from ledgerfs.recovery.topics.new_cluster import look
 from ledgerfs.storage.zookeeper.changes import ClusterLock
 from ledgerfs.storage.zookeeper.nodes import Nodes
-from tests.recovery.lost import Clusters, catalog_of, dump_of, locked, two_clusters
+from tests.recovery.lost import FOREVER, Clusters, catalog_of, dump_of, locked, two_clusters
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.live_clusters import LiveCluster, messages
 
@@ -71,8 +71,9 @@ def test_seven_recoveries_of_a_bucket_and_not_more(clusters: Clusters, tmp_path:
         for number in range(1, 8):
             new = made.enter_context(LiveCluster(tmp_path / f"new-{number}"))
             new.zookeeper.takes_writes, new.buckets = True, clusters.old.buckets
+            new.set_policies("public/default", retention_policies=FOREVER)
             report = clusters.restore(into=new, dump=dump_of(last, tmp_path / f"dump-{number}"))
-            assert report.is_well, [one.why for one in report.topics]
+            assert report.is_well, [one.reason for one in report.topics]
             ledger_id = new.load_restored(TOPIC)
             assert ledger_id == number << 32
             new.append(ledger_id, messages(1))
@@ -86,7 +87,7 @@ def test_seven_recoveries_of_a_bucket_and_not_more(clusters: Clusters, tmp_path:
         dump = dump_of(last, tmp_path / "last")
         for is_plan in (True, False):
             report = clusters.restore(dump=dump, is_plan=is_plan)
-            assert all("seven recoveries of one bucket" in str(one.why) for one in report.topics)
+            assert all("seven recoveries of one bucket" in str(one.reason) for one in report.topics)
         assert not [path for path in clusters.new.nodes if "idgen-long" in path]
 
 
@@ -126,11 +127,11 @@ def test_ids_that_no_cluster_gives_are_served_under_new_ones(clusters: Clusters)
     clusters.rolled(TOPIC)
     put_in_folder(clusters.old.bucket(), offload([messages(1)[0]], 2**52 + 7, name="public/default/persistent/a"))
     (line,) = clusters.restore(gives_new_ids=True).topics
-    assert "2^35" in str(line.why)
-    assert "--as" in str(line.why)
-    assert "--new-ids" in str(clusters.restore("public/restored/{topic}").topics[0].why)
+    assert "2^35" in str(line.reason)
+    assert "--as" in str(line.reason)
+    assert "--new-ids" in str(clusters.restore("public/restored/{topic}").topics[0].reason)
     found = clusters.restore("public/restored/{topic}", gives_new_ids=True)
-    assert found.is_well, [one.why for one in found.topics]
+    assert found.is_well, [one.reason for one in found.topics]
     path = clusters.new.chroot + managed_ledger_path("public/restored/persistent/a")
     listed = [one.ledger_id for one in parse_managed_ledger_info(clusters.new.nodes[path], key=path).ledgers]
     assert len(listed) == 3

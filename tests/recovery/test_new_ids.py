@@ -11,7 +11,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptLedgerError, LedgerfsError, RefusedLedgerError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.recovery.copies.new_ids import NewPlace, copy_under_id
+from ledgerfs.recovery.copies.new_ledgers import copied_uuid, copy_under_id
 from ledgerfs.upkeep.verification import verify
 from tests.model.meetings import MeetingStore
 from tests.recovery.at_points import At, Killed, kill
@@ -22,8 +22,7 @@ from tests.support.s3 import S3Server
 RESTORED = "public/restored/persistent/orders"
 TOPIC = "persistent://public/restored/orders"
 NEW_ID = 900
-PLACE = NewPlace(NEW_ID, RESTORED)
-UUID = PLACE.uuid_of("00000000-0000-0000-0000-000000000001")
+UUID = copied_uuid("00000000-0000-0000-0000-000000000001", NEW_ID, RESTORED)
 DATA = f"{UUID}-ledger-{NEW_ID}"
 MIB = 1 << 20
 
@@ -34,7 +33,7 @@ def made(block_size: int = MIB, size: int = 300_000, count: int = 30) -> Offload
 
 def copied(bucket: Bucket, ref: LedgerRef | None = None) -> LedgerRef:
     ref = bucket.ledger(7).ref if ref is None else ref
-    return copy_under_id(bucket, ref, PLACE)
+    return copy_under_id(bucket, ref, NEW_ID, RESTORED)
 
 
 def assert_is_copy(bucket: Bucket, one: Offload) -> None:
@@ -94,7 +93,7 @@ def test_on_s3_the_store_copies_block_by_block(s3: S3Server, s3_bucket: str) -> 
 def test_under_another_id_of_its_own_topic_it_is_refused(folder: Path) -> None:
     bucket = open_bucket(put_in_folder(folder, made()))
     with pytest.raises(RefusedLedgerError, match="twice"):
-        copy_under_id(bucket, bucket.ledger(7).ref, NewPlace(NEW_ID, NAME))
+        copy_under_id(bucket, bucket.ledger(7).ref, NEW_ID, NAME)
 
 
 def test_a_damaged_ledger_is_not_copied(folder: Path) -> None:

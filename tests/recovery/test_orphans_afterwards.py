@@ -20,7 +20,6 @@ from tests.support.s3 import S3Server
 
 pytestmark = pytest.mark.process
 A, B, AGAIN = "public/default/a", "public/default/b", "public/restored/a"
-_FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
 class Store:
@@ -76,8 +75,6 @@ class Store:
 @pytest.fixture(name="clusters")
 def _clusters(tmp_path: Path) -> Iterator[Clusters]:
     with two_clusters(tmp_path) as made:
-        for one in ("public/default", "public/restored"):
-            made.new.set_policies(one, retention_policies=_FOREVER)
         made.new.zookeeper.set("/admin/clusters/ours", b"{}")
         yield made
 

@@ -9,109 +9,63 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.dump_file import read_dump
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.offload.offload_driver import driver_of_bucket
-from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, read_dumped
-from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs.recovery.planning.planning import Wanted
-from ledgerfs.recovery.planning.target_names import TargetNames
-from ledgerfs.recovery.running.from_disks import offload_from_disks
-from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
-from ledgerfs.recovery.running.report import Report
-from ledgerfs.recovery.settings.setting_again import SettingAgain
-from ledgerfs.recovery.topics.restoring import How
-from tests.recovery.lost import dump_of
+from ledgerfs.recovery.lost.dumped_cluster import read_dumped
+from ledgerfs.recovery.planning.wanted import Wanted
+from ledgerfs.recovery.running.recovery import Lost, offload_from_disks, plan
+from tests.recovery.lost import Clusters, dump_of, two_clusters
 from tests.support.bookie_disks import make_disk, write_log
 from tests.support.live_clusters import LiveCluster, messages
-from tests.support.living_clusters import living
-from tests.support.pulsar_settings import pulsar_settings
 
 pytestmark = pytest.mark.process
 TOPIC, AGAIN = "public/default/a", "public/again/a"
 NOTHING = lambda *_: None  # noqa: E731
 
 
-@pytest.fixture(name="lost")
-def _lost(tmp_path: Path) -> Iterator[LiveCluster]:
+@pytest.fixture(name="clusters")
+def _clusters(tmp_path: Path) -> Iterator[Clusters]:
     """One topic with two offloaded ledgers."""
-    with LiveCluster(tmp_path / "old") as made:
+    with two_clusters(tmp_path) as made:
         for size in (5, 3):
-            ledger_id = made.write_ledger(TOPIC, messages(size))
-            made.roll_over(TOPIC)
-            made.offload(TOPIC, ledger_id)
+            made.rolled(TOPIC, *messages(size))
         yield made
 
 
-@pytest.fixture(name="new")
-def _new(tmp_path: Path) -> Iterator[LiveCluster]:
-    with LiveCluster(tmp_path / "new") as made:
-        made.zookeeper.takes_writes = True
-        yield made
+def _listed(clusters: Clusters, topic: str) -> list[LedgerInfo]:
+    info = clusters.list_of(topic)
+    assert info is not None
+    return list(info.ledgers[:-1])
 
 
-def _restore(lost: Lost, new: LiveCluster, **how: bool) -> Report:
-    former = DumpedSettings() if lost.dump is None else lost.dump.settings
-    with living(new) as seen, pulsar_settings() as brokers:
-        into = Into(seen, SettingAgain(brokers.requests, former), How(driver_of_bucket("aws-s3", "tier"), **how))
-        return run(lost, into, None, NOTHING, NOTHING)
-
-
-def _lost_with(cluster: LiveCluster, dump: DumpedCluster | None, template: str = "") -> Lost:
-    return Lost(open_bucket(cluster.bucket_url()), Wanted(names=TargetNames(template)), dump)
-
-
-def _listed(cluster: LiveCluster, topic: str) -> list[LedgerInfo]:
-    path = cluster.chroot + managed_ledger_path(managed_ledger_of(topic))
-    return list(parse_managed_ledger_info(cluster.nodes[path], key=path).ledgers[:-1])
-
-
-def test_what_was_restored_under_another_name_is_restored_again(
-    lost: LiveCluster, new: LiveCluster, tmp_path: Path
-) -> None:
-    assert _restore(_lost_with(lost, None, "public/again/{topic}"), new).is_well
-    new.load_restored(AGAIN)
-    dump = dump_of(new, tmp_path / "dump")
+def test_what_was_restored_under_another_name_is_restored_again(clusters: Clusters, tmp_path: Path) -> None:
+    assert clusters.restore("public/again/{topic}").is_well
+    first = [(one.ledger_id, one.entries) for one in _listed(clusters, AGAIN)]
+    clusters.new.load_restored(AGAIN)
+    dump = dump_of(clusters.new, tmp_path / "dump")
     with LiveCluster(tmp_path / "newest") as newest:
         newest.zookeeper.takes_writes = True
-        report = _restore(_lost_with(lost, dump), newest)
-        of_again, of_first = sorted(report.topics, key=lambda one: one.plan.source)
-        assert (of_again.why, of_again.plan.missing_entries) == (None, 0)
-        first = [(one.ledger_id, one.entries) for one in _listed(new, AGAIN)]
-        assert [(one.ledger_id, one.entries) for one in _listed(newest, AGAIN)] == first[:2]
-        assert "had deleted it" in str(of_first.why)
+        clusters.new = newest
+        of_again, of_first = sorted(clusters.restore(dump=dump).topics, key=lambda one: one.plan.source)
+        assert (of_again.reason, of_again.plan.missing_entries) == (None, 0)
+        assert [(one.ledger_id, one.entries) for one in _listed(clusters, AGAIN)] == first
+        assert "had deleted it" in str(of_first.reason)
         # What is there needs no more than that either.
-        again = _restore(_lost_with(lost, dump), newest)
-        assert [one.why for one in again.topics if one.plan.source == managed_ledger_of(AGAIN)] == [None]
+        again = clusters.restore(dump=dump)
+        assert [one.reason for one in again.topics if one.plan.source == managed_ledger_of(AGAIN)] == [None]
 
 
-def test_a_ledger_that_another_list_has_does_not_come_back_as_a_deleted_one(
-    lost: LiveCluster, new: LiveCluster, tmp_path: Path
-) -> None:
-    assert _restore(_lost_with(lost, None, "public/again/{topic}"), new).is_well
-    dump = dump_of(new, tmp_path / "dump")
-    with LiveCluster(tmp_path / "newest") as newest:
-        newest.zookeeper.takes_writes = True
-        wanted = Wanted(with_deleted=True)
-        report = _restore(Lost(open_bucket(lost.bucket_url()), wanted, dump), newest)
-        ids = {one.plan.source: [ref.ledger_id for ref in one.plan.ledgers] for one in report.topics}
-        assert ids[managed_ledger_of(TOPIC)] == []
-        assert len(ids[managed_ledger_of(AGAIN)]) == 2
-
-
-def test_copies_of_an_earlier_run_are_no_topics_of_the_lost_cluster(lost: LiveCluster, new: LiveCluster) -> None:
-    assert _restore(_lost_with(lost, None), new).is_well
+def test_copies_of_an_earlier_run_are_no_topics_of_the_lost_cluster(clusters: Clusters) -> None:
+    assert clusters.restore().is_well
+    target = "public/default2/a"
     for _ in range(3):
-        report = _restore(_lost_with(lost, None, "public/{namespace}2/{topic}"), new, gives_new_ids=True)
-        assert [one.plan.target for one in report.topics] == [managed_ledger_of("public/default2/a")]
+        report = clusters.restore("public/{namespace}2/{topic}", gives_new_ids=True)
+        assert [one.plan.target for one in report.topics] == [managed_ledger_of(target)]
         assert report.is_well
     # As of a run that ended before its last copy.
-    gone = _listed(new, "public/default2/a")[0].ledger_id
-    for path in lost.bucket().glob(f"*-ledger-{gone}*"):
-        path.unlink()
-    report = _restore(_lost_with(lost, None, "public/{namespace}2/{topic}"), new, gives_new_ids=True)
-    assert [one.plan.target for one in report.topics] == [managed_ledger_of("public/default2/a")]
+    clusters.lose(_listed(clusters, target)[0].ledger_id)
+    report = clusters.restore("public/{namespace}2/{topic}", gives_new_ids=True)
+    assert [one.plan.target for one in report.topics] == [managed_ledger_of(target)]
 
 
 @pytest.mark.parametrize("is_offloaded", [True, False])

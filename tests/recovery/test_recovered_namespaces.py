@@ -14,7 +14,9 @@ from ledgerfs.errors import AdminApiError, CorruptMetadataError, InvalidNameErro
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.settings.carried_policies import NewCluster, carried_policies, deleting_policy
 from ledgerfs.recovery.settings.former_settings import FormerSetting, not_carried_over
-from ledgerfs.recovery.settings.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
+from ledgerfs.recovery.settings.namespaces import SettingsPlan, new_cluster, plan_settings
+from ledgerfs.recovery.settings.namespaces import make_namespaces as make_wanted
+from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from tests.support.admin_api import send
 from tests.support.each import for_each
 from tests.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_settings
@@ -77,6 +79,10 @@ def pulsar() -> Iterator[PulsarSettings]:
 
 def planned(pulsar: PulsarSettings, settings: DumpedSettings, topics: dict[str, str] = ORDERS) -> SettingsPlan:
     return plan_settings(pulsar.requests, topics, settings, NEW)
+
+
+def make_namespaces(requests: AdminRequests, plan: SettingsPlan) -> list[str]:
+    return make_wanted(requests, plan, {one.name for one in plan.namespaces})
 
 
 def test_the_new_cluster_tells_its_name(pulsar: PulsarSettings) -> None:
@@ -214,7 +220,7 @@ def test_legacy_names_are_made_with_what_keeps_them(pulsar: PulsarSettings) -> N
 
 def test_only_what_is_wanted_is_made(pulsar: PulsarSettings) -> None:
     made = planned(pulsar, dumped(), same("shop/eu/persistent/a", "other/x/persistent/b"))
-    assert make_namespaces(pulsar.requests, made, ["other/x"]) == ["other/x"]
+    assert make_wanted(pulsar.requests, made, ["other/x"]) == ["other/x"]
     assert set(pulsar.tenants) == {"other"}
 
 
@@ -324,18 +330,18 @@ def test_policies_of_offloading_are_carried_only_if_brokers_can_read_by_them(
     changed: dict[str, Any], cluster: NewCluster, why: str | None
 ) -> None:
     former = {"offload_policies": {**OFFLOAD, **changed}}
-    carried = carried_policies(former, cluster, key="node", is_renamed=False)
+    policies, reasons = carried_policies(former, cluster, key="node", is_renamed=False)
     if why is None:
-        assert carried.policies["offload_policies"] == {**OFFLOAD, "offloadersDirectory": "/pulsar/offloaders"}
+        assert policies["offload_policies"] == {**OFFLOAD, "offloadersDirectory": "/pulsar/offloaders"}
     else:
-        assert "offload_policies" not in carried.policies
-        assert why in carried.not_carried["offload_policies"]
+        assert "offload_policies" not in policies
+        assert why in reasons["offload_policies"]
 
 
 def test_older_thresholds_are_left_out() -> None:
-    carried = carried_policies({"offload_threshold": 5}, NEW, key="node", is_renamed=False)
-    assert "offload_threshold" not in carried.policies
-    assert "offload_threshold" in carried.not_carried
+    policies, reasons = carried_policies({"offload_threshold": 5}, NEW, key="node", is_renamed=False)
+    assert "offload_threshold" not in policies
+    assert "offload_threshold" in reasons
 
 
 def test_no_setting_has_credentials(pulsar: PulsarSettings) -> None:
@@ -384,11 +390,15 @@ def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> N
 
 def test_rates_of_several_clusters_are_left_out() -> None:
     rate = {"dispatchThrottlingRateInMsg": 1}
-    carried = carried_policies({"topicDispatchRate": {"a": rate, "b": rate}}, NEW, key="node", is_renamed=False)
-    assert "topicDispatchRate" not in carried.policies
-    assert "a, b" in carried.not_carried["topicDispatchRate"]
-    carried = carried_policies({"topicDispatchRate": {"a": {}, "new": rate}}, NEW, key="node", is_renamed=False)
-    assert carried.policies["topicDispatchRate"] == {"new": rate}
+    policies, reasons = carried_policies(
+        {"topicDispatchRate": {"a": rate, "b": rate}}, NEW, key="node", is_renamed=False
+    )
+    assert "topicDispatchRate" not in policies
+    assert "a, b" in reasons["topicDispatchRate"]
+    policies, reasons = carried_policies(
+        {"topicDispatchRate": {"a": {}, "new": rate}}, NEW, key="node", is_renamed=False
+    )
+    assert policies["topicDispatchRate"] == {"new": rate}
 
 
 def test_policies_that_are_none_are_damage() -> None:
@@ -433,6 +443,6 @@ def test_settings_that_a_broker_does_not_take_are_told_as_such(pulsar: PulsarSet
 
 
 def test_a_time_to_live_of_older_brokers_is_none() -> None:
-    carried = carried_policies({"message_ttl_in_seconds": -1}, NEW, key="node", is_renamed=False)
-    assert carried.policies["message_ttl_in_seconds"] == 0
-    assert carried.not_carried == {}
+    policies, reasons = carried_policies({"message_ttl_in_seconds": -1}, NEW, key="node", is_renamed=False)
+    assert policies["message_ttl_in_seconds"] == 0
+    assert reasons == {}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import BrokerRefusalError, InvalidOptionError, LedgerfsError
+from ledgerfs.errors import InvalidOptionError, LedgerfsError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
@@ -17,8 +17,9 @@ from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs.formats.managed_ledgers.names import coordinator_log_path, managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.recovery.checking.broker_check import BrokerCheck
-from ledgerfs.recovery.running.report import Report
+from ledgerfs.recovery.checking.check import Check
+from ledgerfs.recovery.planning.wanted import Wanted
+from ledgerfs.recovery.report import Outcome, Report
 from ledgerfs.recovery.topics.journal import NewIds, new_ids_path
 from tests.recovery.lost import Clusters, two_clusters
 from tests.support.entries import sent
@@ -68,38 +69,33 @@ def objects(clusters: Clusters) -> set[str]:
 
 
 def whys(report: Report) -> dict[str, str | None]:
-    return {one.plan.topic.rpartition("/")[2]: one.why for one in report.topics}
+    return {one.plan.topic.rpartition("/")[2]: one.reason for one in report.topics}
 
 
 def log_of(clusters: Clusters, number: int) -> str:
     return clusters.new.chroot + coordinator_log_path(number)
 
 
-@pytest.mark.parametrize(
-    ("open_as", "hidden", "extra"), [("aborted", [(7, 2), (7, 3)], []), ("committed", [(7, 2)], ["d open"])]
-)
-def test_originals_are_served_and_open_transactions_end_in_a_ledger_of_markers(
-    clusters: Clusters, open_as: str, hidden: list[tuple[int, int]], extra: list[str]
-) -> None:
+def test_originals_are_served_and_open_transactions_end_in_a_ledger_of_markers(clusters: Clusters) -> None:
     before = objects(clusters)
     uuids = [one.context.uuid for one in clusters.old.list_of(ORDERS).ledgers[:-1] if one.context is not None]
     assert values(clusters, transactions="readable") == ["a", "b committed"]
-    assert clusters.restore(open_as=open_as).is_well
+    assert clusters.restore().is_well
     *originals, last = listed(clusters)
     assert [one.context.uuid for one in originals if one.context is not None] == uuids
     assert last.entries == 1
     found = snapshot_of(clusters)
-    assert (found.topic, found.end, found.aborted) == (TOPIC, (last.ledger_id, 0), hidden)
+    assert (found.topic, found.end, found.aborted) == (TOPIC, (last.ledger_id, 0), [(7, 2), (7, 3)])
     assert {at for _, at in found.aborts} == {found.end}
     assert PLAIN not in "".join(clusters.snapshots)
     made = objects(clusters) - before
     assert {name.removesuffix("-index").rpartition("-")[2] for name in made} == {str(last.ledger_id)}
     for transactions in ("readable", "committed"):
-        assert values(clusters, transactions=transactions) == sorted([*COMMITTED, *extra])
+        assert values(clusters, transactions=transactions) == COMMITTED
     # The next run finds all as it should be.
-    again = clusters.restore(open_as=open_as)
+    again = clusters.restore()
     assert again.is_well
-    assert {one.state for one in again.topics} == {"there before"}
+    assert {one.outcome for one in again.topics} == {Outcome.THERE}
     assert objects(clusters) - before == made
 
 
@@ -176,10 +172,9 @@ def test_brokers_without_transactions_get_topics_with_aborted_messages_only_on_d
     found = whys(clusters.restore())
     assert "would show 2 entries" in str(found.pop("orders"))
     assert found == {"plain": None, "committed": None}
-    assert clusters.restore(shows_aborted=True).is_well
+    assert clusters.restore(looks_for_transactions=False).topics[1].outcome is Outcome.RESTORED
     assert (len(listed(clusters)), clusters.snapshots) == (3, {})
-    assert clusters.restore(shows_aborted=True).is_well
-    assert "--show-aborted" in str(whys(clusters.restore())["orders"])
+    assert "--no-transactions" in str(whys(clusters.restore())["orders"])
 
 
 def test_coordinators_begin_beyond_all_that_was_given(clusters: Clusters) -> None:
@@ -240,11 +235,8 @@ def test_without_a_snapshot_there_is_no_topic(clusters: Clusters, monkeypatch: p
 
 @pytest.mark.parametrize("known", [2, 1])
 def test_brokers_that_know_fewer_aborted_transactions_are_told(clusters: Clusters, known: int) -> None:
-    report = clusters.restore(topics=ORDERS)
-    (line,) = report.topics
-    assert line.done is not None
-    bucket, asked = open_bucket(clusters.old.bucket_url()), []
-    bucket.refresh()
+    assert clusters.restore(topics=ORDERS).is_well
+    asked = []
 
     def told(path: str) -> Any:
         asked.append(path)
@@ -258,15 +250,13 @@ def test_brokers_that_know_fewer_aborted_transactions_are_told(clusters: Cluster
     first, second, third, _ = (one.ledger_id for one in listed(clusters))
     markers = {(second, 1), (second, 3), (third, 2)}
     hidden = {(first, 2), (first, 3)} | markers
-    check = BrokerCheck(ServedTopics({TOPIC: entries}, hidden=hidden), SimpleNamespace(told=told), None)  # type: ignore[arg-type]
-    # Of this run, and of an earlier one, which did not hand on what it found.
-    (again,) = clusters.restore(topics=ORDERS).topics
-    assert again.done is not None
+    broker = ServedTopics({TOPIC: entries}, hidden=hidden)
     with living(clusters.new) as seen:
-        for done in (line.done, again.done):
-            if known == 1:
-                with pytest.raises(BrokerRefusalError, match="1 transactions, and 2"):
-                    check.compare(bucket, seen.nodes, done.plan, done)
-            else:
-                assert check.compare(bucket, seen.nodes, done.plan, done).is_whole
-    assert asked == ["/admin/v3/transactions/transactionBufferStats/public/default/orders"] * 2
+        bucket = open_bucket(clusters.old.bucket_url())
+        (line,) = Check(bucket, seen, broker, SimpleNamespace(told=told)).run(Wanted(), lambda *_: None).topics  # type: ignore[arg-type]
+    if known == 1:
+        assert "1 transactions, and 2" in str(line.reason)
+    else:
+        assert line.is_well
+        assert line.compared is not None
+    assert asked == ["/admin/v3/transactions/transactionBufferStats/public/default/orders"]

@@ -7,9 +7,16 @@ import click
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import progress
-from ledgerfs.cli.recover.broker_service import broker_check, pulsar_service, service_option
 from ledgerfs.cli.recover.outcome import print_report
-from ledgerfs.cli.recover.request import into_cluster, into_options, topics_option, wanted_of
+from ledgerfs.cli.recover.request import (
+    into_cluster,
+    into_options,
+    pulsar_service,
+    requests_of,
+    service_option,
+    topics_option,
+    wanted_of,
+)
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -45,10 +52,10 @@ def check(
       ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
       ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080 --topics 'public/orders/.*'
     """
-    from ledgerfs.recovery.running.recovery import check as compare
+    from ledgerfs.recovery.checking.check import Check
 
     cluster = into_cluster(context, into)
     service = pulsar_service(context, cluster, admin, options)
     with progress() as update:
-        found = compare(bucket, wanted_of(topics), cluster, broker_check(admin, options, service, sample=None), update)
+        found = Check(bucket, cluster, service, requests_of(admin, options)).run(wanted_of(topics), update)
     print_report(context, found, as_json=as_json)

@@ -8,7 +8,7 @@ from ledgerfs.cli.output import human_size, print_json, say, show, table
 from ledgerfs.display import printable
 
 if TYPE_CHECKING:
-    from ledgerfs.recovery.running.report import Report
+    from ledgerfs.recovery.report import Report
 
 _MOST_PARTS = 20
 
@@ -26,35 +26,26 @@ def print_report(context: click.Context, report: "Report", *, as_json: bool) -> 
 
 
 def _show(report: "Report") -> None:
-    from ledgerfs.recovery.running.report import (
-        comparison_text,
-        missing_text,
-        part_text,
-        parts_to_tell,
-        transaction_texts,
-    )
+    from ledgerfs.recovery.report import missing_text, part_text, parts_to_show
 
     drawn = table("TOPIC", "IN THE NEW CLUSTER", "STATE", "LEDGERS", "ENTRIES", "BYTES", "MISSING", "SUBSCRIPTIONS", "COMPARED",
                   right=("LEDGERS", "ENTRIES", "BYTES", "SUBSCRIPTIONS"))  # fmt: skip
     for line in report.topics:
         plan = line.plan
-        subscriptions = len(plan.former.cursors) if line.done is None else line.done.subscriptions
         drawn.add_row(
-            printable(plan.topic), "=" if plan.target == plan.source else printable(plan.target_topic), line.state,
-            f"{len(plan.ledgers):,}", f"{plan.entries:,}", human_size(plan.size), missing_text(plan), f"{subscriptions:,}",
-            "-" if line.compared is None else comparison_text(line.compared),
+            printable(plan.topic), "=" if plan.target == plan.source else printable(plan.target_topic), line.outcome.value,
+            f"{len(plan.ledgers):,}", f"{plan.entries:,}", human_size(plan.size), missing_text(plan), f"{line.subscriptions:,}",
+            "-" if line.compared is None else str(line.compared),
         )  # fmt: skip
     show(drawn)
     for line in report.topics:
-        if line.why is not None:
-            say(f"{line.plan.topic}: {line.why}")
-        parts = parts_to_tell(line.plan)
-        for part in parts[:_MOST_PARTS]:
-            say(f"{line.plan.topic}: missing: {part_text(part)}")
+        parts = parts_to_show(line.plan)
+        said = [] if line.reason is None else [line.reason]
+        said += [f"missing: {part_text(part)}" for part in parts[:_MOST_PARTS]]
         if len(parts) > _MOST_PARTS:
-            say(f"{line.plan.topic}: missing: {len(parts) - _MOST_PARTS:,} more parts; --json has them all")
-        for remark in (*line.remarks, *transaction_texts(line)):
-            say(f"{line.plan.topic}: {remark}")
+            said.append(f"missing: {len(parts) - _MOST_PARTS:,} more parts; --json has them all")
+        for sentence in (*said, *line.remarks):
+            say(f"{line.plan.topic}: {sentence}")
     for remark in report.remarks:
         say(remark)
     if report.by_hand:

@@ -56,8 +56,7 @@ def plan(
     what = lost_of(context, bucket, lost, cluster)
     target = None
     if cluster is not None and admin is not None:
-        how = {"looks_for_transactions": False, "gives_new_ids": options["new_ids"]}
-        target = into_of(context, what, cluster, admin, options, **how)
+        target = into_of(context, what, cluster, admin, options, looks_for_transactions=False)
     with progress() as update:
         found = plan_of(what, target, update)
     print_report(context, found, as_json=as_json)

@@ -12,7 +12,7 @@ import click
 from ledgerfs.cli.cluster.source import cluster_at
 from ledgerfs.cli.options import bucket_argument, json_option, parsed_options, storage_options_of
 from ledgerfs.cli.output import say
-from ledgerfs.cli.schemas.broker_options import ACCESS, admin_requests, broker_options
+from ledgerfs.cli.schemas.broker_options import ACCESS, admin_requests, broker_options, token_of
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs.errors import InvalidOptionError
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from ledgerfs.clusters.kept_dumps import KeptDump
     from ledgerfs.clusters.policies import OffloadTarget
     from ledgerfs.offload.offload_driver import OffloadDriver
+    from ledgerfs.recovery.checking.pulsar_service import PulsarService
     from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
-    from ledgerfs.recovery.planning.planning import Wanted
+    from ledgerfs.recovery.planning.wanted import Wanted
     from ledgerfs.recovery.running.recovery import Into, Lost
     from ledgerfs.schemas.schema_store import SchemaStore
+    from ledgerfs.storage.admin_api.admin_requests import AdminRequests
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
@@ -39,7 +41,7 @@ def topics_option(command: Command) -> Command:
 
 def lost_options(command: Command) -> Command:
     """Add BUCKET and what tells of the lost cluster; the command gets ``bucket``, and ``lost``, from which `lost_of` makes a `Lost`."""
-    added = ("dump", "no_dump", "disks", "topics", "template", "with_deleted")
+    added = ("dump", "no_dump", "disks", "topics", "template")
 
     @wraps(command)
     def run(*arguments: object, **options: Any) -> None:  # noqa: ANN401
@@ -49,7 +51,6 @@ def lost_options(command: Command) -> Command:
     made = cast("Command", run)
     for add in (
         json_option,
-        click.option("--with-deleted", is_flag=True, help="Also topics and ledgers that the lost cluster had deleted when it was dumped."),
         click.option(
             "--as", "template", metavar="NAME", default="",
             help="Under another name: {tenant}, {namespace} and {topic} stand for the former one, as in 'public/restored/{topic}'.",
@@ -99,35 +100,11 @@ def how_options(command: Command) -> Command:
         ),
         click.option("--no-schemas", is_flag=True, help="Set no schemas."),
         click.option("--schemas", metavar="URL", help="Where schemas are saved, besides the dump and BUCKET."),
-        click.option(
-            "--let-brokers-delete", is_flag=True,
-            help="Restore also into namespaces whose retention has brokers delete ledgers, in BUCKET, too, that no subscription needs.",
-        ),
         click.option("--new-ids", is_flag=True, help="Copy ledgers whose ids are taken in the new cluster, under new ones; needs --as."),
         click.option("--region", metavar="NAME", default="", help="Of the bucket, for brokers."),
         click.option("--endpoint", metavar="URL", default="", help="Where brokers reach the bucket.  [default: as -o endpoint_url]"),
         click.option("--bucket-name", metavar="NAME", help="What brokers call the bucket.  [default: its name in BUCKET]"),
         click.option("--driver", metavar="NAME", help="With which brokers read it, such as aws-s3.  [default: by BUCKET]"),
-    ):  # fmt: skip
-        command = one(command)
-    return command
-
-
-def transaction_options(command: Command) -> Command:
-    """Add what becomes of transactions."""
-    for one in (
-        click.option(
-            "--no-transactions", is_flag=True,
-            help="There never were any: do not read all entries for them. If there were, brokers show what was aborted.",
-        ),
-        click.option(
-            "--open-transactions", type=click.Choice(["hide", "show"]), default="hide", show_default=True,
-            help="What becomes of messages of transactions that neither ended nor were aborted.",
-        ),
-        click.option(
-            "--show-aborted", is_flag=True,
-            help="Restore topics with aborted messages also where brokers have no transactions, and so show these messages.",
-        ),
     ):  # fmt: skip
         command = one(command)
     return command
@@ -149,9 +126,7 @@ def lost_of(context: click.Context, bucket: "Bucket", lost: dict[str, Any], clus
         from ledgerfs.bucket.opening import open_bucket
 
         disks = open_bucket(lost["disks"], {"metadata": file, "open_end": "recovered"})
-    return Lost(
-        bucket, wanted_of(lost["topics"], lost["template"], with_deleted=lost["with_deleted"]), dump, name, disks
-    )
+    return Lost(bucket, wanted_of(lost["topics"], lost["template"]), dump, name, disks)
 
 
 def into_cluster(context: click.Context, url: str) -> "LivingCluster":
@@ -169,7 +144,7 @@ def into_of(
     options: dict[str, Any],
     **how: Any,  # noqa: ANN401  (fields of `How`)
 ) -> "Into":
-    """Return the new cluster as topics are restored into it; ``how`` are fields of `How` besides the driver.
+    """Return the new cluster as topics are restored into it; ``how`` are fields of `How` that are no options of a plan.
 
     Raises `InvalidOptionError` if its brokers would look for the bucket elsewhere.
     """
@@ -180,14 +155,14 @@ def into_of(
 
     driver, tier = _driver_of(context, lost.bucket, options)
     settings = SettingAgain(
-        admin_requests(admin, **{name: options[name] for name in ACCESS}),
+        requests_of(admin, options),
         DumpedSettings() if lost.dump is None else lost.dump.settings,
         _stores(context, lost.bucket, options),
         tier,
         sets_schemas=not options["no_schemas"],
         hides_lost=options["hide_lost_schemas"],
     )
-    return Into(cluster, settings, How(driver, **how), lets_brokers_delete=options["let_brokers_delete"])
+    return Into(cluster, settings, How(driver, gives_new_ids=options["new_ids"], **how))
 
 
 def _dump(
@@ -265,10 +240,9 @@ def _into_options(context: click.Context, _: click.Parameter, values: tuple[str,
     context.meta["ledgerfs.into_options"] = parsed_options(values)
 
 
-def wanted_of(topics: Sequence[str], template: str = "", *, with_deleted: bool = False) -> "Wanted":
+def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
     """Return which topics are wanted, and under which names; raises `click.BadParameter` for a pattern that is none."""
-    from ledgerfs.recovery.planning.planning import Wanted
-    from ledgerfs.recovery.planning.target_names import TargetNames
+    from ledgerfs.recovery.planning.wanted import TargetNames, Wanted
 
     patterns = []
     for text in topics:
@@ -276,7 +250,7 @@ def wanted_of(topics: Sequence[str], template: str = "", *, with_deleted: bool =
             patterns.append(re.compile(text.removeprefix("persistent://")))
         except re.error as error:
             raise click.BadParameter(f"{text!r} is no regular expression: {error}", param_hint="--topics") from error
-    return Wanted(tuple(patterns), TargetNames(template), with_deleted=with_deleted)
+    return Wanted(tuple(patterns), TargetNames(template))
 
 
 def _driver_of(
@@ -295,6 +269,37 @@ def _driver_of(
     require_place(url, driver, name, endpoint)
     made = driver_of_bucket(driver, name, options["region"], endpoint)
     return made, OffloadTarget(made.name, name, options["region"] or None, endpoint or None)
+
+
+def service_option(command: Command) -> Command:
+    """Add --service."""
+    option = click.option(
+        "--service", metavar="URL",
+        help="Where clients connect, pulsar://host:6650 or pulsar+ssl://host:6651.  [default: as the new cluster's metadata has it]",
+    )  # fmt: skip
+    return option(command)
+
+
+def pulsar_service(
+    context: click.Context, cluster: "LivingCluster", admin: str, options: dict[str, Any]
+) -> "PulsarService":
+    """Return the brokers as clients know them, with the same token and certificates as their admin API.
+
+    The context closes its connections in the end. Raises `InvalidOptionError` for an invalid address, where the metadata of the cluster
+    have none, and without ``pulsar-client``.
+    """
+    from ledgerfs.recovery.checking.pulsar_service import PulsarService, service_address
+
+    url = options["service"] or service_address(cluster.nodes, has_tls=admin.startswith("https"))
+    token = token_of(options["token"], options["token_file"])
+    service = PulsarService(url, token, options["tls_ca"], options["tls_cert"], options["tls_key"])
+    context.call_on_close(service.close)
+    return service
+
+
+def requests_of(admin: str, options: dict[str, Any]) -> "AdminRequests":
+    """Return requests to the admin API; raises `InvalidOptionError`."""
+    return admin_requests(admin, **{name: options[name] for name in ACCESS})
 
 
 def _stores(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "tuple[SchemaStore, ...]":

@@ -6,27 +6,25 @@ messages the payload is compared as it was encrypted: no key is needed.
 """
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
+from ledgerfs.errors import EntryRangeError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.recovery.checking.expected_messages import ExpectedMessages
-from ledgerfs.recovery.checking.messages import (
-    ClientMessage,
-    Message,
-    MessagePlace,
-    ReadService,
-    TopicReading,
-    message_of,
-)
+from ledgerfs.recovery.checking.expected_messages import expected_messages
+from ledgerfs.recovery.checking.messages import Message, MessagePlace, ReadService, TopicReading, message_of
 
+_WRONG = {"differing": "differ", "missing": "missing", "unexpected": "unexpected", "repeated": "repeated"}
+"""Kinds of messages that are not as they should be, and how a sentence names them."""
 _MOST_NAMED = 10
 _MOST_IN_VAIN = 3
-"""Of how many ledgers, or entries of a sample, nothing may come, one after the other, before the rest counts as missing: it takes time."""
+"""After so many ledgers of which nothing came, one after the other, the rest counts as missing: waiting takes time."""
+_MOST_AHEAD = 10_000
 _PAUSES = 3
 
 
@@ -34,61 +32,69 @@ class _SilenceError(Exception):
     """Something has to come, and does not, and brokers do not say that the topic ends here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Some messages of a topic: how many, and the first few of them, by the ids that brokers give them."""
-
-    count: int = 0
-    first: tuple[MessagePlace, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TopicComparison:
     """What came of a topic through the brokers.
 
     Attributes
     ----------
-    topic
-        ``persistent://tenant/namespace/name``.
-    expected
-        How many messages of the bucket brokers have to send, of those that were compared.
-    same
-        How many came as they are.
-    differing
-        Those that came as others.
-    missing
-        Those that did not come.
-    unexpected
-        Messages that came, and that the bucket does not have, or that brokers must not send.
-    repeated
-        Messages that came again, or after later ones.
-    appended
-        How many came of ledgers after the last restored one; None if only some entries were compared.
-    is_sample
-        Whether only some entries were compared.
+    counts
+        How many messages came as they are (``same``), came as others (``differing``), did not come (``missing``), came though the bucket
+        does not have them, or brokers must not send them (``unexpected``), came again or after later ones (``repeated``), came of ledgers
+        after the last restored one (``appended``), and did not come since the client drops them: empty ones in zlib (``not_compared``).
+    first
+        Where the first few of each kind are, by the ids that brokers give them.
     is_silent
         Whether the brokers got no further somewhere, for some time, before all had come: what is missing there may come later.
-    not_compared
-        Messages that did not come, and that the client drops whatever brokers send: empty ones in zlib.
 
     """
 
-    topic: str
-    expected: int
-    same: int
-    differing: Found
-    missing: Found
-    unexpected: Found
-    repeated: Found
-    appended: int | None
-    is_sample: bool
-    is_silent: bool
-    not_compared: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, list[MessagePlace]] = field(default_factory=dict)
+    is_silent: bool = False
+
+    @property
+    def expected(self) -> int:
+        """How many messages of the bucket brokers have to send."""
+        return self.counts["same"] + self.counts["differing"] + self.counts["missing"]
 
     @property
     def is_whole(self) -> bool:
         """Whether everything came, once, in order, as it is, and nothing else."""
-        return not (self.differing.count or self.missing.count or self.unexpected.count or self.repeated.count)
+        return not any(self.counts[kind] for kind in _WRONG)
+
+    def add(self, kind: str, message: Message) -> None:
+        """Count a message."""
+        self.counts[kind] += 1
+        first = self.first.setdefault(kind, [])
+        if len(first) < _MOST_NAMED:
+            first.append(message.place)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it."""
+        return {
+            "expected": self.expected,
+            **{name: self.counts[name] for name in ("same", "appended", "not_compared")},
+            "is_silent": self.is_silent,
+            **{
+                kind: {"messages": self.counts[kind], "first": list(map(str, self.first.get(kind, ())))}
+                for kind in _WRONG
+            },
+        }
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        parts = [f"{self.counts['same']:,} of {self.expected:,} the same"]
+        for kind, word in _WRONG.items():
+            if self.counts[kind]:
+                parts.append(f"{self.counts[kind]:,} {word} ({', '.join(map(str, self.first[kind][:3]))})")
+        if self.counts["appended"]:
+            parts.append(f"{self.counts['appended']:,} appended since")
+        if self.is_silent:
+            parts.append("brokers stopped sending")
+        if self.counts["not_compared"]:
+            parts.append(f"{self.counts['not_compared']:,} not compared (Pulsar's client drops them)")
+        return ", ".join(parts)
 
 
 def compare_topic(
@@ -96,9 +102,6 @@ def compare_topic(
     topic: str,
     ledgers: Sequence[LedgerReader],
     hidden: Mapping[int, Int64],
-    *,
-    sample: int | None = None,
-    seed: int = 0,
     ids: Mapping[int, int] | None = None,
 ) -> TopicComparison:
     """Read a restored topic through its brokers and compare it with the bucket.
@@ -113,10 +116,6 @@ def compare_topic(
         The bucket's ledgers of the topic that were restored, ascending by id.
     hidden
         {id of a ledger: ids of its entries that brokers must not send}, those of aborted transactions; markers are found here.
-    sample
-        How many entries are compared besides the first and the last one; None for all. Parts of chunked messages are never among them.
-    seed
-        Which ones are chosen: the same seed chooses the same.
     ids
         {id of a ledger: the one that brokers know it by}, for those that were restored under another one; ascending as the ids are.
 
@@ -130,112 +129,90 @@ def compare_topic(
         Ledgers are not in the order of their ids, or of those that brokers know them by.
 
     """
-    expected = ExpectedMessages(topic, ledgers, hidden, ids)
-    if sample is None:
-        return _compare_all(service, topic, expected)
-    return _compare_some(service, topic, expected, sample, seed)
+    own = [one.ref.ledger_id for one in ledgers]
+    known = [(ids or {}).get(one, one) for one in own]
+    for one, other in (*pairwise(own), *pairwise(known)):
+        if one >= other:
+            raise EntryRangeError(f"ledger {other} comes after {one}, and a topic is read in the order of ids")
+    found, wanted = TopicComparison(), _Wanted(expected_messages(topic, ledgers, hidden, known))
+    highest: MessagePlace | None = None
+    for came in _sent(service, topic, known, wanted, found):
+        if highest is not None and came.place <= highest:
+            found.add("repeated", came)
+            continue
+        highest = came.place
+        for missed in wanted.before(came.place):
+            found.add("not_compared" if missed.is_dropped else "missing", missed)
+        expected = wanted.at(came.place)
+        if expected is not None:
+            found.add("same" if expected.is_served_as(came) else "differing", expected)
+        else:
+            found.add("appended" if not known or came.place.ledger_id > known[-1] else "unexpected", came)
+    for missed in wanted.before(None):
+        found.add("not_compared" if missed.is_dropped else "missing", missed)
+    return found
 
 
-class _Tally:
-    """Counts messages by what became of them, and keeps the first of each kind."""
+class _Wanted:
+    """The messages that are still to come; those that the client drops may never come."""
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.first: dict[str, list[MessagePlace]] = {}
+    def __init__(self, messages: Iterator[Message]) -> None:
+        self._messages = messages
+        self._next = deque[Message]()
 
-    def add(self, kind: str, message: Message) -> None:
-        self.counts[kind] += 1
-        first = self.first.setdefault(kind, [])
-        if len(first) < _MOST_NAMED:
-            first.append(message.place)
+    def is_due(self) -> bool:
+        """Whether one is left that a client gets."""
+        while not self._next or self._next[-1].is_dropped:
+            message = next(self._messages, None) if len(self._next) < _MOST_AHEAD else None
+            if message is None:
+                return False
+            self._next.append(message)
+        return True
 
-    def compare(self, wanted: Message, came: Message) -> None:
-        self.add("same" if wanted.is_served_as(came) else "differing", wanted)
+    def before(self, place: MessagePlace | None) -> Iterator[Message]:
+        """Yield those before a place; all without one."""
+        while (self.is_due() or self._next) and (place is None or self._next[0].place < place):
+            yield self._next.popleft()
 
-    def miss(self, wanted: Message) -> None:
-        self.add("dropped" if wanted.is_dropped else "missing", wanted)
-
-    def found(self, kind: str) -> Found:
-        return Found(self.counts[kind], tuple(self.first.get(kind, ())))
-
-    def comparison(self, topic: str, *, is_sample: bool, is_silent: bool) -> TopicComparison:
-        same, appended = self.counts["same"], None if is_sample else self.counts["appended"]
-        return TopicComparison(
-            topic,
-            same + self.counts["differing"] + self.counts["missing"],
-            same,
-            self.found("differing"),
-            self.found("missing"),
-            self.found("unexpected"),
-            self.found("repeated"),
-            appended,
-            is_sample,
-            is_silent,
-            self.counts["dropped"],
-        )
+    def at(self, place: MessagePlace) -> Message | None:
+        """Return the one at a place, if it is the next one."""
+        return self._next.popleft() if self._next and self._next[0].place == place else None
 
 
-def _compare_all(service: ReadService, topic: str, expected: ExpectedMessages) -> TopicComparison:
-    tally = _Tally()
-    sent = _Sent(service, topic, expected)
-    _take(expected.messages(), sent.messages(), expected.last_ledger, tally)
-    return tally.comparison(topic, is_sample=False, is_silent=sent.is_silent)
+def _sent(
+    service: ReadService, topic: str, ids: Sequence[int], wanted: _Wanted, found: TopicComparison
+) -> Iterator[Message]:
+    """Yield all that comes, but nothing that is appended from now on; raises as `ReadService.reading`.
 
-
-class _Sent:
-    """What brokers send of a topic; where they get no further they are asked for the next ledger, since they may have only that one not.
-
-    Attributes
-    ----------
-    is_silent
-        Whether they got no further once.
-
+    Where brokers get no further they are asked for the next ledger: perhaps they lack only that one.
     """
-
-    def __init__(self, service: ReadService, topic: str, expected: ExpectedMessages) -> None:
-        self.is_silent = False
-        self._service = service
-        self._topic = topic
-        self._expected = expected
-        self._until = expected.last()
-        self._last: MessagePlace | None = None
-
-    def messages(self) -> Iterator[Message]:
-        """Yield all that comes, but nothing that is appended from now on; raises as `ReadService.reading`."""
-        start: Position | None = None
-        began_ms = time.time_ns() // 1_000_000
-        in_vain = 0
-        while in_vain < _MOST_IN_VAIN:
-            self._last = None
-            try:
-                with self._service.reading(self._topic, start) as reading:
-                    for message in self._read(reading):
-                        if message.place.ledger_id > self._expected.last_ledger and message.publish_ms > began_ms:
-                            return
-                        yield message
-                    return
-            except _SilenceError:
-                self.is_silent = True
-            in_vain = in_vain + 1 if self._last is None else 0
-            behind = self._expected.ledger_after(start if self._last is None else self._last.position)
-            if behind is None:
+    start: Position | None = None
+    began_ms = time.time_ns() // 1_000_000
+    in_vain = 0
+    while in_vain < _MOST_IN_VAIN:
+        last: Position | None = None
+        try:
+            with service.reading(topic, start) as reading:
+                while (sent := _next(service, reading, wanted)) is not None:
+                    message = message_of(sent)
+                    last = message.place.position
+                    if message.publish_ms > began_ms and message.place.ledger_id > max(ids, default=-1):
+                        return
+                    yield message
                 return
-            start = Position(behind, 0)
-
-    def _read(self, reading: TopicReading) -> Iterator[Message]:
-        """Yield what comes up to the end; waits for the last expected message, also behind the end that brokers name."""
-        while True:
-            is_due = self._until is not None and (self._last is None or self._last < self._until)
-            sent = _next(self._service, reading, is_due=is_due)
-            if sent is None:
-                return
-            message = message_of(sent)
-            self._last = message.place
-            yield message
+        except _SilenceError:
+            found.is_silent = True
+        in_vain = in_vain + 1 if last is None else 0
+        at = last or start or Position(ids[0], 0)
+        behind = next((one for one in ids if one > at.ledger_id), None)
+        if behind is None:
+            return
+        start = Position(behind, 0)
 
 
-def _next(service: ReadService, reading: TopicReading, *, is_due: bool) -> ClientMessage | None:
-    """Return the next message; None at the end. Raises `_SilenceError`."""
+def _next(service: ReadService, reading: TopicReading, wanted: _Wanted) -> Any:  # noqa: ANN401  (`pulsar.Message`)
+    """Return the next message; None at the end. Waits for what is due also behind the end that brokers name. Raises `_SilenceError`."""
+    is_due = wanted.is_due()
     if not is_due and reading.is_at_end():
         return None
     pauses = 0
@@ -251,54 +228,3 @@ def _next(service: ReadService, reading: TopicReading, *, is_due: bool) -> Clien
         if pauses * service.silence_s >= service.patience_s:
             raise _SilenceError
     return sent
-
-
-def _take(expected: Iterator[Message], sent: Iterator[Message], last_ledger: int, tally: _Tally) -> None:
-    """Compare messages, both in the order of the topic, but for what came again or too late."""
-    wanted = next(expected, None)
-    highest: MessagePlace | None = None
-    for came in sent:
-        if highest is not None and came.place <= highest:
-            tally.add("repeated", came)
-            continue
-        highest = came.place
-        while wanted is not None and wanted.place < came.place:
-            tally.miss(wanted)
-            wanted = next(expected, None)
-        if wanted is not None and wanted.place == came.place:
-            tally.compare(wanted, came)
-            wanted = next(expected, None)
-        elif came.place.ledger_id > last_ledger:
-            tally.add("appended", came)
-        else:
-            tally.add("unexpected", came)
-    while wanted is not None:
-        tally.miss(wanted)
-        wanted = next(expected, None)
-
-
-def _compare_some(
-    service: ReadService, topic: str, expected: ExpectedMessages, size: int, seed: int
-) -> TopicComparison:
-    tally = _Tally()
-    is_silent, in_vain = False, 0
-    for number, position in expected.sample(size, seed):
-        wanted = expected.messages_of(number, position)
-        came: list[Message] = []
-        if in_vain < _MOST_IN_VAIN:
-            is_silent |= not _read_entry(service, topic, position, len(wanted), came)
-        in_vain = 0 if came else in_vain + 1
-        _take(iter(wanted), iter(came), expected.last_ledger, tally)
-    return tally.comparison(topic, is_sample=True, is_silent=is_silent)
-
-
-def _read_entry(service: ReadService, topic: str, position: Position, count: int, came: list[Message]) -> bool:
-    """Add the messages of an entry that come, which has so many; return whether brokers did not fall silent."""
-    with suppress(_SilenceError), service.reading(topic, position) as reading:
-        while len(came) < count and (sent := _next(service, reading, is_due=True)) is not None:
-            message = message_of(sent)
-            if message.place.position != position:
-                break
-            came.append(message)
-        return True
-    return False

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -77,29 +77,10 @@ class Message(NamedTuple):
         )
 
 
-class ClientMessageId(Protocol):
-    """``pulsar.MessageId``."""
-
-    def ledger_id(self) -> int: ...  # noqa: D102
-    def entry_id(self) -> int: ...  # noqa: D102
-    def batch_index(self) -> int: ...  # noqa: D102
-
-
-class ClientMessage(Protocol):
-    """``pulsar.Message``, as far as it is compared."""
-
-    def message_id(self) -> ClientMessageId: ...  # noqa: D102
-    def data(self) -> bytes: ...  # noqa: D102
-    def publish_timestamp(self) -> int: ...  # noqa: D102
-    def event_timestamp(self) -> int: ...  # noqa: D102
-    def partition_key(self) -> str: ...  # noqa: D102
-    def properties(self) -> Mapping[str, str]: ...  # noqa: D102
-
-
 class TopicReading(Protocol):
     """One reader of a topic, for one thread."""
 
-    def next(self, wait_s: float) -> ClientMessage | None:
+    def next(self, wait_s: float) -> Any:  # noqa: ANN401  (`pulsar.Message`: the package has no types)
         """Return the next message in the order in which brokers send them; None if none comes for so long."""
         ...
 
@@ -135,7 +116,7 @@ class ReadService(Protocol):
         ...
 
 
-def message_of(sent: ClientMessage) -> Message:
+def message_of(sent: Any) -> Message:  # noqa: ANN401  (`pulsar.Message`)
     """Return a message that the client has received."""
     at, event_ms = sent.message_id(), sent.event_timestamp()
     return Message(

@@ -24,7 +24,6 @@ from ledgerfs.errors import (
     StoreUnreachableError,
 )
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs.recovery.checking.messages import ClientMessage
 from ledgerfs.storage.zookeeper.nodes import NodeReader
 
 _SERVICE = re.compile(r"pulsar(\+ssl)?://[^\s@/?#]+/?", re.ASCII)
@@ -164,14 +163,13 @@ class _Reading:
         self._reader = reader
         self._topic = topic
 
-    def next(self, wait_s: float) -> ClientMessage | None:
+    def next(self, wait_s: float) -> Any:  # noqa: ANN401
         """Return the next message; None if none comes for so long."""
         with _our_errors(self._pulsar, self._topic):
             try:
-                message: ClientMessage = self._reader.read_next(round(wait_s * 1000))
+                return self._reader.read_next(round(wait_s * 1000))
             except self._pulsar.Timeout:
                 return None
-        return message
 
     def is_at_end(self) -> bool:
         """Whether brokers say that the topic has no message behind the last one that came."""

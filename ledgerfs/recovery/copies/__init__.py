@@ -1,1 +1,1 @@
-"""Ledgers that a recovery writes into the bucket: copies under other ids, and ends of open transactions."""
+"""Transactions of a topic, and ledgers that a recovery writes into the bucket."""

@@ -66,20 +66,18 @@ class TopicTransactions:
     committed: tuple[Transaction, ...] = ()
     greatest: Mapping[int, int] = field(default_factory=dict)
 
-    def hidden_messages(self, open_as: str) -> dict[int, Int64]:
-        """Return {ledger id: entries that are not to be seen}; ``open_as`` is what open ones are taken for."""
-        if open_as == "committed":
-            return {ledger_id: one.aborted for ledger_id, one in self.ledgers.items()}
+    @property
+    def hidden_messages(self) -> dict[int, Int64]:
+        """{ledger id: entries that are not to be seen}: those of aborted transactions, and of open ones."""
         return {ledger_id: np.union1d(one.aborted, one.open) for ledger_id, one in self.ledgers.items()}
 
-    def hidden(self, open_as: str) -> list[Transaction]:
-        """Return the transactions whose messages are not to be seen; ``open_as`` is what open ones are taken for.
+    def hidden(self) -> list[Transaction]:
+        """Return the transactions whose messages are not to be seen.
 
         Raises `RefusedLedgerError` for one with other messages that are to be seen: brokers know transactions by their ids alone.
         """
-        hides_open = open_as != "committed"
-        hidden = {*self.aborted, *(self.open if hides_open else ())}
-        both = sorted(hidden & {*self.committed, *(() if hides_open else self.open)})
+        hidden = {*self.aborted, *self.open}
+        both = sorted(hidden & {*self.committed})
         if both:
             reason = "an id of two transactions, one committed and one not (of clusters that both counted from 0?): brokers would hide both"
             raise RefusedLedgerError(reason, key=f"transaction {both[0]}")

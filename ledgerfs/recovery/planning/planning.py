@@ -1,8 +1,7 @@
 """What is to become of each topic, by the bucket as it is listed now, by a dump, and by disks: no request to any cluster."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ledgerfs.clusters.survey import is_of_brokers
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
@@ -13,60 +12,17 @@ from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.partitioned_names import partitions_of
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, DumpedCursor, is_partition
-from ledgerfs.recovery.planning.missing_parts import missing_by_list, missing_in_bucket
-from ledgerfs.recovery.planning.target_names import TargetNames
 from ledgerfs.recovery.planning.topic_ledgers import (
+    missing_by_list,
+    missing_in_bucket,
     of_the_topic,
     readable_ledgers,
     refused_by_the_store,
 )
 from ledgerfs.recovery.planning.topic_plan import FormerTopic, TopicPlan
+from ledgerfs.recovery.planning.wanted import Wanted
 
 _REPLICATION = "pulsar.repl."
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which topics are restored, and how.
-
-    Attributes
-    ----------
-    topics
-        Full matches of ``tenant/namespace/topic``, for all partitions of a topic also of one of them; empty for all.
-    names
-        What they are called in the new cluster.
-    with_deleted
-        Whether topics, and ledgers, that the lost cluster had deleted by its dump come back.
-
-    """
-
-    topics: tuple[re.Pattern[str], ...] = ()
-    names: TargetNames = field(default_factory=TargetNames)
-    with_deleted: bool = False
-
-    def has(self, managed_ledger: str) -> bool:
-        """Whether a topic is wanted."""
-        if not self.topics:
-            return True
-        name = topic_of(managed_ledger).removeprefix("persistent://")
-        both = {name, split_partition(name)[0]}
-        return any(pattern.fullmatch(one) for pattern in self.topics for one in both)
-
-    def chosen(self, managed_ledgers: Iterable[str]) -> list[str]:
-        """Return those that are wanted: of a partitioned topic all partitions, or none."""
-        names = list(managed_ledgers)
-        whole = {split_partition(name)[0] for name in names if self.has(name)}
-        return [name for name in names if split_partition(name)[0] in whole]
-
-
-def plan_topics(
-    catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None, disks: Catalog | None = None
-) -> list[TopicPlan]:
-    """Return the plan of each topic that the bucket, the dump or the disks have, those refused that cannot be made beside each other.
-
-    Raises as `plan_each`.
-    """
-    return together(plan_each(catalog, dump, wanted, disks), dump)
 
 
 def plan_each(
@@ -125,9 +81,7 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
     each: dict[int, LedgerRef] = {}
     for ref in found:
         each.setdefault(ref.ledger_id, ref)
-    ledgers, left_out = of_the_topic(
-        name, sorted(each.values(), key=lambda ref: ref.ledger_id), info, owners, with_deleted=wanted.with_deleted
-    )
+    ledgers, left_out = of_the_topic(name, sorted(each.values(), key=lambda ref: ref.ledger_id), info, owners)
     gaps = catalog.absent_of(name)
     if info is None:
         missing = missing_in_bucket(ledgers, gaps)
@@ -164,13 +118,11 @@ def _why_not(name: str, target: str | None, catalog: Catalog, dump: DumpedCluste
         return "its name is none of a persistent topic, so that brokers do not find it"
     if target is None:
         return f"{wanted.names.template} makes no name of a topic of it"
-    if dump is not None and name not in dump.lists and not wanted.with_deleted:
+    if dump is not None and name not in dump.lists:
         path = managed_ledger_path(name)
         newest = max((ref.created_ms or ref.changed_ms for ref in catalog.refs_of(name)), default=0)
         if path not in dump.damaged and newest < dump.began_ms:
-            return (
-                "the lost cluster had deleted it: the dump does not have it, and its ledgers are older (--with-deleted)"
-            )
+            return "the lost cluster had deleted it: the dump does not have it, and its ledgers are older (older --dump, or --no-dump)"
     if target != name and (partitions := partitions_of(catalog, target)) and not catalog.table_of(target).size:
         return (
             f"the bucket has {topic_of(partitions[0])}: readers would take its partitions for none of {topic_of(target)} any more, as "

@@ -1,1 +1,1 @@
-"""A plan, a run, a check, from beginning to end, and the report of each."""
+"""A plan and a run, from beginning to end."""

@@ -7,8 +7,8 @@ from ledgerfs.clusters.partitioned_topics import partitioned_path
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs.recovery.planning.planning import Wanted
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.planning.wanted import Wanted
 from ledgerfs.recovery.settings.former_settings import FormerSetting
 from ledgerfs.recovery.topics.positions import Positions
 from ledgerfs.recovery.topics.subscriptions import subscriptions_of
@@ -43,11 +43,11 @@ def doubts_about(dump: DumpedCluster) -> list[str]:
     return remarks
 
 
-def doubts_about_subscriptions(plan: TopicPlan) -> tuple[str, ...]:
+def doubts_about_subscriptions(plan: TopicPlan) -> list[str]:
     """Return what a run would say of the subscriptions of a topic: how far each is known."""
     ledgers = [(ref.ledger_id, ref.ledger_id, ref.entries) for ref in plan.ledgers]
     end = ledgers[-1][0] + 1 if ledgers else 0
-    return subscriptions_of(plan.source, plan.former.cursors, (), Positions(ledgers, end, plan.renumbered), ()).remarks
+    return subscriptions_of(plan.source, plan.former.cursors, Positions(ledgers, end, plan.renumbered))[1]
 
 
 def without_partitions(dump: DumpedCluster, wanted: Wanted, plans: Iterable[TopicPlan]) -> list[FormerSetting]:

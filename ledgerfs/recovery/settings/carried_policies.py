@@ -47,27 +47,10 @@ class NewCluster:
     offloaders: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedPolicies:
-    """What a new namespace gets.
-
-    Attributes
-    ----------
-    policies
-        As its node in ZooKeeper would have them.
-    not_carried
-        {former policy: why it is not as it was}.
-
-    """
-
-    policies: Mapping[str, Any]
-    not_carried: Mapping[str, str]
-
-
 def carried_policies(
     former: Mapping[str, Any] | None, cluster: NewCluster, *, key: str, is_renamed: bool
-) -> CarriedPolicies:
-    """Return what a new namespace gets of the policies of a former one.
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the policies of a new namespace, as its node in ZooKeeper would have them, and {former policy: why it is not as it was}.
 
     Parameters
     ----------
@@ -97,7 +80,7 @@ def carried_policies(
         # Older brokers wrote it for none.
         del policies[TTL]
     _hold(policies, why)
-    return CarriedPolicies(policies, why)
+    return policies, why
 
 
 def _without_replication(policies: dict[str, Any], why: dict[str, str], cluster: NewCluster) -> None:

@@ -4,7 +4,7 @@ What is there is never changed: whoever made it may have meant it so. So what a 
 else, and `ledgerfs.recovery.settings.former_settings` compares former settings with what is there, whoever set it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -137,14 +137,13 @@ def has_transactions(requests: AdminRequests) -> bool:
     return isinstance(answer, dict) and str(answer.get("transactionCoordinatorEnabled")).lower() == "true"
 
 
-def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Iterable[str] | None = None) -> list[str]:
+def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Collection[str]) -> list[str]:
     """Make the tenants and namespaces that are not there, and return those namespaces; made twice is as good as once.
 
-    ``wanted`` are the namespaces whose topics are restored; None for all. Raises the errors of the admin API, and `InvalidNameError`: what
-    is made by then stays.
+    ``wanted`` are the namespaces whose topics are restored. Raises the errors of the admin API, and `InvalidNameError`: what was made
+    before stays.
     """
-    names = {one.name for one in plan.namespaces} if wanted is None else set(wanted)
-    new = [one for one in plan.namespaces if one.is_new and one.trouble is None and one.name in names]
+    new = [one for one in plan.namespaces if one.is_new and one.trouble is None and one.name in wanted]
     needed = {one.name.partition("/")[0] for one in new}
     for tenant in plan.tenants:
         if tenant.is_new and tenant.name in needed:
@@ -224,20 +223,20 @@ def _namespace(
     if former is not None:
         try:
             told = settings.policies(former)
-            carried = carried_policies(told, cluster, key=f"{POLICIES}/{former}", is_renamed=name != former)
+            policies, why = carried_policies(told, cluster, key=f"{POLICIES}/{former}", is_renamed=name != former)
         except CorruptMetadataError as error:
             remarks.append(f"its former policies are damaged, so it gets none of them: {error}")
             told = None
     if told is None:
         if former is not None and not remarks:
             remarks.append("its former policies are not known")
-        carried = carried_policies(None, cluster, key=name, is_renamed=True)
+        policies, why = carried_policies(None, cluster, key=name, is_renamed=True)
     if told is not None and told.get("deleted") is True:
         remarks.append("it was being deleted when the dump was made")
     remarks.append("it keeps all until its retention and time to live are set")
     if is_legacy_namespace(name):
         return _legacy(name, former, told, cluster, remarks)
-    return NamespacePlan(name, former, True, carried.policies, carried.not_carried, tuple(remarks))
+    return NamespacePlan(name, former, True, policies, why, tuple(remarks))
 
 
 def _legacy(

@@ -9,11 +9,14 @@ with the same number begins none: it is what a cluster looks like that was resto
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby, takewhile
 
 from ledgerfs.errors import InvalidSchemaError
-from ledgerfs.formats.schemas.schema_info import LARGEST_VERSION, SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import last_word
 from ledgerfs.formats.schemas.told_schema import is_as_registered, told_text
 
@@ -95,8 +98,7 @@ def plan_schemas(
         Whether deletions take the numbers of those that are lost.
 
     """
-    generation = last_generation(versions)
-    known = generation.by_number
+    known, former = last_generation(versions)
     last = max(known, default=-1)
     if last >= MOST_STEPS:
         reason = f"its schemas have numbers up to {last}, and not more than {MOST_STEPS} are set again"
@@ -115,7 +117,7 @@ def plan_schemas(
             said[step.type, _said_by(step)] = number
     last_deletion = max((one.version for one in known.values() if one.is_deletion), default=-1)
     lost = {number: why for number, why in troubles.items() if number > last_deletion}
-    plan = SchemaPlan(topic, tuple(steps), 0, lost, hides_lost, tuple(sorted(generation.former)))
+    plan = SchemaPlan(topic, tuple(steps), 0, lost, hides_lost, tuple(sorted(former)))
     there, conflict = progress(plan.steps, existing)
     return replace(plan, there=there, conflict=conflict)
 
@@ -172,89 +174,50 @@ def _said_by(schema: SchemaInfo) -> str:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """What numbers mean.
-
-    Attributes
-    ----------
-    by_number
-        The schema, or the deletion, of each number that is known.
-    former
-        Numbers that meant another schema before a forced deletion, or none after it.
-
-    """
-
-    by_number: dict[int, SchemaVersion]
-    former: frozenset[int]
-
-
-def last_generation(versions: Iterable[SchemaVersion]) -> Generation:
-    """Return the last generation of what is known of a topic, in whatever order.
+def last_generation(versions: Iterable[SchemaVersion]) -> tuple[dict[int, SchemaVersion], frozenset[int]]:
+    """Return the schema, or the deletion, of each number at the end, and the numbers that meant others before, or mean nothing any more.
 
     What the cluster registered comes first; then what rows were imported with, and then what users gave by hand, for numbers of which
     nothing else is known.
     """
-    known = [one for one in versions if one.version >= 0]
-    registered = [one for one in known if not (one.is_by_hand or one.is_by_import)]
-    dated = [one for one in registered if one.timestamp_ms is not None]
-    found = _not_overtaken(dated)
-    former = {one.version for one in dated if not _is_said(one, found.get(one.version))}
-    _add_undated([one for one in registered if one.timestamp_ms is None], found)
-    for number in sorted({one.version for one in known} - found.keys() - former):
-        other = _said_otherwise([one for one in known if one.version == number])
-        if other is not None:
-            found[number] = other
-    return Generation(found, frozenset(former))
-
-
-def _not_overtaken(dated: Sequence[SchemaVersion]) -> dict[int, SchemaVersion]:
-    """Return what is of the last generation, by its number; of the same one the last."""
+    known = sorted((one for one in versions if one.version >= 0), key=_order)
     found: dict[int, SchemaVersion] = {}
-    alike: dict[int, list[SchemaVersion]] = {}
-    for one in dated:
-        alike.setdefault(one.version, []).append(one)
-    least = LARGEST_VERSION + 1
-    waiting: list[SchemaVersion] = []
-    for one in sorted(dated, key=_order, reverse=True):
-        if waiting and _time(waiting[0]) > _time(one):
-            least, waiting = min(least, *(other.version for other in waiting)), []
-        if one.version < least:
-            found.setdefault(one.version, one)
-        if not any(_time(other) < _time(one) and _is_said(other, one) for other in alike[one.version]):
-            waiting.append(one)
-    return found
+    former: set[int] = set()
+    newest_ms = 0
+    for number, group in groupby(known, key=lambda one: one.version):
+        of_number = list(group)
+        registered = [one for one in of_number if not (one.is_by_hand or one.is_by_import)]
+        last = registered[-1] if registered else _given(of_number)
+        if last is None:
+            continue
+        dated = [one for one in registered if one.timestamp_ms is not None]
+        same = list(takewhile(partial(_are_same, last), reversed(dated)))
+        # A number that a smaller one has overtaken was given before a forced deletion.
+        since_ms = same[-1].timestamp_ms if same and last in dated else last.saved_ms if last.is_deletion else None
+        if since_ms is None or since_ms >= newest_ms:
+            found[number] = last
+        if any(number not in found or not _are_same(one, last) for one in dated):
+            former.add(number)
+        if number in found and last in dated:
+            newest_ms = max(newest_ms, since_ms or 0)
+    return found, frozenset(former)
 
 
-def _add_undated(undated: Sequence[SchemaVersion], found: dict[int, SchemaVersion]) -> None:
-    """Add versions whose definition is lost, and deletions: the admin API does not tell when these were, but before they were saved."""
-    for one in sorted(undated, key=lambda one: (one.version, one.is_deletion, one.saved_ms or 0)):
-        counts = not _is_of_before(one, found) if one.is_deletion else one.version not in found
-        if counts:
-            found[one.version] = one
+def _given(of_number: Sequence[SchemaVersion]) -> SchemaVersion | None:
+    imported = [one for one in of_number if one.is_by_import]
+    return imported[-1] if imported else last_word([one for one in of_number if one.is_by_hand])
 
 
-def _is_of_before(deletion: SchemaVersion, found: dict[int, SchemaVersion]) -> bool:
-    """Whether something that a deletion would hide was registered after this was saved."""
-    hidden = (_time(one) for number, one in found.items() if number <= deletion.version)
-    return deletion.saved_ms is not None and deletion.saved_ms < max(hidden, default=0)
+def _are_same(one: SchemaVersion, other: SchemaVersion) -> bool:
+    return one.is_deletion == other.is_deletion and one.schema.means_the_same(other.schema)
 
 
-def _said_otherwise(known: Sequence[SchemaVersion]) -> SchemaVersion | None:
-    imported = [one for one in known if one.is_by_import]
-    return imported[-1] if imported else last_word([one for one in known if one.is_by_hand])
+def _order(one: SchemaVersion) -> tuple[int, float, bool, str]:
+    """Return what orders versions by numbers, and those of one number by times: of one time the order is the same for everybody.
 
-
-def _is_said(one: SchemaVersion, said: SchemaVersion | None) -> bool:
-    if said is None:
-        return False
-    return one.is_deletion == said.is_deletion and one.schema.means_the_same(said.schema)
-
-
-def _order(one: SchemaVersion) -> tuple[int, bool, str]:
-    """Return what orders those of one number: of one time everybody takes the same one, and one that can be read."""
-    return _time(one), not one.schema.unreadable, repr(one)
-
-
-def _time(one: SchemaVersion) -> int:
-    return one.timestamp_ms or 0
+    The admin API does not tell when a deletion was, but before it was saved. A definition that is lost and has no time comes first.
+    """
+    time_ms = one.timestamp_ms
+    if time_ms is None:
+        time_ms = -1 if not one.is_deletion else one.saved_ms
+    return one.version, math.inf if time_ms is None else time_ms, not one.schema.unreadable, repr(one)

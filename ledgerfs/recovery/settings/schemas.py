@@ -10,8 +10,7 @@ changed, so that a run after a crash puts it back. A strategy that is not the pe
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from itertools import groupby
 
 from ledgerfs.clusters.answered_nodes import answered
@@ -38,49 +37,34 @@ PERMISSIVE = "ALWAYS_COMPATIBLE"
 _NOTES = f"{RECOVERY}/strategies"
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredSchemas:
-    """What became of one topic's schemas.
-
-    Attributes
-    ----------
-    topic
-        Its name in the new cluster.
-    done
-        How many versions were registered or deleted by this call.
-    error
-        Why not all are there with their numbers; None if they are.
-
-    """
-
-    topic: str
-    done: int
-    error: LedgerfsError | None = None
-
-
 def restore_all_schemas(
     api: AdminApi, strategies: "Strategies", plans: Iterable[SchemaPlan]
-) -> Iterator[RestoredSchemas]:
-    """Set the schemas of topics again, one topic after the other; yield what became of each.
+) -> dict[str, LedgerfsError]:
+    """Set the schemas of topics again, one topic after the other; return {topic: why not all are there with their numbers}.
 
     The strategy of a namespace lets everything follow everything meanwhile, and is put back after its topics, whatever ends them.
 
     Raises what ends all of them: `AdminApiUnreachableError`, `AuthenticationError`, and the errors of a strategy that cannot be put back,
     which a later call does (`Strategies.put_back_all`).
     """
-    ordered = sorted(plans, key=lambda one: (_namespace(one.topic), one.topic))
-    for namespace, of_namespace in groupby(ordered, key=lambda one: _namespace(one.topic)):
+    failed: dict[str, LedgerfsError] = {}
+    for namespace, of_namespace in groupby(
+        sorted(plans, key=lambda one: _namespace(one.topic)), key=lambda one: _namespace(one.topic)
+    ):
         group = list(of_namespace)
-        if not any(one.to_do for one in group):
-            yield from (_restored(api, one) for one in group)
-            continue
-        with ExitStack() as last:
-            try:
-                last.enter_context(strategies.permissive(namespace))
-            except NotFoundError as error:
-                yield from (RestoredSchemas(one.topic, 0, error) for one in group)
-                continue
-            yield from (_restored(api, one) for one in group)
+        try:
+            with strategies.permissive(namespace) if any(one.to_do for one in group) else nullcontext():
+                for plan in group:
+                    try:
+                        restore_schemas(api, plan)
+                    except (AdminApiUnreachableError, AuthenticationError):
+                        raise
+                    except LedgerfsError as error:
+                        failed[plan.topic] = error
+        except NotFoundError as error:
+            # The namespace is not there.
+            failed |= {one.topic: error for one in group}
+    return failed
 
 
 def restore_schemas(api: AdminApi, plan: SchemaPlan) -> int:
@@ -108,15 +92,6 @@ def restore_schemas(api: AdminApi, plan: SchemaPlan) -> int:
     if _required(api, plan) < len(plan.steps):
         raise SchemaConflictError("the broker does not have all versions that it said it has", key=plan.topic)
     return max(0, len(plan.steps) - first)
-
-
-def _restored(api: AdminApi, plan: SchemaPlan) -> RestoredSchemas:
-    try:
-        return RestoredSchemas(plan.topic, restore_schemas(api, plan))
-    except (AdminApiUnreachableError, AuthenticationError):
-        raise
-    except LedgerfsError as error:
-        return RestoredSchemas(plan.topic, 0, error)
 
 
 def _delete(api: AdminApi, plan: SchemaPlan, number: int) -> None:

@@ -9,8 +9,7 @@ from ledgerfs.errors import CorruptMetadataError, InvalidNameError
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
-from ledgerfs.recovery.settings.former_settings import FormerSetting, not_carried_over
-from ledgerfs.recovery.settings.namespaces import SettingsPlan, make_namespaces, new_cluster, plan_settings
+from ledgerfs.recovery.settings.namespaces import SettingsPlan, new_cluster, plan_settings
 from ledgerfs.recovery.settings.schema_plan import SchemaPlan, plan_schemas
 from ledgerfs.recovery.settings.schema_sources import known_versions
 from ledgerfs.recovery.settings.schemas import Strategies, StrategyNotes, restore_all_schemas
@@ -87,23 +86,14 @@ class SettingAgain:
         remarks += [f"{topic_of(name)}: {remark}" for name, plan in schemas.items() for remark in _remarks(plan)]
         return SettingsOfTopics(settings, schemas, refused, tuple(remarks))
 
-    def make_namespaces(self, planned: SettingsOfTopics, plans: Sequence[TopicPlan]) -> list[str]:
-        """Make the tenants and namespaces that topics need and that are not there; return the namespaces."""
-        return make_namespaces(self.requests, planned.settings, {namespace_of(one.target) for one in plans})
-
     def set_schemas(self, lock: ClusterLock, planned: SettingsOfTopics, plans: Sequence[TopicPlan]) -> dict[str, str]:
         """Set the schemas of topics; return {former managed ledger: why not all are there}. Raises what ends all of them."""
         strategies = Strategies(self.requests, StrategyNotes(lock))
         strategies.put_back_all()
         topics = {one.source: topic_of(_whole(one.target)) for one in plans}
         due = [plan for plan in planned.schemas.values() if plan.topic in topics.values()]
-        done = restore_all_schemas(AdminApi(self.requests), strategies, due)
-        failed = {one.topic: str(one.error) for one in done if one.error is not None}
-        return {source: failed[topic] for source, topic in topics.items() if topic in failed}
-
-    def left_by_hand(self, planned: SettingsOfTopics) -> list[FormerSetting]:
-        """Return the former settings that were not set again."""
-        return not_carried_over(self.former, planned.settings)
+        failed = restore_all_schemas(AdminApi(self.requests), strategies, due)
+        return {source: str(failed[topic]) for source, topic in topics.items() if topic in failed}
 
     def _schemas(self, wanted: Mapping[str, str], settings: SettingsPlan) -> dict[str, SchemaPlan]:
         """Return a plan of each topic that has schemas; ``wanted`` is {managed ledger in the new cluster: the former one}."""

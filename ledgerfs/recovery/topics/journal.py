@@ -15,7 +15,6 @@ from ledgerfs.storage.zookeeper.nodes import Nodes
 
 NOTES = f"{RECOVERY}/topics"
 NEW_IDS = f"{RECOVERY}/new-ids"
-_NUMBERS = ("ledgers", "entries", "subscriptions", "at_ms", "extra_id", "left_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +25,27 @@ class Note:
     ----------
     source, bucket
         The managed ledger that it was, and the URL of the bucket, without credentials.
-    ledgers, entries, subscriptions
+    ledgers, subscriptions
         How many of each there are.
-    at_ms
-        When, ms since 1970 UTC, by the clock of the machine that did it.
     extra_id
         The id behind those of its restored ledgers, and before all that the cluster gives.
     left_out
         How many ledgers of its former name the bucket had that were not restored.
     has_new_ids
         Whether its ledgers have other ids than they had.
-    open_as
-        How open transactions ended, as `OpenAs` has it; empty if there were none, None if brokers hide nothing, since nobody looked for
-        transactions, or since the new cluster has none.
+    hides_aborted
+        Whether brokers hide what was aborted; False if nobody looked for transactions.
 
     """
 
     source: str
     bucket: str
     ledgers: int
-    entries: int
     subscriptions: int
-    at_ms: int
     extra_id: int
     left_out: int
     has_new_ids: bool
-    open_as: str | None
+    hides_aborted: bool
 
     def build(self) -> bytes:
         """Return the data of its node."""
@@ -67,10 +61,12 @@ def parse_note(node: Node) -> Note:
     """Parse the node of a note; raises `CorruptMetadataError`."""
     try:
         told = json.loads(node.data)
-        numbers = {name: int(told[name]) for name in _NUMBERS}
+        ledgers, subscriptions, extra_id, left_out = (
+            int(told[name]) for name in ("ledgers", "subscriptions", "extra_id", "left_out")
+        )
+        has_new_ids, hides_aborted = bool(told["has_new_ids"]), bool(told["hides_aborted"])
         source, bucket = str(told["source"]), str(told["bucket"])
-        open_as = None if told["open_as"] is None else str(told["open_as"])
-        return Note(source, bucket, **numbers, has_new_ids=bool(told["has_new_ids"]), open_as=open_as)
+        return Note(source, bucket, ledgers, subscriptions, extra_id, left_out, has_new_ids, hides_aborted)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise CorruptMetadataError("no note of a restored topic", key=node.path) from error
 

@@ -1,13 +1,13 @@
 """Restoring topics into a cluster, one after the other: what each needs beside its ledgers, then one commit, which makes it, or nothing.
 
 A topic whose ids are taken needs copies of its ledgers; one with transactions a snapshot of those that were aborted, by which brokers hide
-their messages. Whatever ends a run leaves whole topics, and ledgers that nobody lists, which the next run takes: it looks at what is there,
+their messages. Whatever ends a run leaves whole topics, and ledgers that no list names, which the next run takes: it reads what is there,
 and goes on.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.clusters.answered_nodes import answered
@@ -15,79 +15,44 @@ from ledgerfs.clusters.bundles import namespace_of
 from ledgerfs.errors import (
     ChangedMeanwhileError,
     LedgerfsError,
+    ListFullError,
     LockLostError,
     RefusedLedgerError,
     StoreUnreachableError,
 )
-from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position, parse_managed_ledger_info
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs.formats.decompression import Compression
+from ledgerfs.formats.managed_ledgers.list_changes import EditedList
+from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    OffloadContext,
+    Position,
+    build_managed_ledger_info,
+)
+from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs.formats.managed_ledgers.transaction_snapshot import build_transaction_snapshot, snapshot_topic
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.messages.decode.entry_fields import Transaction
+from ledgerfs.offload.list_bytes import fits, stored
 from ledgerfs.offload.offload_driver import OffloadDriver
-from ledgerfs.recovery.copies.new_ids import NewPlace, copy_under_id
-from ledgerfs.recovery.copies.open_transactions import OpenAs, end_transactions
+from ledgerfs.recovery.copies.new_ledgers import copy_under_id, end_transactions
 from ledgerfs.recovery.copies.transaction_messages import TopicTransactions, transactions_in
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.report import Outcome, TopicLine
 from ledgerfs.recovery.topics.coordinators import coordinators_behind
 from ledgerfs.recovery.topics.journal import NewIds, Note, new_ids_path, note_path, parse_new_ids
 from ledgerfs.recovery.topics.ledger_ids import FreeIds
 from ledgerfs.recovery.topics.new_cluster import Found, note_of
-from ledgerfs.recovery.topics.subscriptions import NewSubscription, subscriptions_of
-from ledgerfs.recovery.topics.topic_commit import TopicToMake, positions_of
-from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode
+from ledgerfs.recovery.topics.positions import Positions
+from ledgerfs.recovery.topics.restored import GONE, not_in_bucket, not_restored, restored_ledgers
+from ledgerfs.recovery.topics.subscriptions import subscriptions_of
+from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, Operation, SetNode
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
 
-
-class Outcome(Enum):
-    """What became of a topic."""
-
-    RESTORED = "restored"
-    THERE = "there before"
-    """An earlier run restored it."""
-    REFUSED = "not restored"
-    FAILED = "failed"
-
-
-@dataclass(slots=True)
-class RestoredTopic:
-    """A topic, and what became of it.
-
-    Attributes
-    ----------
-    why
-        Why it is not as it should be, in words; None if it is.
-    ledgers
-        Of each ledger its id in the lost cluster, and what the list has of it.
-    hidden, opened
-        How many entries are of aborted transactions, which no reader gets, and of transactions that never ended.
-    hidden_ids
-        {ledger: ids of the entries that brokers must not send}; None if nobody looked for them.
-    hidden_transactions
-        How many transactions these are of.
-    remarks
-        What somebody has to know, a sentence each.
-
-    """
-
-    plan: TopicPlan
-    outcome: Outcome
-    why: str | None = None
-    ledgers: tuple[tuple[int, LedgerRef], ...] = ()
-    subscriptions: int = 0
-    hidden: int = 0
-    opened: int = 0
-    hidden_ids: Mapping[int, Int64] | None = None
-    hidden_transactions: int = 0
-    remarks: list[str] = field(default_factory=list)
-
-    @property
-    def is_served(self) -> bool:
-        """Whether the new cluster has the topic from this bucket, by this run or an earlier one."""
-        return self.outcome in {Outcome.RESTORED, Outcome.THERE}
-
+_PLAIN_BYTES = 200_000
+"""Larger values are compressed: brokers read both, whatever they write."""
 
 Publish = Callable[[str, str, bytes], None]
 """Sends one message: to which topic, with which key, and its value."""
@@ -103,26 +68,17 @@ class How:
         By which the new cluster's brokers find the objects.
     publish
         Sends snapshots of aborted transactions; None where no topic with transactions is restored.
-    open_as
-        How transactions end that the lost cluster left open.
     looks_for_transactions
-        Whether all entries are read for transactions; otherwise there are none, on the operator's word.
-    shows_aborted
-        Whether topics with aborted messages are restored where brokers have no transactions, so that these messages are shown.
+        Whether all entries are read for transactions; otherwise brokers show aborted messages, if there are any.
     gives_new_ids
         Whether ledgers whose ids are taken are copied under new ones.
-    subscriptions
-        Those that no dump tells of.
 
     """
 
     driver: OffloadDriver
     publish: Publish | None = None
-    open_as: OpenAs = "aborted"
     looks_for_transactions: bool = True
-    shows_aborted: bool = False
     gives_new_ids: bool = False
-    subscriptions: tuple[NewSubscription, ...] = ()
 
 
 class Restoring:
@@ -141,7 +97,7 @@ class Restoring:
 
     """
 
-    __slots__ = ("_bucket", "_catalog", "_hides_aborted", "_how", "_ids", "_lock", "_nodes", "_url")
+    __slots__ = ("_bucket", "_catalog", "_hides_aborted", "_how", "_ids", "_lock", "_nodes")
 
     def __init__(
         self,
@@ -158,80 +114,103 @@ class Restoring:
         self._nodes = nodes
         self._bucket = bucket
         self._catalog = catalog
-        self._url = bucket.store.url
         self._ids = ids
         self._how = how
         self._hides_aborted = hides_aborted
 
-    def restore(self, plans: Sequence[TopicPlan], found: Found) -> Iterator[RestoredTopic]:
+    def restore(self, plans: Sequence[TopicPlan], found: Found) -> Iterator[TopicLine]:
         """Yield what became of each topic.
 
         Raises `LockLostError`, `StoreUnreachableError`, and the errors of ZooKeeper: what was yielded before is whole, and nothing of the
         rest is there.
         """
         for plan in plans:
-            yield self._outcome(plan, found)
+            yield self._line(plan, found)
 
-    def _outcome(self, plan: TopicPlan, found: Found) -> RestoredTopic:
+    def _line(self, plan: TopicPlan, found: Found) -> TopicLine:
         if (plan.source, plan.target) in found.ours:
-            return there_again(plan, self._nodes, self._catalog, self._how)
-        why = why_not(plan, found, gives_new_ids=self._how.gives_new_ids)
-        if why is not None:
-            return RestoredTopic(plan, Outcome.REFUSED, why)
+            return line_of_restored(plan, self._nodes, self._catalog, self._how)
+        reason = reason_not_to_restore(plan, found, gives_new_ids=self._how.gives_new_ids)
+        if reason is not None:
+            return TopicLine(plan, Outcome.REFUSED, reason)
         try:
             return self._made(plan, has_new_ids=found.clash(plan) is not None)
         except (LockLostError, StoreUnreachableError):
             raise
         except ChangedMeanwhileError as error:
-            return RestoredTopic(plan, Outcome.FAILED, f"somebody made a topic of this name meanwhile: {error}")
+            return TopicLine(plan, Outcome.FAILED, f"another client made a topic of this name meanwhile: {error}")
         except LedgerfsError as error:
-            return RestoredTopic(plan, Outcome.FAILED, str(error))
+            return TopicLine(plan, Outcome.FAILED, str(error))
 
-    def _made(self, plan: TopicPlan, *, has_new_ids: bool) -> RestoredTopic:
+    def _made(self, plan: TopicPlan, *, has_new_ids: bool) -> TopicLine:
         readers = [self._bucket.reader(ref) for ref in plan.ledgers]
-        how, found = self._how, transactions_in(readers) if self._how.looks_for_transactions else TopicTransactions({})
-        refusal = self._refusal(found)
+        looks = self._how.looks_for_transactions
+        found = transactions_in(readers) if looks else TopicTransactions({})
+        aborted, refusal = found.hidden(), self._refusal(found)
         if refusal is not None:
-            return RestoredTopic(plan, Outcome.REFUSED, refusal)
-        hides = self._hides_aborted or not found.hidden(how.open_as)
-        if hides and found.open and plan.target == plan.source:
+            return TopicLine(plan, Outcome.REFUSED, refusal)
+        if found.open and plan.target == plan.source:
             plan = self._ended(plan, found)
-        done = RestoredTopic(plan, Outcome.RESTORED)
-        done.hidden = sum(one.aborted.size for one in found.ledgers.values())
-        done.opened = sum(one.open.size for one in found.ledgers.values())
-        done.hidden_ids = found.hidden_messages(how.open_as) if hides else {}
-        done.hidden_transactions = len(found.hidden(how.open_as)) if hides else 0
-        first_id = self._noted_ids(plan, [ref.ledger_id for ref in plan.ledgers]) if has_new_ids else None
-        done.ledgers = tuple(
-            [
-                (ref.ledger_id, ref if first_id is None else self._copied(plan, ref, first_id + row))
-                for row, ref in enumerate(plan.ledgers)
-            ]
-        )
+        line = TopicLine(plan, Outcome.RESTORED)
+        line.hidden = sum(one.aborted.size for one in found.ledgers.values())
+        line.opened = sum(one.open.size for one in found.ledgers.values())
+        ids = [ref.ledger_id for ref in plan.ledgers]
+        refs = plan.ledgers
+        if has_new_ids:
+            first = self._noted_ids(plan, ids)
+            copies = enumerate(plan.ledgers, first)
+            refs = tuple(copy_under_id(self._bucket, ref, new_id, plan.target) for new_id, ref in copies)
+        line.ledgers = tuple(zip(ids, refs, strict=True))
         assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
-        extra_id = self._ids.last
-        positions = positions_of(plan, done.ledgers, extra_id)
-        subscriptions = subscriptions_of(plan.source, plan.former.cursors, how.subscriptions, positions, readers)
-        done.subscriptions = len(subscriptions.nodes)
-        done.remarks += subscriptions.remarks
-        nodes = subscriptions.nodes
-        open_as = None if not (how.looks_for_transactions and hides) else how.open_as if done.opened else ""
-        left_out = len(not_restored(self._catalog, plan.source, {ref.ledger_id for ref in plan.ledgers}))
-        making = TopicToMake(plan, done.ledgers, extra_id, nodes, how.driver, self._url, left_out, open_as)
+        positions = Positions(
+            [(old, ref.ledger_id, ref.last_entry + 1) for old, ref in line.ledgers], self._ids.last, plan.renumbered
+        )
+        cursors, line.own_remarks = subscriptions_of(plan.source, plan.former.cursors, positions)
+        line.subscriptions = len(cursors)
         if found.ledgers and self._hides_aborted:
-            self._publish(plan, found, done.ledgers[-1][1])
-        self._lock.commit(making.operations(self._node(note_path(plan.target))))
-        return done
+            self._publish(plan, aborted, refs[-1])
+        self._lock.commit(self._commit_of(line, cursors, hides_aborted=looks))
+        return line
+
+    def _commit_of(self, line: TopicLine, cursors: Mapping[str, bytes], *, hides_aborted: bool) -> list[Operation]:
+        """Return the commit that makes a topic: its list of ledgers, its subscriptions, and a note that it was restored.
+
+        Raises `ListFullError` for more than a ZooKeeper takes at once.
+        """
+        assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
+        plan, now_ms, extra_id = line.plan, time.time_ns() // 1_000_000, self._ids.last
+        path = managed_ledger_path(plan.target)
+        ids = {ref.ledger_id for ref in plan.ledgers}
+        note = Note(
+            plan.source,
+            self._bucket.store.url,
+            len(line.ledgers),
+            len(cursors),
+            extra_id,
+            left_out=len(not_restored(self._catalog, plan.source, ids)),
+            has_new_ids=any(old != ref.ledger_id for old, ref in line.ledgers),
+            hides_aborted=hides_aborted,
+        ).build()
+        made: list[Operation] = [MakeNode(path, _value(_list(line, self._how.driver, extra_id, now_ms), path))]
+        for name, data in cursors.items():
+            cursor = cursor_path(plan.target, name)
+            made.append(MakeNode(cursor, _value(data, cursor)))
+        # There may be the note of a topic of this name that was deleted since.
+        noted = self._node(note_path(plan.target))
+        made.append(MakeNode(note_path(plan.target), note) if noted is None else SetNode.of(noted, note))
+        if not fits(made):
+            raise ListFullError("its list and its subscriptions are more than a ZooKeeper takes at once", key=path)
+        return made
 
     def _refusal(self, found: TopicTransactions) -> str | None:
         """Return why a topic cannot be served with these transactions; None if it can."""
-        hidden = sum(ids.size for ids in found.hidden_messages(self._how.open_as).values())
+        hidden = sum(ids.size for ids in found.hidden_messages.values())
         if not self._hides_aborted:
-            if not hidden or self._how.shows_aborted:
+            if not hidden:
                 return None
             return (
                 f"brokers would show {hidden:,} entries of transactions that were not committed, since the new cluster has "
-                "transactionCoordinatorEnabled=false: enable it, or --show-aborted"
+                "transactionCoordinatorEnabled=false: enable it, or --no-transactions"
             )
         behind = coordinators_behind(self._lock, found.greatest) if found.greatest else {}
         if not behind:
@@ -250,20 +229,17 @@ class Restoring:
             reason = f"ledger {ledger_id}, which an earlier run noted for the end of open transactions, is not behind its ledgers"
             raise RefusedLedgerError(f"{reason}: restore it under another name (--as)", key=new_ids_path(plan.target))
         at_ms = max(ref.changed_ms for ref in plan.ledgers)
-        ref = end_transactions(self._bucket, plan.target, ledger_id, found.open, self._how.open_as, at_ms)
-        return replace(plan, ledgers=(*plan.ledgers, ref))
+        return replace(
+            plan, ledgers=(*plan.ledgers, end_transactions(self._bucket, plan.target, ledger_id, found.open, at_ms))
+        )
 
-    def _publish(self, plan: TopicPlan, found: TopicTransactions, last: LedgerRef) -> None:
+    def _publish(self, plan: TopicPlan, aborted: Sequence[Transaction], last: LedgerRef) -> None:
         """Have brokers know which transactions were aborted, before any of them can load the topic."""
         assert self._how.publish is not None  # noqa: S101  (as it is for each run)
         topic, end = plan.target_topic, Position(last.ledger_id, last.last_entry)
         # No broker forgets any of them before all that is restored is trimmed.
-        snapshot = build_transaction_snapshot(topic, end, [(one, end) for one in found.hidden(self._how.open_as)])
+        snapshot = build_transaction_snapshot(topic, end, [(one, end) for one in aborted])
         self._how.publish(snapshot_topic(namespace_of(plan.target)), topic, snapshot)
-
-    def _copied(self, plan: TopicPlan, ref: LedgerRef, new_id: int) -> LedgerRef:
-        """Return the copy of a ledger that the list is to have, whole in the bucket."""
-        return copy_under_id(self._bucket, ref, NewPlace(new_id, plan.target))
 
     def _noted_ids(self, plan: TopicPlan, ledgers: Sequence[int]) -> int:
         """Return the first of the new ids of some ledgers of a topic, or one id more for none.
@@ -278,101 +254,73 @@ class Restoring:
                 reason = "a run that did not end has copied others of its ledgers; restore it under another name (--as)"
                 raise RefusedLedgerError(reason, key=path)
             return found.first
-        made = NewIds(self._new_ids(len(ledgers) or 1), tuple(ledgers))
+        assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
+        made = NewIds(self._ids.take(len(ledgers) or 1), tuple(ledgers))
         self._lock.commit([MakeNode(path, made.build())])
         return made.first
-
-    def _new_ids(self, count: int) -> int:
-        """Return the first of some ids that nobody has."""
-        assert self._ids is not None  # noqa: S101  (there are some as soon as one topic is due)
-        return self._ids.take(count)
 
     def _node(self, path: str) -> Node | None:
         return next((node for _, node in answered(self._lock.newest().get_many, [path])), None)
 
 
-def there_again(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How | None) -> RestoredTopic:
-    """Return a topic that an earlier run restored, and what is the matter with it: by its list now, its note, and what is planned.
+def _list(line: TopicLine, driver: OffloadDriver, extra_id: int, now_ms: int) -> bytes:
+    """Return the list of a topic, and behind its ledgers one that BookKeeper does not have, and never will.
 
-    Without ``how`` nothing is wanted but what the note has.
+    A broker that loads the topic forgets the last ledger of the list if BookKeeper does not know it, so that must be none of ours.
+    """
+    former = line.plan.former
+    ledgers = [
+        LedgerInfo(
+            ref.ledger_id,
+            ref.last_entry + 1,
+            ref.length,
+            # As the lost cluster had it: retention by age goes on as it was. Where it is not known the ledger seems younger.
+            former.closed_ms.get(old) or ref.changed_ms or now_ms,
+            OffloadContext(
+                ref.uuid,
+                is_complete=True,
+                is_deleted_from_bookkeeper=True,
+                offloaded_ms=now_ms,
+                driver=driver.name,
+                properties=driver.properties,
+            ),
+        )
+        for old, ref in line.ledgers
+    ]
+    ledgers.append(LedgerInfo(extra_id, 0, 0, 0))
+    # Never terminated: of a list without a ledger that BookKeeper has, brokers then know no last message (seen with Pulsar 4.0.7).
+    return build_managed_ledger_info(ManagedLedgerInfo(tuple(ledgers), None, former.properties))
+
+
+def _value(plain: bytes, path: str) -> bytes:
+    codec = Compression.NONE if len(plain) <= _PLAIN_BYTES else Compression.ZSTD
+    return stored(EditedList(plain, codec), key=path)
+
+
+def line_of_restored(plan: TopicPlan, nodes: Nodes, catalog: Catalog, how: How) -> TopicLine:
+    """Return a topic that an earlier run restored, and what is wrong with it: by its list now, its note, and what is planned.
 
     Raises `CorruptMetadataError`, and the errors of ZooKeeper.
     """
-    done = RestoredTopic(plan, Outcome.THERE)
-    node, note = nodes.get(managed_ledger_path(plan.target)), note_of(nodes, plan.target)
+    line, note = TopicLine(plan, Outcome.THERE), note_of(nodes, plan.target)
     if note is None:
-        done.why = "the topic was deleted and created again meanwhile"
-        return done
-    done.subscriptions = note.subscriptions
-    listed = [one for one in parse_managed_ledger_info(node.data, key=node.path).ledgers if one.is_offloaded]
-    done.why = _lost(plan, listed, catalog)
-    done.why = done.why or _late_or_trimmed(plan, listed, note)
-    done.why = done.why or (None if how is None else _otherwise_made(plan, note, how))
-    return done
-
-
-def not_restored(catalog: Catalog, source: str, restored: Collection[int], before: int | None = None) -> set[int]:
-    """Return the ids of a topic's ledgers in the bucket that are not among those restored; with ``before`` only smaller ones."""
-    ids = {ref.ledger_id for ref in catalog.refs_of(source)}
-    return {one for one in ids if one not in restored and (before is None or one < before)}
-
-
-def _lost(plan: TopicPlan, listed: Sequence[LedgerInfo], catalog: Catalog) -> str | None:
-    """Return which ledgers of a topic's list the bucket does not have."""
-    named = [(one.ledger_id, one.context.uuid) for one in listed if one.context is not None]
-    lost = _not_in_bucket(plan, named, catalog)
-    if not lost:
-        return None
-    return f"the bucket does not have ledger {lost[0]}, which its list names ({len(lost):,} in all), or not as a whole"
-
-
-def _not_in_bucket(plan: TopicPlan, named: Sequence[tuple[int, str | None]], catalog: Catalog) -> list[int]:
-    """Return which of some copies of ledgers, as (id, uuid), the bucket does not have as a whole."""
-    names = {plan.source, plan.target}
-    there = {(ref.ledger_id, ref.uuid) for name in names for ref in catalog.refs_of(name) if ref.is_sound}
-    lacking = [one for one in named if one not in there]
-    # They may tell the name of the topic that they were restored from before the cluster was lost.
-    return [
-        ledger_id
-        for ledger_id, uuid in lacking
-        if not any(ref.uuid == uuid and ref.is_sound for ref in catalog.all_of(ledger_id))
-    ]
-
-
-def _late_or_trimmed(plan: TopicPlan, listed: Sequence[LedgerInfo], note: Note) -> str | None:
-    """Return what the bucket has that a topic's list does not have, or what the list does not have any more."""
-    ids = {one.ledger_id for one in listed}
-    late = [ref.ledger_id for ref in plan.ledgers if ref.ledger_id not in ids]
-    since = "they came after it was restored, or a broker has trimmed them since"
-    if note.has_new_ids and len(plan.ledgers) > note.ledgers:
-        return f"{len(plan.ledgers) - note.ledgers:,} ledgers in the bucket are not in its list: {since}"
-    if late and not note.has_new_ids:
-        return f"{len(late):,} ledgers in the bucket are not in its list, such as {late[0]}: {since}"
-    left = sum(one.ledger_id < note.extra_id for one in listed)
-    if left < note.ledgers:
-        return f"its list has {left:,} of the {note.ledgers:,} ledgers that were restored: brokers have trimmed the others since"
-    return None
-
-
-def _otherwise_made(plan: TopicPlan, note: Note, how: How) -> str | None:
-    """Return in what a topic was restored otherwise than is wanted now."""
-    wanted = {*plan.former.cursors, *(one.name for one in how.subscriptions)}
-    if len(wanted) > note.subscriptions:
-        return (
-            f"it was restored with {note.subscriptions:,} subscriptions, and {len(wanted):,} are wanted: they are made only with the "
-            "topic, others with `pulsar-admin topics create-subscription`"
+        line.reason = GONE
+        return line
+    line.subscriptions = note.subscriptions
+    _, line.reason = restored_ledgers(nodes, catalog, plan.target, note)
+    wanted = len(plan.former.cursors)
+    if line.reason is None and wanted > note.subscriptions:
+        line.reason = (
+            f"it was restored with {note.subscriptions:,} subscriptions, and the dump has {wanted:,}: they are made only with the topic, "
+            "others with `pulsar-admin topics create-subscription`"
         )
-    if how.looks_for_transactions and note.open_as not in {None, "", how.open_as}:
-        became = "shown" if note.open_as == "committed" else "hidden"
-        return f"messages of transactions that never ended were {became} when it was restored; restore it once more under another name"
-    if how.looks_for_transactions and note.open_as is None and not how.shows_aborted:
-        return (
-            "it was restored with --no-transactions or --show-aborted: brokers show what was aborted, if there was any"
-        )
-    return None
+    if line.reason is None and how.looks_for_transactions and not note.hides_aborted:
+        line.reason = "it was restored with --no-transactions: brokers show what was aborted, if there was any"
+    line.reason = line.reason or plan.refusal
+    return line
 
 
-def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None:
+def reason_not_to_restore(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None:
     """Return why a topic is not restored into a cluster; None if it is."""
     if plan.refusal is not None:
         return plan.refusal
@@ -386,27 +334,27 @@ def why_not(plan: TopicPlan, found: Found, *, gives_new_ids: bool) -> str | None
     return None
 
 
-def lost_since(restored: Sequence[RestoredTopic], catalog: Catalog) -> Mapping[str, str]:
+def lost_since(restored: Sequence[TopicLine], catalog: Catalog) -> Mapping[str, str]:
     """Return of each topic, by its name in the lost cluster, what the bucket has lost, or got, since the plan was made.
 
-    ``catalog`` is of a listing after all commits: what is deleted, or uploaded, while topics are restored is told, and not missed.
+    ``catalog`` is of a listing after all commits: what is deleted, or uploaded, while topics are restored is reported.
     """
-    told: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for one in restored:
         if one.outcome is not Outcome.RESTORED:
             continue
-        named = [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers]
-        lost = _not_in_bucket(one.plan, named, catalog)
+        names = {one.plan.source, one.plan.target}
+        lost = not_in_bucket(names, [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers], catalog)
         known = {ref.ledger_id for ref in one.plan.ledgers} | {ref.ledger_id for _, ref in one.ledgers}
-        there = {ref.ledger_id for name in {one.plan.source, one.plan.target} for ref in catalog.refs_of(name)}
+        there = {ref.ledger_id for name in names for ref in catalog.refs_of(name)}
         late = sorted(there - known - set(one.plan.left_out))
         if lost:
-            told[one.plan.source] = (
+            reasons[one.plan.source] = (
                 f"the bucket has lost ledger {lost[0]} while topics were restored ({len(lost):,} ledgers in all)"
             )
         elif late:
-            told[one.plan.source] = (
+            reasons[one.plan.source] = (
                 f"ledger {late[0]} came into the bucket while topics were restored, and is not in its list ({len(late):,} in all): "
                 "restore the topic once more, under another name (--as, --new-ids)"
             )
-    return told
+    return reasons

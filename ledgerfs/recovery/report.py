@@ -1,61 +1,84 @@
 """Report of a recovery: of each topic what is there, what is lost, and from when to when, as JSON and in words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Self
 
+from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.time_arguments import iso_time
 from ledgerfs.recovery.checking.comparison import TopicComparison
 from ledgerfs.recovery.planning.topic_plan import MissingPart, TopicPlan
 from ledgerfs.recovery.settings.former_settings import FormerSetting
-from ledgerfs.recovery.topics.restoring import Outcome, RestoredTopic
 
 
-@dataclass(frozen=True, slots=True)
+class Outcome(Enum):
+    """What became of a topic, or will."""
+
+    PLANNED = "to be restored"
+    RESTORED = "restored"
+    THERE = "there before"
+    """An earlier run restored it."""
+    REFUSED = "not restored"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
 class TopicLine:
     """One topic of a report.
 
     Attributes
     ----------
-    done
-        What became of it; None in a plan.
+    reason
+        Why it is not as it should be, in words; None if it is.
+    ledgers
+        Of each ledger that was restored its id in the lost cluster, and what the list has of it.
+    subscriptions
+        How many it has.
+    hidden, opened
+        How many entries are of aborted transactions, and of transactions that never ended; None where this run restored nothing.
+    own_remarks
+        What an operator has to know of this outcome, a sentence each.
     compared
         What its brokers served, compared with the bucket; None if they were not asked.
-    trouble
-        Why it is not as it should be, whatever the rest says; None if it is.
 
     """
 
     plan: TopicPlan
-    done: RestoredTopic | None = None
+    outcome: Outcome
+    reason: str | None = None
+    ledgers: tuple[tuple[int, LedgerRef], ...] = ()
+    subscriptions: int = 0
+    hidden: int | None = None
+    opened: int | None = None
+    own_remarks: list[str] = field(default_factory=list)
     compared: TopicComparison | None = None
-    trouble: str | None = None
 
-    @property
-    def why(self) -> str | None:
-        """Why it is not as it should be; None if it is."""
-        if self.trouble is not None:
-            return self.trouble
-        if self.done is not None and self.done.why is not None:
-            return self.done.why
-        return self.plan.refusal
+    @classmethod
+    def of_plan(cls, plan: TopicPlan) -> Self:
+        """Return the line of a topic about which nothing was done."""
+        outcome = Outcome.PLANNED if plan.refusal is None else Outcome.REFUSED
+        return cls(plan, outcome, plan.refusal, subscriptions=len(plan.former.cursors))
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing of it needs a look: what is missing is told, and no failure."""
-        return self.why is None and (self.compared is None or self.compared.is_whole)
+        """Whether nothing of it needs a look: what is missing is reported, and no failure."""
+        return self.reason is None and (self.compared is None or self.compared.is_whole)
 
     @property
-    def state(self) -> str:
-        """What became of it, a word or two."""
-        if self.done is not None:
-            return self.done.outcome.value
-        return Outcome.REFUSED.value if self.plan.refusal is not None else "to be restored"
+    def is_served(self) -> bool:
+        """Whether the new cluster has the topic from this bucket, by this run or an earlier one."""
+        return self.outcome in {Outcome.RESTORED, Outcome.THERE}
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """What somebody has to know, a sentence each."""
-        return (*self.plan.remarks, *(() if self.done is None else self.done.remarks))
+    def remarks(self) -> list[str]:
+        """What an operator has to know, a sentence each."""
+        found = [*self.plan.remarks, *self.own_remarks]
+        if self.hidden:
+            found.append(f"{self.hidden:,} entries of aborted transactions, which no reader gets")
+        if self.opened:
+            found.append(f"{self.opened:,} entries of transactions of which no end is known")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +140,9 @@ def missing_text(plan: TopicPlan) -> str:
     return f"at least {known:,}"
 
 
-def parts_to_tell(plan: TopicPlan) -> list[MissingPart]:
+def parts_to_show(plan: TopicPlan) -> list[MissingPart]:
     """Return the missing parts but those of open ledgers that were empty when they were dumped, as any topic's last one may be."""
     return [one for one in plan.missing if one.entries != 0]
-
-
-def transaction_texts(line: TopicLine) -> list[str]:
-    """Return how many entries are of transactions that were not committed, in words."""
-    told = []
-    if line.done is not None and line.done.hidden:
-        told.append(f"{line.done.hidden:,} entries of aborted transactions, which no reader gets")
-    if line.done is not None and line.done.opened:
-        told.append(f"{line.done.opened:,} entries of transactions of which no end is known")
-    return told
 
 
 def part_text(part: MissingPart) -> str:
@@ -149,35 +162,6 @@ def part_text(part: MissingPart) -> str:
     return f"{ids}: {count}, written {_span(part)}; {part.why}"
 
 
-def comparison_text(found: TopicComparison) -> str:
-    """Return what a comparison found, in words."""
-    kinds = {
-        "differ": found.differing,
-        "missing": found.missing,
-        "unexpected": found.unexpected,
-        "repeated": found.repeated,
-    }
-    bad = [f"{one.count:,} {name} ({', '.join(map(str, one.first[:3]))})" for name, one in kinds.items() if one.count]
-    compared = f"{found.same:,} of {found.expected:,} the same{' (sample)' if found.is_sample else ''}"
-    appended = f", {found.appended:,} appended since" if found.appended else ""
-    silent = ", brokers stopped sending" if found.is_silent else ""
-    dropped = f", {found.not_compared:,} not compared (Pulsar's client drops them)" if found.not_compared else ""
-    return ", ".join([compared, *bad]) + appended + silent + dropped
-
-
-def _comparison_as_json(found: TopicComparison) -> dict[str, Any]:
-    kinds = {name: getattr(found, name) for name in ("differing", "missing", "unexpected", "repeated")}
-    return {
-        "expected": found.expected,
-        "same": found.same,
-        "is_sample": found.is_sample,
-        "is_silent": found.is_silent,
-        "appended": found.appended,
-        "not_compared": found.not_compared,
-        **{name: {"messages": one.count, "first": [str(at) for at in one.first]} for name, one in kinds.items()},
-    }
-
-
 def _span(part: MissingPart) -> str:
     since = "from a time that is not known" if part.from_ms is None else f"from {iso_time(part.from_ms)}"
     until = "until the cluster was lost" if part.to_ms is None else f"until {iso_time(part.to_ms)}"
@@ -185,16 +169,16 @@ def _span(part: MissingPart) -> str:
 
 
 def _topic_as_json(line: TopicLine) -> dict[str, Any]:
-    plan, done = line.plan, line.done
+    plan = line.plan
     return {
         "topic": plan.topic,
         "target": plan.target_topic,
-        "state": line.state,
-        "why": line.why,
+        "state": line.outcome.value,
+        "why": line.reason,
         "ledgers": len(plan.ledgers),
         "entries": plan.entries,
         "bytes": plan.size,
-        "subscriptions": len(plan.former.cursors) if done is None else done.subscriptions,
+        "subscriptions": line.subscriptions,
         "is_missing_exact": plan.is_missing_exact,
         "missing_entries": plan.missing_entries,
         "missing": [
@@ -204,8 +188,8 @@ def _topic_as_json(line: TopicLine) -> dict[str, Any]:
             }
             for one in plan.missing
         ],
-        "aborted_entries": None if done is None else done.hidden,
-        "open_entries": None if done is None else done.opened,
-        "compared": None if line.compared is None else _comparison_as_json(line.compared),
-        "remarks": list(line.remarks),
+        "aborted_entries": line.hidden,
+        "open_entries": line.opened,
+        "compared": None if line.compared is None else line.compared.as_json(),
+        "remarks": line.remarks,
     }  # fmt: skip

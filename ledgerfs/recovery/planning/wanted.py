@@ -1,10 +1,17 @@
-"""What topics are called in the new cluster: as before, or by a template such as ``public/restored/{topic}``."""
+"""Which topics are restored, and their names in the new cluster: as before, or by a template such as ``public/restored/{topic}``."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from ledgerfs.errors import InvalidNameError, InvalidOptionError
-from ledgerfs.formats.topic_names import decode_topic, managed_ledger_of, parse_managed_ledger_name
+from ledgerfs.formats.topic_names import (
+    decode_topic,
+    managed_ledger_of,
+    parse_managed_ledger_name,
+    split_partition,
+    topic_of,
+)
 
 _PLACES = ("tenant", "namespace", "topic")
 _PLACE = re.compile(r"\{([^{}]*)\}")
@@ -43,3 +50,33 @@ class TargetNames:
         except InvalidNameError:
             return None
         return target if parse_managed_ledger_name(target) is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which topics are restored, and how.
+
+    Attributes
+    ----------
+    topics
+        Full matches of ``tenant/namespace/topic``, for all partitions of a topic also of one of them; empty for all.
+    names
+        What they are called in the new cluster.
+    """
+
+    topics: tuple[re.Pattern[str], ...] = ()
+    names: TargetNames = field(default_factory=TargetNames)
+
+    def has(self, managed_ledger: str) -> bool:
+        """Whether a topic is wanted."""
+        if not self.topics:
+            return True
+        name = topic_of(managed_ledger).removeprefix("persistent://")
+        both = {name, split_partition(name)[0]}
+        return any(pattern.fullmatch(one) for pattern in self.topics for one in both)
+
+    def chosen(self, managed_ledgers: Iterable[str]) -> list[str]:
+        """Return those that are wanted: of a partitioned topic all partitions, or none."""
+        names = list(managed_ledgers)
+        whole = {split_partition(name)[0] for name in names if self.has(name)}
+        return [name for name in names if split_partition(name)[0] in whole]
