@@ -133,7 +133,7 @@ def test_the_newest_whole_dump_of_the_bucket_is_taken(clusters: Clusters) -> Non
     assert newest.name in told
     newest.write_bytes(newest.read_bytes()[:-7])
     told = run("recover", "plan", clusters.old.bucket_url()).stderr.decode()
-    assert "damaged, so an older dump is taken" in told
+    assert "damaged, so an older dump is used" in told
     refused = run(
         "recover",
         "plan",

@@ -13,8 +13,8 @@ from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.stored_schema import StoredVersion
-from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs.recovery.lost.dumped_settings import DumpedSettings, settings_in
+from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster, read_dumped
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.settings.partitions import MOST_INFERRED, counts_in_new_cluster
 from ledgerfs.recovery.settings.schema_sources import known_versions
@@ -51,7 +51,7 @@ def test_one_pass_takes_what_is_about_settings(tmp_path: Path) -> None:
         for record in records:
             writer.write(record)
         writer.flush()
-    found = settings_in(read_dump(tmp_path / "dump"))
+    found = read_dumped(lambda: read_dump(tmp_path / "dump")).settings
     assert found.tenant("shop") == {"adminRoles": ["boss"]}
     assert found.policies("shop/eu") == {"message_ttl_in_seconds": 5}
     assert found.local_policies("shop/eu") == {"bookieAffinityGroup": {}}
@@ -62,12 +62,6 @@ def test_one_pass_takes_what_is_about_settings(tmp_path: Path) -> None:
         {NAME: [schema]},
     )
     assert "/ledgers/LAYOUT" not in found.nodes
-
-
-def test_without_a_dump_nothing_is_known() -> None:
-    found = settings_in([])
-    assert (found.tenant("shop"), found.policies("shop/eu"), found.partitions("x")) == (None, None, None)
-    assert found == DumpedSettings()
 
 
 def partitioned(**counts: Any) -> DumpedSettings:

@@ -33,11 +33,6 @@ def check(
     context: click.Context,
     /,
     bucket: "Bucket",
-    *,
-    topics: tuple[str, ...],
-    into: str,
-    admin: str,
-    as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
     """Read all of each restored topic back through the new cluster's brokers, as a client does, and compare it with BUCKET.
@@ -54,8 +49,8 @@ def check(
     """
     from ledgerfs.recovery.checking.check import Check
 
-    cluster = into_cluster(context, into)
-    service = pulsar_service(context, cluster, admin, options)
+    cluster = into_cluster(context, options)
+    service = pulsar_service(context, cluster, options)
     with progress() as update:
-        found = Check(bucket, cluster, service, requests_of(admin, options)).run(wanted_of(topics), update)
-    print_report(context, found, as_json=as_json)
+        found = Check(bucket, cluster, service, requests_of(options)).run(wanted_of(options["topics"]), update)
+    print_report(context, found, as_json=options["as_json"])

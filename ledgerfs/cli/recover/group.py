@@ -8,7 +8,7 @@ _EPILOG = """\b
 Examples:
   ledgerfs recover plan s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
   ledgerfs recover run s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
-  ledgerfs recover check s3://tier --into pulsar+zk://new:2181
+  ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
   ledgerfs recover run s3://tier --into pulsar+zk://new:2181 --admin http://new:8080 \\
       --topics 'public/orders/.*' --as 'public/restored/{topic}'
 """

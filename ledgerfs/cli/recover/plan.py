@@ -29,11 +29,6 @@ def plan(
     context: click.Context,
     /,
     bucket: "Bucket",
-    *,
-    lost: dict[str, Any],
-    into: str | None,
-    admin: str | None,
-    as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
     """Show what `ledgerfs recover run` would restore, and what will be missing and why; nothing is written.
@@ -50,13 +45,13 @@ def plan(
     """
     from ledgerfs.recovery.running.recovery import plan as plan_of
 
-    if (into is None) != (admin is None):
+    if (options["into"] is None) != (options["admin"] is None):
         raise click.UsageError("--into and --admin are the same cluster's: name both, or none")
-    cluster = None if into is None else into_cluster(context, into)
-    what = lost_of(context, bucket, lost, cluster)
+    cluster = None if options["into"] is None else into_cluster(context, options)
+    what = lost_of(context, bucket, options, cluster)
     target = None
-    if cluster is not None and admin is not None:
-        target = into_of(context, what, cluster, admin, options, looks_for_transactions=False)
+    if cluster is not None:
+        target = into_of(context, what, cluster, options, looks_for_transactions=False)
     with progress() as update:
         found = plan_of(what, target, update)
-    print_report(context, found, as_json=as_json)
+    print_report(context, found, as_json=options["as_json"])

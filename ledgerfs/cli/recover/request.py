@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ledgerfs.recovery.running.recovery import Into, Lost
     from ledgerfs.schemas.schema_store import SchemaStore
     from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+    from ledgerfs.storage.object_store import RawStore
     from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
 
 
@@ -40,15 +40,7 @@ def topics_option(command: Command) -> Command:
 
 
 def lost_options(command: Command) -> Command:
-    """Add BUCKET and what tells of the lost cluster; the command gets ``bucket``, and ``lost``, from which `lost_of` makes a `Lost`."""
-    added = ("dump", "no_dump", "disks", "topics", "template")
-
-    @wraps(command)
-    def run(*arguments: object, **options: Any) -> None:  # noqa: ANN401
-        lost = {name: options.pop(name) for name in added}
-        cast("Callable[..., None]", command)(*arguments, lost=lost, **options)
-
-    made = cast("Command", run)
+    """Add BUCKET, what is left of the lost cluster, and which topics are restored, from which `lost_of` makes a `Lost`."""
     for add in (
         json_option,
         click.option(
@@ -66,12 +58,12 @@ def lost_options(command: Command) -> Command:
             help="What `ledgerfs cluster dump` wrote of it.  [default: the newest one that is kept in BUCKET]",
         ),
     ):  # fmt: skip
-        made = add(made)
-    return bucket_argument(made)
+        command = add(command)
+    return bucket_argument(command)
 
 
 def into_options(*, required: bool) -> Callable[[Command], Command]:
-    """Return what adds the new cluster and its brokers; the command gets ``into`` (URL), ``admin`` (URL) and what `broker_options` adds."""
+    """Return what adds the new cluster and its brokers, by the names that `into_cluster` and `into_of` read."""
 
     def add(command: Command) -> Command:
         for one in (
@@ -80,8 +72,8 @@ def into_options(*, required: bool) -> Callable[[Command], Command]:
                 "--admin", required=required, metavar="URL", help="A broker's web service in the new cluster, http://host:8080."
             ),
             click.option(
-                "-O", "--into-option", "into_options", multiple=True, metavar="KEY=VALUE", is_eager=True, expose_value=False,
-                help="Option of the new cluster's ZooKeeper, such as username=me; may be repeated.", callback=_into_options,
+                "-O", "--into-option", "into_options", multiple=True, metavar="KEY=VALUE",
+                help="Option of the new cluster's ZooKeeper, such as username=me; may be repeated.",
             ),
             click.option("--into", required=required, metavar="CLUSTER", help="The new cluster, pulsar+zk://host:port,host:port[/chroot]."),
         ):  # fmt: skip
@@ -110,28 +102,30 @@ def how_options(command: Command) -> Command:
     return command
 
 
-def lost_of(context: click.Context, bucket: "Bucket", lost: dict[str, Any], cluster: "LivingCluster | None") -> "Lost":
+def lost_of(
+    context: click.Context, bucket: "Bucket", options: dict[str, Any], cluster: "LivingCluster | None"
+) -> "Lost":
     """Return what is left of the lost cluster, which is not the new one; raises `InvalidOptionError`, and what its parts raise."""
     from ledgerfs.recovery.running.recovery import Lost
 
-    if lost["dump"] is not None and lost["no_dump"]:
+    if options["dump"] is not None and options["no_dump"]:
         raise click.UsageError("--dump and --no-dump contradict each other")
-    dump, name, file = _dump(context, bucket, lost, cluster)
+    dump, name, file = _dump(context, bucket, options, cluster)
     disks = None
-    if lost["disks"] is not None:
+    if options["disks"] is not None:
         if file is None:
             raise click.UsageError(
                 "--disks needs the metadata of their cluster: a dump that is kept in BUCKET, or --dump FILE"
             )
         from ledgerfs.bucket.opening import open_bucket
 
-        disks = open_bucket(lost["disks"], {"metadata": file, "open_end": "recovered"})
-    return Lost(bucket, wanted_of(lost["topics"], lost["template"]), dump, name, disks)
+        disks = open_bucket(options["disks"], {"metadata": file, "open_end": "recovered"})
+    return Lost(bucket, wanted_of(options["topics"], options["template"]), dump, name, disks)
 
 
-def into_cluster(context: click.Context, url: str) -> "LivingCluster":
+def into_cluster(context: click.Context, options: dict[str, Any]) -> "LivingCluster":
     """Return the new cluster, which the context closes in the end; raises as `cluster_at`."""
-    cluster = cluster_at(url, context.meta["ledgerfs.into_options"], flag="-O", argument="--into")
+    cluster = cluster_at(options["into"], parsed_options(options["into_options"]), flag="-O", argument="--into")
     context.call_on_close(cluster.nodes.close)
     return cluster
 
@@ -140,7 +134,6 @@ def into_of(
     context: click.Context,
     lost: "Lost",
     cluster: "LivingCluster",
-    admin: str,
     options: dict[str, Any],
     **how: Any,  # noqa: ANN401  (fields of `How`)
 ) -> "Into":
@@ -155,7 +148,7 @@ def into_of(
 
     driver, tier = _driver_of(context, lost.bucket, options)
     settings = SettingAgain(
-        requests_of(admin, options),
+        requests_of(options),
         DumpedSettings() if lost.dump is None else lost.dump.settings,
         _stores(context, lost.bucket, options),
         tier,
@@ -166,35 +159,28 @@ def into_of(
 
 
 def _dump(
-    context: click.Context, bucket: "Bucket", lost: dict[str, Any], cluster: "LivingCluster | None"
+    context: click.Context, bucket: "Bucket", options: dict[str, Any], cluster: "LivingCluster | None"
 ) -> "tuple[DumpedCluster | None, str | None, str | None]":
     """Return what the dump has that is named, or is the newest one in the bucket, its name, and the file that has it; None without any."""
     from ledgerfs.clusters.dump_file import read_dump
+    from ledgerfs.clusters.kept_dumps import kept_dump_at
+    from ledgerfs.formats.local_paths import local_path
     from ledgerfs.recovery.lost.dumped_cluster import read_dumped
 
     # A copy of what is kept in a bucket, since it is read more than once, and may be pruned meanwhile.
-    copy = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
-    if lost["dump"] is not None:
-        name, file = lost["dump"], _named(context, lost["dump"], copy)
-    else:
-        kept = [] if lost["no_dump"] else _kept(bucket, cluster)
+    file = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
+    name: str | None = options["dump"]
+    if name is None:
+        kept = [] if options["no_dump"] else _kept(bucket, cluster)
         if not kept:
             return None, None, None
-        name, file = f"{bucket.store.url}/{_copied(bucket, kept, copy).key}", copy
+        name = f"{bucket.store.url}/{_copied(bucket.raw_store, kept, file).key}"
         say(f"with the dump {name}")
+    elif (found := kept_dump_at(name, storage_options_of(context))) is not None:
+        _copied(found[0], [found[1]], file)
+    else:
+        file = Path(local_path(name, "dump"))
     return read_dumped(lambda: read_dump(file)), name, str(file)
-
-
-def _named(context: click.Context, place: str, copy: Path) -> Path:
-    """Return a file that has the dump of a name, a kept one as a copy; raises as `ledgerfs.clusters.kept_dumps.kept_dump_at`."""
-    from ledgerfs.clusters.kept_dumps import copy_kept_dump, kept_dump_at
-    from ledgerfs.formats.local_paths import local_path
-
-    kept = kept_dump_at(place, storage_options_of(context))
-    if kept is None:
-        return Path(local_path(place, "dump"))
-    copy_kept_dump(*kept, copy)
-    return copy
 
 
 def _kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDump]":
@@ -219,25 +205,20 @@ def _kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDump]"
     return kept[::-1]
 
 
-def _copied(bucket: "Bucket", kept: "Sequence[KeptDump]", file: Path) -> "KeptDump":
+def _copied(store: "RawStore", kept: "Sequence[KeptDump]", file: Path) -> "KeptDump":
     """Write the newest dump that is not damaged to a file, and return it; raises `CorruptObjectError` if all are."""
     from ledgerfs.clusters.kept_dumps import copy_kept_dump
     from ledgerfs.errors import CorruptObjectError
 
     for one in kept[:-1]:
         try:
-            copy_kept_dump(bucket.raw_store, one, file)
+            copy_kept_dump(store, one, file)
         except CorruptObjectError as error:
-            say(f"{one.key}: damaged, so an older dump is taken: {error}")
-            file.unlink(missing_ok=True)
+            say(f"{one.key}: damaged, so an older dump is used: {error}")
         else:
             return one
-    copy_kept_dump(bucket.raw_store, kept[-1], file)
+    copy_kept_dump(store, kept[-1], file)
     return kept[-1]
-
-
-def _into_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
-    context.meta["ledgerfs.into_options"] = parsed_options(values)
 
 
 def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
@@ -280,9 +261,7 @@ def service_option(command: Command) -> Command:
     return option(command)
 
 
-def pulsar_service(
-    context: click.Context, cluster: "LivingCluster", admin: str, options: dict[str, Any]
-) -> "PulsarService":
+def pulsar_service(context: click.Context, cluster: "LivingCluster", options: dict[str, Any]) -> "PulsarService":
     """Return the brokers as clients know them, with the same token and certificates as their admin API.
 
     The context closes its connections in the end. Raises `InvalidOptionError` for an invalid address, where the metadata of the cluster
@@ -290,16 +269,16 @@ def pulsar_service(
     """
     from ledgerfs.recovery.checking.pulsar_service import PulsarService, service_address
 
-    url = options["service"] or service_address(cluster.nodes, has_tls=admin.startswith("https"))
+    url = options["service"] or service_address(cluster.nodes, has_tls=options["admin"].startswith("https"))
     token = token_of(options["token"], options["token_file"])
     service = PulsarService(url, token, options["tls_ca"], options["tls_cert"], options["tls_key"])
     context.call_on_close(service.close)
     return service
 
 
-def requests_of(admin: str, options: dict[str, Any]) -> "AdminRequests":
+def requests_of(options: dict[str, Any]) -> "AdminRequests":
     """Return requests to the admin API; raises `InvalidOptionError`."""
-    return admin_requests(admin, **{name: options[name] for name in ACCESS})
+    return admin_requests(options["admin"], **{name: options[name] for name in ACCESS})
 
 
 def _stores(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "tuple[SchemaStore, ...]":

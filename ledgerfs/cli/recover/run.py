@@ -40,12 +40,6 @@ def run(
     context: click.Context,
     /,
     bucket: "Bucket",
-    *,
-    lost: dict[str, Any],
-    into: str,
-    admin: str,
-    yes: bool,
-    as_json: bool,
     **options: Any,  # noqa: ANN401  (click's)
 ) -> None:
     """Have a new cluster serve the topics of BUCKET: each as a whole, or not at all.
@@ -68,19 +62,19 @@ def run(
     """
     from ledgerfs.recovery.running.recovery import run as restore
 
-    cluster = into_cluster(context, into)
-    what = lost_of(context, bucket, lost, cluster)
-    if not yes:
-        _ask(bucket, into)
-    service = cache(lambda: pulsar_service(context, cluster, admin, options))
+    cluster = into_cluster(context, options)
+    what = lost_of(context, bucket, options, cluster)
+    if not options["yes"]:
+        _ask(bucket, options["into"])
+    service = cache(lambda: pulsar_service(context, cluster, options))
     target = into_of(
-        context, what, cluster, admin, options,
+        context, what, cluster, options,
         publish=lambda topic, key, data: service().publish(topic, key, data),
         looks_for_transactions=not options["no_transactions"],
     )  # fmt: skip
     with progress() as update:
         done = restore(what, target, update, say)
-    print_report(context, done, as_json=as_json)
+    print_report(context, done, as_json=options["as_json"])
 
 
 def _ask(bucket: "Bucket", into: str) -> None:

@@ -79,7 +79,7 @@ class Check:
     def compare(self, topic: str, ledgers: Sequence[LedgerRef], note: Note, ids: dict[int, int]) -> TopicComparison:
         """Return what a topic's brokers serve, compared; raises the errors of the bucket, of ZooKeeper and of brokers."""
         readers = [self._bucket.uncached_reader(ref) for ref in ledgers if not ids or ref.ledger_id in ids]
-        found = transactions_in(readers) if note.hides_aborted else TopicTransactions({})
+        found = transactions_in(readers) if note.hides_aborted else TopicTransactions()
         compared = compare_topic(self._service, topic, readers, found.hidden_messages, ids)
         if count := len(found.hidden()):
             self._require_hidden(topic, count)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ledgerfs.clusters.answers import CursorAnswer, LastEnd, LedgerEndAnswer
+from ledgerfs.clusters.answers import CursorAnswer, LastEnd, LedgerEndAnswer, SchemaAnswer, TopicPoliciesAnswer
 from ledgerfs.clusters.dump_file import DumpHeader, Record
 from ledgerfs.clusters.partitioned_topics import partitioned_path
 from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
@@ -11,14 +11,13 @@ from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_id_at, parse_ledger_
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
 from ledgerfs.formats.managed_ledgers.names import cursor_of
 from ledgerfs.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
 from ledgerfs.formats.topic_names import split_partition
-from ledgerfs.recovery.lost.dumped_settings import DumpedSettings, settings_in
+from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.storage.zookeeper.node import Node
 
 Records = Callable[[], Iterator[Record]]
 """Reads a dump from its beginning."""
-
-_SETTINGS = ("/admin/", "/schemas/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class _Taken:
     cursors: dict[str, dict[str, DumpedCursor]] = field(default_factory=dict)
     places: dict[str, tuple[str, str]] = field(default_factory=dict)
     ends: dict[int, LedgerEndAnswer] = field(default_factory=dict)
-    settings: list[Record] = field(default_factory=list)
+    settings: DumpedSettings = field(default_factory=DumpedSettings)
     damaged: dict[str, str] = field(default_factory=dict)
 
     def take(self, record: Record) -> None:
@@ -109,8 +108,10 @@ class _Taken:
                 self.ends[ledger_id] = record
             case CursorAnswer(path, entry, trouble):
                 self._take_state(path, entry, trouble)
-            case _:
-                self.settings.append(record)
+            case TopicPoliciesAnswer(namespace):
+                self.settings.topic_policies[namespace] = record
+            case SchemaAnswer(name):
+                self.settings.schemas.setdefault(name, []).append(record)
 
     def take_ledger(self, node: Node, ledger_id: int) -> None:
         """Take the node of a last ledger, of which no bookie was asked: it was closed, or bookies were not asked at all."""
@@ -123,18 +124,16 @@ class _Taken:
             self.ends[ledger_id] = LedgerEndAnswer(ledger_id, LastEnd.CLOSED, found.last_entry + 1, found.length)
 
     def cluster(self) -> DumpedCluster:
-        return DumpedCluster(
-            self.began_ms,
-            self.lists,
-            self.cursors,
-            self.ends,
-            settings_in(self.settings),
-            self.damaged,
-        )
+        return DumpedCluster(self.began_ms, self.lists, self.cursors, self.ends, self.settings, self.damaged)
 
     def _take_node(self, node: Node, path: str) -> None:
-        if path.startswith(_SETTINGS):
-            self.settings.append(node)
+        if path.startswith("/admin/"):
+            self.settings.nodes[path] = node.data
+            return
+        if path.startswith(f"{SCHEMAS}/"):
+            # Folders of tenants and namespaces are nodes, too.
+            if node.data:
+                self.settings.locators[path.removeprefix(f"{SCHEMAS}/")] = node.data
             return
         name = managed_ledger_at(path, node.data)
         cursor = None if name is not None else cursor_of(path)

@@ -3,19 +3,15 @@
 Only what is asked for is parsed, so that a damaged node is the trouble of its namespace alone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ledgerfs.clusters.answers import SchemaAnswer, TopicPoliciesAnswer
-from ledgerfs.clusters.dump_file import Record
 from ledgerfs.clusters.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs.clusters.policies import json_object
 from ledgerfs.clusters.survey_builder import POLICIES
-from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
-from ledgerfs.storage.zookeeper.node import Node
 
-_ADMIN, _LOCAL_POLICIES = "/admin", "/admin/local-policies"
+_LOCAL_POLICIES = "/admin/local-policies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +33,10 @@ class DumpedSettings:
 
     """
 
-    nodes: Mapping[str, bytes] = field(default_factory=dict)
-    topic_policies: Mapping[str, TopicPoliciesAnswer] = field(default_factory=dict)
-    locators: Mapping[str, bytes] = field(default_factory=dict)
-    schemas: Mapping[str, Sequence[SchemaAnswer]] = field(default_factory=dict)
+    nodes: dict[str, bytes] = field(default_factory=dict)
+    topic_policies: dict[str, TopicPoliciesAnswer] = field(default_factory=dict)
+    locators: dict[str, bytes] = field(default_factory=dict)
+    schemas: dict[str, list[SchemaAnswer]] = field(default_factory=dict)
 
     def tenant(self, name: str) -> dict[str, Any] | None:
         """Return the roles and clusters of a tenant; None if nothing is known of it."""
@@ -63,26 +59,3 @@ class DumpedSettings:
     def _object(self, path: str) -> dict[str, Any] | None:
         data = self.nodes.get(path)
         return None if data is None or not data.strip() else json_object(data, key=path)
-
-
-def settings_in(records: Iterable[Record]) -> DumpedSettings:
-    """Return what the records of a dump tell (`ledgerfs.clusters.dump_file.read_dump`, as whose errors it raises); they are read once."""
-    nodes: dict[str, bytes] = {}
-    locators: dict[str, bytes] = {}
-    policies: dict[str, TopicPoliciesAnswer] = {}
-    schemas: dict[str, list[SchemaAnswer]] = {}
-    for record in records:
-        match record:
-            case Node() if record.path.startswith(f"{_ADMIN}/"):
-                nodes[record.path] = record.data
-            case Node() if record.path.startswith(f"{SCHEMAS}/"):
-                # Folders of tenants and namespaces are nodes, too.
-                if record.data:
-                    locators[record.path.removeprefix(f"{SCHEMAS}/")] = record.data
-            case TopicPoliciesAnswer():
-                policies[record.namespace] = record
-            case SchemaAnswer():
-                schemas.setdefault(record.name, []).append(record)
-            case _:
-                continue
-    return DumpedSettings(nodes, policies, locators, schemas)

@@ -145,15 +145,14 @@ class Restoring:
     def _made(self, plan: TopicPlan, *, has_new_ids: bool) -> TopicLine:
         readers = [self._bucket.reader(ref) for ref in plan.ledgers]
         looks = self._how.looks_for_transactions
-        found = transactions_in(readers) if looks else TopicTransactions({})
+        found = transactions_in(readers) if looks else TopicTransactions()
         aborted, refusal = found.hidden(), self._refusal(found)
         if refusal is not None:
             return TopicLine(plan, Outcome.REFUSED, refusal)
         if found.open and plan.target == plan.source:
             plan = self._ended(plan, found)
         line = TopicLine(plan, Outcome.RESTORED)
-        line.hidden = sum(one.aborted.size for one in found.ledgers.values())
-        line.opened = sum(one.open.size for one in found.ledgers.values())
+        line.hidden, line.opened = found.count("aborted"), found.count("open")
         ids = [ref.ledger_id for ref in plan.ledgers]
         refs = plan.ledgers
         if has_new_ids:
@@ -167,7 +166,7 @@ class Restoring:
         )
         cursors, line.own_remarks = subscriptions_of(plan.source, plan.former.cursors, positions)
         line.subscriptions = len(cursors)
-        if found.ledgers and self._hides_aborted:
+        if found.entries and self._hides_aborted:
             self._publish(plan, aborted, refs[-1])
         self._lock.commit(self._commit_of(line, cursors, hides_aborted=looks))
         return line
@@ -204,8 +203,8 @@ class Restoring:
 
     def _refusal(self, found: TopicTransactions) -> str | None:
         """Return why a topic cannot be served with these transactions; None if it can."""
-        hidden = sum(ids.size for ids in found.hidden_messages.values())
         if not self._hides_aborted:
+            hidden = found.count("aborted") + found.count("open")
             if not hidden:
                 return None
             return (

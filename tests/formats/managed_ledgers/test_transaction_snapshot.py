@@ -28,7 +28,7 @@ def test_golden_snapshots_are_built_byte_for_byte(name: str, tmp_path: Path) -> 
         assert build_transaction_snapshot(TXN, found.end, found.aborts) == row["value"]
     readers = bucket.readers_of("public/golden/persistent/txn", bucket.catalog)
     # Those that come last were aborted behind the snapshot.
-    assert {*found.aborted} <= {*transactions_in(readers).aborted}
+    assert {*found.aborted} <= {*transactions_in(readers).transactions["aborted"]}
     assert found.aborted
 
 
