@@ -51,13 +51,6 @@ def test_partitions_of_two_topics_do_not_become_one_topic(clusters: Clusters) ->
         assert clusters.lists() == [], is_plan
 
 
-def test_a_topic_does_not_come_beside_partitions_of_another(clusters: Clusters) -> None:
-    clusters.rolled("public/one/p-partition-0")
-    clusters.rolled("public/two/p")
-    assert not clusters.restore(RESTORED).is_well
-    assert clusters.lists() == []
-
-
 def test_a_topic_beside_partitions_of_its_name_is_told(clusters: Clusters) -> None:
     clusters.rolled("public/one/p-partition-0")
     clusters.rolled("public/one/p")
@@ -79,10 +72,9 @@ def test_what_was_no_partition_makes_none(clusters: Clusters, tmp_path: Path) ->
 # Of several.
 
 
-@pytest.mark.parametrize("second", ["public/two/p", "public/two/p-partition-1"])
-def test_a_second_run_brings_no_topic_beside_another_ones_partitions(clusters: Clusters, second: str) -> None:
+def test_a_second_run_brings_no_topic_beside_another_ones_partitions(clusters: Clusters) -> None:
     clusters.rolled("public/one/p-partition-0")
-    clusters.rolled(second)
+    clusters.rolled("public/two/p")
     assert clusters.restore(RESTORED, topics="public/one/.*").is_well
     before = clusters.lists()
     for is_plan in (True, False):
@@ -155,22 +147,17 @@ def test_under_one_name_the_new_clusters_own_and_a_restored_one_are_told_apart(c
     assert "has a topic of this name" in str(told["public/other/b"])
 
 
-@pytest.mark.parametrize("gives_new_ids", [True, False])
-def test_a_template_makes_nothing_of_what_it_made(clusters: Clusters, gives_new_ids: bool) -> None:
+def test_a_template_makes_nothing_of_what_it_made(clusters: Clusters) -> None:
     """Its broker has offloaded messages of its own, under the name that the template would change once more."""
     template = "public/{namespace}-x/{topic}"
     clusters.rolled("public/default/a")
-    if gives_new_ids:
-        clusters.new.write_ledger("public/default/a", messages(1))
-        clusters.new.zookeeper.set("/ledgers/00/0000/L0003", b"")
-    assert clusters.restore(template, gives_new_ids=gives_new_ids).is_well
-    for _ in range(2):
+    for _ in range(3):
+        found = clusters.restore(template)
+        assert whys(found) == {"public/default/a": None}
         ledger_id = clusters.new.load_restored("public/default-x/a")
         clusters.new.append(ledger_id, messages(1))
         clusters.new.roll_over("public/default-x/a")
         clusters.new.offload("public/default-x/a", ledger_id)
-        again = clusters.restore(template, gives_new_ids=gives_new_ids)
-        assert whys(again) == {"public/default/a": None}
     assert not any("default-x-x" in path for path in clusters.new.nodes)
 
 
@@ -221,22 +208,18 @@ def test_another_count_of_partitions_is_told_before_anything_is_made(clusters: C
         assert not any("p-partition" in path for path in clusters.new.nodes if "/managed-ledgers/" in path), is_plan
 
 
-@pytest.mark.parametrize("new_ids", [False, True])
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_no_topic_gets_a_name_of_which_the_bucket_has_ledgers(clusters: Clusters, new_ids: bool, is_lost: bool) -> None:
+def test_no_topic_gets_a_name_of_which_the_bucket_has_ledgers(clusters: Clusters, is_lost: bool) -> None:
     """Readers of the bucket would take what the new cluster writes for that one's, transactions included."""
-    first = clusters.rolled("public/x/a", sent("mine"))
+    clusters.rolled("public/x/a", sent("mine"))
     other = clusters.rolled("public/y/a", sent("open", 1), sent("other's"))
-    if new_ids:
-        clusters.new.write_unlisted([b"taken"], (("component", b"x"),), ledger_id=first)
     if is_lost:
         (path,) = clusters.old.bucket().glob(f"*-ledger-{other}")
         path.unlink()
     for is_plan in (True, False):
-        found = clusters.restore("public/y/{topic}", topics="public/x/a", gives_new_ids=new_ids, is_plan=is_plan)
-        (line,) = found.topics
+        (line,) = clusters.restore("public/y/{topic}", topics="public/x/a", is_plan=is_plan).topics
         assert f"has ledgers of persistent://public/y/a, such as {other}" in str(line.reason)
-    assert clusters.restore("public/z/{topic}", topics="public/x/a", gives_new_ids=new_ids).is_well
+    assert clusters.restore("public/z/{topic}", topics="public/x/a").is_well
 
 
 def test_copies_of_a_run_that_did_not_end_keep_no_topic_from_its_name(clusters: Clusters) -> None:
@@ -266,10 +249,7 @@ def test_copies_of_a_run_that_did_not_end_keep_no_topic_from_its_name(clusters: 
 # A cluster that is in use.
 
 
-@pytest.mark.parametrize("second", [("", "public/default/b"), (RESTORED, "public/default/a")])
-def test_a_run_into_a_cluster_in_use_ends_none_of_its_transactions(
-    clusters: Clusters, tmp_path: Path, second: tuple[str, str]
-) -> None:
+def test_a_run_into_a_cluster_in_use_ends_none_of_its_transactions(clusters: Clusters, tmp_path: Path) -> None:
     """Ids of ledgers are advanced while some are under way, and their ends come into a ledger of another block."""
     topic = "public/default/a"
     clusters.rolled(topic, sent("old"), sent("old open", 1))
@@ -279,8 +259,7 @@ def test_a_run_into_a_cluster_in_use_ends_none_of_its_transactions(
     committed, aborted, still_open = (number_given(clusters.new, 7) + number for number in (1, 2, 3))
     clusters.new.append(first, [sent("committed", committed), sent("aborted", aborted), sent("open", still_open)])
     clusters.new.roll_over(topic)
-    template, topics = second
-    found = clusters.restore(template, topics=topics, gives_new_ids=bool(template))
+    found = clusters.restore(topics="public/default/b")
     assert found.is_well, whys(found)
     clusters.new.advance_ids()
     clusters.new.offload(topic, first)

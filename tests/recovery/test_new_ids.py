@@ -14,7 +14,6 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.recovery.copies.new_ledgers import copied_uuid, copy_under_id
 from ledgerfs.upkeep.verification import verify
 from tests.model.meetings import MeetingStore
-from tests.recovery.at_points import At, Killed, kill
 from tests.support.entries import sent
 from tests.support.ledgers import NAME, Offload, offload, put_in_folder
 from tests.support.s3 import S3Server
@@ -25,6 +24,34 @@ NEW_ID = 900
 UUID = copied_uuid("00000000-0000-0000-0000-000000000001", NEW_ID, RESTORED)
 DATA = f"{UUID}-ledger-{NEW_ID}"
 MIB = 1 << 20
+
+
+class Killed(BaseException):
+    """An end that nothing catches."""
+
+
+class At:
+    """Witness that acts at one point of an operation."""
+
+    def __init__(self, number: int, act: Callable[[], None]) -> None:
+        self.left, self.act = number, act
+
+    def met(self) -> None:
+        self.left -= 1
+        if self.left == -1:
+            self.act()
+
+    def refusal_of(self, *_: object, **__: object) -> None: ...
+
+    def published(self, *_: object) -> None: ...
+
+    def unpublished(self, *_: object) -> None: ...
+
+    def data_deleted(self, *_: object) -> None: ...
+
+
+def kill() -> None:
+    raise Killed
 
 
 def made(block_size: int = MIB, size: int = 300_000, count: int = 30) -> Offload:

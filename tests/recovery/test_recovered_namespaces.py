@@ -1,7 +1,6 @@
 """Tenants and namespaces in the new cluster: what they get of the lost one's, and what is never touched."""
 
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,6 @@ from ledgerfs.recovery.settings.former_settings import FormerSetting, not_carrie
 from ledgerfs.recovery.settings.namespaces import SettingsPlan, new_cluster, plan_settings
 from ledgerfs.recovery.settings.namespaces import make_namespaces as make_wanted
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
-from tests.support.admin_api import send
 from tests.support.each import for_each
 from tests.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_settings
 
@@ -258,25 +256,6 @@ def test_a_run_that_ends_at_any_change_is_gone_on_with(pulsar: PulsarSettings, n
     raise AssertionError("it never came to its end")
 
 
-def test_two_runs_at_once_make_it_once(pulsar: PulsarSettings) -> None:
-    plans = [planned(pulsar, dumped()) for _ in range(2)]
-    failed: list[BaseException] = []
-
-    def run(plan: SettingsPlan) -> None:
-        try:
-            make_namespaces(pulsar.requests, plan)
-        except BaseException as error:  # noqa: BLE001
-            failed.append(error)
-
-    threads = [threading.Thread(target=run, args=(plan,)) for plan in plans]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    assert pulsar.namespaces["shop/eu"]["retention_policies"] == FOREVER
-
-
 def test_one_that_somebody_else_made_meanwhile_stays(pulsar: PulsarSettings) -> None:
     made = planned(pulsar, dumped())
     pulsar.add_namespace("shop/eu", message_ttl_in_seconds=1)
@@ -290,18 +269,6 @@ def test_a_broker_that_does_not_know_a_policy_is_no_failure_but_told(pulsar: Pul
     assert [str(one) for one in not_carried_over(settings, planned(pulsar, settings))] == [
         "namespace shop/eu: a_policy_of_tomorrow was 3: set it by hand"
     ]
-
-
-@pytest.mark.parametrize(("status", "is_done"), [(503, True), (500, False)])
-def test_a_broker_that_fails(pulsar: PulsarSettings, status: int, is_done: bool) -> None:
-    made = planned(pulsar, dumped())
-    pulsar.admin.faults.append(lambda handler: send(handler, status, '{"reason":"not now"}'))
-    if is_done:
-        make_namespaces(pulsar.requests, made)
-    else:
-        with pytest.raises(AdminApiError, match="not now"):
-            make_namespaces(pulsar.requests, made)
-    assert ("shop/eu" in pulsar.namespaces) == is_done
 
 
 OFFLOAD = {
@@ -336,12 +303,6 @@ def test_policies_of_offloading_are_carried_only_if_brokers_can_read_by_them(
     else:
         assert "offload_policies" not in policies
         assert why in reasons["offload_policies"]
-
-
-def test_older_thresholds_are_left_out() -> None:
-    policies, reasons = carried_policies({"offload_threshold": 5}, NEW, key="node", is_renamed=False)
-    assert "offload_threshold" not in policies
-    assert "offload_threshold" in reasons
 
 
 def test_no_setting_has_credentials(pulsar: PulsarSettings) -> None:
@@ -388,17 +349,24 @@ def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> N
     ]
 
 
-def test_rates_of_several_clusters_are_left_out() -> None:
-    rate = {"dispatchThrottlingRateInMsg": 1}
-    policies, reasons = carried_policies(
-        {"topicDispatchRate": {"a": rate, "b": rate}}, NEW, key="node", is_renamed=False
-    )
-    assert "topicDispatchRate" not in policies
-    assert "a, b" in reasons["topicDispatchRate"]
-    policies, reasons = carried_policies(
-        {"topicDispatchRate": {"a": {}, "new": rate}}, NEW, key="node", is_renamed=False
-    )
-    assert policies["topicDispatchRate"] == {"new": rate}
+RATE = {"dispatchThrottlingRateInMsg": 1}
+
+
+@for_each(
+    ("name", "former", "there", "reason"),
+    [
+        ("topicDispatchRate", {"a": RATE, "b": RATE}, None, "a, b"),
+        ("topicDispatchRate", {"a": {}, "new": RATE}, {"new": RATE}, None),
+        ("offload_threshold", 5, None, "in place of the brokers' own"),
+        # Older brokers wrote it for none.
+        ("message_ttl_in_seconds", -1, 0, None),
+    ],
+)
+def test_what_a_policy_becomes(name: str, former: object, there: object, reason: str | None) -> None:
+    policies, reasons = carried_policies({name: former}, NEW, key="node", is_renamed=False)
+    assert policies.get(name) == there
+    assert (reason is None) == (name not in reasons)
+    assert reason is None or reason in reasons[name]
 
 
 def test_policies_that_are_none_are_damage() -> None:
@@ -440,9 +408,3 @@ def test_settings_that_a_broker_does_not_take_are_told_as_such(pulsar: PulsarSet
     pulsar.admin.does = lambda method, path, value: (412, '{"reason":"Invalid persistence"}')
     with pytest.raises(AdminApiError, match="does not take these settings: Invalid persistence"):
         make_namespaces(pulsar.requests, made)
-
-
-def test_a_time_to_live_of_older_brokers_is_none() -> None:
-    policies, reasons = carried_policies({"message_ttl_in_seconds": -1}, NEW, key="node", is_renamed=False)
-    assert policies["message_ttl_in_seconds"] == 0
-    assert reasons == {}

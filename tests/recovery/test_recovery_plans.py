@@ -122,19 +122,6 @@ def test_names_and_partitions(cluster: LiveCluster) -> None:
     assert plan_topics(catalog_of(cluster), wanted=Wanted((re.compile("other/.*"),))) == []
 
 
-def test_two_topics_never_become_one(lost: LiveCluster) -> None:
-    lost.offload("public/other/orders", _in_other(lost))
-    plans = plan_topics(catalog_of(lost), wanted=Wanted(names=TargetNames("public/restored/{topic}")))
-    assert [one.refusal is None for one in plans] == [False, True, False]
-    assert "several topics" in str(plans[0].refusal)
-
-
-def _in_other(cluster: LiveCluster) -> int:
-    ledger_id = cluster.write_ledger("public/other/orders", messages(1))
-    cluster.roll_over("public/other/orders")
-    return ledger_id
-
-
 @for_each("template", ["public/restored", "{topic}/x", "a/{name}/{topic}", "a/b/{topic}-old"])
 def test_a_template_that_is_none_is_refused(template: str) -> None:
     with pytest.raises(InvalidOptionError):

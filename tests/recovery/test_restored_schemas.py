@@ -1,7 +1,6 @@
 """Schemas set again through brokers: every number as it was, after every end of a run, and never a wrong one."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 
 from ledgerfs.errors import (
     AdminApiError,
-    AdminApiUnreachableError,
     InvalidSchemaError,
     LedgerfsError,
     NotFoundError,
@@ -27,7 +25,6 @@ from ledgerfs.recovery.settings.schemas import (
 )
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
-from tests.support.admin_api import send
 from tests.support.each import for_each
 from tests.support.pulsar_settings import CutRequests, PulsarSettings, Stored, pulsar_settings
 
@@ -179,21 +176,6 @@ def test_a_strategy_that_somebody_set_since_a_crash_stays(pulsar: PulsarSettings
     assert (pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"], notes.kept) == ("BACKWARD", {})
 
 
-def test_two_runs_at_once_put_back_what_was_there_before_both(pulsar: PulsarSettings) -> None:
-    notes = Notes()
-    first, second = (Strategies(pulsar.requests, notes) for _ in range(2))
-    with first.permissive("shop/eu"):
-        block = second.permissive("shop/eu")
-        block.__enter__()
-    # The second one is refused what it does from here on, and leaves what is there.
-    with pytest.raises(SchemaConflictError, match="does not let it follow"):
-        restore_schemas(AdminApi(pulsar.requests), planned(pulsar))
-    block.__exit__(None, None, None)
-    assert (pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"], notes.kept) == ("FULL", {})
-    assert run(pulsar, planned(pulsar), notes=notes) == {}
-    assert kinds(pulsar) == WANTED
-
-
 def test_a_namespace_that_is_gone_needs_nothing_put_back(pulsar: PulsarSettings) -> None:
     notes = Notes()
     notes.note("shop/gone", "FULL")
@@ -289,26 +271,6 @@ def test_another_run_at_any_change_does_the_rest_or_ends_this_one(pulsar: Pulsar
         assert kinds(pulsar) == WANTED
 
 
-def test_two_runs_at_once_leave_no_wrong_number(pulsar: PulsarSettings) -> None:
-    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
-    steps = tuple(avro("a", f"f{number}") for number in range(20))
-    plan, failed = planned(pulsar, steps=steps), list[LedgerfsError]()
-
-    def restored() -> None:
-        try:
-            restore_schemas(AdminApi(pulsar.requests), plan)
-        except LedgerfsError as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=restored) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    assert [one.data.encode() for one in pulsar.schemas[KEPT]] == [one.data for one in steps]
-
-
 def test_an_equal_schema_that_the_broker_gives_another_number_ends_it(pulsar: PulsarSettings) -> None:
     # What a broker takes for equal is not known for certain: here one that lacks what it calls nothing.
     pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
@@ -357,14 +319,6 @@ def test_a_broker_that_refuses_leaves_a_beginning(pulsar: PulsarSettings, status
     assert kinds(pulsar) == WANTED
 
 
-def test_a_busy_broker_is_asked_again(pulsar: PulsarSettings) -> None:
-    plan = planned(pulsar)
-    for _ in range(2):
-        pulsar.admin.faults.append(lambda handler: send(handler, 503, ""))
-    assert run(pulsar, plan) == {}
-    assert kinds(pulsar) == WANTED
-
-
 def test_a_deletion_whose_answer_is_lost_is_not_sent_twice(pulsar: PulsarSettings) -> None:
     pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
     plan, api = planned(pulsar), AdminApi(pulsar.requests)
@@ -382,30 +336,6 @@ def test_a_deletion_whose_answer_is_lost_is_not_sent_twice(pulsar: PulsarSetting
     assert kinds(pulsar) == ["AVRO", "JSON", None]
     assert restore_schemas(api, planned(pulsar)) == 3
     assert kinds(pulsar) == WANTED
-
-
-@pytest.mark.long
-def test_a_broker_that_is_gone_ends_all_and_leaves_its_note(
-    pulsar: PulsarSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notes, plan = Notes(), planned(pulsar)
-
-    def vanish(method: str, path: str, value: Any) -> tuple[int, str]:
-        """Set the strategy, and be gone; only from then on a request is given up soon."""
-        pulsar.admin.faults[:] = [lambda handler: handler.connection.close()] * 1000
-        monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "1")
-        return pulsar.answer(method, path, value)
-
-    pulsar.admin.does = vanish
-    with pytest.raises((AdminApiUnreachableError, AdminApiError)):
-        run(pulsar, plan, notes=notes)
-    assert notes.kept == {"shop/eu": "FULL"}
-    assert pulsar.changes()[0] == ("PUT", "/admin/v2/namespaces/shop/eu/schemaCompatibilityStrategy")
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "240")
-    pulsar.admin.faults.clear()
-    pulsar.admin.does = pulsar.answer
-    assert Strategies(pulsar.requests, notes).put_back_all() == ["shop/eu"]
-    assert pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] == "FULL"
 
 
 def test_hidden_versions_make_numbers_right(pulsar: PulsarSettings) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import InvalidOptionError, LedgerfsError
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
@@ -26,7 +26,6 @@ from tests.support.entries import sent
 from tests.support.living_clusters import living
 from tests.support.served_topics import ServedTopics
 from tests.support.transaction_snapshots import Snapshot, parsed_snapshot
-from tests.support.zookeeper import WriteFault
 
 pytestmark = pytest.mark.process
 ORDERS = "public/default/orders"
@@ -113,24 +112,6 @@ def test_under_another_name_only_the_snapshot_hides(clusters: Clusters, new_ids:
     assert found.aborted == [(7, 2), (7, 3)]
     assert len(objects(clusters)) - len(before) == (6 if new_ids else 0)
     assert values(clusters, transactions="readable") == ["a", "b committed"]
-
-
-def test_a_run_that_dies_anywhere_leaves_one_ledger_of_markers(clusters: Clusters) -> None:
-    before, ended = objects(clusters), 0
-    for number in range(40):
-        clusters.new.zookeeper.write_faults.extend([*[WriteFault.NONE] * number, WriteFault.EXPIRED_BEFORE])
-        try:
-            report = clusters.restore()
-        except LedgerfsError:
-            ended += 1
-        else:
-            break
-        finally:
-            clusters.new.zookeeper.write_faults.clear()
-    assert report.is_well, whys(report)
-    assert ended >= 5
-    assert len(objects(clusters) - before) == 2
-    assert values(clusters, transactions="readable") == COMMITTED
 
 
 def test_an_id_that_a_run_noted_for_markers_is_given_to_no_other_topic(clusters: Clusters) -> None:

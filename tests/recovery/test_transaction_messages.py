@@ -1,8 +1,6 @@
 """What became of the messages of transactions, by one walk over a topic: the same as a scan tells of each."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
@@ -12,20 +10,7 @@ from tests.support.entries import frame, metadata
 from tests.support.ledgers import NAME, offload, put_in_folder
 
 TOPIC = "persistent://public/default/orders"
-COMMIT, ABORT, COMMITTING = 21, 22, 20
-ENTRIES = st.sampled_from(
-    [
-        metadata(),
-        metadata(marker_type=10),
-        metadata(transaction_most=3),
-        *(metadata(transaction_most=1, transaction_least=number) for number in range(3)),
-        *(
-            metadata(transaction_most=1, transaction_least=number, marker_type=kind)
-            for number in range(3)
-            for kind in (COMMIT, ABORT, COMMITTING)
-        ),
-    ]
-)
+COMMIT, ABORT = 21, 22
 
 
 def found_in(bucket: Bucket, name: str | None = NAME) -> TopicTransactions:
@@ -48,20 +33,6 @@ def scanned(bucket: Bucket, topic: str = TOPIC) -> dict[tuple[int, int], str]:
         for row in table.to_pylist()
         if row["txn_state"] is not None
     }
-
-
-@pytest.mark.long
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
-@given(
-    ledgers=st.lists(st.lists(ENTRIES, min_size=1, max_size=6), min_size=1, max_size=5),
-    apart=st.sampled_from([3, 2**30, 2**31, 2**32]),
-)
-def test_outcomes_are_those_of_a_scan(ledgers, apart, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tier")
-    made = [offload([frame(one, b"v") for one in some], apart * i, uuid=i + 1) for i, some in enumerate(ledgers)]
-    bucket = open_bucket(put_in_folder(folder, *made))
-    found = found_in(bucket)
-    assert states_of(found) == scanned(bucket)
 
 
 def test_the_golden_topics(bucket):
