@@ -9,7 +9,7 @@ from ledgerfs.formats.topic_names import encode_topic
 from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.recovery.checking.comparison import TopicComparison, compare_topic
-from ledgerfs.recovery.checking.messages import ReadService
+from ledgerfs.recovery.checking.pulsar_service import PulsarService
 from ledgerfs.recovery.copies.transaction_messages import TopicTransactions, transactions_in
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.planning.wanted import Wanted
@@ -37,7 +37,7 @@ class Check:
 
     __slots__ = ("_bucket", "_cluster", "_nodes", "_requests", "_service")
 
-    def __init__(self, bucket: Bucket, cluster: LivingCluster, service: ReadService, requests: AdminRequests) -> None:
+    def __init__(self, bucket: Bucket, cluster: LivingCluster, service: PulsarService, requests: AdminRequests) -> None:
         self._bucket = bucket
         self._cluster = cluster
         self._nodes = cluster.nodes

@@ -17,7 +17,8 @@ from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.recovery.checking.expected_messages import expected_messages
-from ledgerfs.recovery.checking.messages import Message, MessagePlace, ReadService, TopicReading, message_of
+from ledgerfs.recovery.checking.messages import Message, MessagePlace, message_of
+from ledgerfs.recovery.checking.pulsar_service import PulsarService, TopicReading
 
 _WRONG = {"differing": "differ", "missing": "missing", "unexpected": "unexpected", "repeated": "repeated"}
 """Kinds of messages that are not as they should be, and how a sentence names them."""
@@ -98,7 +99,7 @@ class TopicComparison:
 
 
 def compare_topic(
-    service: ReadService,
+    service: PulsarService,
     topic: str,
     ledgers: Sequence[LedgerReader],
     hidden: Mapping[int, Int64],
@@ -122,7 +123,7 @@ def compare_topic(
     Raises
     ------
     StoreUnreachableError, AuthenticationError, AccessDeniedError, NotFoundError, InvalidNameError, BrokerRefusalError
-        The brokers cannot be read (`ReadService.reading`).
+        The brokers cannot be read (`PulsarService.reading`).
     CorruptLedgerError, CorruptMessageError, ObjectNotFoundError, StoreError
         The bucket cannot be read, or what it has cannot be decoded.
     EntryRangeError
@@ -180,9 +181,9 @@ class _Wanted:
 
 
 def _sent(
-    service: ReadService, topic: str, ids: Sequence[int], wanted: _Wanted, found: TopicComparison
+    service: PulsarService, topic: str, ids: Sequence[int], wanted: _Wanted, found: TopicComparison
 ) -> Iterator[Message]:
-    """Yield all that comes, but nothing that is appended from now on; raises as `ReadService.reading`.
+    """Yield all that comes, but nothing that is appended from now on; raises as `PulsarService.reading`.
 
     Where brokers get no further they are asked for the next ledger: perhaps they lack only that one.
     """
@@ -210,7 +211,7 @@ def _sent(
         start = Position(behind, 0)
 
 
-def _next(service: ReadService, reading: TopicReading, wanted: _Wanted) -> Any:  # noqa: ANN401  (`pulsar.Message`)
+def _next(service: PulsarService, reading: TopicReading, wanted: _Wanted) -> Any:  # noqa: ANN401  (`pulsar.Message`)
     """Return the next message; None at the end. Waits for what is due also behind the end that brokers name. Raises `_SilenceError`."""
     is_due = wanted.is_due()
     if not is_due and reading.is_at_end():

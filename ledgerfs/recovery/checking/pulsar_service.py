@@ -75,7 +75,9 @@ class PulsarService:
     """
 
     silence_s = 3.0
+    """How long nothing may come before it counts as a pause; after three of them the reading is over."""
     patience_s = 45.0
+    """How long nothing may come where something has to: a broker may read it from a slow store, and tries again after 15 s."""
 
     def __init__(
         self,
@@ -93,8 +95,12 @@ class PulsarService:
         self._client: Any = None
 
     @contextmanager
-    def reading(self, topic: str, start: Position | None) -> Iterator["_Reading"]:
-        """Return a reader of a topic, as `ledgerfs.recovery.checking.messages.ReadService` has it."""
+    def reading(self, topic: str, start: Position | None) -> Iterator["TopicReading"]:
+        """Return a reader of all messages of a topic, or of those from an entry on.
+
+        It and its methods raise `StoreUnreachableError`, `AuthenticationError`, `AccessDeniedError`, `NotFoundError`, `InvalidNameError`,
+        and `BrokerRefusalError` for any other refusal.
+        """
         with _our_errors(self._pulsar, topic):
             reader = self._connected().create_reader(
                 topic,
@@ -104,7 +110,7 @@ class PulsarService:
                 crypto_failure_action=self._pulsar.ConsumerCryptoFailureAction.CONSUME,
             )
         try:
-            yield _Reading(self._pulsar, reader, topic)
+            yield TopicReading(self._pulsar, reader, topic)
         finally:
             with _our_errors(self._pulsar, topic):
                 reader.close()
@@ -153,8 +159,8 @@ class PulsarService:
         )
 
 
-class _Reading:
-    """A reader of the client."""
+class TopicReading:
+    """One reader of a topic, for one thread."""
 
     __slots__ = ("_pulsar", "_reader", "_topic")
 
@@ -164,7 +170,7 @@ class _Reading:
         self._topic = topic
 
     def next(self, wait_s: float) -> Any:  # noqa: ANN401
-        """Return the next message; None if none comes for so long."""
+        """Return the next message in the order in which brokers send them; None if none comes for so long."""
         with _our_errors(self._pulsar, self._topic):
             try:
                 return self._reader.read_next(round(wait_s * 1000))

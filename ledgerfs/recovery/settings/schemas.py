@@ -8,7 +8,6 @@ Meanwhile the strategy by which a namespace lets a schema follow another is the 
 changed, so that a run after a crash puts it back. A strategy that is not the permissive one any more stays: somebody else has set it.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from itertools import groupby
@@ -19,7 +18,6 @@ from ledgerfs.clusters.next_ids import RECOVERY
 from ledgerfs.errors import (
     AdminApiUnreachableError,
     AuthenticationError,
-    CorruptMetadataError,
     LedgerfsError,
     NotFoundError,
     ObjectNotFoundError,
@@ -31,7 +29,6 @@ from ledgerfs.recovery.settings.schema_plan import SchemaPlan, progress
 from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.storage.admin_api.admin_requests import AdminRequests
 from ledgerfs.storage.zookeeper.changes import ClusterLock, DropNode, MakeNode
-from ledgerfs.storage.zookeeper.node import Node
 
 PERMISSIVE = "ALWAYS_COMPATIBLE"
 _NOTES = f"{RECOVERY}/strategies"
@@ -211,12 +208,18 @@ class StrategyNotes:
 
     def noted(self) -> Mapping[str, str]:
         """Return {namespace: its strategy}."""
-        return {_told(node, "namespace"): _told(node, "strategy") for node in self._nodes()}
+        nodes = self._lock.newest()
+        try:
+            paths = [f"{_NOTES}/{name}" for name in nodes.children(_NOTES)]
+        except ObjectNotFoundError:
+            return {}
+        found = answered(nodes.get_many, paths)
+        # No tenant or namespace has a comma.
+        return {path.rpartition("/")[2].replace(",", "/"): node.data.decode(errors="replace") for path, node in found}
 
     def note(self, namespace: str, strategy: str) -> None:
         """Note what has to be put back."""
-        told = json.dumps({"namespace": namespace, "strategy": strategy}).encode()
-        self._lock.commit([MakeNode(_path(namespace), told)])
+        self._lock.commit([MakeNode(_path(namespace), strategy.encode())])
 
     def forget(self, namespace: str) -> None:
         """Note that nothing has to be put back any more."""
@@ -224,23 +227,6 @@ class StrategyNotes:
         if node is not None:
             self._lock.commit([DropNode(node.path, node.version)])
 
-    def _nodes(self) -> list[Node]:
-        nodes = self._lock.newest()
-        try:
-            names = nodes.children(_NOTES)
-        except ObjectNotFoundError:
-            return []
-        return [node for _, node in answered(nodes.get_many, (f"{_NOTES}/{name}" for name in names))]
-
 
 def _path(namespace: str) -> str:
-    # No tenant or namespace has a comma.
     return f"{_NOTES}/{namespace.replace('/', ',')}"
-
-
-def _told(node: Node, name: str) -> str:
-    try:
-        told = json.loads(node.data)[name]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CorruptMetadataError("no note of a namespace's strategy", key=node.path) from error
-    return str(told)
