@@ -191,15 +191,16 @@ def last_generation(versions: Iterable[SchemaVersion]) -> tuple[dict[int, Schema
         if last is None:
             continue
         dated = [one for one in registered if one.timestamp_ms is not None]
-        same = list(takewhile(partial(_are_same, last), reversed(dated)))
         # A number that a smaller one has overtaken was given before a forced deletion.
-        since_ms = same[-1].timestamp_ms if same and last in dated else last.saved_ms if last.is_deletion else None
-        if since_ms is None or since_ms >= newest_ms:
+        last_ms = last.saved_ms if last.is_deletion and last.timestamp_ms is None else last.timestamp_ms
+        if last_ms is None or last_ms >= newest_ms:
             found[number] = last
         if any(number not in found or not _are_same(one, last) for one in dated):
             former.add(number)
         if number in found and last in dated:
-            newest_ms = max(newest_ms, since_ms or 0)
+            # What a restored cluster registered again is as old as it was.
+            same = list(takewhile(partial(_are_same, last), reversed(dated)))
+            newest_ms = max(newest_ms, same[-1].timestamp_ms or 0)
     return found, frozenset(former)
 
 
