@@ -21,7 +21,7 @@ from tests.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_se
 
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 TIER = OffloadTarget("aws-s3", "tier", None, "http://s3")
-NEW = NewCluster("new", TIER, "/pulsar/offloaders")
+NEW = NewCluster("new", TIER, "/pulsar/offloaders", has_transactions=True)
 FORMER: dict[str, Any] = {
     "auth_policies": {
         "namespace_auth": {"app": ["produce", "consume"]},

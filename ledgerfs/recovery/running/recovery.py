@@ -26,7 +26,7 @@ from ledgerfs.recovery.planning.wanted import Wanted
 from ledgerfs.recovery.report import Outcome, Report, TopicLine
 from ledgerfs.recovery.running.dump_doubts import doubts_about, doubts_about_subscriptions, without_partitions
 from ledgerfs.recovery.settings.former_settings import FormerSetting, not_carried_over
-from ledgerfs.recovery.settings.namespaces import has_transactions, make_namespaces
+from ledgerfs.recovery.settings.namespaces import make_namespaces
 from ledgerfs.recovery.settings.partitions import counts_in_new_cluster, other_counts, set_partitions
 from ledgerfs.recovery.settings.setting_again import SettingAgain, SettingsOfTopics
 from ledgerfs.recovery.topics.coordinators import advance_transactions
@@ -125,10 +125,8 @@ def run(lost: Lost, into: Into, progress: Progress, say: Said) -> Report:
         plans, found = step.plans, step.found
         # Before anything is made: schemas are ledgers, too, and a broker that loads a topic makes one at once.
         ids = advance_ids(lock, catalog, lost.dump, found, into.ledgers_path) if _due(plans, found) else None
-        hides_aborted = False
         if ids is not None:
             advance_transactions(lock)
-            hides_aborted = has_transactions(requests)
             # From now on nobody gets an id of the bucket's ledgers; until now a producer may have come.
             found = _look(lost, into, plans)
             plans = refused(plans, _blocked(lost, into, plans, found, catalog))
@@ -137,6 +135,7 @@ def run(lost: Lost, into: Into, progress: Progress, say: Said) -> Report:
             say(f"made namespace {namespace}")
         plans = refused(plans, _deleting(into, _due(plans, found)))
         plans = refused(plans, into.settings.set_schemas(lock, step.settings, _due(plans, found)))
+        hides_aborted = step.settings.cluster.has_transactions
         restoring = Restoring(lock, nodes, lost.bucket, catalog, ids=ids, how=into.how, hides_aborted=hides_aborted)
         lines = []
         for number, line in enumerate(restoring.restore(plans, found), 1):

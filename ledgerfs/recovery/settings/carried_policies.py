@@ -39,12 +39,15 @@ class NewCluster:
         Where its brokers find the bucket; None if that is not known.
     offloaders
         The folder of its brokers' offloaders; None if that is not known.
+    has_transactions
+        Whether its brokers have transactions.
 
     """
 
     name: str
     tier: OffloadTarget | None = None
     offloaders: str | None = None
+    has_transactions: bool = False
 
 
 def carried_policies(

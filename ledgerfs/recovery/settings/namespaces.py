@@ -86,7 +86,8 @@ def new_cluster(requests: AdminRequests, tier: OffloadTarget | None = None) -> N
     if not isinstance(told, dict) or not isinstance(name := told.get("clusterName"), str) or not name:
         raise AdminApiError("the broker does not tell the name of its cluster", key=requests.address + _CONFIGURATION)
     folder = told.get("offloadersDirectory")
-    return NewCluster(name, tier, folder if isinstance(folder, str) and folder else None)
+    has_transactions = str(told.get("transactionCoordinatorEnabled")).lower() == "true"
+    return NewCluster(name, tier, folder if isinstance(folder, str) and folder else None, has_transactions)
 
 
 def plan_settings(
@@ -129,12 +130,6 @@ def plan_settings(
         trouble = troubles[name.partition("/")[0]] if planned.is_new else None
         namespaces.append(planned if trouble is None else replace(planned, trouble=trouble))
     return SettingsPlan(tenants, tuple(namespaces), topics)
-
-
-def has_transactions(requests: AdminRequests) -> bool:
-    """Return whether the cluster's brokers have transactions; raises the errors of the admin API."""
-    answer = requests.told(_CONFIGURATION)
-    return isinstance(answer, dict) and str(answer.get("transactionCoordinatorEnabled")).lower() == "true"
 
 
 def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Collection[str]) -> list[str]:

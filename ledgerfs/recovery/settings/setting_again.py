@@ -9,6 +9,7 @@ from ledgerfs.errors import CorruptMetadataError, InvalidNameError
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
+from ledgerfs.recovery.settings.carried_policies import NewCluster
 from ledgerfs.recovery.settings.namespaces import SettingsPlan, new_cluster, plan_settings
 from ledgerfs.recovery.settings.schema_plan import SchemaPlan, plan_schemas
 from ledgerfs.recovery.settings.schema_sources import known_versions
@@ -34,6 +35,7 @@ class SettingsOfTopics:
 
     """
 
+    cluster: NewCluster
     settings: SettingsPlan
     schemas: Mapping[str, SchemaPlan]
     refused: Mapping[str, str]
@@ -71,7 +73,8 @@ class SettingAgain:
     def plan(self, plans: Sequence[TopicPlan]) -> SettingsOfTopics:
         """Return what has to be set for topics; nothing is changed. Raises the errors of the admin API and of saved schemas."""
         wanted = {one.target: one.source for one in plans if one.refusal is None}
-        settings = plan_settings(self.requests, wanted, self.former, new_cluster(self.requests, self.tier))
+        cluster = new_cluster(self.requests, self.tier)
+        settings = plan_settings(self.requests, wanted, self.former, cluster)
         schemas = self._schemas({_whole(target): _whole(source) for target, source in wanted.items()}, settings)
         troubles = {one.name: one.trouble for one in settings.tenants}
         troubles |= {one.name: one.trouble for one in settings.namespaces}
@@ -84,7 +87,7 @@ class SettingAgain:
                 refused[source] = why
         remarks = [f"namespace {one.name}: {remark}" for one in settings.namespaces for remark in one.remarks]
         remarks += [f"{topic_of(name)}: {remark}" for name, plan in schemas.items() for remark in _remarks(plan)]
-        return SettingsOfTopics(settings, schemas, refused, tuple(remarks))
+        return SettingsOfTopics(cluster, settings, schemas, refused, tuple(remarks))
 
     def set_schemas(self, lock: ClusterLock, planned: SettingsOfTopics, plans: Sequence[TopicPlan]) -> dict[str, str]:
         """Set the schemas of topics; return {former managed ledger: why not all are there}. Raises what ends all of them."""

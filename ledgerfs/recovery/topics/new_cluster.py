@@ -51,10 +51,8 @@ class Found:
         {managed ledger that cannot be made in the new cluster: what is there, and what to do about it, in words}.
     own
         Managed ledgers of the bucket that are the new cluster's own: there is nothing to restore of them.
-    lists
-        {managed ledger of the new cluster: its list}.
     named
-        Offloaded ledgers that these name: the id, and the first half of the uuid.
+        Offloaded ledgers that its lists name: the id, and the first half of the uuid.
     noted
         Ids that runs have noted for copies of ledgers.
 
@@ -64,7 +62,6 @@ class Found:
     owners: Mapping[int, tuple[str, ...]]
     taken: Mapping[str, str]
     own: frozenset[str]
-    lists: Mapping[str, Node]
     named: AbstractSet[tuple[int, int]] = frozenset()
     noted: AbstractSet[int] = frozenset()
 
@@ -104,7 +101,7 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
         ledger_id = ledger_id_at(path, ledgers_path)
         if ledger_id in wanted:
             owners[ledger_id] = ("",)
-    lists: dict[str, Node] = {}
+    lists = dict[str, Node]()
     named: set[tuple[int, int]] = set()
     for path, node in answered(nodes.get_many, managed_ledger_paths(nodes)):
         name = managed_ledger_at(path, node.data)
@@ -118,7 +115,7 @@ def look(nodes: Nodes, plans: Sequence[TopicPlan], bucket: str, ledgers_path: st
                     named.add((one.ledger_id, uuid_halves(one.context.uuid)[0]))
     ours, taken, own = places_of(nodes, lists, plans, bucket)
     noted = {one for node in nodes_below(nodes, NEW_IDS) for one in parse_new_ids(node).new}
-    return Found(ours, owners, taken, own, lists, named, noted)
+    return Found(ours, owners, taken, own, named, noted)
 
 
 def beside_others(nodes: Nodes, plans: Iterable[TopicPlan], catalog: Catalog) -> dict[str, str]:
