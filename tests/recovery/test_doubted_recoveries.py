@@ -11,7 +11,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.recovery.planning.strangers import without_strangers
+from ledgerfs.recovery.planning.planning import without_strangers
 from ledgerfs.recovery.planning.wanted import TargetNames, Wanted
 from ledgerfs.recovery.report import Report
 from ledgerfs.recovery.running import recovery

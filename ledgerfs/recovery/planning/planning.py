@@ -1,12 +1,15 @@
-"""What is to become of each topic, by the bucket as it is listed now, by a dump, and by disks: no request to any cluster."""
+"""What is to become of each topic, by the bucket, by a dump, and by disks: no request to any cluster."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.clusters.cluster_names import CLUSTERS, GLOBAL
 from ledgerfs.clusters.survey import is_of_brokers
 from ledgerfs.dialects.pulsar_blob.columns import NUMBER
 from ledgerfs.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo
 from ledgerfs.formats.managed_ledgers.names import COMPACTION, is_of_transactions, managed_ledger_path
+from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
 from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.ledger_ref import LedgerRef
@@ -222,6 +225,48 @@ def refused(plans: Iterable[TopicPlan], why: Mapping[str, str]) -> list[TopicPla
     return _all_or_nothing(
         [replace(one, refusal=why[one.source]) if one.refusal is None and one.source in why else one for one in plans]
     )
+
+
+def without_strangers(plans: Sequence[TopicPlan], dump: DumpedCluster | None, bucket: Bucket) -> list[TopicPlan]:
+    """Return plans without the ledgers that clusters of other names have put into the same bucket; raises the errors of the store.
+
+    The user metadata of an object name the cluster, which costs a request: so only ledgers are read that no list of the dump has. Without
+    a dump the lost cluster's name is not known, and an object without a name counts as its own.
+    """
+    prefix = f"{CLUSTERS}/"
+    nodes = {} if dump is None else dump.settings.nodes
+    names = {path.removeprefix(prefix) for path in nodes if path.startswith(prefix)} - {GLOBAL}
+    if dump is None or not names:
+        return list(plans)
+    return [_without_strangers(plan, dump, names, bucket) for plan in plans]
+
+
+def _without_strangers(plan: TopicPlan, dump: DumpedCluster, names: set[str], bucket: Bucket) -> TopicPlan:
+    info = dump.lists.get(plan.source)
+    listed = set() if info is None else {one.ledger_id for one in info.ledgers}
+    strangers = {
+        ref.ledger_id: cluster
+        for ref in plan.ledgers
+        if ref.ledger_id not in listed and (cluster := _cluster_of(ref, bucket)) is not None and cluster not in names
+    }
+    if not strangers:
+        return plan
+    first, cluster = next(iter(strangers.items()))
+    remark = (
+        f"{len(strangers):,} ledgers are not restored that cluster {cluster} wrote under this name, such as {first}"
+    )
+    return replace(
+        plan,
+        ledgers=tuple(ref for ref in plan.ledgers if ref.ledger_id not in strangers),
+        left_out=(*plan.left_out, *strangers),
+        remarks=(*plan.remarks, remark),
+    )
+
+
+def _cluster_of(ref: LedgerRef, bucket: Bucket) -> str | None:
+    # What is on disks has none.
+    told = bucket.reader(ref).user_metadata() if ref.dialect == NUMBER else None
+    return None if told is None else parse_user_metadata(told).cluster
 
 
 def _whole(managed_ledger: str) -> str:

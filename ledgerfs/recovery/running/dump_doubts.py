@@ -10,8 +10,7 @@ from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.planning.wanted import Wanted
 from ledgerfs.recovery.settings.former_settings import FormerSetting
-from ledgerfs.recovery.topics.positions import Positions
-from ledgerfs.recovery.topics.subscriptions import subscriptions_of
+from ledgerfs.recovery.topics.subscriptions import Positions, subscriptions_of
 
 _PARTITIONED = partitioned_path("")
 

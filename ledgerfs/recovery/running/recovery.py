@@ -19,8 +19,7 @@ from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.ledgers.missing_ledgers import being_written_text
 from ledgerfs.offload.opening import holder_text
 from ledgerfs.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs.recovery.planning.planning import plan_each, refused, together
-from ledgerfs.recovery.planning.strangers import without_strangers
+from ledgerfs.recovery.planning.planning import plan_each, refused, together, without_strangers
 from ledgerfs.recovery.planning.topic_plan import TopicPlan
 from ledgerfs.recovery.planning.wanted import Wanted
 from ledgerfs.recovery.report import Outcome, Report, TopicLine

@@ -44,9 +44,8 @@ from ledgerfs.recovery.topics.coordinators import coordinators_behind
 from ledgerfs.recovery.topics.journal import NewIds, Note, new_ids_path, note_path, parse_new_ids
 from ledgerfs.recovery.topics.ledger_ids import FreeIds
 from ledgerfs.recovery.topics.new_cluster import Found, note_of
-from ledgerfs.recovery.topics.positions import Positions
 from ledgerfs.recovery.topics.restored import GONE, not_in_bucket, not_restored, restored_ledgers
-from ledgerfs.recovery.topics.subscriptions import subscriptions_of
+from ledgerfs.recovery.topics.subscriptions import Positions, subscriptions_of
 from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, Operation, SetNode
 from ledgerfs.storage.zookeeper.node import Node
 from ledgerfs.storage.zookeeper.nodes import Nodes
