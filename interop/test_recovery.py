@@ -224,11 +224,6 @@ def test_a_subscription_goes_on_where_it_was(lost: Lost, new: New, restored: dic
     assert found == wanted if topic == SUBSCRIBED else set(wanted) < set(found) <= set(range(8, MESSAGES))
 
 
-def test_run_again_changes_nothing(lost: Lost, new: New, restored: dict[str, Any], dump: Path) -> None:
-    again = lost.recover("run", *new.into, "--dump", str(dump), "--yes")
-    assert {one["state"] for one in again["topics"] if one["topic"] in lost.truth} == {"there before"}
-
-
 def test_under_another_name_beside_the_topic(lost: Lost, new: New, restored: dict[str, Any], dump: Path) -> None:
     """What is asked for by name, of ledgers whose ids are taken; and without, it is refused."""
     name = next(one for one in sorted(lost.truth) if re.fullmatch(r".*/txn", one))

@@ -22,11 +22,11 @@ from ledgerfs.errors import (
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import UNREADABLE_BYTES, MountedBucket, MountOptions
 from ledgerfs.ledgers.findings import Report
+from ledgerfs.recovery.planning.planning import plan_each
 from ledgerfs.storage.objects import ObjectHead, ObjectStat
 from ledgerfs.upkeep.repair import plan_repair
 from ledgerfs.upkeep.verification import verify
 from ledgerfs.vfs.tree import tree_of
-from tests.recovery.lost import plan_topics
 from tests.support.invoked import Done, run
 from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, LossyBucket, key_of, ledger, lossy_s3
 from tests.support.matrix import ENTRIES, make_ledger, small_parts
@@ -190,7 +190,7 @@ def test_with_a_topic_only_reading_that_topic_fails(
             read()
         assert caught.value.key == INDEX
     assert bucket.topic(TOPIC).message((1, 0)).value == b"1:0"
-    (plan,) = (one for one in plan_topics(bucket.catalog) if one.topic == TOPIC)
+    (plan,) = (one for one in plan_each(bucket.catalog) if one.topic == TOPIC)
     assert plan.refusal is not None
     assert f"the store refuses ledger 2, {INDEX}: access denied" in plan.refusal
 
