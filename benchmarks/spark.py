@@ -261,7 +261,7 @@ def peak_memory(pid: int) -> int:
 
 
 def exports(spark: SparkSession, folder: Path, rounds: int, megabytes: int) -> None:
-    """Export to Parquet: ours from the bucket, Spark's from the same rows as Parquet, with the same codec."""
+    """Export to Parquet: from the bucket, and from the same rows as Parquet."""
     from ledgerfs.spark import export
 
     url = make_bucket(folder / "export", megabytes * 1024 // _LEDGERS * _LEDGERS, 1024, 1000)
@@ -269,8 +269,7 @@ def exports(spark: SparkSession, folder: Path, rounds: int, megabytes: int) -> N
     out = folder / "out"
 
     def ours() -> None:
-        shutil.rmtree(out, ignore_errors=True)
-        export(spark, url, str(out))
+        export(spark, url, str(out), mode="overwrite")
 
     def theirs(codec: str) -> Callable[[], object]:
         return lambda: rows.write.mode("overwrite").option("compression", codec).parquet(str(folder / "theirs"))

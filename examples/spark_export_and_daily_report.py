@@ -1,9 +1,9 @@
-"""Topics exported to Parquet by Spark, new ledgers only, and a report of each day.
+"""Topics exported to Parquet by Spark, and a report of each day.
 
     python examples/spark_export_and_daily_report.py s3://tier --lake /data/lake -o endpoint_url=http://host:9000
     spark-submit --master spark://host:7077 examples/spark_export_and_daily_report.py s3://tier --lake /shared/lake
 
-Run it every night: the second time it exports what is new. Without arguments it reads the bucket that `make demo` unpacks, and makes the
+Each run replaces the files of the one before. Without arguments it reads the bucket that `make demo` unpacks, and makes the
 lake beside it. Cells begin with ``# %%``.
 """
 
@@ -37,16 +37,15 @@ spark = (
     .getOrCreate()
 )
 
-# %% New ledgers become Parquet files; those of an earlier run stay as they are
-files = export(
+# %% Topics become Parquet files, in folders by topic and day
+export(
     spark,
     Storage(args.bucket, options),
     args.lake,
     topics_pattern=args.topics,
     partition_by=["topic", "date"],
-    incremental=True,
+    mode="overwrite",
 )
-files.groupBy("topic").agg(F.count("*").alias("files"), F.sum("messages").alias("messages")).show(truncate=False)
 
 # %% The report reads the files, by Spark's own reader, which needs nothing of ledgerfs
 lake = spark.read.parquet(args.lake)

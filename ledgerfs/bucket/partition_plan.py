@@ -198,9 +198,6 @@ def _begins_of_runs(primary: _Primary, places: Int64, first_cuts: Int64, parts: 
     """Return which pieces begin a run: the first of each part, and each that does not follow the one before it."""
     steps = np.diff(places)
     follows = (steps == 0) | ((steps == 1) & (np.diff(primary.topics[places]) == 0) & (first_cuts[1:] == 0))
-    # What is made of a ledger that is still written is made again: without others, which may be gone by then.
-    is_last = np.isin(places, primary.starts[1:] - 1) & primary.table["open"][places]
-    follows &= (steps == 0) | ~is_last[1:]
     begins = np.append(True, ~follows) if places.size else np.zeros(0, bool)
     begins[parts[:-1]] = True
     return np.flatnonzero(begins)

@@ -9,7 +9,7 @@ import numpy as np
 from ledgerfs.bucket.near_topics import nearest_names
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, NotFoundError
 from ledgerfs.formats.array_types import Mask
-from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, split_partition, topic_of
+from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
 from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.ledgers.missing_ledgers import being_written_text
 from ledgerfs.ledgers.partitioned_names import partitions_of
@@ -77,18 +77,6 @@ def wanted_names(
     if not topics:
         raise InvalidOptionError("no topic is named; leave it out for all of them", key=f"topics={topics!r}")
     return _named(catalog, [topics] if isinstance(topics, str) else topics)
-
-
-def is_asked_for(
-    managed_ledger: str | None, topics: Sequence[str] | str | None = None, pattern: str | None = None
-) -> bool:
-    """Whether ledgers of a name would be among those of `wanted_ledgers` if the bucket had any: to say of them that they are gone."""
-    if topics is None and pattern is None:
-        return True
-    if topics is None:
-        return _matches(re.compile(pattern or ""), managed_ledger)
-    names = {managed_ledger, split_partition(managed_ledger or "")[0] or None}
-    return any(not names.isdisjoint(_spellings(topic)) for topic in ([topics] if isinstance(topics, str) else topics))
 
 
 def named_topic(catalog: Catalog, name: str) -> NamedTopic:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.notices import announce_compiling, say_left_out, say_undecodable_before
+from ledgerfs.cli.notices import announce_compiling, say_left_out
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import human_size, progress, say
 from ledgerfs.cli.parameter_types import LocalPath
@@ -67,7 +67,10 @@ def export(
     is_damaged = say_left_out(report, report.undecodable)
     if report.skipped_before:
         say(f"{report.topic}: {report.skipped_before:,} damaged entries were left out before")
-    say_undecodable_before(report)
+    if report.undecodable_before:
+        say(f"{report.topic}: {report.undecodable_before:,} values were not decoded before")
+    if report.unnamed_before:
+        say(f"{report.topic}: {report.unnamed_before:,} values were not decoded before: their messages name no schema")
     if report.held:
         say(
             f"{report.topic}: the files of ledgers {_named(report.held)} stay as they are: they have rows from other ledgers, "

@@ -67,25 +67,6 @@ class LeavesOut(Protocol):
         ...
 
 
-class HasValuesBefore(Protocol):
-    """What files of earlier exports lack."""
-
-    @property
-    def topic(self) -> str:
-        """Name of the topic."""
-        ...
-
-    @property
-    def undecodable_before(self) -> int:
-        """Values that could not be decoded."""
-        ...
-
-    @property
-    def unnamed_before(self) -> int:
-        """Values that no schema is named for, which are null."""
-        ...
-
-
 def say_left_out(scan: LeavesOut, undecodable: "Sequence[Undecodable]" = ()) -> bool:
     """Say on standard error what a scan left out, a line for each of the first places; return whether there was damage.
 
@@ -117,14 +98,6 @@ def say_left_out(scan: LeavesOut, undecodable: "Sequence[Undecodable]" = ()) -> 
         count = sum(value.count for value in undecodable[_MOST_LINES:])
         say(f"{scan.topic}: {count:,} more values are not decoded, for other reasons")
     return bool(scan.skipped or scan.missing or any(value.is_error for value in undecodable))
-
-
-def say_undecodable_before(export: HasValuesBefore) -> None:
-    """Say on standard error which values are missing in files that an export kept."""
-    if export.undecodable_before:
-        say(f"{export.topic}: {export.undecodable_before:,} values were not decoded before")
-    if export.unnamed_before:
-        say(f"{export.topic}: {export.unnamed_before:,} values were not decoded before: their messages name no schema")
 
 
 def announce_compiling() -> None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.storage.credentials import without_credentials
 
-_OF_TYPES = ("fields", "types", "schema_version")
-"""What is noted of a type that was inferred: its digests say no more than its fields."""
+_OF_TYPES = ("fields", "schema_version")
+"""What is noted of a type that was inferred."""
 _MOST_FIELDS = 10
 _LONGEST_TYPE = 40
 
@@ -63,7 +63,7 @@ def _options_differ(names: list[str], wanted: Mapping[str, Any], found: Mapping[
         ],
     }
     how = "; ".join(f"{what}: {_some(ones)}" for what, ones in lists.items() if ones) or "in another order"
-    hidden = _OF_TYPES if wanted.get("values") == found.get("values") == "json" else ("fields", "types")
+    hidden = _OF_TYPES if wanted.get("values") == found.get("values") == "json" else ("fields",)
     options = [name for name in names if name not in hidden]
     also = f"other {', '.join(options)}, and " if options else ""
     return f"with {also}other fields of values ({how})"

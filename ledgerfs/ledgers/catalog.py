@@ -252,12 +252,6 @@ class Catalog:
         """Whether a name is that of a topic which has no entry yet, or any more."""
         return self.row_of(managed_ledger) in self._without_entries()
 
-    def is_unclear(self, managed_ledger: str | None, ledger_id: int) -> bool:
-        """Whether a ledger that is not among the ledgers is there nevertheless, or nobody knows."""
-        gaps = self._gaps_of(self.row_of(managed_ledger))
-        is_meant = (gaps["ledger_id"] == ledger_id) | (gaps["ledger_id"] == UNKNOWN)
-        return any(one.is_unclear for one in self._missing(gaps[is_meant], managed_ledger))
-
     def _without_entries(self) -> frozenset[int]:
         """Return the rows of names that are topics without an entry."""
         return frozenset[int]().union(*(one.topics for one in self.remains.values()))

@@ -3,7 +3,7 @@
 A ledger may come late: not only after the others, but between or before them. It changes rows of other ledgers that were joined from parts
 in several ledgers, lacked parts, or belonged to a transaction without an outcome; and it may show that ids are not in the order of time, so
 that a ledger that was left out of a range of time because of the others has rows of it. Everything that is made of rows and kept (views,
-exports, lakes) follows the rule of this module.
+exports) follows the rule of this module.
 """
 
 from bisect import bisect_left, bisect_right

@@ -89,15 +89,12 @@ class ShownValues:
         What decodes them.
     flatten
         Whether the fields of a struct are columns beside the others.
-    reserved
-        Names in lower case that no such column has, in whatever case.
 
     """
 
     source: ValueSource
     flatten: bool = False
     on_undecodable: OnUndecodable = "raise"
-    reserved: frozenset[str] = frozenset()
 
     @property
     def type(self) -> pa.DataType:
@@ -126,13 +123,6 @@ class ShownValues:
         """Return the same with the type of all values of some batches with the column ``value``."""
         return replace(self, source=self.source.learned(batches))
 
-    def beside_folders(self, names: Iterable[str]) -> "ShownValues":
-        """Return the same for files in folders ``<name>=<value>``: readers take these for columns, in place of a file's own of that name.
-
-        Most readers ignore case in names.
-        """
-        return replace(self, reserved=frozenset(map(str.lower, names)))
-
     def columns_for(self, wanted: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that have to be read for those that are wanted."""
         needed = (*IDENTITY, *self.source.needed)
@@ -154,5 +144,4 @@ class ShownValues:
         if not self.is_flat:
             return [pa.field("value", kind)]
         beside = [MESSAGE_SCHEMA.field(name) for name in wanted if name != "value"]
-        beside += [pa.field(name, pa.null()) for name in self.reserved]
         return [one.with_name(name) for one, name in zip(kind, columns_of_fields(kind, beside), strict=True)]

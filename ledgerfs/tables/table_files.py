@@ -56,10 +56,6 @@ class TableWriter(Protocol):
         """Add messages, with the columns of the file."""
         ...
 
-    def flush(self) -> None:
-        """Write the rows that are still in memory, as a row group of their own, however small."""
-        ...
-
     def close(self) -> None:
         """Write the rest, which completes the file; the sink stays open."""
         ...
@@ -67,11 +63,6 @@ class TableWriter(Protocol):
     def abandon(self) -> None:
         """Release the sink after an error. The file is not complete, even if it looks so."""
         ...
-
-
-def open_table(schema: pa.Schema, sink: BinaryIO, kind: str) -> TableWriter:
-    """Begin a file of one of `TABLE_KINDS`, which has no other writer; arguments and errors as for `write_table`."""
-    return _WRITERS[kind](schema, sink)
 
 
 def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: BinaryIO, kind: str) -> int:
@@ -92,7 +83,7 @@ def write_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: Bina
         Rows would vanish: those of Parquet or CSV without any column, and those of a CSV of one column that are null.
 
     """
-    writer = open_table(schema, sink, kind)
+    writer = _WRITERS[kind](schema, sink)
     try:
         for batch in batches:
             writer.write(batch)
@@ -123,12 +114,9 @@ class _GroupedFile:
         for group in self._groups.add(batch):
             self._writer.write_batch(self._stored(group), **self._arguments)
 
-    def flush(self) -> None:
+    def close(self) -> None:
         for group in self._groups.rest():
             self._writer.write_batch(self._stored(group), **self._arguments)
-
-    def close(self) -> None:
-        self.flush()
         self._writer.close()
 
     def abandon(self) -> None:
@@ -168,9 +156,6 @@ class _JsonLinesFile:
         self.rows += batch.num_rows
         self._sink.writelines(map(json_lines, _slices(batch)))
 
-    def flush(self) -> None:
-        """Nothing is held."""
-
     def close(self) -> None:
         """Nothing is held."""
 
@@ -194,9 +179,6 @@ class _CsvFile:
                     key="columns",
                 )
             self._writer.write_batch(part)
-
-    def flush(self) -> None:
-        """Nothing is held."""
 
     def close(self) -> None:
         self._writer.close()

@@ -14,14 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
-from ledgerfs.bucket.partition_plan import within
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.export.export import export_topic
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.ledgers.ledger_times import TimeRange
-from ledgerfs.ledgers.row_dependencies import Basis
 from ledgerfs.scan.scan import Scan
-from ledgerfs.spark.lake.state import LedgerIds, Unit, ledger_version, what_is_new
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload, put_in_folder
 
@@ -71,21 +67,6 @@ def test_a_scan_says_whether_others_left_out_a_ledger(tmp_path: Path) -> None:
     assert (scan.count(), scan.is_final) == (2, True)
     scan = topic.scan(start_time=CREATED_MS)
     assert (scan.count(), scan.is_final) == (4, True)
-
-
-def test_a_lake_decides_anew_about_every_ledger_that_it_has_no_files_of(tmp_path: Path) -> None:
-    def to_read(topic: Topic, done: tuple[Unit, ...] = ()) -> list[int]:
-        catalog = topic.bucket.catalog
-        wanted = catalog.ledgers["copy"] == 0
-        work = what_is_new(LedgerIds(catalog, wanted), wanted, done)
-        left: list[int] = catalog.ledgers["ledger_id"][within(catalog, work.wanted, TimeRange(START, None))].tolist()
-        return left
-
-    topic = put(tmp_path, EARLY, NEXT)
-    assert to_read(topic) == [20]
-    ref = topic.ledgers[1].ref
-    unit = Unit(ref.managed_ledger, (20,), (ledger_version(ref),), Basis(), "", 0, ())
-    assert to_read(put(tmp_path, LATE), (unit,)) == [10, 15]
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,16 @@
 """Exports of a topic that goes on: what one wrote stays, what came since is added, and what nobody can know any more is said."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ledgerfs import Bucket, export_topic
-from ledgerfs.bucket.partition_plan import plan_partitions
-from ledgerfs.bucket.wanted_topics import is_asked_for
 from ledgerfs.export.export import ExportReport
 from ledgerfs.export.folder import Ahead, Unseen
 from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.ledgers.row_dependencies import Basis
-from ledgerfs.spark.lake.state import LakeState, LedgerIds, Unit, Work, ledger_version, what_is_new
 from ledgerfs.tables.row_files import open_rows
 from tests.support import live_reads
 from tests.support.entries import frame, metadata
@@ -365,84 +360,6 @@ def test_a_bucket_that_is_kept_exports_what_comes_and_tells_what_goes(cluster: L
     ]
 
 
-def test_a_lake_keeps_what_it_has_when_what_confirmed_it_is_away(cluster: LiveCluster) -> None:
-    ledger = cluster.write_ledger(TOPIC, messages(5))
-    cluster.append(ledger, messages(1, "flying"), only_on=1)
-    units = units_of(cluster, lake_work(cluster)[1])
-    assert [one.open_until for one in units] == [4]
-    kill_holders(cluster, ledger, 5)
-    work, made = lake_work(cluster, units)
-    assert (work.ahead, work.kept, work.replaced, work.held, made) == (units, units, [], [], [])
-    for one in cluster.bookies:
-        one.start()
-    # A listing that was made before, or by a server that lags, has a ledger as written that was exported when it was closed.
-    early = opened(cluster).refresh()
-    cluster.publish(TOPIC, messages(5))
-    cluster.roll_over(TOPIC)
-    closed = units_of(cluster, lake_work(cluster)[1])
-    assert [one.open_until for one in closed] == [-1]
-    wanted = early.ledgers["copy"] == 0
-    work = what_is_new(LedgerIds(early, wanted), wanted, closed)
-    assert (work.ahead, work.kept, work.replaced) == (closed, closed, [])
-
-
-ASKED: list[tuple[dict[str, Any], bool]] = [
-    ({}, True),
-    ({"topics": TOPIC}, True),
-    ({"topics": [f"persistent://{TOPIC}"]}, True),
-    ({"topics": "public/default/other"}, False),
-    ({"pattern": "public/default/o.*"}, True),
-    ({"pattern": "persistent://public/default/other"}, False),
-]
-"""What an export is of, and whether that has `TOPIC`."""
-
-
-def test_a_lake_tells_of_a_topic_that_is_gone_if_it_was_asked_for(cluster: LiveCluster) -> None:
-    cluster.write_ledger("public/default/other", messages(5))
-    ledger = cluster.write_ledger(TOPIC, messages(5))
-    units = units_of(cluster, [(ledger,)])
-    cluster.publish(TOPIC, messages(50))
-    path = managed_ledger_path(managed_ledger_of(TOPIC))
-    node = cluster.zookeeper.nodes[path]
-
-    def told(asked: dict[str, Any]) -> list[Unit]:
-        catalog = opened(cluster).refresh()
-        wanted = catalog.ledgers["copy"] == 0
-        ledgers = LedgerIds(catalog, wanted, is_asked_for=lambda name: is_asked_for(name, **asked))
-        return what_is_new(ledgers, wanted, units).unseen
-
-    # Nobody can say so of a list that cannot be read.
-    cluster.zookeeper.set(path, b"\xff")
-    for asked, _ in ASKED:
-        assert told(asked) == [], asked
-    cluster.zookeeper.set(path, node)
-    for asked, _ in ASKED:
-        assert told(asked) == [], asked
-    cluster.zookeeper.delete(path)
-    for asked, is_told in ASKED:
-        for _ in range(2):
-            assert told(asked) == (units if is_told else []), asked
-
-
-def test_partitions_are_asked_for_by_the_name_of_all() -> None:
-    of_partition = "public/default/persistent/parts-partition-3"
-    assert is_asked_for(of_partition, ["public/default/parts"])
-    assert is_asked_for(of_partition, "public/default/parts-partition-3")
-    assert not is_asked_for(of_partition, "public/default/parts-partition-4")
-    assert not is_asked_for("public/default/persistent/parts-partition-03", "public/default/parts")
-
-
-def test_a_unit_of_a_lake_whose_end_cannot_be_told_now_is_not_said_to_be_gone(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(5))
-    cluster.roll_over(TOPIC)
-    cluster.publish(TOPIC, messages(5))
-    units = units_of(cluster, lake_work(cluster)[1])
-    assert [one.open_until for one in units] == [-1, 3]
-    for one in cluster.bookies:
-        one.kill()
-    assert (lake_work(cluster, units)[0].unseen, lake_work(cluster, units)[0].kept) == ([], units)
-
-
 def test_partitions_are_told_of_each_for_itself(cluster: LiveCluster, tmp_path: Path) -> None:
     topics = [f"public/default/parts-partition-{i}" for i in range(2)]
     for topic in topics:
@@ -454,83 +371,3 @@ def test_partitions_are_told_of_each_for_itself(cluster: LiveCluster, tmp_path: 
     cluster.publish(topics[0], messages(3))
     report = exported(cluster, out, topic="public/default/parts")
     assert report.unseen == [Unseen(ledger, 1, was_open=True)]
-
-
-def lake_work(cluster: LiveCluster, done: Sequence[Unit] = (), **options: Any) -> tuple[Work, list[tuple[int, ...]]]:
-    """Return what an export to a lake has to do, and the ledgers of each unit that it makes."""
-    catalog = opened(cluster, **options).refresh()
-    wanted = catalog.ledgers["copy"] == 0
-    work = what_is_new(LedgerIds(catalog, wanted), wanted, done)
-    runs = [run for one in plan_partitions(catalog, work.wanted) for run in one.runs]
-    return work, [tuple(ref.ledger_id for ref in run.refs) for run in runs]
-
-
-def units_of(cluster: LiveCluster, made: Sequence[tuple[int, ...]], *sources: int, **options: Any) -> list[Unit]:
-    refs = {one.ref.ledger_id: one.ref for one in opened(cluster, **options).topic(TOPIC).ledgers}
-    units = []
-    for ids in made:
-        last = refs[ids[-1]]
-        basis = Basis(min(sources), ids[-1], sources) if sources and last.is_open else Basis()
-        versions = tuple(ledger_version(refs[one]) for one in ids)
-        end = last.last_entry if last.is_open else -1
-        units.append(Unit(last.managed_ledger, ids, versions, basis, "", 0, (), open_until=end))
-    return list(LakeState.parse(LakeState({}, tuple(units)).to_json(), "").units)
-
-
-def test_a_lake_has_the_open_ledger_for_itself_so_that_its_growth_comes_though_others_are_gone(
-    cluster: LiveCluster,
-) -> None:
-    first, second = cluster.write_ledgers(TOPIC, [messages(5), messages(5)])
-    last = cluster.roll_over(TOPIC)
-    cluster.publish(TOPIC, messages(5))
-    work, made = lake_work(cluster)
-    assert made == [(first, second), (last,)]
-    units = units_of(cluster, made)
-    cluster.trim(TOPIC, first)
-    cluster.publish(TOPIC, messages(5))
-    work, made = lake_work(cluster, units)
-    assert (work.replaced, work.kept, work.grown, work.unseen, made) == ([units[1]], [units[0]], [], [], [(last,)])
-
-
-def test_a_lake_tells_of_growth_that_it_cannot_take_and_of_open_ledgers_that_are_gone(cluster: LiveCluster) -> None:
-    first = cluster.write_ledger(TOPIC, messages(5))
-    last = cluster.roll_over(TOPIC)
-    cluster.publish(TOPIC, messages(5))
-    _, made = lake_work(cluster)
-    units = units_of(cluster, made, first)
-    assert [one.open_until for one in units] == [-1, 3]
-    cluster.trim(TOPIC, first)
-    assert lake_work(cluster, units)[0].grown == []
-    cluster.publish(TOPIC, messages(5))
-    work, _ = lake_work(cluster, units)
-    assert (work.grown, work.unseen) == ([units[1]], [])
-    cluster.roll_over(TOPIC)
-    cluster.trim(TOPIC, last)
-    # The topic has no entry any more, and then has some again.
-    for more in ([], messages(5)):
-        cluster.publish(TOPIC, more)
-        work, _ = lake_work(cluster, units)
-        assert (work.grown, work.unseen) == ([], [units[1]])
-
-
-@pytest.mark.parametrize("grows", [False, True])
-def test_a_unit_of_a_lake_that_is_held_when_its_ledger_closes_is_told_of_only_if_that_had_grown(
-    cluster: LiveCluster, *, grows: bool
-) -> None:
-    first = cluster.write_ledger(TOPIC, messages(5))
-    last = cluster.roll_over(TOPIC)
-    cluster.publish(TOPIC, messages(5))
-    units = units_of(cluster, lake_work(cluster, **ENDS)[1], first, **ENDS)
-    assert [one.open_until for one in units] == [-1, 4]
-    cluster.trim(TOPIC, first)
-    if grows:
-        cluster.publish(TOPIC, messages(5))
-    cluster.roll_over(TOPIC)
-    cluster.publish(TOPIC, messages(5, "n"))
-    if not grows:
-        work, _ = lake_work(cluster, units, **ENDS)
-        noted = replace(units[1], open_until=-1)
-        assert (work.held, work.ended, work.kept) == ([noted], [noted], [units[0], noted])
-        units = list(LakeState.parse(LakeState({}, tuple(work.kept)).to_json(), "").units)
-    cluster.trim(TOPIC, last)
-    assert lake_work(cluster, units, **ENDS)[0].unseen == ([units[1]] if grows else [])

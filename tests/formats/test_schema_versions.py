@@ -218,21 +218,6 @@ def test_after_a_forced_deletion_the_latest_is_the_one_that_was_registered_last(
     assert known.numbered(3) == [old[3]]
 
 
-def test_versions_that_follow_change_no_earlier_value_of_one_reader() -> None:
-    first = (version(0, "a", HOUR), version(1, "b", 2 * HOUR))
-    before, now = TopicSchemas(first), TopicSchemas((*first, version(2, "c", 3 * HOUR)))
-    for reader in (1, SchemaInfo("AVRO", b"mine"), "each"):
-        assert before.digest in now.digests_alike(reader)
-        assert now.digests_alike(reader)[-1] == now.digest
-    assert now.digests_alike("latest") == (now.digest,)
-    again = TopicSchemas((*first, version(2, "b", 3 * HOUR)))
-    assert before.digest in again.digests_alike("latest")
-    reused = TopicSchemas((*first, version(0, "c", 3 * HOUR)))
-    assert before.digest not in reused.digests_alike(1)
-    corrected = TopicSchemas((by_hand(0, "other"), first[1]))
-    assert before.digest not in corrected.digests_alike(1)
-
-
 def test_an_imported_schema_and_the_clusters_are_both_known_also_without_times() -> None:
     of_import, of_cluster = version(0, "b", source=BY_IMPORT), version(0, "a", source="http://a")
     for saved in ([of_import, of_cluster], [of_cluster, of_import]):
@@ -258,11 +243,3 @@ def test_what_rows_alone_have_may_be_another_schema_that_was_deleted() -> None:
         TopicSchemas.of([deletion, by_hand(0)]).digest
         != TopicSchemas.of([deletion, version(0, "mine", source=BY_IMPORT)]).digest
     )
-
-
-def test_a_deletion_changes_what_was_made_of_rows_before_it() -> None:
-    rows, deletion = version(0, source=BY_IMPORT), version(1, is_deletion=True)
-    before, after = TopicSchemas((rows,)), TopicSchemas((rows, deletion))
-    assert before.digest not in after.digests_alike("each")
-    saved = replace(rows, source="http://a")
-    assert TopicSchemas((saved,)).digest in TopicSchemas((saved, deletion)).digests_alike("each")

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.scan.shown_values import ShownValues
 from ledgerfs.spark import export, read_messages
 from ledgerfs.spark.source.data_source import LedgerfsDataSource
 from tests.support.json_topics import NAME, ledger
@@ -104,42 +103,18 @@ def test_exports_have_one_type(spark: SparkSession, url: str, tmp_path: Path) ->
     found = spark.read.parquet(lake)
     assert found.schema["value"].dataType.simpleString() == "struct<a:bigint,b:array<struct<c:string>>>"
     assert sorted(map(str, values(found))) == sorted(map(str, [{"a": 1}, None, {"b": [{"c": "x"}]}]))
-    put_in_folder(tmp_path / "b", ledger(4, {"a": 7}, name=PARTS[0]))
-    export(spark, url, lake, values="json", topics="public/default/events", incremental=True)
-    assert spark.read.parquet(lake).count() == 4
-    put_in_folder(tmp_path / "b", ledger(5, {"new": 7}, name=PARTS[0]))
-    with pytest.raises(InvalidOptionError):
-        export(spark, url, lake, values="json", topics="public/default/events", incremental=True)
-    assert spark.read.parquet(lake).count() == 4
 
 
-HIDDEN = {"date": "2019-05-05", "Hour": 99, "value_date": "v", "Topic": "t", "Key": "k", "partition": 7}
-FOLDERS = ("topic", "date", "hour", "partition")
-
-
-@pytest.mark.parametrize("kind", ["parquet", "json"])
-def test_no_field_has_the_name_of_a_folder(
-    spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["date", "Hour"])
+def test_a_field_never_hides_the_day_of_a_folder(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Others get a name beside those of columns."""
     (tmp_path / "b").mkdir()
-    url, lake = put_in_folder(tmp_path / "b", ledger(1, HIDDEN)), str(tmp_path / "lake")
-    options: dict[str, Any] = {
-        "format": {"json": "jsonl"}.get(kind, kind),
-        "partition_by": FOLDERS,
-        "columns": ["value"],
-    }
-    options.update(values="json", flatten=True)
-    export(spark, url, lake, **options)
-    (row,) = spark.read.format(kind).load(lake).collect()
-    found = row.asDict()
-    assert (str(found.pop("date")), found.pop("hour")) == ("2023-11-14", 22)
-    assert (found.pop("topic"), found.pop("partition")) == ("persistent://public/default/events", None)
-    assert found == {
-        "value_value_date": "2019-05-05", "value_Hour": 99, "value_date": "v", "value_Topic": "t", "Key": "k",
-        "value_partition": 7,
+    url, lake = put_in_folder(tmp_path / "b", ledger(1, {name: "x", "Topic": "t", "partition": 7})), tmp_path / "lake"
+    options: dict[str, Any] = {"columns": ["value"], "values": "json", "flatten": True}
+    with pytest.raises(InvalidOptionError, match=f"{name.lower()}: a field of the values has this name"):
+        export(spark, url, str(lake), partition_by=["topic", "date", "hour"], **options)
+    export(spark, url, str(lake), partition_by=["topic", "partition"], **options)
+    (row,) = spark.read.parquet(str(lake)).collect()
+    assert row.asDict() == {
+        name: "x", "value_Topic": "t", "value_partition": 7, "topic": "persistent://public/default/events", "partition": None,
     }  # fmt: skip
-    assert export(spark, url, lake, incremental=True, **options).count() == 0
-    # As an earlier version did: its folders have other columns.
-    monkeypatch.setattr(ShownValues, "beside_folders", lambda shown, _: shown)
-    with pytest.raises(InvalidOptionError, match="with other types; take another folder, or overwrite"):
-        export(spark, url, lake, incremental=True, **options)

@@ -11,16 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from ledgerfs import open_bucket
 from ledgerfs.dialects.source_schemes import DEFAULT_BOOKIE_CONNECTIONS, DEFAULT_BOOKIE_RATE
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.export.folder import Ahead, Unseen
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.spark.pipelines.export import LakeExport, run_export
-from ledgerfs.spark.pipelines.export_request import ExportRequest
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.read_options import read_options
 from ledgerfs.storage.store_identity import identity_of
 from ledgerfs.storage.url_filesystem import filesystem_of
-from tests.support.entries import frame, metadata
 from tests.support.live_clusters import LiveCluster, ledgers_of, messages
 
 ORDERS = "public/default/orders"
@@ -63,11 +57,6 @@ def test_golden_topics_half_offloaded_and_half_hot(spark: SparkSession, cluster:
     assert not cluster.not_reads()
 
 
-def part(chunk: int) -> bytes:
-    """Return a part of a chunked message of two."""
-    return frame(metadata(chunked_id=b"c", chunks=2, chunked_size=4, chunk=chunk), f"c{chunk}".encode())
-
-
 def test_the_plan_is_one_moment(spark: SparkSession, cluster: LiveCluster) -> None:
     """What comes after the listing is for the next query; what is offloaded meanwhile is read from the bucket."""
     first = cluster.write_ledger(ORDERS, messages(2000, size=500))
@@ -81,30 +70,6 @@ def test_the_plan_is_one_moment(spark: SparkSession, cluster: LiveCluster) -> No
     values = [bytes(row.value).rstrip(b".").decode() for row in frame.select("value").collect()]
     assert sorted(values) == sorted([*(f"m{i}" for i in range(2000)), *(f"n{i}" for i in range(999))])
     assert read(spark, cluster, topic=ORDERS).count() == 3009
-    assert not cluster.not_reads()
-
-
-def test_a_lake_notes_that_an_open_ledger_was_closed_also_where_it_writes_nothing_else(
-    spark: SparkSession, cluster: LiveCluster, tmp_path: Path
-) -> None:
-    """Its file is held, since a message in it began in a ledger that is gone."""
-    first = cluster.write_ledger(ORDERS, [*messages(2), part(0)])
-    last = cluster.roll_over(ORDERS)
-    cluster.publish(ORDERS, [part(1), *messages(2, "n")])
-    where, request = Storage(cluster.url, {"open_end": "acknowledged"}), ExportRequest()
-
-    def exported() -> LakeExport:
-        return run_export(spark, where, Storage(f"file://{tmp_path}/lake"), request, incremental=True)
-
-    assert sum(one.messages for one in exported().files) == 5
-    cluster.trim(ORDERS, first)
-    cluster.roll_over(ORDERS)
-    closed = exported()
-    assert ([one.held for one in closed.topics], closed.files) == ([[last]], [])
-    cluster.publish(ORDERS, messages(1, "p"))
-    cluster.trim(ORDERS, last)
-    done = exported()
-    assert ([one.lacking_texts for one in done.topics], [one.messages for one in done.files]) == ([[]], [1])
     assert not cluster.not_reads()
 
 
@@ -148,37 +113,10 @@ def test_buckets_have_any_number_of_tasks() -> None:
 
 
 def test_a_cluster_is_the_same_at_any_rate() -> None:
-    """Or an incremental export with other cores would be one of another bucket."""
+    """Caches and exports of it are the same with other limits."""
     names = {
         identity_of(*filesystem_of("pulsar+zk://zk:2181", options))
         for options in ({}, {"bookie_rate": 5}, {"read_from": "bookkeeper"}, {"timeout_s": 3})
     }
     assert len(names) == 1
     assert identity_of(*filesystem_of("pulsar+zk://zk:2181", {"open_end": "acknowledged"})) not in names
-
-
-def test_an_export_tells_of_a_topic_that_is_gone_and_keeps_what_is_listed_no_more(
-    spark: SparkSession, cluster: LiveCluster, tmp_path: Path
-) -> None:
-    other = "public/default/other"
-    gone, last = cluster.write_ledger(other, messages(5)), cluster.write_ledger(ORDERS, messages(5))
-    (flying,) = cluster.append(last, messages(1, "flying"), only_on=1)
-    where = Storage(cluster.url, {"timeout_s": 120.0})
-
-    def exported(**asked: str) -> LakeExport:
-        request = ExportRequest(**asked)  # type: ignore[arg-type]
-        return run_export(spark, where, Storage(f"file://{tmp_path}/lake"), request, incremental=True)
-
-    assert sum(one.messages for one in exported().files) == 9
-    next(one for one in cluster.bookies if flying in one.entries(last)).kill()
-    cluster.publish(other, messages(5))
-    cluster.trim(other, gone)
-    cluster.zookeeper.delete(managed_ledger_path(managed_ledger_of(other)))
-    for asked in ({}, {"topics_pattern": "public/default/o.*"}):
-        done = exported(**asked)
-        (ahead, unseen) = done.topics
-        assert unseen.lacking_texts == [f"persistent://{other}: {Unseen(gone, 3, was_open=True)}"]
-        assert (ahead.lacking_texts, ahead.kept, done.files) == ([], 1, [])
-        assert ahead.behind_texts == [f"persistent://{ORDERS}: {Ahead(last, 3, is_closed=False)}"]
-    (only,) = (one for one in exported(topics=ORDERS).topics if one.lacking_texts or one.behind_texts)
-    assert only.topic == f"persistent://{ORDERS}"

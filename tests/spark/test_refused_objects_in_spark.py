@@ -71,12 +71,12 @@ def test_what_is_left_out_is_named(
 def test_an_export_fails_where_a_task_is_refused(
     spark: SparkSession, refusing: Callable[..., str], proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    """It writes the rest only where the listing finds what is refused, and adds it once the store allows it."""
+    """It writes the rest only where the listing finds what is refused."""
     lake = tmp_path / "lake"
 
     def exported(on_unreadable: str) -> list[int]:
         storage = Storage(url, proxy.options, on_unreadable=on_unreadable)  # type: ignore[arg-type]
-        export(spark, storage, str(lake), topics=[TOPIC], columns=["ledger_id"], incremental=True)
+        export(spark, storage, str(lake), topics=[TOPIC], columns=["ledger_id"], mode="overwrite")
         return sorted(set(pq.read_table(lake)["ledger_id"].to_pylist()))
 
     url = refusing(*OF_KNOWN_TOPIC)

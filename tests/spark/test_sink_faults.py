@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,14 +17,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 from ledgerfs import open_bucket
 from ledgerfs.errors import (
     InvalidNameError,
-    InvalidOptionError,
     LedgerExistsError,
     RefusedLedgerError,
     StaleObjectError,
 )
-from ledgerfs.spark.lake.state import LakeState
-from ledgerfs.spark.pipelines.export_request import CheckedRequest, ExportRequest
-from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source import data_sink
 from ledgerfs.spark.source.data_sink import LedgerSink, WrittenPartition, open_sink
 from ledgerfs.storage.folders.store import LocalStore
@@ -277,18 +272,6 @@ def test_an_id_that_a_mapfile_has_is_refused(
         sink.commit(written)
     assert [ref.key for ref in open_bucket(place.url).catalog.refs()] == [f"{there.folder}/data"]
     assert not [path for path in (tmp_path / "bucket").iterdir() if path.is_file()]
-
-
-def test_a_lake_is_of_one_choice_of_dialects(place: Place) -> None:
-    described = [
-        json.loads(json.dumps(CheckedRequest.of(Storage(place.url, dialect=dialect), ExportRequest()).described))
-        for dialect in ("auto", "mapfile", "pulsar_blob")
-    ]
-    for one, other in combinations(described, 2):
-        with pytest.raises(InvalidOptionError, match="with other dialect"):
-            LakeState(one).require_same(other, "lake")
-        with pytest.raises(InvalidOptionError, match="with other dialect"):
-            LakeState(other).require_same(one, "lake")
 
 
 @pytest.mark.parametrize("first", ["sink", "import"])

@@ -36,7 +36,7 @@ url, lake = sys.argv[1:]
 settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2"}
 session = open_session("classes", "local[1]", settings)
 plain = "persistent://public/golden/plain"
-ledgerfs.spark.export(session, url, lake, topics=[plain], partition_by=["topic"]).collect()
+ledgerfs.spark.export(session, url, lake, topics=[plain], partition_by=["topic"])
 session.read.parquet(lake).groupBy("topic").count().orderBy("topic").show()
 session.read.format("ledgerfs").option("topic", plain).load(url).filter("key is not null").groupBy("key").count().show()
 session.stop()

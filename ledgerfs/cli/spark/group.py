@@ -8,7 +8,7 @@ _EPILOG = """\b
 Examples:
   ledgerfs spark verify s3://tier
   ledgerfs spark catalog s3://tier --by topic
-  ledgerfs spark export s3://tier --to s3://lake/orders --topics 'persistent://public/default/.*'
+  ledgerfs spark export s3://tier --to s3a://lake/orders --topics 'persistent://public/default/.*'
   ledgerfs spark stats s3://tier --start 2026-11-01 --master spark://host:7077
 
 \b
@@ -20,7 +20,7 @@ The same as a script, where spark-submit says what the cluster is:
 
 _COMMANDS = (
     LazyCommand(
-        "export", "ledgerfs.cli.spark.export:export", "Export topics to a folder that Spark, Hive, DuckDB and pyarrow read as one table."
+        "export", "ledgerfs.cli.spark.export:export", "Export topics as Parquet, which Spark, Hive, DuckDB and pyarrow read as one table."
     ),
     LazyCommand("verify", "ledgerfs.cli.spark.verify:verify", "Check that every offloaded ledger of a bucket is whole, many at a time."),
     LazyCommand(

@@ -89,31 +89,7 @@ class TopicSchemas:
     @property
     def digest(self) -> str:
         """Equal for equal schemas: what is made with others is something else."""
-        return self._digests[-1]
-
-    def digests_alike(self, version: object) -> tuple[str, ...]:
-        """Return the digests of these schemas before the last of them were registered, and their own, as far as values then are those now.
-
-        Values are read as ``version``, as `Topic.scan` takes it. A number that was given again may change what it meant before.
-        """
-        *earlier, own = self._digests
-        return (*(digest for count, digest in enumerate(earlier) if self._adds(count, version)), own)
-
-    def _adds(self, count: int, version: object) -> bool:
-        """Whether to the first versions only other numbers were added, and values are read as the same schema as before."""
-        before, later = (TopicSchemas(part) for part in (self.versions[:count], self.versions[count:]))
-        numbers = {one.version for one in before.versions}
-        if not numbers.isdisjoint(one.version for one in later.versions):
-            return False
-        if any(self.may_be_deleted(number) != before.may_be_deleted(number) for number in numbers):
-            return False
-        return not isinstance(version, int | str) or before.meant_by(version) == self.meant_by(version)
-
-    @property
-    def _digests(self) -> tuple[str, ...]:
-        """The digests of the first versions, from none to all."""
         digest = hashlib.sha256()
-        found = [digest.hexdigest()]
         for one in self.versions:
             said = (
                 one.version,
@@ -124,8 +100,7 @@ class TopicSchemas:
                 sorted(one.schema.properties.items()),
             )
             digest.update(repr(said).encode() + one.schema.data + one.schema.unreadable.encode() + b"\0")
-            found.append(digest.hexdigest())
-        return tuple(found)
+        return digest.hexdigest()
 
 
 def common_number(column: pa.Array) -> int | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
@@ -69,6 +70,12 @@ def read_messages(
     """
     require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
     where = storage_of(spark, storage).of_task(None, spark.sparkContext.defaultParallelism)
+    keys = scan.get("private_keys")
+    if keys:
+        # The file of a key may be on this machine only.
+        scan["private_keys"] = {
+            name: source.read_bytes() if isinstance(source, Path) else source for name, source in keys.items()
+        }
 
     def tell_missing(missing: Sequence[MissingLedger]) -> None:
         if left_out is not None:

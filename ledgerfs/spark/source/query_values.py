@@ -59,10 +59,6 @@ class QueryValues:
         read = schema_of(columns)
         return read if self.shown is None else self.shown.schema_for(read.names)
 
-    def beside_folders(self, names: Iterable[str]) -> "QueryValues":
-        """Return the same for files in folders that are named by these columns."""
-        return self if self.shown is None else replace(self, shown=self.shown.beside_folders(names))
-
     def options_of_tasks(self, scan: Mapping[str, Any]) -> dict[str, Any]:
         """Return options of a scan with what was learned of the values: with these nothing is read for their type."""
         return {**scan, **({} if self.shown is None else self.shown.source.learned_options)}
