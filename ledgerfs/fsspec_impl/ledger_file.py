@@ -2,14 +2,15 @@
 
 pyarrow reads a data set over a Python filesystem with threads of its own, which let go of a file a little after it is read. When the
 program ends in between, such a thread asks for an interpreter that is gone, and the process aborts (``terminate called without an active
-exception``, exit code 134), though all was done. Seen with pyarrow 26 and fsspec's own local filesystem alike. So the end of a program
-waits for them.
+exception``, exit code 134), though all was done. Seen with pyarrow 26 and fsspec's own local filesystem alike. So a program that ends
+within a tenth of a second of such a read waits for the rest of it.
 """
 
 import atexit
+import math
 import sys
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from fsspec.spec import AbstractBufferedFile
 
@@ -25,6 +26,9 @@ class LedgerFile(AbstractBufferedFile):
     ``cache_type`` names one.
     """
 
+    last_use: ClassVar[float] = -math.inf
+    """When any file was opened or read last, by `time.monotonic`."""
+
     def __init__(
         self,
         fs: Any,  # noqa: ANN401  (fsspec is not typed)
@@ -33,6 +37,7 @@ class LedgerFile(AbstractBufferedFile):
         cache_type: str = "none",
         **options: Any,  # noqa: ANN401
     ) -> None:
+        LedgerFile.last_use = time.monotonic()
         self._opened: OpenFile | None = opened
         self._is_cached = cache_type != "none"
         super().__init__(fs, path, mode="rb", size=opened.size, cache_type=cache_type, **options)
@@ -53,6 +58,7 @@ class LedgerFile(AbstractBufferedFile):
             count: int = super().readinto(buffer)
             return count
         count = self._opened.read_into(self.loc, memoryview(buffer).cast("B"))
+        LedgerFile.last_use = time.monotonic()
         self.loc += count
         return count
 
@@ -64,13 +70,14 @@ class LedgerFile(AbstractBufferedFile):
     def _fetch_range(self, start: int, end: int) -> bytes:
         if self._opened is None:
             raise ValueError("I/O operation on closed file.")
-        return self._opened.read(start, end)
+        found = self._opened.read(start, end)
+        LedgerFile.last_use = time.monotonic()
+        return found
 
 
+@atexit.register
 def wait_for_arrow() -> None:
-    """Let pyarrow's threads run for a tenth of a second, if the program used data sets."""
-    if "pyarrow._dataset" in sys.modules:
-        time.sleep(_ARROW_SECONDS)
-
-
-atexit.register(wait_for_arrow)
+    """Let pyarrow's threads run until a tenth of a second after the last read, if the program used data sets."""
+    left = LedgerFile.last_use + _ARROW_SECONDS - time.monotonic()
+    if left > 0 and "pyarrow._dataset" in sys.modules:
+        time.sleep(left)
