@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+from ledgerfs.messages.transforms.entry_transform import unbatch
 
 from interop.odd_rows import write_odd_rows
 from interop.rewrite import offload
@@ -13,7 +14,6 @@ from interop.s3_server import BUCKET, S3Server
 from interop.workload import NAMESPACE
 from ledgerfs import open_bucket
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
-from ledgerfs.messages.transforms.entry_transform import unbatch
 
 IMPORTED = "public/imported"
 UNBATCHED = "public/unbatched"
@@ -143,7 +143,7 @@ def write_unbatched(source: S3Server, target: S3Server, first_id: int) -> None:
         if one.by_command:
             topics = [option for name in one.sources for option in ("--topic", f"{NAMESPACE}/{name}")]
             ids = ("--ledger-id", str(next_id))
-            offload(source, target, (*topics, "--unbatch", *ids, "--recompress", one.codec))
+            offload(source, target, (*topics, "--unbatch", *ids, "--compression", one.codec))
             next_id += sum(len(bucket.topic(f"{NAMESPACE}/{name}").ledgers) for name in one.sources)
         else:
             next_id = _put(source, target, one, next_id)

@@ -191,21 +191,28 @@ def test_a_bucket_is_copied_and_what_lacks_is_an_error(tmp_path: Path) -> None:
     assert (report.copied, report.skipped, len(report.failed), len(report.missing)) == (0, 1, 1, 1)
     with pytest.raises(NotFoundError):
         ledgerfs.copy_ledgers(source, target, topics=["public/default/nothing"])
-    for wrong in ({"if_exists": "replace"}, {"recompress": "zip"}, {"ledger_id": 5}):
+    for wrong in (
+        {"if_exists": "replace"},
+        {"unbatch": True, "compression": "zip"},
+        {"compression": "zstd"},
+        {"ledger_id": 5},
+    ):
         with pytest.raises(InvalidOptionError):
             ledgerfs.copy_ledgers(source, tmp_path / "never", **wrong)
         assert not (tmp_path / "never").exists()
 
 
-def test_topics_are_copied_by_name_and_transformed(tmp_path: Path, golden_url: str) -> None:
+def test_topics_are_copied_by_name_and_unbatched(tmp_path: Path, golden_url: str) -> None:
     names = ["public/golden/plain", "public/golden/batched-lz4"]
-    report = ledgerfs.copy_ledgers(golden_url, tmp_path, topics=names, recompress="zstd")
+    report = ledgerfs.copy_ledgers(golden_url, tmp_path, topics=names)
     assert report.is_complete
     assert {topic.name.removeprefix("persistent://") for topic in ledgerfs.open_bucket(tmp_path).topics()} == set(names)
     for name in names:
         assert rows_of(str(tmp_path), name) == rows_of(golden_url, name)
     assert not ledgerfs.verify(tmp_path).is_damaged
-    unbatched = ledgerfs.copy_ledgers(golden_url, tmp_path / "unbatched", topics=names[1:], unbatch=True)
+    unbatched = ledgerfs.copy_ledgers(
+        golden_url, tmp_path / "unbatched", topics=names[1:], unbatch=True, compression="zstd"
+    )
     assert unbatched.is_complete
     assert rows_of(str(tmp_path / "unbatched"), names[1]) == rows_of(golden_url, names[1])
 

@@ -38,11 +38,11 @@ _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
     help="What to do with a ledger that the target has.",
 )
 @click.option("--new-uuid", is_flag=True, help="Give copies new uuids, by which brokers do not find them.")
-@click.option("--recompress", type=click.Choice(CODECS), help="Compress payloads again; ids of messages do not change.")
+@click.option("--unbatch", is_flag=True, help="One message an entry, in ledgers with ids that no cluster hands out.")
 @click.option(
-    "--unbatch",
-    is_flag=True,
-    help="One message an entry, in ledgers with ids that no cluster hands out; --recompress is then for messages of batches.",
+    "--compression",
+    type=click.Choice(CODECS),
+    help="With --unbatch: of messages that were in batches.  [default: none]",
 )
 @click.option(
     "--ledger-id",
@@ -75,10 +75,12 @@ def offload(
       ledgerfs offload s3://tier s3://tier-backup
       ledgerfs offload s3://tier /backup/tier --topic persistent://public/default/orders
       ledgerfs offload s3://tier s3://tier -O endpoint_url=https://other:9000 --block-size 64MiB
-      ledgerfs offload s3://tier s3://archive --recompress zstd
+      ledgerfs offload s3://tier s3://archive --unbatch --compression zstd
     """
-    if options["ledger_id"] is not None and not options["unbatch"]:
-        raise click.UsageError("--ledger-id is for --unbatch; other copies keep the ids of their ledgers.")
+    if not options["unbatch"]:
+        for name in ("ledger_id", "compression"):
+            if options[name] is not None:
+                raise click.UsageError(f"--{name.replace('_', '-')} is for --unbatch; other copies stay as they are.")
     # These import numpy and numba, which --help does not need.
     from ledgerfs.cache.block_cache import process_cache
     from ledgerfs.writing.copy_ledgers import copy_ledgers

@@ -87,7 +87,7 @@ class LedgerFileSystem(AbstractFileSystem):
         ``skip`` lists the rest of a bucket of which the store refuses objects or folders (`open_bucket`).
     write_options
         Options of everything that is written: ``{"block_size": bytes}`` (64 MiB), ``{"if_exists": "fail" | "skip" | "new-copy"}``. A single
-        ``open``, ``put``, ``cp`` or ``pipe`` takes them, too, and ``transform`` (`ledgerfs.messages.transforms.entry_transform`).
+        ``open``, ``put``, ``cp`` or ``pipe`` takes them, too, and ``transform`` (`ledgerfs.messages.transforms.unbatch`).
 
     """
 

@@ -81,9 +81,8 @@ class TreeWrites:
         if not source.endswith(".entries"):
             raise InvalidNameError("only files of entries/ are copied within a bucket", key=source)
         reader = self.bucket.reader(node.ref)
-        transform = self._options(options).get("transform")
         managed_ledger, ledger_id = target_of(path)
-        require_new_ids(ledger_id, node.ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
+        require_new_ids(ledger_id, node.ref.ledger_id, self._options(options).get("transform"))
         known = {
             "block_size": own_block_size(reader),
             "metadata": copied_metadata(reader, ledger_id, managed_ledger),

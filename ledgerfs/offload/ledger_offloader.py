@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ledgerfs.formats.buffers import Buffer
     from ledgerfs.formats.ledger_metadata import LedgerMetadata
     from ledgerfs.formats.records import EntryBatch
-    from ledgerfs.messages.transforms.entry_transform import EntryTransform
     from ledgerfs.writing.sources import EntrySource
 
 
@@ -72,19 +71,13 @@ class LedgerOffloader(NullLedgerOffloader):
         The bucket that ledgers are offloaded to.
     block_size
         Bytes of a block; None for `DEFAULT_BLOCK_SIZE` (64 MiB).
-    transform
-        Changes entries as they are written; None leaves them as they are. Message ids must not change.
-
     """
 
-    __slots__ = ("_block_size", "_bucket", "_transform")
+    __slots__ = ("_block_size", "_bucket")
 
-    def __init__(
-        self, bucket: Bucket, *, block_size: int | None = None, transform: "EntryTransform | None" = None
-    ) -> None:
+    def __init__(self, bucket: Bucket, *, block_size: int | None = None) -> None:
         self._bucket = bucket
         self._block_size = block_size
-        self._transform = transform
 
     def offload(
         self, source: "LedgerReader | LedgerEntries", uuid: str, extra_metadata: Mapping[str, str] | None = None
@@ -114,20 +107,19 @@ class LedgerOffloader(NullLedgerOffloader):
         # These import numba, which reading and deleting do not need.
         from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
         from ledgerfs.writing.sources import OffloadedLedger
-        from ledgerfs.writing.write import Wanted, require_new_ids, write_ledger
+        from ledgerfs.writing.write import Wanted, write_ledger
 
         entries: EntrySource
         if isinstance(source, LedgerEntries):
             ledger_id, metadata, entries = source.ledger_id, source.metadata, _source_of(source)
         else:
             ledger_id, metadata, entries = source.ref.ledger_id, source.metadata(), OffloadedLedger(source)
-        require_new_ids(ledger_id, ledger_id, keeps_ids=self._transform is None or self._transform.keeps_ids)
         extra = dict(extra_metadata or {})
         name = parse_user_metadata(extra).managed_ledger or (None if metadata is None else metadata.managed_ledger)
         if name is None:
             raise InvalidNameError("whose ledger is it? extra_metadata names no ManagedLedgerName", key=str(ledger_id))
         user_metadata = completed_user_metadata(extra, name)
-        wanted = Wanted(name, ledger_id, _uuid(uuid), self._block_size, metadata, user_metadata, self._transform)
+        wanted = Wanted(name, ledger_id, _uuid(uuid), self._block_size, metadata, user_metadata)
         return write_ledger(self._bucket, wanted, entries)
 
     def read_offloaded(self, ledger_id: int, uuid: str) -> LedgerReader:

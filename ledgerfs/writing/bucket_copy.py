@@ -7,7 +7,7 @@ creation time. Ledgers of other topics do not matter, since two clusters may be 
 A copy under another id names the ledger that it was made of, so that the next copy of the same one, under whatever id, finds its messages.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby, islice
@@ -44,10 +44,10 @@ from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused
 from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size
 from ledgerfs.writing.deletion import remove_ledger
 from ledgerfs.writing.sources import OffloadedLedger
-from ledgerfs.writing.write import measured, ref_of, require_new_ids, write_ledger
+from ledgerfs.writing.write import ref_of, require_new_ids, write_ledger
 
 if TYPE_CHECKING:
-    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+    from ledgerfs.messages.transforms.unbatch import Unbatch
 
 _SMALL_LEDGER = 16 << 20
 """Ledgers of up to so many bytes are copied several at a time: they mostly wait for answers."""
@@ -102,7 +102,7 @@ class CopyOptions:
     new_uuid
         Whether copies get new uuids: brokers do not find them, and existing copies stay.
     transform
-        Returns a transform for one ledger; None leaves entries as they are.
+        Splits batches, in copies with other ids; None leaves entries as they are.
     first_ledger_id
         Id of the first copy, which the others follow; None keeps each ledger's own.
     check
@@ -113,7 +113,7 @@ class CopyOptions:
     block_size: int | None = None
     if_exists: IfExists = IfExists.SKIP
     new_uuid: bool = False
-    transform: "Callable[[], EntryTransform] | None" = None
+    transform: "Unbatch | None" = None
     first_ledger_id: int | None = None
     check: bool = True
 
@@ -253,7 +253,7 @@ class _Copy:
         try:
             self._require_agreed(ref)
             claim = self._claim(ref, ledger_id, uuid)
-            found = self._found(ref, claim, uuid) if first is None else self._made(claim)
+            found = self._found(claim, uuid) if first is None else self._made(claim)
             if found is not None:
                 expected = Expected(_claim_of_skipped(claim, found), found.uuid, is_new=False)
                 return CopiedLedger(ref, CopyOutcome.SKIPPED, found.ledger_id, found.uuid), expected
@@ -336,19 +336,14 @@ class _Copy:
             raise refused(claim, rival)
         return None
 
-    def _found(self, ref: LedgerRef, claim: Claim, uuid: str | None) -> LedgerRef | None:
+    def _found(self, claim: Claim, uuid: str | None) -> LedgerRef | None:
         """Return the ledger of the target for which this one is skipped; None if it is to be written. Raises `LedgerExistsError`."""
         named = None if uuid is None else self.there.copy(claim.ledger_id, uuid)
         if named is not None:
-            # Transformed entries have another length; the uuid tells that it is this ledger.
-            is_same = claim.is_same(
-                named if self.options.transform is None else replace(named, length=claim.length or 0)
-            )
+            is_same = claim.is_same(named)
             if claim.if_exists is IfExists.FAIL or not is_same:
                 what = "this ledger" if is_same else "another ledger of this name, or half of this one"
                 raise LedgerExistsError(f"the target has {what} already", key=named.key)
-        else:
-            claim = self._with_length(ref, claim)
         rival = self.there.rival(claim)
         if rival is not None:
             raise refused(claim, rival)
@@ -357,25 +352,13 @@ class _Copy:
             same = [one for one in self.there.same(claim) if one.uuid not in claim.friends]
         return next((one for one in same if is_current(self.target.raw_store, one)), None)
 
-    def _with_length(self, ref: LedgerRef, claim: Claim) -> Claim:
-        """Return the claim with the length that the transform makes; all is read for that, if there is a ledger to compare it with."""
-        if self.options.transform is None or claim.if_exists is IfExists.FAIL:
-            return claim
-        others = (one for one in self.there.refs_of(claim.ledger_id) if one.is_sound and one.uuid not in claim.friends)
-        if not any(replace(claim, length=one.length).agrees_with(one) for one in others):
-            return claim
-        ledger = self._new_ledger(ref, claim.ledger_id, None)
-        _, length = measured(OffloadedLedger(self.source.reader(ref)), ledger)
-        return replace(claim, length=length)
-
     def _new_ledger(self, ref: LedgerRef, ledger_id: int, uuid: str | None) -> NewLedger:
         """Return the copy that is to be written. Raises `CorruptLedgerError`, `RefusedLedgerError`."""
         if not ref.is_sound:
             reason = "the ledger is damaged, as `ledgerfs verify` tells; it is not copied"
             raise CorruptLedgerError(reason, key=ref.key)
         reader = self.source.reader(ref)
-        transform = None if self.options.transform is None else self.options.transform()
-        require_new_ids(ledger_id, ref.ledger_id, keeps_ids=transform is None or transform.keeps_ids)
+        require_new_ids(ledger_id, ref.ledger_id, self.options.transform)
         metadata = copied_metadata(reader, ledger_id, ref.managed_ledger)
         self.source.source.require_copyable(ref, metadata.managed_ledger, metadata.state)
         return NewLedger(
@@ -383,7 +366,7 @@ class _Copy:
             metadata if ledger_id == ref.ledger_id else metadata.made_of(ref.root),
             copied_user_metadata(reader, ref.managed_ledger),
             own_block_size(reader) if self.options.block_size is None else self.options.block_size,
-            transform,
+            self.options.transform,
         )
 
     def _write(self, ref: LedgerRef, ledger_id: int, uuid: str | None, tell: Progress) -> WrittenLedger:

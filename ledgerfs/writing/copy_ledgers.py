@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
@@ -18,9 +16,6 @@ from ledgerfs.storage.failures import is_refusal
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.own_ids import new_own_id
-
-if TYPE_CHECKING:
-    from ledgerfs.messages.transforms.entry_transform import EntryTransform
 
 _NO_LEDGERS = frozenset({"unreadable-index", "index-without-data", "data-without-index"})
 
@@ -82,8 +77,8 @@ def copy_ledgers(
     block_size: int | None = None,
     if_exists: IfExists | str = IfExists.SKIP,
     new_uuid: bool = False,
-    recompress: str | None = None,
     unbatch: bool = False,
+    compression: str | None = None,
     ledger_id: int | None = None,
     check: bool = True,
     allow_incomplete: bool = False,
@@ -108,11 +103,11 @@ def copy_ledgers(
         What to do with a ledger of which the target has another copy: "skip", "fail" or "new-copy".
     new_uuid
         Give copies new uuids, by which brokers do not find them.
-    recompress
-        Compress payloads again, with "none", "lz4", "zlib", "zstd" or "snappy".
     unbatch
-        Make an entry of each message, in ledgers with new ids; ``recompress`` is then for messages of batches. What an earlier call made of
-        the same ledgers is skipped; ledgers that the target has under their own ids fail, as their messages would be there twice.
+        Make an entry of each message, in ledgers with new ids. What an earlier call made of the same ledgers is skipped; ledgers that the
+        target has under their own ids fail, as their messages would be there twice.
+    compression
+        With ``unbatch``, the codec of messages that were in batches: "none" (as None), "lz4", "zlib", "zstd" or "snappy".
     ledger_id
         With ``unbatch``, the id of the first copy, which the others' follow; None for ids that no cluster hands out.
     check
@@ -142,12 +137,17 @@ def copy_ledgers(
     managed_ledgers = None
     if topics is not None:
         managed_ledgers = sorted(wanted_names(catalog, topics), key=lambda name: name or "")
-    if ledger_id is not None and not unbatch:
-        raise InvalidOptionError(
-            "other copies than those of unbatch keep the ids of their ledgers", key=f"ledger_id={ledger_id!r}"
-        )
-    transform = _transform(recompress, unbatch=unbatch)
-    options = CopyOptions(block_size, IfExists.of(if_exists), new_uuid, transform, ledger_id, check)
+    if not unbatch:
+        for name, value in (("ledger_id", ledger_id), ("compression", compression)):
+            if value is not None:
+                reason = "other copies than those of unbatch keep their entries and the ids of their ledgers"
+                raise InvalidOptionError(reason, key=f"{name}={value!r}")
+    options = CopyOptions(block_size, IfExists.of(if_exists), new_uuid, None, ledger_id, check)
+    if unbatch:
+        # This imports numba, which other copies do not need.
+        from ledgerfs.messages.transforms import unbatch as splitting
+
+        options = replace(options, transform=splitting.unbatch(compression or "none"))
     target.raw_store.writes.make_folder()
     if unbatch and ledger_id is None:
         options = replace(options, first_ledger_id=new_own_id([catalog, target.list_to_write()], managed_ledgers))
@@ -183,16 +183,6 @@ def _copied(
     report.missing = list(_no_ledgers(source, catalog, managed_ledgers))
     source.warn_of_unplaced(managed_ledgers or (), catalog)
     return report
-
-
-def _transform(codec: str | None, *, unbatch: bool) -> "Callable[[], EntryTransform] | None":
-    if not (unbatch or codec):
-        return None
-    from ledgerfs.messages.transforms import entry_transform
-
-    made = partial(entry_transform.unbatch if unbatch else entry_transform.recompress, codec or "none")
-    made()  # an unknown codec raises before anything is written
-    return made
 
 
 def _no_ledgers(source: Bucket, catalog: Catalog, managed_ledgers: Sequence[str | None] | None) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from ledgerfs.writing.claims import Claim, IfExists
 from ledgerfs.writing.sources import EntrySource
 
 if TYPE_CHECKING:
-    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+    from ledgerfs.messages.transforms.unbatch import Unbatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Wanted:
     user_metadata
         User metadata of its objects; None for the one that makes a broker accept them.
     transform
-        Changes entries as they are written; None leaves them as they are.
+        Splits entries as they are written; None leaves them as they are.
 
     """
 
@@ -54,7 +54,7 @@ class Wanted:
     block_size: int | None = None
     metadata: LedgerMetadata | None = None
     user_metadata: Mapping[str, str] | None = None
-    transform: "EntryTransform | None" = None
+    transform: "Unbatch | None" = None
 
     def claim(self, if_exists: IfExists) -> Claim:
         """Return the claim that other ledgers of this id are compared with."""
@@ -136,10 +136,9 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
     )
 
 
-def require_new_ids(ledger_id: int, source_id: int, *, keeps_ids: bool) -> None:
-    """Raise `RefusedLedgerError` if entries get other ids and the ledger keeps its id: to a broker these would be other messages."""
-    if not keeps_ids and ledger_id == source_id:
+def require_new_ids(ledger_id: int, source_id: int, transform: "Unbatch | None") -> None:
+    """Raise `RefusedLedgerError` if entries are split and the ledger keeps its id: to a broker these would be other messages."""
+    if transform is not None and ledger_id == source_id:
         raise RefusedLedgerError(
-            "this transform gives entries other ids, which is only allowed with another ledger id",
-            key=f"ledger {ledger_id}",
+            "splitting batches gives entries other ids, which needs another ledger id", key=f"ledger {ledger_id}"
         )

@@ -27,7 +27,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
+from ledgerfs.messages.transforms.unbatch import unbatch
 from ledgerfs.upkeep.verification.verify import verify
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import S3Server
@@ -295,29 +295,24 @@ def test_transforms_on_the_way_change_no_message(copied: LedgerFileSystem, tmp_p
         local.write_bytes(copied.cat_file(source))
         copied.cp_file(source, f"entries/public/golden/split/{200 + number}.entries", transform=unbatch())
         copied.put(str(local), f"entries/public/golden/put/{300 + number}.entries", transform=unbatch("lz4"))
-        copied.cp(source, f"entries/public/golden/none/{400 + number}.entries", transform=recompress("none"))
-        with copied.open(
-            f"entries/public/golden/zstd/{500 + number}.entries", "wb", transform=recompress("zstd")
-        ) as out:
+        with copied.open(f"entries/public/golden/zstd/{500 + number}.entries", "wb", transform=unbatch("zstd")) as out:
             out.write(local.read_bytes())
         copied.pipe_file(f"entries/public/golden/pipe/{600 + number}.entries", local.read_bytes(), transform=unbatch())
-    for topic in ("split", "put", "none", "zstd", "pipe"):
+    for topic in ("split", "put", "zstd", "pipe"):
         assert rows_of(copied, f"persistent://public/golden/{topic}") == expected
-    infos = [copied.info(f"entries/public/golden/{path}") for path in ("batched-zstd/37.entries", "none/400.entries")]
-    assert infos[0]["entries"] == infos[1]["entries"]
-    assert infos[0]["size"] < infos[1]["size"]
-    assert copied.info("entries/public/golden/split/200.entries")["entries"] > infos[0]["entries"]
+    infos = [copied.info(f"entries/public/golden/{path}") for path in ("batched-zstd/37.entries", "split/200.entries")]
+    assert infos[0]["entries"] < infos[1]["entries"]
     assert not verify(copied.bucket).is_damaged
 
 
 def test_a_transform_of_damaged_entries_leaves_nothing(fs: LedgerFileSystem, folder: Path) -> None:
     with pytest.raises(LedgerfsError, match="entry"):
-        fs.pipe_file(PATH, RECORDS, transform=recompress("zstd"))
+        fs.pipe_file(PATH, RECORDS, transform=unbatch("zstd"))
     assert objects_in(folder) == {}
 
 
 def test_a_transform_for_all_writes(copied: LedgerFileSystem, folder: Path) -> None:
-    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"transform": recompress("none")})
+    fs = LedgerFileSystem(fo=str(folder), target_protocol="file", write_options={"transform": unbatch()})
     fs.cp("entries/public/golden/batched-zstd/37.entries", "entries/public/golden/none/1.entries")
     assert (
         fs.info("entries/public/golden/none/1.entries")["size"]

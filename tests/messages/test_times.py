@@ -7,10 +7,9 @@ from ledgerfs.messages.proto.message_metadata_pb2 import (
     BrokerMetadataRecord,
     MessageMetadataRecord,
 )
-from ledgerfs.messages.transforms.entry_transform import unbatch
-from tests.messages.test_recompress import parts_of
+from ledgerfs.messages.transforms.unbatch import unbatch
 from tests.support.entries import TOPIC, batch_of, batched, decode, frame, metadata
-from tests.support.transforms import transformed
+from tests.support.transforms import parts_of, transformed
 
 NOW_MS = 1_760_000_000_000
 NOW_NS = NOW_MS * 1_000_000

@@ -3,7 +3,6 @@
 The machinery is that of `test_guarded_memory`: the work is done in a process of its own (`tests.support.noted_cases`).
 """
 
-import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.codecs import native_compression, native_decompression
-from ledgerfs.messages.transforms.entry_transform import EntryTransform
-from ledgerfs.messages.transforms.recompress import Recompress
 from ledgerfs.messages.transforms.unbatch import Unbatch
 from tests.messages.test_fuzz_entries import golden_entries
 from tests.messages.test_guarded_memory import LIMIT, NATIVE, SEEDS, case_of, check_guards, guarded_outputs, placed
@@ -33,12 +30,7 @@ def unsigned(entry: bytes) -> bytes:
     return entry[:at] + entry[at + 6 :] if entry[at : at + 2] == b"\x0e\x01" else entry
 
 
-def transform_of(dice: random.Random) -> EntryTransform:
-    kind = dice.choice((Recompress, Unbatch, Unbatch))
-    return kind(dice.choice(list(Compression)), LIMIT)
-
-
-def made_of(transform: EntryTransform, batch: EntryBatch) -> list[bytes] | None:
+def made_of(transform: Unbatch, batch: EntryBatch) -> list[bytes] | None:
     try:
         return [bytes(entry) for made in transform(batch, 0) for _, entry in made]
     except LedgerfsError:
@@ -71,7 +63,7 @@ def try_cases(entries: dict[str, list[bytes]], seed: int, note: Note) -> tuple[i
     for number in range(CASES):
         kinds, some, dice = case_of(entries, seed + 100, number)
         some = [unsigned(entry) for entry in some]
-        transform, at_end = transform_of(dice), dice.random() < 0.7
+        transform, at_end = Unbatch(dice.choice(list(Compression)), LIMIT), dice.random() < 0.7
         about = {"seed": seed, "case": number, "mutations": kinds, "at_end": at_end, "transform": repr(transform)}
         note.write({**about, "entries": [entry.hex() for entry in some]})
         with guarded_outputs() as inputs:

@@ -18,13 +18,12 @@ from ledgerfs.messages.proto.message_metadata_pb2 import (
     Property,
 )
 from ledgerfs.messages.transforms import unbatch as module
-from ledgerfs.messages.transforms.entry_transform import unbatch
-from ledgerfs.messages.transforms.unbatch import Unbatch
-from tests.messages.test_recompress import NAMES, codec_of, parts_of
+from ledgerfs.messages.transforms.unbatch import Unbatch, unbatch
 from tests.support.each import for_each
 from tests.support.entries import LZ4, NONE, SNAPPY, ZLIB, ZSTD, batch_of, batched, compress, frame, framed, metadata
-from tests.support.transforms import entries_of, golden_ledgers, rows_of, table_of, transformed
+from tests.support.transforms import entries_of, golden_ledgers, parts_of, rows_of, table_of, transformed
 
+NAMES = [codec.name.lower() for codec in Compression]
 FOUR = [
     (BatchedMetadataRecord(key=b"a", property=[Property(key=b"n", value=b"0"), Property()], sequence_id=7), b"first"),
     (BatchedMetadataRecord(ordering_key=b"o", event_time_ms=99, value_is_null=True), b""),
@@ -92,7 +91,7 @@ def test_each_message_gets_the_metadata_that_a_message_alone_would_have(codec):
 def test_payloads_get_the_codec(before, codec):
     entry = packed(before, FOUR)
     made = transformed(unbatch(codec), [entry])
-    assert [codec_of(one) for one in made] == [Compression[codec.upper()]] * 4
+    assert [metadata_of(one).compression for one in made] == [Compression[codec.upper()]] * 4
     assert [metadata_of(one).uncompressed_size for one in made] == [5, 0, 5, 450]
     assert rows_of(made) == rows_of([entry])
 
@@ -128,7 +127,7 @@ def test_a_batch_of_one_is_opened_and_a_message_alone_is_not():
     one, alone = packed(ZSTD, FOUR[:1]), frame(metadata(compression=LZ4, uncompressed_size=3), compress(LZ4, b"abc"))
     made = transformed(unbatch("snappy"), [alone, one, alone])
     assert made[0] == made[2] == alone
-    assert (is_batch(made[1]), codec_of(made[1])) == (False, SNAPPY)
+    assert (is_batch(made[1]), metadata_of(made[1]).compression) == (False, SNAPPY)
 
 
 def test_what_compaction_took_out_is_left_out():

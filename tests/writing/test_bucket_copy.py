@@ -1,9 +1,7 @@
 """Offloading from one bucket into another: identical trees, resumed, and what is damaged named and left behind."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +12,7 @@ from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, LedgerExistsError, RefusedLedgerError
 from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
-from ledgerfs.messages.transforms.entry_transform import recompress, unbatch
+from ledgerfs.messages.transforms.unbatch import unbatch
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.upkeep.verification.verify import verify
 from ledgerfs.vfs.tree import tree_of
@@ -225,23 +223,12 @@ def test_entries_that_fit_no_smaller_block_are_named(golden_bucket: Bucket, targ
     assert len(objects_in(folder)) == 6
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4", "zlib", "zstd", "snappy"])
-def test_recompressed_copies_have_the_same_messages_and_ids(codec: str, golden_bucket: Bucket, target: Bucket) -> None:
-    topics = ["batched-none", "batched-zlib", "single-snappy", "encrypted", "chunked", "txn", "kv-inline"]
-    found = copy(golden_bucket, target, managed(*topics), transform=partial(recompress, codec))
-    assert set(outcomes(found).values()) == {CopyOutcome.COPIED}
-    options: dict[str, Any] = {"on_encrypted": "null", "include_markers": True, "transactions": "all"}
-    for topic in topics:
-        tables = [one.topic(f"public/golden/{topic}").scan(**options).to_table() for one in (golden_bucket, target)]
-        assert tables[0].equals(tables[1])
-
-
 @pytest.mark.long
 def test_unbatched_copies_have_the_same_messages_in_new_ledgers(
     golden_bucket: Bucket, target: Bucket, tmp_path: Path
 ) -> None:
     first = new_own_id([golden_bucket.catalog, target.catalog])
-    found = copy(golden_bucket, target, transform=unbatch, first_ledger_id=first)
+    found = copy(golden_bucket, target, transform=unbatch(), first_ledger_id=first)
     assert set(outcomes(found).values()) == {CopyOutcome.COPIED}
     assert [one.ledger_id for one in found] == list(range(first, first + 104))
     assert all(one.uuid not in {ref.uuid for ref in golden_bucket.catalog.refs()} for one in found)
@@ -251,7 +238,7 @@ def test_unbatched_copies_have_the_same_messages_in_new_ledgers(
     (tmp_path / "empty").mkdir()
     empty = open_bucket(f"file://{tmp_path / 'empty'}")
     with pytest.raises(RefusedLedgerError, match="other ids"):
-        raise next(one.error for one in copy(golden_bucket, empty, managed("plain"), transform=unbatch, new_uuid=True,
+        raise next(one.error for one in copy(golden_bucket, empty, managed("plain"), transform=unbatch(), new_uuid=True,
                                              if_exists=IfExists.NEW_COPY) if one.error)  # fmt: skip
 
 
@@ -291,41 +278,6 @@ def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: B
         assert objects[f"{one.uuid}-ledger-{one.ledger_id}"] == before[one.source.object("data").key]
         assert objects[f"{one.uuid}-ledger-{one.ledger_id}-index"] == before[one.source.object("index").key]
     assert len(objects) == 12
-
-
-@pytest.mark.parametrize("policy", [IfExists.SKIP, IfExists.NEW_COPY])
-@pytest.mark.parametrize("is_there_recompressed", [False, True])
-def test_a_further_copy_that_is_recompressed_is_compared_before_it_is_written(
-    policy: IfExists,
-    is_there_recompressed: bool,
-    golden_bucket: Bucket,
-    target: Bucket,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Entries of another length are another ledger; those of the same one are found to be so by reading the source."""
-    topics, zstd = managed("batched-zlib"), partial(recompress, "zstd")
-    copy(golden_bucket, target, topics, **({"transform": zstd} if is_there_recompressed else {}))
-    before, put, written = objects_in(folder), LocalWrites.put, []
-
-    def counted(self: LocalWrites, key: str, *arguments: Any) -> Any:
-        written.append(key)
-        return put(self, key, *arguments)
-
-    monkeypatch.setattr(LocalWrites, "put", counted)
-    found = copy(golden_bucket, target, topics, transform=zstd, new_uuid=True, if_exists=policy)
-    if not is_there_recompressed:
-        assert {one.outcome for one in found} == {CopyOutcome.FAILED}
-        assert all("which is not the same" in str(one.error) for one in found)
-    expected = CopyOutcome.COPIED if policy is IfExists.NEW_COPY else CopyOutcome.SKIPPED
-    if is_there_recompressed:
-        assert {one.outcome for one in found} == {expected}
-    if is_there_recompressed and policy is IfExists.NEW_COPY:
-        assert len(objects_in(folder)) == 2 * len(before)
-        assert not verify(target).is_damaged
-    else:
-        assert not written
-        assert objects_in(folder) == before
 
 
 def test_another_ledger_of_the_same_id(tmp_path: Path, target: Bucket, folder: Path) -> None:
@@ -400,8 +352,7 @@ each_way = for_each(
     [
         {},
         {"new_uuid": True},
-        {"transform": partial(recompress, "zstd")},
-        {"first_ledger_id": 100, "transform": unbatch},
+        {"first_ledger_id": 100, "transform": unbatch()},
     ],
 )
 
@@ -476,16 +427,6 @@ def test_an_id_that_another_topic_has_is_another_ledger(
     ]
 
 
-def test_a_recompressed_copy_is_taken_up(golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
-    """Its length is not that of the source; its name tells that it is the same."""
-    options: dict[str, Any] = {"transform": partial(recompress, "zstd")}
-    topics = managed("batched-none", "batched-zlib")
-    assert set(outcomes(copy(golden_bucket, target, topics, **options)).values()) == {CopyOutcome.COPIED}
-    before = places_of(folder)
-    assert set(outcomes(copy(golden_bucket, target, topics, **options)).values()) == {CopyOutcome.SKIPPED}
-    assert places_of(folder) == before
-
-
 def test_a_damaged_ledger_of_the_same_id_is_no_reason_to_skip(tmp_path: Path, target: Bucket, folder: Path) -> None:
     made = [offload([b"entry"] * 9, 5, uuid=uuid) for uuid in (1, 2)]
     put_in_folder(folder, made[0])
@@ -539,10 +480,9 @@ def flip(folder: Path, key: str, offset: int) -> None:
     (folder / key).write_bytes(data)
 
 
-@pytest.mark.parametrize("transform", [None, partial(recompress, "lz4")], ids=["as-it-is", "recompressed"])
 @for_each("offset", [130, 139, 190, 400, 5_000_000, 6_000_000, -1])
 def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(
-    transform: Callable[[], Any] | None, offset: int, golden: Path, tmp_path_factory: pytest.TempPathFactory
+    offset: int, golden: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     tmp_path = tmp_path_factory.mktemp("case")
     folder = made_folder(tmp_path)
@@ -558,7 +498,7 @@ def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(
         shutil.copy(golden / "bucket" / key, source)
     (spoilt,) = (key for key in keys if key.endswith("-ledger-42"))
     flip(source, spoilt, offset)
-    found = copy(open_bucket(str(source)), target, transform=transform)
+    found = copy(open_bucket(str(source)), target)
     assert outcomes(found) == {42: CopyOutcome.FAILED, 26: CopyOutcome.COPIED, 33: CopyOutcome.COPIED}
     (failed,) = (one for one in found if one.error is not None)
     assert failed.source.ledger_id == 42

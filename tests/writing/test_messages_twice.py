@@ -85,13 +85,11 @@ UNBATCHED: dict[str, Any] = {"unbatch": True}
 FIRST_OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (UNBATCHED, PLAIN),
     (UNBATCHED, {"new_uuid": True, "if_exists": "new-copy"}),
-    (UNBATCHED, {"recompress": "zstd"}),
     (UNBATCHED, {"unbatch": True, "if_exists": "fail"}),
     (UNBATCHED, {"unbatch": True, "if_exists": "new-copy"}),
     (UNBATCHED, {"unbatch": True, "ledger_id": 1000}),
     (PLAIN, UNBATCHED),
-    ({"recompress": "zstd"}, UNBATCHED),
-    ({"recompress": "zstd", "new_uuid": True}, {"unbatch": True, "ledger_id": 1000}),
+    ({"new_uuid": True}, {"unbatch": True, "ledger_id": 1000, "compression": "zstd"}),
 ]
 
 
@@ -221,7 +219,7 @@ def test_a_bucket_that_has_them_twice_is_copied_as_it_is_and_told(source: str, t
     assert is_own_id(finding.ledger_id or 0)
     # What is there already is told as well.
     require_doubled(copied(source, target, topics=TOPIC))
-    for options in (PLAIN, {"new_uuid": True}, {"recompress": "zstd"}):
+    for options in (PLAIN, {"new_uuid": True}):
         further = f"file://{tmp_path / 'further'}{len(str(options))}"
         assert outcome(copied(target, further, **options)) == (3, 0, 0)
         assert ids(further) == ids(target)

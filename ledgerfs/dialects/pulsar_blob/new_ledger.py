@@ -22,7 +22,7 @@ from ledgerfs.formats.topic_names import parse_managed_ledger_name
 
 if TYPE_CHECKING:
     from ledgerfs.formats.records import EntryBatch
-    from ledgerfs.messages.transforms.entry_transform import EntryTransform
+    from ledgerfs.messages.transforms.unbatch import Unbatch
 
 DEFAULT_BLOCK_SIZE = 64 << 20
 """Bytes of a block: Pulsar's default for S3."""
@@ -50,7 +50,7 @@ class NewLedger:
     block_size
         Bytes of each block except the last.
     transform
-        Changes entries as they are written; None leaves them as they are.
+        Splits entries as they are written; None leaves them as they are.
 
     """
 
@@ -58,7 +58,7 @@ class NewLedger:
     metadata: LedgerMetadata
     user_metadata: Mapping[str, str]
     block_size: int = DEFAULT_BLOCK_SIZE
-    transform: "EntryTransform | None" = None
+    transform: "Unbatch | None" = None
 
     @property
     def largest_entry(self) -> int:
@@ -67,7 +67,7 @@ class NewLedger:
 
     @property
     def largest_taken(self) -> int:
-        """Bytes of the largest entry that may come; a transform may make a larger one fit."""
+        """Bytes of the largest entry that may come; parts of a larger one may fit."""
         return self.largest_entry if self.transform is None else LARGEST_BLOCK_SIZE
 
     def require_fitting(self, batch: "EntryBatch") -> None:

@@ -1,1 +1,1 @@
-"""Changes of entries on their way into a ledger: payloads compressed again, batches split."""
+"""Changes of entries on their way into a ledger: batches split."""

@@ -13,23 +13,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.errors import CorruptMessageError, RefusedLedgerError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.codecs.compress import compress
+from ledgerfs.messages.codecs.compress import codec_named, compress
 from ledgerfs.messages.codecs.native_compression import compressor_functions, most_compressed, native_compressors
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES, MOST_SENT_BYTES
 from ledgerfs.messages.decode.batch_split import MessageField, Messages, plain_sizes, split_batches
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
+from ledgerfs.messages.decode.payloads import PlainPayloads, Workspace
 from ledgerfs.messages.kernels.arrays import empty, spans
 from ledgerfs.messages.kernels.wire import ABSENT
-from ledgerfs.messages.transforms.entry_opening import (
-    are_transparent,
-    corrupt_entry,
-    opened_payloads,
-    sound_entries,
-)
 from ledgerfs.messages.transforms.unbatch_kernels import Fronts, collect_fronts, read_only_view, write_units
 
 _PORTION = 8 << 20
@@ -37,11 +33,20 @@ _PIECE = 16 << 20
 _NEW_FIELDS = 128
 """Most bytes of a message besides those that are counted: record header, frame, and fields of numbers."""
 _NO_BATCH = -1
+_NO_LEDGER = 0
+"""Ledger id of the entries: which are not known here."""
+
+
+def unbatch(codec: str = "none") -> "Unbatch":
+    """Return what makes each message of a batch an entry, with its payload compressed by the codec of this name."""
+    return Unbatch(codec_named(codec))
 
 
 @dataclass(frozen=True, slots=True)
 class Unbatch:
     """See the module. A message of a batch that would be an entry larger than brokers send, and than the batch, is refused.
+
+    It keeps no state: threads may each have a batch of their own at work.
 
     Attributes
     ----------
@@ -55,18 +60,14 @@ class Unbatch:
     codec: Compression
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
 
-    @property
-    def keeps_ids(self) -> bool:
-        """False: entries after a batch get higher ids."""
-        return False
-
     def __call__(self, batch: EntryBatch, first_entry: int) -> Iterator[EntryBatch]:
-        """Yield the entries that replace those of ``batch``.
+        """Yield the entries that replace those of ``batch``, with ids from ``first_entry`` on: perhaps none, perhaps ``batch`` itself.
 
-        Raises `CorruptMessageError` for the first that is damaged, and `RefusedLedgerError` for one with a message that would be too large.
+        In both, records are contiguous, each entry after its 12-byte record header. Raises `CorruptMessageError` for the first that is
+        damaged, and `RefusedLedgerError` for one with a message that would be too large.
         """
-        entries = sound_entries(batch)
-        opens = are_transparent(entries) & (entries[Meta.BATCH_SIZE] != ABSENT)
+        entries = _sound_entries(batch)
+        opens = _are_transparent(entries) & (entries[Meta.BATCH_SIZE] != ABSENT)
         if not opens.any() and first_entry == batch.first_entry:
             if len(batch):
                 yield batch
@@ -85,7 +86,7 @@ class Unbatch:
 
     def _opened(self, batch: EntryBatch, entries: Int64Table, opens: Mask) -> "_Units":
         rows = np.flatnonzero(opens)
-        payloads = opened_payloads(batch, entries, rows, self.max_message_bytes)
+        payloads = _opened_payloads(batch, entries, rows, self.max_message_bytes)
         table, data = payloads.entries, payloads.work.bytes()
         messages = split_batches(data, table)
         for broken in np.flatnonzero(table[Meta.STATUS] != Status.VALID).tolist():
@@ -93,7 +94,7 @@ class Unbatch:
             reason = (
                 payloads.explain(broken) if is_packed else "its payload is not the batch that its metadata promises"
             )
-            raise corrupt_entry(int(payloads.ids[broken]), reason)
+            raise _corrupt_entry(int(payloads.ids[broken]), reason)
         counts = np.ones(opens.size, np.int64)
         counts[rows] = np.bincount(messages[MessageField.ENTRY], minlength=rows.size)
         of_row = np.repeat(np.arange(opens.size), counts)
@@ -190,5 +191,39 @@ class _Units:
             )
         if failed != _NO_BATCH:
             entry = self.batch.id_of(int(self.rows[first + failed]))
-            raise corrupt_entry(entry, f"a message of it cannot be compressed by {payloads.codec.name}")
+            raise _corrupt_entry(entry, f"a message of it cannot be compressed by {payloads.codec.name}")
         return EntryBatch(first_entry, out.data[:used].toreadonly(), places[0], places[1], is_framed=True)
+
+
+def _sound_entries(batch: EntryBatch) -> Int64Table:
+    """Return the metadata of the entries; raise `CorruptMessageError` for the first that is damaged, by its checksum too."""
+    reader = TopicDecoder("", DecodeOptions(include_markers=True, on_corrupt="skip"))
+    entries, _ = reader.walk(batch, _NO_LEDGER)
+    for skipped in reader.skipped:
+        raise _corrupt_entry(skipped.first_entry, skipped.reason)
+    return entries
+
+
+def _corrupt_entry(entry_id: int, reason: str) -> CorruptMessageError:
+    """Return the error for an entry; the caller may know its ledger."""
+    return CorruptMessageError(reason, key=f"entry {entry_id}")
+
+
+def _are_transparent(entries: Int64Table) -> Mask:
+    """Return which entries are a whole message or batch of a user that is neither encrypted nor Kafka's; it may be compressed."""
+    is_whole = (entries[Meta.CHUNKS] <= 1) & (entries[Meta.STATUS] == Status.VALID)
+    transparent: Mask = (entries[Meta.ENCRYPTION_KEYS] == 0) & (entries[Meta.MARKER] == ABSENT) & is_whole
+    return transparent
+
+
+def _opened_payloads(batch: EntryBatch, entries: Int64Table, rows: Int64, limit: int) -> PlainPayloads:
+    """Return the payloads of some entries, plain except those that a kernel decompresses; raise for the first that cannot be read.
+
+    Compressed ones claim no more than ``limit`` bytes, and large claims are checked.
+    """
+    table = np.ascontiguousarray(entries[:, rows])
+    payloads = PlainPayloads(Workspace(batch.buffer), table, batch.ids_of(rows), _NO_LEDGER)
+    payloads.decompress(limit)
+    for row, reason, kind in payloads.failures:
+        raise kind(reason, key=f"entry {payloads.ids[row]}")
+    return payloads

@@ -45,7 +45,7 @@ def damage_of(url: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"check": False}, {"new_uuid": True}, {"block_size": 1 << 20}, {"recompress": "zstd"}, {"unbatch": True}],
+    [{}, {"check": False}, {"new_uuid": True}, {"block_size": 1 << 20}, {"unbatch": True}],
     ids=str,
 )
 def test_damage_that_only_totals_tell_is_not_copied(options: dict[str, Any], tmp_path: Path) -> None:
