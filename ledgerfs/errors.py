@@ -174,10 +174,6 @@ class UnreadableObjectsWarning(UserWarning):
     """Objects that the store refuses were left out, as ``on_unreadable="skip"`` asks for: topics and ledgers may be missing."""
 
 
-class OutdatedFilesWarning(UserWarning):
-    """Files of an export whose values other schemas may have given than the bucket has now, and which cannot be made again."""
-
-
 class NamedSchemasWarning(UserWarning):
     """Imported rows name versions of a schema themselves: their values will be read by the schemas that their new topic has of these."""
 

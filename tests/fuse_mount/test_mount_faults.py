@@ -240,17 +240,6 @@ def test_what_is_offloaded_appears_and_what_is_removed_goes(changing: tuple[Moun
     assert [line for line in mount.log if line.startswith("ERROR")] == []
 
 
-def test_a_bucket_that_cannot_be_listed_is_shown_as_it_was(changing: tuple[Mount, Path]) -> None:
-    mount, folder = changing
-    folder.rename(folder.parent / "elsewhere")
-    wait_until(lambda: bool(mount.output("ls") and any("could not be listed" in line for line in mount.log)), PATIENCE)
-    assert mount.output(f"ls entries/{TOPIC}").split() == ["1.entries", "2.entries"]
-    assert number_of(mount.run(f"cat {path_of(1)}", 1)) == errno.ENOENT
-    (folder.parent / "elsewhere").rename(folder)
-    time.sleep(1.1)
-    assert mount.run(f"cat {path_of(1)}").stdout == make_ledger(1).records
-
-
 def content_of(fs: LedgerFileSystem, file: str) -> bytes | None:
     """Return what fsspec reads; None for what is damaged."""
     try:

@@ -246,22 +246,6 @@ def test_what_no_file_of_a_bucket_is_for_is_refused(mount: Mount, bucket: Place)
     mount.run("rmdir entries/public/default/a 2> /dev/null || true")
 
 
-def test_a_gap_leaves_nothing_of_what_came_before_it(mount: Mount, bucket: Place) -> None:
-    for change in (
-        lambda file: os.pwrite(file, b"x", 1 << 20),
-        lambda file: os.pwrite(file, b"x", 0),
-        lambda file: os.ftruncate(file, 1 << 20),
-    ):
-        file = os.open(mount.path / FILE, os.O_WRONLY | os.O_CREAT)
-        assert os.write(file, RECORDS[:102400]) == 102400
-        with pytest.raises(OSError, match="not supported") as refused:
-            change(file)
-        assert refused.value.errno == errno.ENOTSUP
-        with pytest.raises(OSError, match="not supported"):
-            os.close(file)
-        assert records_of(bucket) == {1: FIRST}
-
-
 def test_a_file_that_is_being_written_is_not_there_yet(mount: Mount, bucket: Place) -> None:
     path = mount.path / FILE
     file = os.open(path, os.O_WRONLY | os.O_CREAT)
@@ -394,19 +378,6 @@ def test_a_program_that_starts_others_all_the_time_writes(mount: Mount, bucket: 
 def test_many_are_written_at_once(mount: Mount, bucket: Place) -> None:
     mount.run("for i in $(seq 40 59); do cp ../small " + TOPIC + "/$i.entries & done; wait $(jobs -p)")
     assert records_of(bucket) == {1: FIRST, **dict.fromkeys(range(40, 60), RECORDS)}
-
-
-def test_what_is_being_written_when_the_mount_ends_is_dropped(folder: Path, tmp_path: Path) -> None:
-    place = folder_place(tmp_path / "bucket")
-    put_in_folder(tmp_path / "bucket", offload([b"one", b"two"], 1))
-    with mounted(tmp_path, place.url, is_writable=True) as mount:
-        process = begun(["cp", "/dev/stdin", FILE], mount)
-        mount.codes = {0, 1}
-        mount.process.send_signal(signal.SIGTERM)
-        mount.process.wait(PATIENCE)
-    let_go(process)
-    assert process.returncode == 1
-    assert records_of(place) == {1: FIRST}
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ from ledgerfs.errors import (
     ObjectNotFoundError,
     ReadOnlyError,
     RefusedLedgerError,
-    StaleObjectError,
     StoreError,
     StoreTimeoutError,
     UncertainWriteError,
@@ -424,25 +423,6 @@ def test_an_open_file_has_attributes_when_its_path_is_gone(mounted: MountedBucke
         mounted.attributes(path, handle)
 
 
-def test_the_old_file_is_not_read_any_more_when_the_new_one_is(mounted: MountedBucket, folder: Path) -> None:
-    """The kernel has one cache for both."""
-    path = f"/entries/{TOPIC}/1.entries"
-    old, same = mounted.open(path), mounted.open(path)
-    for key in make_ledger(1).objects:
-        (folder / key).unlink()
-    put_in_folder(folder, make_ledger(1, entries=12))
-    mounted.refresh()
-    with pytest.raises(StaleObjectError):
-        mounted.read(same, 10, 0)
-    new = mounted.open(path)
-    for handle in (old, same):
-        with pytest.raises(StaleObjectError):
-            mounted.read(handle, 10, 0)
-    assert mounted.read(new, 1 << 30, 0) == make_ledger(1, entries=12).records
-    for handle in (old, same, new):
-        mounted.release(handle)
-
-
 def test_who_opens_while_a_listing_replaces_another_gets_the_new_one(
     mounted: MountedBucket, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,20 +447,6 @@ def test_who_opens_while_a_listing_replaces_another_gets_the_new_one(
         assert not mounted.read_file(handle).is_uncached
         mounted.release(handle)
     assert len(others) == 1
-
-
-def test_whoever_comes_by_what_is_gone_has_the_bucket_listed(mounted: MountedBucket, folder: Path) -> None:
-    path = f"/entries/{TOPIC}/1.entries"
-    for key in make_ledger(1).objects:
-        (folder / key).unlink()
-    handle = mounted.open(path)
-    with pytest.raises(ObjectNotFoundError):
-        mounted.read(handle, 10, 0)
-    mounted.release(handle)
-    time.sleep(1.1)
-    with pytest.raises(NotFoundError):
-        mounted.attributes(path)
-    assert [name for name, _ in mounted.entries(f"/entries/{TOPIC}")] == ["2.entries"]
 
 
 def is_shown(mounted: MountedBucket, path: str) -> bool:

@@ -246,12 +246,6 @@ def test_columns_that_no_message_has_are_refused_by_the_process_that_plans(place
     assert told in str(raised.value)
 
 
-def test_columns_that_no_message_has_are_refused_before_a_task_runs(spark: SparkSession, place: Place) -> None:
-    with pytest.raises(AnalysisException, match="PYTHON_DATA_SOURCE_ERROR") as raised:
-        write(unreadable(spark).selectExpr("value", "1.5 as event_time"), place)
-    assert COLUMNS["another type"][1] in str(raised.value)
-
-
 def test_a_first_ledger_that_is_there_is_refused_before_a_task_runs(spark: SparkSession, place: Place) -> None:
     write(numbers(spark, 4, 1), place, ledgerId=3)
     before = place.contents()

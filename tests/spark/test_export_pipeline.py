@@ -20,7 +20,6 @@ from ledgerfs.errors import (
     InvalidOptionError,
     MissingLedgerError,
     NotFoundError,
-    UndecodableValueError,
     UnplacedLedgersWarning,
 )
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
@@ -33,7 +32,6 @@ from tests.support.typed_golden import bucket_with_schemas, plain
 
 PATTERN = "persistent://public/golden/.*"
 ENCRYPTED = "persistent://public/golden/encrypted"
-CHANGED = "public/typed/type-changed"
 DAY_MS = 86_400_000
 START_MS = 1_700_006_400_000  # 2023-11-15, midnight in UTC
 
@@ -254,19 +252,3 @@ def test_files_hold_typed_values_as_the_data_source_gives_them(
     )  # fmt: skip
     for name in expected.columns:
         assert plain(one[name].combine_chunks()) == plain(other[name].combine_chunks()), name
-
-
-def test_values_that_cannot_be_decoded_are_an_error_or_reported(
-    spark: SparkSession, golden_typed: Path, tmp_path: Path
-) -> None:
-    url = bucket_with_schemas(golden_typed, tmp_path / "bucket").store.url
-    options: dict[str, Any] = {"topics": CHANGED, "values": "typed", "partition_bytes": 1 << 14}
-    with pytest.raises(UndecodableValueError, match="value of message"):
-        export(spark, url, str(tmp_path / "none"), **options)
-    assert not is_complete(tmp_path / "none")
-    for policy, rows in (("null", 105), ("skip", 105 - 66)):
-        left_out = left_out_accumulator(spark)
-        export(spark, url, str(tmp_path / policy), on_undecodable=policy, left_out=left_out, **options)
-        (told,) = by_topic(left_out.value)
-        assert [(one.version, one.count) for one in told.undecodable] == [(0, 33), (1, 33)]
-        assert spark.read.parquet(str(tmp_path / policy)).count() == rows

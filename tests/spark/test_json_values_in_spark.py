@@ -97,14 +97,6 @@ def test_nothing_is_read_for_a_type_that_is_given_or_not_wanted(url: str, monkey
         flat.reader(value)
 
 
-def test_exports_have_one_type(spark: SparkSession, url: str, tmp_path: Path) -> None:
-    lake = f"file://{tmp_path}/lake"
-    export(spark, url, lake, values="json", topics="public/default/events")
-    found = spark.read.parquet(lake)
-    assert found.schema["value"].dataType.simpleString() == "struct<a:bigint,b:array<struct<c:string>>>"
-    assert sorted(map(str, values(found))) == sorted(map(str, [{"a": 1}, None, {"b": [{"c": "x"}]}]))
-
-
 @pytest.mark.parametrize("name", ["date", "Hour"])
 def test_a_field_never_hides_the_day_of_a_folder(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Others get a name beside those of columns."""

@@ -271,9 +271,3 @@ def _of_bytes(data: bytes, kind: pa.DataType) -> Any:
     if pa.types.is_string(kind):
         return str(uuid.UUID(bytes=data))
     return data
-
-
-def enum_record(*symbols: str) -> dict[str, Any]:
-    """Return an Avro schema with a field ``e``, whose values are numbers of these symbols."""
-    kind = {"type": "enum", "name": "E", "symbols": symbols}
-    return {"type": "record", "name": "R", "fields": [{"name": "e", "type": kind}]}
