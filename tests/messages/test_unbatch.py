@@ -159,7 +159,6 @@ def test_ids_are_consecutive_from_the_one_asked_for():
     assert len(entries_of(unbatch(), batch_of(entries, 30), 10)) == 6
     assert entries_of(unbatch(), batch_of(entries[:1], 30), 10) == entries[:1]
     assert list(unbatch()(batch_of([]), 0)) == []
-    assert not unbatch().keeps_ids
 
 
 @for_each("codec", NAMES)

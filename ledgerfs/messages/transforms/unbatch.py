@@ -34,7 +34,7 @@ _NEW_FIELDS = 128
 """Most bytes of a message besides those that are counted: record header, frame, and fields of numbers."""
 _NO_BATCH = -1
 _NO_LEDGER = 0
-"""Ledger id of the entries: which are not known here."""
+"""The id of their ledger, which is not known here."""
 
 
 def unbatch(codec: str = "none") -> "Unbatch":
