@@ -323,6 +323,22 @@ def test_a_listing_that_fails_changes_nothing(folder: Path, caplog: pytest.LogCa
     wait_until(lambda: len(list(mounted.entries(f"/entries/{TOPIC}"))) == 3, 300)
 
 
+def test_a_refresh_that_gets_no_thread_is_made_up_for(
+    mounted: MountedBucket, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    put_in_folder(folder, make_ledger(3))
+    make_old(mounted)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert len(list(mounted.entries(f"/entries/{TOPIC}"))) == 2
+    assert "the known listing is shown: can't start new thread" in caplog.text
+    make_old(mounted)
+    wait_until(lambda: len(list(mounted.entries(f"/entries/{TOPIC}"))) == 3, 300)
+
+
 def write_all(mounted: MountedBucket, data: bytes, path: str = FILE) -> int:
     handle = mounted.create(path, ME)
     mounted.write(handle, data, 0, ME)
