@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from ledgerfs.errors import AccessDeniedError, UnreadableObjectsWarning
 from ledgerfs.spark import Storage, export, register
 from ledgerfs.spark.source.data_source import LedgerfsDataSource
+from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
 from tests.spark.planned import by_tasks
 from tests.support.lacking import OTHER_NAME, TOPIC, key_of, ledger, lossy_s3
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
@@ -68,23 +69,29 @@ def test_what_is_left_out_is_named(
     assert any(refused[0][0] in line for line in (*caplog.messages, *warned))
 
 
-def test_an_export_fails_where_a_task_is_refused(
+def test_an_export_fails_where_the_store_refuses_or_reports_what_it_lacks(
     spark: SparkSession, refusing: Callable[..., str], proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    """It writes the rest only where the listing finds what is refused."""
     lake = tmp_path / "lake"
+    left_out = left_out_accumulator(spark)
 
     def exported(on_unreadable: str) -> list[int]:
         storage = Storage(url, proxy.options, on_unreadable=on_unreadable)  # type: ignore[arg-type]
-        export(spark, storage, str(lake), topics=[TOPIC], columns=["ledger_id"], mode="overwrite")
+        export(spark, storage, str(lake), topics=[TOPIC], columns=["ledger_id"], mode="overwrite", left_out=left_out)
         return sorted(set(pq.read_table(lake)["ledger_id"].to_pylist()))
 
     url = refusing(*OF_KNOWN_TOPIC)
     with pytest.raises(AccessDeniedError, match=INDEX):
         exported("raise")
     assert exported("skip") == [1, 3]
+    (told,) = by_topic(left_out.value)
+    assert [one.key for one in told.missing] == [INDEX]
     refusing(*IN_A_TASK)
     with pytest.raises(AccessDeniedError, match=DATA):
-        exported("skip")
+        exported("raise")
+    assert not (lake / "_SUCCESS").exists()
+    assert exported("skip") == [1, 3]
+    (told,) = by_topic(left_out.value)
+    assert any(DATA in one.reason for one in told.skipped)
     proxy.faults = []
     assert exported("raise") == [1, 2, 3]
