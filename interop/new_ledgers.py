@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-from ledgerfs.messages.transforms.entry_transform import unbatch
 
 from interop.odd_rows import write_odd_rows
 from interop.rewrite import offload
@@ -14,6 +13,7 @@ from interop.s3_server import BUCKET, S3Server
 from interop.workload import NAMESPACE
 from ledgerfs import open_bucket
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
+from ledgerfs.messages.transforms.unbatch import unbatch
 
 IMPORTED = "public/imported"
 UNBATCHED = "public/unbatched"
