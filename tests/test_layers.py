@@ -48,7 +48,7 @@ SUB_ROOMS = {
     "vfs": ["views"],
     "cli": ["schemas", "bookie", "cluster", "lifecycle", "recover", "spark"],
     "testing": ["stores", "dialects"],
-    "spark": ["runtime", "lake", "source", "pipelines"],
+    "spark": ["runtime", "source", "pipelines"],
     "upkeep": ["verification", "repair", "doctor"],
     "lifecycle": ["policy", "brokers", "planning", "acting", "service"],
     "recovery": ["lost", "planning", "settings", "copies", "topics", "checking", "running"],
