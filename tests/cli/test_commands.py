@@ -81,13 +81,6 @@ def test_cat_is_the_file_byte_for_byte(golden_url: str, tmp_path: Path) -> None:
     assert target.read_bytes() == expected * 2
 
 
-def test_cat_ends_quietly_when_nobody_reads_on(golden_url: str) -> None:
-    command = f"'{LEDGERFS}' cat '{golden_url}' entries/public/golden/blocks/42.entries | head -c 5"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
-    assert len(done.stdout) == 5
-    assert done.stderr == b""
-
-
 def test_cat_of_a_damaged_ledger_fails(truncated_url: str) -> None:
     (line,) = errors("cat", truncated_url, "entries/public/loss/big-entry/201.entries", code=1)
     assert "d5b0d817-e819-4bc6-8610-c87c1c7bd0e8-ledger-201 at byte 5242880" in line
@@ -228,12 +221,6 @@ def test_ctrl_c_leaves_no_traceback(s3_golden: str, proxy: FaultProxy, s3: S3Ser
     _, error = process.communicate(timeout=300)
     assert process.returncode == 130
     assert error.decode().strip() == "interrupted"
-
-
-def test_each_command_helps_with_examples() -> None:
-    for command in ([], ["topics"], ["ls"], ["cat"], ["info"], ["verify"]):
-        assert "Examples:\n" in output(*command, "--help")
-    assert output_of_process("--version").startswith("ledgerfs, version 0.")
 
 
 def shell(command: str, **env: str) -> subprocess.CompletedProcess[bytes]:

@@ -62,16 +62,6 @@ def test_columns_times_and_transactions(golden_url: str, tmp_path: Path) -> None
     assert [line.get("txn_state") for line in lines].count("aborted") == 48
 
 
-def test_encrypted_topics(golden_url: str, golden: Path, tmp_path: Path) -> None:
-    topic = "public/golden/encrypted"
-    assert b"entry 44:0" in run("export", golden_url, topic, str(tmp_path), code=2).stderr
-    key = f"golden.key={golden / 'keys' / 'private.pem'}"
-    run("export", golden_url, topic, str(tmp_path / "plain"), "--private-key", key, "--columns", "value")
-    assert pq.read_table(tmp_path / "plain")["value"].null_count == 0
-    run("export", golden_url, topic, str(tmp_path / "null"), "--on-encrypted", "null", "--columns", "value")
-    assert pq.read_table(tmp_path / "null")["value"].null_count == 69
-
-
 @for_each(
     "options",
     [

@@ -3,16 +3,13 @@
 import json
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ledgerfs
-from ledgerfs import open_bucket
 from ledgerfs.cli.head import _first
 from ledgerfs.cli.message_text import message_lines
-from ledgerfs.scan.topic_entries import Reach
 from tests.support.commands import on_terminal
 from tests.support.commands import output as output_of_process
 from tests.support.commands import run as run_process
@@ -124,11 +121,6 @@ def test_head_as_json_is_as_the_jsonl_view(golden_url: str) -> None:
     assert found[0]["key"] == "k0"
     (one,) = output("head", "-n", "1", "--json", golden_url, PLAIN, "--columns", "key,entry_id").splitlines()
     assert json.loads(one) == {"key": "k0", "entry_id": 0}
-
-
-def test_head_of_transactions_shows_their_states(golden_url: str) -> None:
-    text = output("head", "-n", "999", golden_url, "persistent://public/golden/txn", "--transactions", "all")
-    assert text.count("  txn_state     aborted\n") == 48
 
 
 def test_head_of_damage_and_of_encrypted_messages_says_so(url: str, golden_url: str) -> None:
@@ -256,13 +248,3 @@ def test_compiling_is_announced_on_a_terminal_when_it_happens(golden_url: str, t
     second, told = on_terminal(*arguments, env=env)
     assert told.count("compiling kernels") == 1
     assert first == second
-
-
-def test_head_and_count_help_with_examples() -> None:
-    for command in ("head", "count"):
-        assert "Examples:\n" in output(command, "--help")
-
-
-def test_a_copy_of_a_scan_keeps_its_options(golden_url: str) -> None:
-    scan = open_bucket(golden_url).topic(PLAIN).scan(["key"], clock_slack_ms=5)
-    assert replace(scan, part=Reach.of(range(1))).clock_slack_ms == 5

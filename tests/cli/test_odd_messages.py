@@ -44,15 +44,6 @@ def test_commands_name_entries_of_kafka(kafka: str, tmp_path: Path) -> None:
     assert "kafka-entries" in output("verify", kafka)
 
 
-def test_commands_read_the_rest_and_say_so(kafka: str, tmp_path: Path) -> None:
-    done = run("head", kafka, "orders", "--on-corrupt", "skip", code=1)
-    assert done.stdout.count(b"\n  value ") == 2
-    assert done.stderr.startswith(b"persistent://public/default/orders: left out 1:1: Kafka on Pulsar wrote it")
-    assert b'"messages": 2' in run("count", "--json", kafka, "--on-corrupt", "skip", code=1).stdout
-    run("export", kafka, "orders", str(tmp_path / "out"), "--format", "jsonl", "--on-corrupt", "skip", code=1)
-    assert (tmp_path / "out" / "1.jsonl").read_bytes().count(b"\n") == 2
-
-
 def test_commands_report_times_that_no_column_holds(nanoseconds: str, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     for arguments in (
@@ -68,12 +59,6 @@ def test_commands_report_times_that_no_column_holds(nanoseconds: str, tmp_path: 
     )
     assert output("head", nanoseconds, "orders", "--columns", "value").count("\n  value ") == 2
     assert '"messages": 2' in output("count", "--json", nanoseconds)
-
-
-def test_unbatch_and_copies_keep_both(kafka: str, tmp_path: Path) -> None:
-    (tmp_path / "copy").mkdir()
-    output("offload", kafka, f"file://{tmp_path / 'copy'}", "--unbatch")
-    assert b"1:1" not in run("head", f"file://{tmp_path / 'copy'}", "orders", "--on-corrupt", "skip", code=1).stdout
 
 
 def test_head_shows_times_that_python_has_not(tmp_path: Path) -> None:

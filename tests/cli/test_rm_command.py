@@ -11,10 +11,8 @@ from ledgerfs import open_bucket
 from tests.support.commands import LEDGERFS
 from tests.support.commands import run as run_process
 from tests.support.each import for_each
-from tests.support.invoked import output, run
+from tests.support.invoked import run
 from tests.support.ledgers import Offload, offload, put_in_folder
-from tests.support.s3 import S3Server
-from tests.support.s3_log import changes, requests_of
 
 TOPIC = "entries/public/default/orders"
 MADE = [
@@ -43,26 +41,17 @@ def left_in(folder: Path) -> set[str]:
 
 def test_it_asks_and_deletes_on_yes_only(folder: Path) -> None:
     paths = [f"{TOPIC}/1.entries", "entries/public/default/others/4.entries"]
-    for answer, code in ((b"n\n", 1), (b"\n", 1), (b"", 2)):
+    without = b"nothing was deleted\n"
+    for answer, code, end in ((b"n\n", 1, without), (b"\n", 1, without), (b"", 2, b"--yes deletes without asking\n")):
         done = run_process("rm", str(folder), *paths, given=answer, code=code)
         assert done.stdout == b""
+        assert done.stderr.endswith(end)
         assert left_in(folder) == names_of(*MADE)
     text = run_process("rm", str(folder), *paths, given=b"maybe\ny\n").stderr.decode()
     assert [line for line in text.splitlines() if line in paths] == paths
     assert "Delete 2 ledgers, 166 B of records?" in text
     assert "deleted: 2 ledgers" in text
     assert left_in(folder) == names_of(MADE[1], MADE[2])
-
-
-def test_no_is_said_to_be_no(folder: Path) -> None:
-    done = run_process("rm", str(folder), f"{TOPIC}/1.entries", given=b"n\n", code=1)
-    assert done.stderr.decode().endswith("nothing was deleted\n")
-
-
-def test_no_answer_at_all_is_wrong_usage(folder: Path) -> None:
-    done = run_process("rm", str(folder), f"{TOPIC}/1.entries", given=b"", code=2)
-    assert "nothing was deleted; --yes deletes without asking" in done.stderr.decode()
-    assert left_in(folder) == names_of(*MADE)
 
 
 def test_it_asks_on_a_terminal(folder: Path) -> None:
@@ -116,22 +105,3 @@ def test_all_views_are_not_deleted_at_once(folder: Path) -> None:
     run("rm", str(folder), "-r", "/", "--yes", code=2)
     run("rm", str(folder), "-r", "parquet", "--yes", code=2)
     assert left_in(folder) == names_of(*MADE)
-
-
-def test_indexes_go_first(s3: S3Server, s3_bucket: str) -> None:
-    for one in MADE:
-        for key, data in one.objects.items():
-            s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-    options = [f"-o{name}={value}" for name, value in s3.options.items()]
-    with requests_of(s3_bucket) as seen:
-        run("rm", f"s3://{s3_bucket}", "-r", TOPIC, "--yes", *options)
-    deleted = [request.removeprefix("DELETE ").partition("?")[0] for request in changes(seen)]
-    assert set(deleted) == names_of(*MADE[:3])
-    for key in deleted:
-        if not key.endswith("-index"):
-            assert deleted.index(f"{key}-index") == deleted.index(key) - 1
-
-
-def test_help_has_examples() -> None:
-    assert "Examples:\n" in output("rm", "--help")
-    run("rm", code=2)

@@ -44,14 +44,6 @@ def test_head_shows_typed_values_if_a_schema_is_saved(typed: Bucket) -> None:
     assert "\\x" in "".join(as_bytes)
 
 
-@for_each("name", ["prim-instant", "prim-boolean", "prim-double", "prim-local-time", "prim-local-date", "prim-string"])
-def test_head_of_primitive_values(typed: Bucket, name: str) -> None:
-    shown = values_of(output("head", typed.store.url, f"public/typed/{name}", "-n", "20"))
-    assert len(shown) == 20
-    if name == "prim-instant":
-        assert all(one == "(null)" or one.endswith("Z") for one in shown)
-
-
 def test_fields_beside_the_others(typed: Bucket) -> None:
     text = output("head", typed.store.url, EVOLVED, "-n", "3", "--flatten", "--columns", "value,key")
     assert "  id " in text

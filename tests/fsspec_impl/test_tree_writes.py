@@ -157,29 +157,6 @@ def test_every_way_to_write_makes_a_whole_ledger_that_is_seen_at_once(tmp_path: 
         assert (metadata.length, metadata.last_entry) == (sum(map(len, ENTRIES)), 3), way
 
 
-@pytest.mark.long
-def test_what_is_put_is_whole_to_verify(copied: LedgerFileSystem, s3_fs: LedgerFileSystem, folder: Path) -> None:
-    paths = copied.find("entries")
-    assert len(paths) == 5
-    for path in paths:
-        s3_fs.pipe_file(path, copied.cat_file(path))
-    report = verify(s3_fs.bucket)
-    assert not report.findings
-    assert (report.ledgers, report.entries) == (5, sum(copied.info(path)["entries"] for path in paths))
-    assert s3_fs.find("entries") == paths
-    assert [s3_fs.cat_file(path) for path in paths] == [copied.cat_file(path) for path in paths]
-
-
-def test_on_s3_a_broker_finds_its_user_metadata(s3_fs: LedgerFileSystem, s3: S3Server, s3_bucket: str) -> None:
-    s3_fs.pipe_file(PATH, RECORDS)
-    uuid = s3_fs.info(PATH)["uuid"]
-    for suffix, role in (("", "data"), ("-index", "index")):
-        metadata = s3.client.head_object(Bucket=s3_bucket, Key=f"{uuid}-ledger-7{suffix}")["Metadata"]
-        assert metadata["s3managedledgeroffloaderformatversion"] == "1"
-        assert metadata["managedledgername"] == "public/default/persistent/orders"
-        assert metadata["role"] == role
-
-
 def test_a_glob_of_files_goes_into_a_topic(fs: LedgerFileSystem, tmp_path: Path) -> None:
     for ledger_id in (3, 20, 100):
         (tmp_path / f"{ledger_id}.entries").write_bytes(offload([b"%d" % ledger_id]).records)

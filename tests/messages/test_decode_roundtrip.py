@@ -9,10 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.errors import CorruptMessageError
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, MESSAGE_SCHEMA
 from ledgerfs.messages.proto.message_metadata_pb2 import (
@@ -375,15 +374,6 @@ def test_any_topic_in_any_columns_and_times(topic, compacted, columns, markers, 
     assert rows == expected_of(topic, placed, start=start, end=end)
 
 
-@settings(deadline=None, max_examples=60)
-@given(data=st.binary(min_size=1, max_size=60), unfinished=st.booleans(), codec=st.integers(1, 4))
-@example(data=b"a" * 5_000, unfinished=True, codec=2)
-def test_every_compression_with_and_without_an_end(data, unfinished, codec):
-    meta = metadata(compression=codec, uncompressed_size=len(data))
-    entry = frame(meta, compress(codec, data, finish=not unfinished))
-    assert decode_entries([entry], columns=["value"]).to_pydict() == {"value": [data]}
-
-
 @pytest.mark.parametrize("of_message", [None, False, True])
 def test_null_keys_of_a_batch(of_message):
     """A message says itself whether its key is null; where it does not, its batch does."""
@@ -406,18 +396,6 @@ def test_messages_without_optional_fields():
     (row,) = as_rows(decode_entries([frame(metadata())], columns=ALL))
     given_fields = {"topic", "ledger_id", "entry_id", "publish_time", "value", "properties", "producer_name"}
     assert {name for name, value in row.items() if value is not None} == given_fields | {"sequence_id"}
-
-
-def test_the_longest_numbers():
-    latest = 2**63 // 1000 - 1
-    meta = metadata(sequence_id=2**64 - 1, publish_time_ms=latest, event_time_ms=2**63 - 1)
-    (row,) = as_rows(decode_entries([frame(meta)], columns=["sequence_id", "publish_time", "event_time"]))
-    assert row == {"sequence_id": -1, "publish_time": latest * 1000, "event_time": None}
-
-
-def test_a_publish_time_that_no_timestamp_holds_is_damage_not_a_null_in_a_column_without_nulls():
-    with pytest.raises(CorruptMessageError, match="entry 1:0"):
-        decode_entries([frame(metadata(publish_time_ms=2**62))], columns=["publish_time"])
 
 
 HANGS = """

@@ -15,11 +15,9 @@ from ledgerfs.errors import (
     EncryptedMessageError,
     InvalidNameError,
     LedgerfsError,
-    MessageTooLargeError,
     NotFoundError,
 )
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
-from ledgerfs.scan import message_by_id
 from ledgerfs.scan.message_by_id import COLUMNS, Message
 from ledgerfs.scan.message_id import MessageId
 from tests.support.each import for_each
@@ -213,16 +211,6 @@ def test_damage_is_told(tmp_path: Path) -> None:
     assert topic.message("1:0").value == b"value 0"
 
 
-def test_a_message_larger_than_allowed_is_told(bucket: Bucket) -> None:
-    topic = bucket.topic(f"{GOLDEN}single-zstd")
-    ids = topic.scan(["ledger_id", "entry_id", "value"]).to_table().to_pylist()
-    longest = max(ids, key=lambda row: len(row["value"] or b""))
-    identity = (longest["ledger_id"], longest["entry_id"])
-    assert topic.message(identity).value == longest["value"]
-    with pytest.raises(MessageTooLargeError, match="max_message_bytes"):
-        topic.message(identity, max_message_bytes=1)
-
-
 def test_times_that_no_calendar_holds_are_none(tmp_path: Path) -> None:
     topic = topic_with(tmp_path, [frame(metadata(publish_time_ms=2**53, event_time_ms=2**52), b"x")])
     found = topic.message("1:0")
@@ -241,13 +229,6 @@ def test_a_chunked_message_is_found_by_any_of_its_parts(
     found = topic.message(identity)
     assert (found.id, found.value) == ("1:4:-1", b"part 0;part 1;part 2;")
     assert topic.message("1:2").value == topic.message("1:5").value == b"part 0;part 1;"
-
-
-@for_each("identity", ["1:1", "2:0", "3:1", "1:1;3:1", "1:1:-1;3:1:-1"])
-def test_a_chunked_message_goes_across_ledgers(tmp_path_factory: pytest.TempPathFactory, identity: str) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    topic = topic_with(tmp_path, [message(0), chunk(0)], [chunk(1), message(1)], [message(2), chunk(2)])
-    assert topic.message(identity).value == b"part 0;part 1;part 2;"
 
 
 def test_a_part_without_the_others_is_not_found(tmp_path: Path) -> None:
@@ -279,11 +260,3 @@ def test_damage_to_another_part_is_told(tmp_path: Path) -> None:
     for entry in (0, 2):
         with pytest.raises(LedgerfsError, match=f"1:{entry}|1:1"):
             topic.message((1, entry))
-
-
-def test_the_search_for_parts_ahead_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = topic_with(tmp_path, [chunk(0), *[message(i) for i in range(9)]], [chunk(1), chunk(2)])
-    assert topic.message("1:0").id == "2:1:-1"
-    monkeypatch.setattr(message_by_id, "MOST_BYTES_AROUND", 10)
-    with pytest.raises(NotFoundError, match=r"part of a chunked message .* 60 after it"):
-        topic.message("1:0", max_message_bytes=50)

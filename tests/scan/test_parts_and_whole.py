@@ -18,7 +18,6 @@ from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.scan import message_by_id
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Place, Reach
-from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 
@@ -211,14 +210,3 @@ def test_a_message_that_is_no_chunk_has_no_first_part(tmp_path: Path) -> None:
     for wrong in ("1:0;1:3", "7:0;1:1"):
         with pytest.raises(NotFoundError, match="not a part of a chunked message"):
             topic.message(wrong)
-
-
-@for_each("name", ["include_markers", "check_checksums"])
-@for_each("value", ["false", "", None, 1])
-def test_what_is_true_or_false_is_neither_text_nor_nothing(
-    tmp_path_factory: pytest.TempPathFactory, name: str, value: object
-) -> None:
-    tmp_path = tmp_path_factory.mktemp("case")
-    topic = topic_with(tmp_path, [message(0)])
-    with pytest.raises(InvalidOptionError, match=name):
-        topic.scan(**{name: value})

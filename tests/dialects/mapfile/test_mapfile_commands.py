@@ -4,13 +4,10 @@ import json
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.dataset as ds
 import pytest
-from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.upkeep.verification import verify
 from tests.support.golden_rows import expected_of, rows_of, wanted
 from tests.support.invoked import output, run
@@ -47,16 +44,6 @@ def test_every_command(url: str, golden_mapfiles: Path, tmp_path: Path) -> None:
     assert "nothing" in output("repair", url)
     run("rm", url, f"entries/public/golden/plain/{names[0]}", "--yes", code=2)
     assert run("topics", url, "--dialect", "pulsar_blob").stdout.decode().count("public/golden") == 0
-
-
-def test_fsspec_and_pandas(url: str, golden_mapfiles: Path) -> None:
-    expected = expected_of(golden_mapfiles, PLAIN)
-    fs = LedgerFileSystem(url, target_protocol="file", dialect="mapfile")
-    files = fs.glob("parquet/public/golden/plain/*.parquet")
-    assert sum(len(pd.read_parquet(fs.open(name))) for name in files) == len(expected)
-    dataset = ds.dataset("arrow/public/golden/plain", format="arrow", filesystem=PyFileSystem(FSSpecHandler(fs)))
-    assert dataset.count_rows() == len(expected)
-    assert fs.ls("entries/public/golden/plain") == LedgerFileSystem(url).ls("entries/public/golden/plain")
 
 
 @pytest.mark.long

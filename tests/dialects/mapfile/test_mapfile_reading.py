@@ -12,11 +12,8 @@ import pytest
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.errors import LedgerfsError, UnsupportedFormatError
 from ledgerfs.formats.mapfile.header import Codec, RecordCompression
-from ledgerfs.formats.mapfile.index import parse_index
-from ledgerfs.ledgers.ledger_ref import CatalogState
 from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.upkeep.verification import verify
 from tests.support.entries import frame, metadata
@@ -95,44 +92,6 @@ def test_a_topic_is_read_ahead_from_ledger_to_ledger(compression: RecordCompress
     again = pickle.loads(pickle.dumps(open_bucket(f"file://{tmp_path}")))
     start = again.topic("public/default/orders").message("6:2999:-1")
     assert start.entry_id == 2999
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("compression", RecordCompression)
-def test_an_index_that_lies_changes_no_entry(compression: RecordCompression, tmp_path: Path) -> None:
-    writer = MapFileWriter(compression)
-    made = large(compression)
-    put_mapfiles(tmp_path, made)
-    path = tmp_path / made.folder / "index"
-    lies = {
-        "gone": None,
-        "empty": b"",
-        "garbage": os.urandom(500),
-        "cut": made.index[:-9],
-        # Each position leads to where the next key is: after the one that is looked for.
-        "shifted": shifted_index(made, writer),
-        "of another": mapfile(messages(6, 3000, 1000), 6, writer=writer).index,
-    }
-    for lie, index in lies.items():
-        if index is None:
-            path.unlink()
-        else:
-            put_file(path, index)
-        process_cache.clear()
-        bucket = open_bucket(f"file://{tmp_path}")
-        (ref,) = bucket.catalog.refs()
-        assert ref.state is CatalogState.SOUND, lie
-        assert read_all(bucket.reader(ref)) == LARGE, lie
-        for first, last in ((0, 3), (700, 1300), (1999, 2000), (2999, 2999)):
-            assert read_all(bucket.reader(ref), first, last) == LARGE[first : last + 1], lie
-        kinds = {one.kind for one in verify(bucket).findings}
-        assert kinds == ({"no-index"} if lie == "gone" else {"wrong-index"}), lie
-
-
-def shifted_index(made: MadeMapFile, writer: MapFileWriter) -> bytes:
-    index = parse_index(made.index, data_size=len(made.data))
-    pairs = zip(index.keys.tolist()[:-1], index.positions.tolist()[1:], strict=True)
-    return writer.index(pairs)
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.compression.value)
