@@ -165,21 +165,6 @@ def small_disk(tmp_path):
 # What is put is found
 
 
-def test_any_part_of_what_was_put_is_read_again(folder):
-    for size in (1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5):
-        name = str(size)
-        put(DiskRanges(folder, BUDGET), name, 1000, 1000 + size)
-        places = sorted({at for block in range(4) for at in (0, 1, size - 1, size, block * BLOCK) if at <= size})
-        for ranges in (DiskRanges(folder, BUDGET), DiskRanges(folder, BUDGET)):
-            assert ranges.find(name, 0, 1 << 40) == [(1000, 1000 + size)]
-            for first in places:
-                for last in places:
-                    if first < last:
-                        start, end = 1000 + first, 1000 + last
-                        assert ranges.find(name, start, end) == [(start, end)], size
-                        assert ranges.read(name, start, end) == bytes_of(name, start, end), (size, start, end)
-
-
 def test_only_what_is_not_there_yet_is_written(folder):
     ranges = DiskRanges(folder, BUDGET)
     put(ranges, "a", 1000, 2000)

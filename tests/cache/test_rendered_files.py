@@ -216,14 +216,6 @@ def test_a_flipped_byte_is_never_served(tmp_path, caplog):
         assert content_of(files_of(tmp_path).open(KEY, render(b"never"))) == CONTENT, at
 
 
-def test_a_cut_file_is_never_served(tmp_path):
-    for size in (0, 10, 5000, len(CONTENT), len(CONTENT) + 30):
-        files_of(tmp_path).open(KEY, render())
-        os.truncate(path_of(tmp_path), size)
-        assert files_of(tmp_path).size(KEY) is None, size
-        assert content_of(files_of(tmp_path).open(KEY, render())) == CONTENT, size
-
-
 def test_a_file_that_is_cut_while_it_is_open_is_an_error(tmp_path):
     file = files_of(tmp_path).open(KEY, render())
     os.truncate(path_of(tmp_path), 100)
