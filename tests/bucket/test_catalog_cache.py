@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
@@ -38,7 +37,7 @@ from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.store_identity import identity_of
 from ledgerfs.upkeep.verification import verify
-from tests.support.children import fork
+from tests.support.children import is_true_in_child
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.s3 import FaultProxy, S3Server
 
@@ -107,30 +106,6 @@ def ids(bucket: Bucket) -> list[int]:
 def kept(catalogs: Path) -> Path:
     (path,) = catalogs.glob("*.catalog")
     return path
-
-
-def begin_fork(work: Callable[[], bool]) -> int:
-    """Begin some work in a child, and return its process id. Its exit code is 0 if the work returns True."""
-    child = fork()
-    if child == 0:
-        # Whatever happens, the child must not go on with the other tests, nor for ever.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(300)
-        code = 1
-        try:
-            code = 0 if work() else 1
-        finally:
-            os._exit(code)
-    return child
-
-
-def ended(child: int) -> int:
-    """Wait for a child, and return its exit code; negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def in_fork(work: Callable[[], bool]) -> bool:
-    return ended(begin_fork(work)) == 0
 
 
 def same(one: Catalog, other: Catalog) -> bool:
@@ -381,7 +356,7 @@ def test_a_forked_child_uses_and_writes_the_file(bucket_folder: Path) -> None:
         bucket.refresh()
         return ids(bucket) == [1, 2, 3, 4, 5, 9] and cost(bucket_folder) == (1, [])
 
-    assert in_fork(work)
+    assert is_true_in_child(work)
     assert cost(bucket_folder) == (1, [])
     assert ids(bucket) == [1, 2, 3, 4, 5]
 
@@ -417,16 +392,13 @@ def by_a_new_process(work: Callable[[], bytes]) -> bytes:
         # As at the end of a process.
         for one in list(offset_file._shared.values()):
             one.save()
-        with os.fdopen(theirs, "wb") as file:
-            file.write(result)
+        os.write(theirs, result)
         return True
 
-    child = begin_fork(tell)
+    assert is_true_in_child(tell)
     os.close(theirs)
     with os.fdopen(ours, "rb") as file:
-        found = file.read()
-    assert ended(child) == 0
-    return found
+        return file.read()
 
 
 def read_by_a_process(folder: Path, *entries: int) -> list[tuple[int, int, int]]:

@@ -1,6 +1,5 @@
 """Byte ranges in memory: reads return their bytes, nothing is fetched twice, the budget holds, a cancelled read disturbs no other."""
 
-import os
 import random
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.cache.block_cache import BlockCache, default_budget
-from tests.support.children import fork
+from tests.support.children import is_true_in_child
 
 CONTENT = random.Random(5).randbytes(4096)
 
@@ -222,11 +221,7 @@ def test_threads_read_leave_and_forget_at_random_and_always_get_their_bytes() ->
 def test_a_forked_child_waits_for_nobody_and_finds_nothing() -> None:
     cache, store = BlockCache(1 << 20), Store(at_once=False)
     cache.begin("a", 0, 10, store)
-    child = fork()
-    if child == 0:
-        answered = cache.begin("a", 0, 10, Store()).result() == CONTENT[:10]
-        os._exit(0 if answered and cache.size == 10 else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert is_true_in_child(lambda: cache.begin("a", 0, 10, Store()).result() == CONTENT[:10] and cache.size == 10)
 
 
 def test_the_budget_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from ledgerfs.cache.kept_file import KeptFile, write_array
 from ledgerfs.cache.learned_offsets import STEP, LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile
 from ledgerfs.cache.offset_table import GROUP, ObjectDigests, OffsetTable
-from tests.support.children import fork
+from tests.support.children import fork, status_in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -159,6 +159,7 @@ import sys
 from pathlib import Path
 from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.offset_file import OffsetFile
+from tests.support.children import fork, status_in_child
 file = OffsetFile(CacheFolder(Path(sys.argv[1])), "bucket")
 file.offsets_of(b"k", b"v").learn(1, 2)
 """
@@ -204,14 +205,14 @@ def test_a_forked_child_saves_only_what_it_learned_itself(tmp_path):
     offsets = file.offsets_of(KEY, VERSION)
     offsets.learn(1, STEP)
     other = file.offsets_of(OTHER, VERSION)
-    child = fork()
-    if child == 0:
+
+    def learn():
         file.save()
-        was_idle = not list(tmp_path.iterdir())
+        assert not list(tmp_path.iterdir())
         other.learn(3, 0)
         file.save()
-        os._exit(0 if was_idle else 1)
-    assert wait_for(child) == 0
+
+    assert status_in_child(learn) == 0
     assert (found(tmp_path), found(tmp_path, OTHER)) == ([], [(3, 0)])
     file.save()
     assert (found(tmp_path), found(tmp_path, OTHER)) == ([(1, STEP)], [(3, 0)])
@@ -356,12 +357,13 @@ def test_the_end_waits_a_moment_for_another_process(tmp_path, monkeypatch):
 
 def test_a_full_disk_costs_nothing_but_what_was_learned(tmp_path):
     leave(tmp_path)
-    child = fork()
-    if child == 0:
+
+    def learn():
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
         _, offsets = leave(tmp_path, [(i, i * STEP) for i in range(100)], OTHER)
-        os._exit(0 if len(offsets) == 100 else 1)
-    assert wait_for(child) == 0
+        assert len(offsets) == 100
+
+    assert status_in_child(learn) == 0
     assert found(tmp_path) == [(1, STEP), (7, 3 * STEP)]
     assert [path.suffix for path in tmp_path.iterdir()] == [".offsets"]
 

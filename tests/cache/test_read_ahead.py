@@ -1,6 +1,5 @@
 """Parts in the order of a plan: as many under way as the reader is worth, ended when it leaves."""
 
-import os
 from concurrent.futures import Future
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from ledgerfs.cache.block_cache import BlockCache
 from ledgerfs.cache.read_ahead import PART_BYTES, ReadAhead, cut_parts
-from tests.support.children import fork
+from tests.support.children import status_in_child
 
 MIB = 1 << 20
 
@@ -148,9 +147,11 @@ def test_a_forked_child_asks_again() -> None:
     reads = Reads()
     ahead = ReadAhead(reads, parts(3), 2, is_known=True, cache=BlockCache(1 << 20))
     ahead.peek()
-    child = fork()
-    if child == 0:
-        again = ahead.peek() == Range(0, 10)
+
+    def ask_again() -> None:
+        assert ahead.peek() == Range(0, 10)
         reads.answer()
-        os._exit(0 if again and ahead.take() == b"\0" and reads.begun.count(Range(0, 10)) == 2 else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert ahead.take() == b"\0"
+        assert reads.begun.count(Range(0, 10)) == 2
+
+    assert status_in_child(ask_again) == 0

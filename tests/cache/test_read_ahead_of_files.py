@@ -1,6 +1,5 @@
 """Reads of remote ledgers: as many requests and bytes as promised, the right bytes in any order, windows that open and close."""
 
-import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -12,7 +11,7 @@ from ledgerfs.cache import read_ahead
 from ledgerfs.cache.object_reader import ObjectReader
 from ledgerfs.scan.topic_entries import Reach, read_entries
 from ledgerfs.storage.part_buffers import part_buffer
-from tests.support.children import fork
+from tests.support.children import is_true_in_child
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.remote import RemoteFolder, remote_ledger
 
@@ -234,9 +233,5 @@ def test_a_child_reads_on_in_a_file_that_its_parent_opened(url: str, made: Offlo
     file = ledger.records()
     for at in range(4):
         file.read(at * MIB, (at + 1) * MIB)
-    child = fork()
-    if child == 0:
-        right = file.read(4 * MIB, 6 * MIB) == made.records[4 * MIB : 6 * MIB]
-        os._exit(0 if right else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert is_true_in_child(lambda: file.read(4 * MIB, 6 * MIB) == made.records[4 * MIB : 6 * MIB])
     assert file.read(4 * MIB, 6 * MIB) == made.records[4 * MIB : 6 * MIB]

@@ -14,7 +14,7 @@ import pytest
 from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.rendered_files import RenderedFiles
 from ledgerfs.errors import CacheWriteError, StaleObjectError
-from tests.support.children import fork
+from tests.support.children import fork, status_in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -225,18 +225,15 @@ def test_a_file_that_is_cut_while_it_is_open_is_an_error(tmp_path):
 
 
 def test_a_full_disk_is_our_error_and_leaves_nothing(tmp_path):
-    child = fork()
-    if child == 0:
+    def fill():
         files = files_of(tmp_path)
         files.open(OTHER, render(b"small"))
         resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
-        try:
+        with pytest.raises(CacheWriteError, match=f"{tmp_path}.*cache_dir="):
             files.open(KEY, render())
-        except CacheWriteError as error:
-            is_told = str(tmp_path) in str(error) and "cache_dir=" in str(error)
-            os._exit(0 if is_told and files.open(OTHER, render(b"")).size == 5 else 1)
-        os._exit(2)
-    assert wait_for(child) == 0
+        assert files.open(OTHER, render(b"")).size == 5
+
+    assert status_in_child(fill) == 0
     assert names(tmp_path) == ["b.file"]
 
 
@@ -248,15 +245,12 @@ def test_a_full_disk_is_told_whatever_others_made_of_it(tmp_path):
             raise RuntimeError("a library failed") from error
         return True
 
-    child = fork()
-    if child == 0:
+    def fill():
         resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
-        try:
+        with pytest.raises(CacheWriteError):
             files_of(tmp_path).open(KEY, swallow)
-        except CacheWriteError:
-            os._exit(0)
-        os._exit(2)
-    assert wait_for(child) == 0
+
+    assert status_in_child(fill) == 0
     assert names(tmp_path) == []
 
 
@@ -372,10 +366,11 @@ def test_descriptors_are_closed_with_the_last_holder(tmp_path):
 def test_an_open_file_is_read_after_a_fork(tmp_path):
     files = files_of(tmp_path)
     file = files.open(KEY, render())
-    child = fork()
-    if child == 0:
-        is_same = content_of(file) == content_of(files.open(KEY, render(b""))) == CONTENT
-        os._exit(0 if is_same and content_of(files.open(OTHER, render(b"of the child"))) == b"of the child" else 1)
-    assert wait_for(child) == 0
+
+    def read():
+        assert content_of(file) == content_of(files.open(KEY, render(b""))) == CONTENT
+        assert content_of(files.open(OTHER, render(b"of the child"))) == b"of the child"
+
+    assert status_in_child(read) == 0
     assert content_of(file) == CONTENT
     assert content_of(files.open(OTHER, render(b"never"))) == b"of the child"

@@ -1,6 +1,5 @@
 """Work that several threads want at once."""
 
-import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -8,7 +7,7 @@ import pytest
 
 from ledgerfs.storage import single_flight
 from ledgerfs.storage.single_flight import SingleFlight
-from tests.support.children import fork
+from tests.support.children import is_true_in_child
 
 HANGING = 300
 """Seconds after which something hangs."""
@@ -100,9 +99,6 @@ def test_a_forked_child_does_not_wait_for_its_parent():
     thread = threading.Thread(target=flights.run, args=("key", work))
     thread.start()
     assert work.begun.wait(HANGING)
-    child = fork()
-    if child == 0:
-        os._exit(flights.run("key", lambda: 42))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+    assert is_true_in_child(lambda: flights.run("key", lambda: 42) == 42)
     work.may_end.set()
     thread.join()

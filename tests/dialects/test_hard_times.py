@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +18,7 @@ import pytest
 from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.vfs.tree import tree_of
-from tests.support.children import status_in_child
+from tests.support.children import is_true_in_child
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload
 from tests.support.matrix import TOPIC, small_parts
@@ -136,19 +135,6 @@ def test_a_full_disk_costs_nothing_but_what_it_would_have_kept(
         assert opened(s3, bucket, tiny_disk).bucket.topics()[0].entries == ENTRIES
 
 
-def in_child(work: Any) -> bool:
-    """Do something in a forked child, whose errors are told and never leave it."""
-
-    def told() -> None:
-        try:
-            assert work()
-        except BaseException:
-            traceback.print_exc()
-            raise
-
-    return status_in_child(told, seconds=600) == 0
-
-
 def as_nobody(work: Any) -> bool:
     """Do something in a forked child that is not root, for whom permissions hold."""
 
@@ -158,7 +144,7 @@ def as_nobody(work: Any) -> bool:
             os.seteuid(65534)
         return bool(work())
 
-    return in_child(child)
+    return is_true_in_child(child)
 
 
 def test_a_cache_folder_that_cannot_be_written_is_no_error(
@@ -246,7 +232,7 @@ def test_a_fork_with_open_files_goes_on_in_both(s3: S3Server, bucket: str, made:
         with fs.open(FILE) as file:
             # In pieces, so that more and more parts are on their way.
             assert b"".join(file.read(10_000) for _ in range(taken // 10_000)) == made.records[:taken]
-            assert in_child(lambda f=file, n=taken: f.tell() == n and f.read() == made.records[n:])
+            assert is_true_in_child(lambda f=file, n=taken: f.tell() == n and f.read() == made.records[n:])
             assert file.read() == made.records[taken:]
 
 
@@ -271,7 +257,7 @@ def test_forks_while_threads_read_the_same_open_file(s3: S3Server, bucket: str, 
     with ThreadPoolExecutor(3) as pool:
         reading = [pool.submit(keep_reading, start) for start in (0, 5000, 400_000)]
         try:
-            assert all(in_child(read_all) for _ in range(2))
+            assert all(is_true_in_child(read_all) for _ in range(2))
         finally:
             stop = True
         assert [one.result() for one in reading] == [0, 0, 0]

@@ -1,9 +1,7 @@
 """Threads, forks and other processes, on disk and on S3: what Spark, Dask and multiprocessing do to a filesystem."""
 
 import multiprocessing
-import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from tests.support.children import fork
+from tests.support.children import is_true_in_child
 
 if TYPE_CHECKING:  # the processes of their own, which import this module, have no use for a server
     from tests.support.s3 import S3Server
@@ -32,22 +30,6 @@ def piece(fs: LedgerFileSystem, start: int) -> bytes:
     with fs.open(BLOCKS) as file:
         file.seek(start)
         return file.read(3000)
-
-
-def in_fork(work: Callable[[], bool]) -> bool:
-    """Run ``work`` in a forked child, and return whether it was true there; a child that hangs is killed and has failed."""
-    child = fork()
-    if child == 0:
-        os._exit(0 if work() else 1)
-    done: list[int] = []
-    waiter = threading.Thread(target=lambda: done.append(os.waitpid(child, 0)[1]))
-    waiter.start()
-    waiter.join(300)
-    if not done:
-        os.kill(child, 9)
-        waiter.join()
-        return False
-    return done == [0]
 
 
 def test_many_threads_read_one_file_through_one_instance(options: dict[str, Any]) -> None:
@@ -71,13 +53,13 @@ def test_an_instance_works_in_a_forked_child(options: dict[str, Any]) -> None:
     fs = fsspec.filesystem("ledger", **options)
     before = piece(fs, 7)
     bucket = fs.bucket
-    assert in_fork(
+    assert is_true_in_child(
         lambda: piece(fs, 7) == before and fsspec.filesystem("ledger", **options).cat_file(BLOCKS, 7, 3007) == before
     )
-    assert in_fork(
+    assert is_true_in_child(
         lambda: bytes(bucket.ledger(26).read(3, 3)[0].data) == bytes(bucket.ledger(26).read(3, 3)[0].data) != b""
     )
-    assert in_fork(lambda: len(bucket.refresh().ledgers) == 104)
+    assert is_true_in_child(lambda: len(bucket.refresh().ledgers) == 104)
     assert piece(fs, 7) == before
 
 
@@ -95,7 +77,7 @@ def test_a_fork_while_other_threads_read_does_not_hang(options: dict[str, Any]) 
     for thread in threads:
         thread.start()
     try:
-        assert all(in_fork(lambda: piece(fs, 0) == expected) for _ in range(5))
+        assert all(is_true_in_child(lambda: piece(fs, 0) == expected) for _ in range(5))
     finally:
         stop.set()
         for thread in threads:

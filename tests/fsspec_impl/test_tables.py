@@ -1,6 +1,5 @@
 """The message table as files, in the libraries that users have for tables: on disk, and on S3."""
 
-import os
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ledgerfs import open_bucket
 from ledgerfs.errors import EncryptedMessageError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.scan.test_scan_golden import ENCRYPTED, expected_of, wanted
+from tests.support.children import is_true_in_child
 from tests.support.s3 import S3Server
 
 TOPIC = "public/golden/plain"
@@ -180,11 +180,7 @@ def test_open_files_travel_and_survive_a_fork(place: Place) -> None:
         first = file.readline()
         copy = pickle.loads(pickle.dumps(file))
         assert copy.tell() == len(first)
-        child = os.fork()
-        if child == 0:
-            file.seek(0)
-            os._exit(0 if file.readline() == first else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert is_true_in_child(lambda: file.seek(0) == 0 and file.readline() == first)
         assert copy.read() == file.read()
     assert file.closed
     with pytest.raises(ValueError, match="closed"):

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-import os
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
@@ -15,7 +15,7 @@ from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic, TrafficStats
-from tests.support.children import fork
+from tests.support.children import is_true_in_child
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
 from tests.support.tries import without_pauses
 
@@ -47,14 +47,14 @@ def test_a_pickle_is_empty_and_a_child_counts_on() -> None:
     traffic = Traffic()
     traffic.count(hits=1)
     assert pickle.loads(pickle.dumps(traffic)).stats() == TrafficStats()
+
+    def count() -> bool:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(traffic.count, hits=1).result()
+        return traffic.stats().hits == 2
+
     with traffic._lock:  # held by the parent at the moment of the fork
-        child = fork()
-        if child == 0:
-            counting = threading.Thread(target=lambda: traffic.count(hits=1))
-            counting.start()
-            counting.join(300)
-            os._exit(0 if not counting.is_alive() and traffic.stats().hits == 2 else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert is_true_in_child(count)
     assert traffic.stats().hits == 1
 
 

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import subprocess
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,9 +31,20 @@ def status_in_child(function: Callable[[], object], seconds: int = 300) -> int:
         try:
             function()
             status = 0
+        except BaseException:  # noqa: BLE001  (told, and no error of the parent's)
+            traceback.print_exc()
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def is_true_in_child(function: Callable[[], object], seconds: int = 300) -> bool:
+    """Fork, and return whether ``function`` is true in the child, where it neither fails nor hangs."""
+
+    def check() -> None:
+        assert function()
+
+    return status_in_child(check, seconds) == 0
 
 
 def is_stopped(process: int) -> bool:
