@@ -26,9 +26,7 @@ if TYPE_CHECKING:  # fixtures import the rest when a test asks for them
     from tests.support.live_clusters import LiveCluster
     from tests.support.s3 import FaultProxy, S3Server
 
-GOLDEN_ARCHIVE = Path(__file__).parent / "data" / "golden" / "pulsar-s3.tar.xz"
-GOLDEN_MAPFILES = GOLDEN_ARCHIVE.with_name("pulsar-filesystem.tar.xz")
-GOLDEN_TYPED = GOLDEN_ARCHIVE.with_name("pulsar-typed.tar.xz")
+GOLDEN = Path(__file__).parent / "data" / "golden"
 _TESTS = itertools.count()
 
 # No test fails because the machine is slow, nor by an example that no other run has; LEDGERFS_RANDOM_EXAMPLES=1 looks for new ones.
@@ -122,40 +120,43 @@ def _cache_of_the_test(
     monkeypatch.setenv("LEDGERFS_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "caches" / str(next(_TESTS))))
 
 
+def _unpacked(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("golden")
+    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
+        archive.extractall(folder)  # our own archive; Debian's Python 3.11.2 knows no filters yet
+    return folder / name
+
+
 @pytest.fixture(scope="session")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The golden set: ``bucket/``, ``damaged/``, ``expected/``, ``objects.json``, ``stats.json``, ``metadata.json``."""
-    folder = tmp_path_factory.mktemp("golden")
-    with tarfile.open(GOLDEN_ARCHIVE) as archive:
-        archive.extractall(folder)  # our own archive; Debian's Python 3.11.2 knows no filters yet
-    return folder / "pulsar-s3"
+    return _unpacked("pulsar-s3", tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def golden_mapfiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the filesystem offloader wrote: ``bucket/``, ``expected/``, ``stats.json``, ``metadata.json``."""
-    folder = tmp_path_factory.mktemp("golden-mapfiles")
-    with tarfile.open(GOLDEN_MAPFILES) as archive:
-        archive.extractall(folder)
-    return folder / "pulsar-filesystem"
+    return _unpacked("pulsar-filesystem", tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def golden_typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Topics with schemas: ``bucket/``, ``schemas/``, ``expected-typed/`` (each message by its own schema), ``expected-latest/``."""
-    folder = tmp_path_factory.mktemp("golden-typed")
-    with tarfile.open(GOLDEN_TYPED) as archive:
-        archive.extractall(folder)
-    return folder / "pulsar-typed"
+    return _unpacked("pulsar-typed", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+    """The bucket of these with their schemas, for tests that change nothing in it; modules that have another one shadow it."""
+    from tests.support.typed_golden import bucket_with_schemas
+
+    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
 
 
 @pytest.fixture(scope="session")
 def golden_entries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ledgers as a bookie and ZooKeeper had them: nodes in ``ledgers/``, and ``entries-of-<id>``, each after its int32 size."""
-    folder = tmp_path_factory.mktemp("golden-entries")
-    with tarfile.open(GOLDEN_ARCHIVE.with_name("bookie-entries.tar.xz")) as archive:
-        archive.extractall(folder)
-    return folder / "bookie-entries"
+    return _unpacked("bookie-entries", tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

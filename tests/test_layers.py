@@ -208,11 +208,6 @@ def test_every_exception_is_in_errors() -> None:
     assert not found
 
 
-def test_every_folder_is_a_layer() -> None:
-    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders <= set(LAYERS)
-
-
 def test_no_vague_names() -> None:
     vague = {"utils", "helpers", "common", "manager", "util", "helper", "misc"}
     assert not [path for path in PACKAGE.rglob("*") if path.stem in vague]

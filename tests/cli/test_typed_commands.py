@@ -22,11 +22,6 @@ EVOLVED = "public/typed/avro-evolved"
 CHANGED = "public/typed/type-changed"
 
 
-@pytest.fixture(scope="module")
-def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
-    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
-
-
 def values_of(text: str) -> list[str]:
     return [line.strip().partition(" ")[2].strip() for line in text.splitlines() if line.startswith("  value")]
 

@@ -3,32 +3,11 @@
 import json
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.upkeep.verification import verify
 from tests.support.golden_samples import records_by_hand
-from tests.support.s3 import S3Server
-
-
-@pytest.mark.long
-def test_the_same_through_s3(s3_golden: str, s3: S3Server, golden: Path) -> None:
-    bucket = open_bucket(s3_golden, s3.options)
-    for ref in bucket.catalog.refs():
-        ledger = bucket.reader(ref)
-        records = b"".join(records_by_hand((golden / "bucket" / ref.object("data").key).read_bytes()))
-        assert ledger.read_records(0, ledger.records_size) == records
-
-
-def test_the_same_in_memory(golden: Path) -> None:
-    memory = fsspec.filesystem("memory")
-    memory.pipe({f"/tier-in-memory/{path.name}": path.read_bytes() for path in (golden / "bucket").iterdir()})
-    bucket = open_bucket("memory://tier-in-memory")
-    assert len(bucket.topics()) == 35
-    report = verify(bucket)
-    assert (report.entries, report.is_damaged) == (4221, False)
 
 
 def test_the_topics_are_those_that_the_broker_counted(bucket: Bucket, golden: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
 from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
-from ledgerfs.errors import CorruptLedgerError, EntryRangeError, StaleObjectError
+from ledgerfs.errors import CorruptLedgerError, EntryRangeError
 from ledgerfs.ledgers.reader import LedgerReader
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.stores import CountingStore
@@ -112,15 +112,3 @@ def test_damage_is_named_by_object_and_offset(at: int, with_bytes: bytes, messag
     # The other blocks are as readable as before.
     first = ledger.index.blocks[1].first_entry
     assert [bytes(entry.data) for entry in ledger.read(first, 29)] == [b"x" * 100] * (30 - first)
-
-
-def test_a_ledger_replaced_under_us_is_stale_and_reopening_reads_the_new_one(tmp_path: Path) -> None:
-    url = put_in_folder(tmp_path, offload([b"old"] * 3))
-    bucket = open_bucket(url)
-    ledger = bucket.ledger(1)
-    assert bytes(ledger.read(0, 0)[0].data) == b"old"
-    put_in_folder(tmp_path, offload([b"newer"] * 3))
-    with pytest.raises(StaleObjectError):
-        ledger.read(0, 0)
-    bucket.refresh()
-    assert bytes(bucket.ledger(1).read(0, 0)[0].data) == b"newer"

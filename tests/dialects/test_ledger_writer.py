@@ -105,16 +105,6 @@ def test_any_entries_in_any_batches_are_the_bytes_of_the_other_implementation(
     assert b"".join(made.objects.values())
 
 
-@settings(deadline=None, max_examples=60)
-@given(ledger=ledgers())
-def test_what_is_written_reads_back(ledger: tuple[int, list[bytes]], tmp_path_factory: pytest.TempPathFactory) -> None:
-    block_size, entries = ledger
-    bucket = open_bucket(str(tmp_path_factory.mktemp("written")))
-    write(bucket, new_ledger(block_size), entries)
-    reader = bucket.ledger(1)
-    assert [bytes(entry) for _, entry in reader.read(0, reader.last_entry)] == entries
-
-
 @pytest.mark.parametrize(
     ("block_size", "entries", "first_block", "padding"),
     [(3153, 161, 151, 5), (2148, 121, 101, 0), (128 + 90 * 20, 90, 90, 0), (128 + 90 * 20, 91, 90, 0)],
@@ -139,13 +129,6 @@ def test_blocks_that_are_full_but_for_some_bytes(tmp_path: Path) -> None:
 
 def record_of_nothing() -> bytes:
     return bytes(11) + b"\x01"
-
-
-def test_entries_of_every_block_are_counted_by_the_index(tmp_path: Path) -> None:
-    entries = [b"x" * 60] * 7
-    made = assert_same(tmp_path, entries, 200)
-    assert [block.first_entry for block in parse_index(made.index).blocks] == list(range(7))
-    assert len(made.data) == 7 * 200
 
 
 # Refused, and nothing is left
@@ -374,14 +357,6 @@ def test_golden_ledgers_in_a_folder_are_the_same(golden: Path, golden_url: str, 
     same = [assert_golden(golden, key, objects[key], objects[f"{key}-index"]) for key in keys]
     assert all(same)
     assert objects == objects_in(golden / "bucket")
-
-
-def test_golden_ledgers_in_memory_are_the_same(golden: Path, golden_url: str) -> None:
-    target = memory_bucket()
-    assert len(write_again(golden, target, open_bucket(golden_url))) == 104
-    memory = fsspec.filesystem("memory")
-    named = {path.rpartition("/")[2]: memory.cat_file(path) for path in memory.find(target.store.url)}
-    assert named == objects_in(golden / "bucket")
 
 
 @pytest.mark.long

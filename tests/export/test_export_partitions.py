@@ -232,20 +232,3 @@ def test_head_takes_the_first_in_the_order_asked_for(tmp_path: Path) -> None:
         {"entry_id": 0, "partition": number} for number in range(2)
     ]
     run("head", f"file://{tier}", "orders", "--order", "key", code=2)
-
-
-def test_offload_copies_all_partitions(tier: Path, tmp_path: Path) -> None:
-    put(tier, None, 99, message("x"))
-    for path in tier.glob("*-ledger-99*"):
-        path.unlink()
-    put(tier, 3, 8, message("3a"))
-    done = json.loads(output("offload", f"file://{tier}", str(tmp_path / "copy"), "--topic", "orders", "--json"))
-    assert sorted((one["topic"][-1], one["ledger_id"]) for one in done) == [
-        ("0", 5),
-        ("0", 7),
-        ("1", 5),
-        ("1", 6),
-        ("3", 8),
-    ]
-    topic = bucket_of(tmp_path / "copy").topic(TOPIC)
-    assert topic.scan().to_table().equals(bucket_of(tier).topic(TOPIC).scan().to_table())

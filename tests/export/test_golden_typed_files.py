@@ -13,18 +13,13 @@ from ledgerfs import Bucket
 from ledgerfs.export.export import export_topic
 from tests.support.each import for_each
 from tests.support.invoked import run
-from tests.support.typed_golden import TOPICS, WITHOUT_SCHEMA, assert_same_rows, bucket_with_schemas
+from tests.support.typed_golden import TOPICS, WITHOUT_SCHEMA, assert_same_rows
 from tests.support.typed_json import slow_json
 
 TOP = "public/typed/"
 FEW = ("avro-logical", "avro-unions", "json-pojo", "kv-separated-string-json", "protonative", "prim-instant")
 
 OF_VERSIONS = ("avro-evolved", "avro-deleted", "kv-inline-evolved", "protonative", "type-changed")
-
-
-@pytest.fixture(scope="module")
-def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
-    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
 
 
 CASES = [*((name, "latest") for name in (*TOPICS, "avro-partitioned")), *((name, "each") for name in OF_VERSIONS)]

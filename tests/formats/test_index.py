@@ -165,13 +165,6 @@ def test_streaming_index_is_told_by_its_magic_however_short(size):
         parse_index(bytes.fromhex("3D1FB0BC").ljust(size, b"\0"))
 
 
-@pytest.mark.parametrize("size", [32, 200])
-def test_zeros_are_no_index(size):
-    with pytest.raises(CorruptIndexError, match="wrong index magic 0x00000000") as caught:
-        parse_index(bytes(size), key="object")
-    assert (caught.value.key, caught.value.offset) == ("object", 0)
-
-
 @pytest.mark.parametrize("index", [FIRST, THREE_BLOCKS])
 def test_truncation_anywhere_is_corrupt_and_names_the_object(index):
     data = build_index(index)

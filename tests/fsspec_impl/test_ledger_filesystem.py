@@ -157,14 +157,6 @@ def test_cats_many_ranges_with_errors_in_their_places(fs: LedgerFileSystem) -> N
         fs.cat_ranges([PLAIN, "entries/nobody"], 0, 5, on_error="raise")
 
 
-def test_gets_files_and_folders(fs: LedgerFileSystem, tmp_path: Path) -> None:
-    fs.get("entries/public/golden/plain", str(tmp_path / "plain"), recursive=True)
-    assert sorted(path.name for path in (tmp_path / "plain").iterdir()) == ["123.entries", "26.entries", "84.entries"]
-    assert (tmp_path / "plain" / "26.entries").read_bytes() == fs.cat_file(PLAIN)
-    fs.get_file("info/public/golden/plain/26.json", str(tmp_path / "26.json"))
-    assert (tmp_path / "26.json").read_bytes() == fs.cat_file("info/public/golden/plain/26.json")
-
-
 def test_a_copy_that_fails_leaves_nothing(truncated_url: str, tmp_path: Path) -> None:
     fs = LedgerFileSystem(fo=truncated_url)
     with pytest.raises(LedgerfsError):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import pytest
 
-from ledgerfs import open_bucket
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.support.children import is_true_in_child
 
@@ -90,13 +89,3 @@ def test_instances_travel_to_other_processes(method: str, options: dict[str, Any
     expected = [piece(fs, start) for start in (0, 5_000_000)]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
         assert list(pool.map(piece, [fs, fs], [0, 5_000_000])) == expected
-
-
-def length_of(bucket: Any, ledger_id: int) -> int:
-    return sum(len(entry.data) for entry in bucket.ledger(ledger_id).read(0, 10))
-
-
-def test_buckets_travel_to_other_processes(golden_url: str) -> None:
-    bucket = open_bucket(golden_url)
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert pool.submit(length_of, bucket, 26).result() == length_of(bucket, 26) > 0

@@ -1,7 +1,6 @@
 """Several writers, readers, deletions, late ledgers, exports and offloads: not one row is lost, doubled or wrong where all went well.
 
-What a failure says begins with its number in the code that this was first run on, which had all of these. Random searches
-in folders ended with one of them after 4 to 20 examples of 25 steps, which took 0.1 to 3 seconds:
+What a failure says begins with its number in the code that this was first run on, which had all of these:
 
 * #1: two ledgers that were given one id, by two imports, or by an import and a broker;
 * #2: a taken id that was accepted, a skipped or deleted ledger that was not there or still was, by a catalog that was kept;
@@ -9,17 +8,6 @@ in folders ended with one of them after 4 to 20 examples of 25 steps, which took
 * #5: ranges of time that lacked rows of ledgers which were not created in the order of their ids;
 * #10: an export into the folder of another bucket's;
 * #11: half a topic, whose other half had no data objects any more.
-
-An export that lacked a chunked message whose first half came later took more: one search of six with a hundred examples of 30 steps,
-without imports, found it.
-
-Walks that lose clusters found, within 17 seeds: holes of disks that are not told, nodes of ledgers that a dump lacks
-though its lists have them, runs that take a lock that is held, ids that a second run gives anew, the last ledger that is forgotten by it,
-ids of transactions that are left in copies. Within 30 seeds they found that topics which had been restored under other names were all
-missing the next time.
-
-With schemas, a defect that was put in on purpose was found after 4 to 26 examples: numbers given again that are always taken for the last
-schema, an import whose number has another schema, imports that contradict the cluster, values that are null and not counted.
 """
 
 import os
@@ -32,7 +20,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.disk_walk import DiskWalk
 from tests.model.lifecycle_walk import LifecycleWalk
 from tests.model.living_cluster import Walk
-from tests.model.machine import NothingIsLost, StoreRefuses
+from tests.model.machine import NothingIsLost, StoreRefuses, TwoBuckets
 from tests.model.places import Folder, Place, S3Bucket
 from tests.model.recovery_walk import RecoveryWalk
 from tests.model.schema_acts import numbers_told
@@ -61,37 +49,27 @@ def _one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers_told(monkeypatch)
 
 
-class InFolders(NothingIsLost):
+class _InFolders(TwoBuckets):
     """Buckets in folders, whose ledgers have several blocks."""
 
     block_size = 300
 
     def new_place(self, number: int) -> Place:
-        return folder_in(self.folder, number)
+        path = self.folder / f"bucket-{number}"
+        path.mkdir()
+        return Folder(path)
 
 
-class RefusedInFolders(StoreRefuses):
-    """The same with a store that refuses."""
-
-    block_size = 300
-
-    def new_place(self, number: int) -> Place:
-        return folder_in(self.folder, number)
+class InFolders(_InFolders, NothingIsLost):
+    """All of it."""
 
 
-class SchemasInFolders(ValuesAreTrue):
-    """The same with schemas."""
-
-    block_size = 300
-
-    def new_place(self, number: int) -> Place:
-        return folder_in(self.folder, number)
+class RefusedInFolders(_InFolders, StoreRefuses):
+    """With a store that refuses."""
 
 
-def folder_in(parent: Path, number: int) -> Place:
-    path = parent / f"bucket-{number}"
-    path.mkdir()
-    return Folder(path)
+class SchemasInFolders(_InFolders, ValuesAreTrue):
+    """With schemas."""
 
 
 @pytest.mark.long

@@ -11,14 +11,9 @@ import pytest
 from ledgerfs import Bucket
 from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
 from tests.support.each import for_each
-from tests.support.typed_golden import assert_equal, bucket_with_schemas
+from tests.support.typed_golden import assert_equal
 
 EVOLVED = "avro-evolved"
-
-
-@pytest.fixture(scope="module")
-def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
-    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
 
 
 def expected(golden_typed: Path, name: str) -> list[dict[str, Any]]:

@@ -455,23 +455,6 @@ def test_a_file_that_nobody_closed_is_dropped(fs: LedgerFileSystem, place: Place
         assert nothing_is_left(place)
 
 
-def test_nothing_shows_before_commit(fs: LedgerFileSystem, place: Place, data: bytes) -> None:
-    for is_kept in (False, True):
-        file = fs.open(FILE, "wb", autocommit=False)
-        file.write(data)
-        file.close()
-        assert place.objects() == set()
-        assert not fs.exists(FILE)
-        if is_kept:
-            file.commit()
-        else:
-            file.discard()
-            assert nothing_is_left(place)
-    assert place.ledgers() == [data]
-    assert place.uploads() == []
-    assert fs.exists(FILE)
-
-
 @pytest.mark.long
 def test_a_transaction_shows_all_of_it_at_its_end(
     fs: LedgerFileSystem, place: Place, data: bytes, tmp_path: Path

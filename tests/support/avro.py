@@ -8,6 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.support.entries import varint
+
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 _SYMBOLS = st.lists(st.text("ABCDE", min_size=1, max_size=2), min_size=1, max_size=4, unique=True)
@@ -251,12 +253,7 @@ class Model:
 
 def zigzag(number: int) -> bytes:
     """Return a number as Avro writes it."""
-    number = (number << 1) ^ (number >> 63)
-    data = bytearray()
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*data, number))
+    return varint((number << 1) ^ (number >> 63))
 
 
 def _items(encoded: list[bytes], *, blocks: bool) -> bytes:

@@ -24,6 +24,7 @@ from ledgerfs.formats.schemas.proto.stored_schema_pb2 import (
 )
 from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaVersion
 from ledgerfs.formats.schemas.stored_schema import StoredVersion
+from tests.support.entries import varint
 
 
 def build_log_header(header: EntryLogHeader) -> bytes:
@@ -59,16 +60,7 @@ def build_ledger_node(node: LedgerNode) -> bytes:
         custom=[LedgerMetadataRecord.CustomField(key=name.encode(), value=value) for name, value in node.custom],
     )
     message = record.SerializeToString(deterministic=True)
-    return b"BookieMetadataFormatVersion\t3\n" + _varint(len(message)) + message
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return b"BookieMetadataFormatVersion\t3\n" + varint(len(message)) + message
 
 
 def build_position_info(cursor: CursorInfo) -> bytes:

@@ -10,6 +10,7 @@ import google_crc32c
 import lz4.block
 import pyarrow as pa
 import zstandard
+from google.protobuf.internal.encoder import _VarintBytes
 
 from ledgerfs.formats.records import EntryBatch, scan_records
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
@@ -31,13 +32,7 @@ def metadata(**fields: object) -> MessageMetadataRecord:
 
 def varint(value: int) -> bytes:
     """Return a varint of 64 bits; negative numbers take ten bytes, as in protobuf."""
-    value &= 2**64 - 1
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return _VarintBytes(value & 2**64 - 1)
 
 
 def frame(

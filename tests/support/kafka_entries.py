@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import google_crc32c
 
 from ledgerfs.messages.proto.message_metadata_pb2 import BrokerMetadataRecord, Property
+from tests.support.avro import zigzag
 from tests.support.entries import frame, metadata
 
 _MAGIC = 2
@@ -35,18 +36,9 @@ def record_batch(values: Sequence[bytes]) -> bytes:
     """Return records without keys and headers as one batch of Kafka's format 2."""
     records = b""
     for number, value in enumerate(values):
-        record = b"\0" + 2 * _zigzag(number) + _zigzag(-1) + _zigzag(len(value)) + value + _zigzag(0)
-        records += _zigzag(len(record)) + record
+        record = b"\0" + 2 * zigzag(number) + zigzag(-1) + zigzag(len(value)) + value + zigzag(0)
+        records += zigzag(len(record)) + record
     numbers = (0, len(values) - 1, 1_760_000_000_000, 1_760_000_000_000, -1, -1, -1, len(values))
     checked = struct.pack(">hiqqqhii", *numbers) + records
     body = struct.pack(">ibI", 0, _MAGIC, google_crc32c.value(checked)) + checked
     return struct.pack(">qi", 0, len(body)) + body
-
-
-def _zigzag(number: int) -> bytes:
-    number = 2 * number if number >= 0 else -2 * number - 1
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])

@@ -21,16 +21,11 @@ from ledgerfs.errors import InvalidSchemaError, UnknownSchemaError
 from ledgerfs.tables import table_files
 from ledgerfs.tables.table_files import write_table
 from tests.support.each import for_each
-from tests.support.typed_golden import bucket_with_schemas, plain
+from tests.support.typed_golden import plain
 from tests.support.typed_json import random_array, random_type, slow_json
 
 VALUES = 35
 """Of so many values of each ledger a file is made: half of most ledgers, with values of all types. `tests/scan` tests what they are."""
-
-
-@pytest.fixture(scope="module")
-def typed(golden_typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
-    return bucket_with_schemas(golden_typed, tmp_path_factory.mktemp("typed") / "bucket")
 
 
 def written(batches: list[pa.RecordBatch], schema: pa.Schema, kind: str) -> bytes:

@@ -98,11 +98,6 @@ def orphaned(folder: Path, data: bytes) -> Repair:
 # --- a bucket without damage
 
 
-def test_a_whole_bucket_needs_nothing(golden_url: str) -> None:
-    assert planned(golden_url).items == ()
-    assert planned(golden_url, full=True).items == ()
-
-
 @pytest.mark.long
 def test_a_whole_bucket_on_s3_needs_nothing(s3_golden: str, s3: S3Server) -> None:
     seen: list[tuple[str, int, int | None]] = []
