@@ -15,24 +15,24 @@ from pathlib import Path
 import numpy as np
 
 from ledgerfs import open_bucket
-from ledgerfs.disks.entries import EntryReading, OpenFiles
-from ledgerfs.disks.index import index_disks
-from ledgerfs.disks.kept_tables import KeptTables
-from ledgerfs.disks.reading import empty_bytes, read_into
-from ledgerfs.disks.scanning import WINDOW_BYTES
-from ledgerfs.formats.bookkeeper.digests import Digest
-from ledgerfs.formats.bookkeeper.location_table import build_location_table
-from ledgerfs.formats.bookkeeper.stored_entries import build_stored_entry
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+from ledgerfs.writing.copy_ledgers import copy_ledgers
+from ledgerfs_cluster.disks.entries import EntryReading, OpenFiles
+from ledgerfs_cluster.disks.index import index_disks
+from ledgerfs_cluster.disks.kept_tables import KeptTables
+from ledgerfs_cluster.disks.reading import empty_bytes, read_into
+from ledgerfs_cluster.disks.scanning import WINDOW_BYTES
+from ledgerfs_cluster.formats.bookkeeper.digests import Digest
+from ledgerfs_cluster.formats.bookkeeper.location_table import build_location_table
+from ledgerfs_cluster.formats.bookkeeper.stored_entries import build_stored_entry
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
     build_managed_ledger_info,
 )
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.storage.zookeeper.node import Node
-from ledgerfs.writing.copy_ledgers import copy_ledgers
-from tests.support.bookie_disks import MadeLedger, make_disk, write_dump, write_log
-from tests.support.live_clusters import messages
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs_cluster.zookeeper.node import Node
+from tests.cluster.support.bookie_disks import MadeLedger, make_disk, write_dump, write_log
+from tests.cluster.support.live_clusters import messages
 
 LEDGERS, FLUSH = 16, 64
 LOG_BYTES = 256 << 20

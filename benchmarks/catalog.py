@@ -22,10 +22,10 @@ import numpy as np
 from ledgerfs.bucket.catalog_file import CatalogFile
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cache.cache_folder import cache_folder
-from ledgerfs.dialects.pulsar_blob.columns import own_of
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER
-from ledgerfs.ledgers.dialects_known import OF_BUCKETS
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import LEDGER
+from ledgerfs.catalog.layouts_known import OF_BUCKETS
+from ledgerfs.layouts.pulsar_blob.columns import own_of
 from ledgerfs.storage.store_identity import identity_of
 from tests.support.ledgers import offload
 

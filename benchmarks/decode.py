@@ -30,10 +30,10 @@ import pyarrow as pa
 import zstandard
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.dialects.pulsar_blob.record_walk import STRETCH
 from ledgerfs.formats.crc import crc32c
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch, scan_records
+from ledgerfs.layouts.pulsar_blob.record_walk import STRETCH
 from ledgerfs.messages.decode.entries import DecodeOptions
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord, MessageMetadataRecord
@@ -42,7 +42,7 @@ from ledgerfs.scan.scan import Scan
 from tests.support.ledgers import offload, record
 
 if TYPE_CHECKING:
-    from ledgerfs.ledgers.reader import LedgerReader, Span, Stream
+    from ledgerfs.catalog.reader import LedgerReader, Span, Stream
 
 TOPIC = "persistent://public/default/orders"
 _WINDOW = STRETCH

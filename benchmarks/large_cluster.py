@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.large_clusters import NOW, Shape, nodes_of, write_large_dump
-from tests.support.zookeeper import ZooKeeperServer
+from tests.cluster.support.large_clusters import NOW, Shape, nodes_of, write_large_dump
+from tests.cluster.support.zookeeper import ZooKeeperServer
 
 HOUR = 3_600_000
 COMMANDS = {

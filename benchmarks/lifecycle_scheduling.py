@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.lifecycle.service.fair_queue import FairQueue, Work
+from ledgerfs_cluster.lifecycle.service.fair_queue import FairQueue, Work
 
 MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
 PIECES = 8

@@ -19,14 +19,14 @@ from itertools import islice
 from pathlib import Path
 
 import ledgerfs
-from ledgerfs.dialects.live_cluster.reader import LiveReader
-from ledgerfs.dialects.live_cluster.stream import stream_live
-from ledgerfs.dialects.newest_entries import NewestEntries
+from ledgerfs.catalog.reader import Span
 from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY
-from ledgerfs.ledgers.reader import Span
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from ledgerfs.upkeep.doctor.check import Check, Rules, check_cluster
-from tests.support.live_clusters import CLOSED, LiveCluster, messages
+from ledgerfs_cluster.check.check import Check, Rules, check_cluster
+from ledgerfs_cluster.live_source.newest_entries import NewestEntries
+from ledgerfs_cluster.live_source.reader import LiveReader
+from ledgerfs_cluster.live_source.stream import stream_live
+from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
+from tests.cluster.support.live_clusters import CLOSED, LiveCluster, messages
 
 TOPIC = "public/default/orders"
 _SINGLE, _BATCH = struct.Struct(">iIqq"), struct.Struct(">iIqqqiq")

@@ -25,7 +25,7 @@ from interop.cluster import Cluster
 from interop.live_producer import connected
 from interop.processes import LEASH, Processes
 from interop.s3_server import BUCKET, CREDENTIALS, S3Server
-from ledgerfs.offload import ManagedLedger
+from ledgerfs_cluster.offload import ManagedLedger
 
 NAMESPACE = "public/offloads"
 _MIB = 1 << 20

@@ -19,29 +19,29 @@ import fsspec
 
 from benchmarks.catalog import make_bucket, raw, seconds
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, read_dump
-from ledgerfs.formats.managed_ledgers.cursor_info import IN_THE_NODE, CursorInfo, build_cursor_info
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs_cluster.formats.managed_ledgers.cursor_info import IN_THE_NODE, CursorInfo, build_cursor_info
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
     OffloadContext,
     Position,
     build_managed_ledger_info,
 )
-from ledgerfs.formats.managed_ledgers.names import cursor_path, managed_ledger_path
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.offload.offload_driver import driver_of_bucket
-from ledgerfs.recovery.lost.dumped_cluster import read_dumped
-from ledgerfs.recovery.planning.wanted import Wanted
-from ledgerfs.recovery.report import Report
-from ledgerfs.recovery.running.recovery import Into, Lost, plan, run
-from ledgerfs.recovery.settings.setting_again import SettingAgain
-from ledgerfs.recovery.topics.restoring import How
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from ledgerfs.storage.zookeeper.node import Node
-from tests.support.live_clusters import LiveCluster
-from tests.support.pulsar_settings import pulsar_settings
+from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, managed_ledger_path
+from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
+from ledgerfs_cluster.recovery.lost.dumped_cluster import read_dumped
+from ledgerfs_cluster.recovery.planning.wanted import Wanted
+from ledgerfs_cluster.recovery.report import Report
+from ledgerfs_cluster.recovery.running.recovery import Into, Lost, plan, run
+from ledgerfs_cluster.recovery.settings.setting_again import SettingAgain
+from ledgerfs_cluster.recovery.topics.restoring import How
+from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, read_dump
+from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs_cluster.zookeeper.node import Node
+from tests.cluster.support.live_clusters import LiveCluster
+from tests.cluster.support.pulsar_settings import pulsar_settings
 
 _SUBSCRIPTIONS = 3
 

@@ -211,9 +211,9 @@ def planning(spark: SparkSession, folder: Path, rounds: int, ledgers: int) -> No
 
 def make_empty_ledgers(folder: Path, count: int) -> None:
     """Make the objects of ledgers whose data are holes: enough for a catalog."""
-    from ledgerfs.dialects.pulsar_blob.new_ledger import made_up_metadata, new_key
     from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES
     from ledgerfs.formats.pulsar_blob.index import IndexedBlock, OffloadIndex, build_index
+    from ledgerfs.layouts.pulsar_blob.new_ledger import made_up_metadata, new_key
 
     folder.mkdir()
     size = 100 * _MIB

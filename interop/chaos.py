@@ -32,8 +32,8 @@ from interop.processes import ServerFailedError
 from interop.s3_server import BUCKET, CREDENTIALS
 from interop.service_steps import Step, steps_now, uncleaned_attempts
 from interop.waiting import wait_until
-from ledgerfs.offload.journal import AGAIN_MS
-from ledgerfs.storage.zookeeper.changes import LOCK_PATH
+from ledgerfs_cluster.offload.journal import AGAIN_MS
+from ledgerfs_cluster.zookeeper.changes import LOCK_PATH
 
 KEPT, PASSING, BRIEF = "public/chaos-kept", "public/chaos-passing", "public/chaos-brief"
 """Namespaces that keep all, nothing that is acknowledged, and that for a minute, which only long runs have."""

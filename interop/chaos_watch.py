@@ -15,11 +15,11 @@ from kazoo.exceptions import KazooException, NoNodeError
 
 from interop.live_cluster import LiveCluster
 from interop.surveys import ledgers_of
-from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs.offload.journal import ROOT, JournalRecord, RecordKind, parse_record
-from ledgerfs.storage.zookeeper.changes import LOCK_PATH
-from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs_cluster.formats.bookkeeper.ledger_paths import ledger_path
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from ledgerfs_cluster.offload.journal import ROOT, JournalRecord, RecordKind, parse_record
+from ledgerfs_cluster.zookeeper.changes import LOCK_PATH
+from ledgerfs_cluster.zookeeper.node import Node
 
 _EVERY_S = 0.2
 

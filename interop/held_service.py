@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import ledgerfs.dialects.pulsar_blob.writer as ledger_writer
+import ledgerfs.layouts.pulsar_blob.writer as ledger_writer
 from ledgerfs.cli import main
-from ledgerfs.offload import copied_ledger
-from ledgerfs.storage.zookeeper.changes import ClusterLock, Operation, SetNode
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
-from ledgerfs.storage.zookeeper.living_cluster import LivingCluster
-from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs_cluster.offload import copied_ledger
+from ledgerfs_cluster.zookeeper.changes import ClusterLock, Operation, SetNode
+from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
+from ledgerfs_cluster.zookeeper.nodes import Nodes
 
 _SESSION_S = 4.0
 _PAUSE_S = 0.02

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from interop.held_service import shorten_sessions
 from ledgerfs.cli import main
-from ledgerfs.recovery.checking.pulsar_service import PulsarService
-from ledgerfs.recovery.running import recovery
-from ledgerfs.recovery.settings.schemas import Strategies
-from ledgerfs.recovery.topics.restoring import Restoring
-from ledgerfs.schemas.admin_api import AdminApi
-from ledgerfs.storage.zookeeper.changes import ClusterLock
+from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
+from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
+from ledgerfs_cluster.recovery.running import recovery
+from ledgerfs_cluster.recovery.settings.schemas import Strategies
+from ledgerfs_cluster.recovery.topics.restoring import Restoring
+from ledgerfs_cluster.zookeeper.changes import ClusterLock
 
 
 class Step(NamedTuple):

@@ -14,7 +14,7 @@ from interop.live_cluster import LiveCluster
 from interop.processes import LEASH
 from interop.s3_server import BUCKET
 from interop.waiting import wait_until
-from ledgerfs.storage.zookeeper.changes import LOCK_PATH
+from ledgerfs_cluster.zookeeper.changes import LOCK_PATH
 
 LEDGERFS = str(Path(sys.executable).with_name("ledgerfs"))
 _REPOSITORY = Path(__file__).parents[1]

@@ -18,8 +18,8 @@ from ledgerfs.errors import (
     ObjectNotFoundError,
     StoreUnreachableError,
 )
-from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, SetNode
-from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, SetNode
+from ledgerfs_cluster.zookeeper.nodes import Nodes
 
 COUNT, ENTRIES = "/interop/count", "/interop/entries"
 TIMEOUT_S = 2.0

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from interop.recover_command import RecoverCommand
 from interop.s3_server import S3Server
-from ledgerfs.clusters.answers import SchemaAnswer
-from ledgerfs.clusters.dump_file import DumpEnd, DumpHeader, DumpWriter, Record
-from ledgerfs.formats.schemas.stored_schema import ROOT as SCHEMAS
-from ledgerfs.formats.schemas.stored_schema import parse_locator
-from ledgerfs.storage.zookeeper.node import Node
+from ledgerfs_cluster.formats.stored_schema import ROOT as SCHEMAS
+from ledgerfs_cluster.formats.stored_schema import parse_locator
+from ledgerfs_cluster.snapshot.answers import SchemaAnswer
+from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, Record
+from ledgerfs_cluster.zookeeper.node import Node
 
 _ARCHIVES = Path(__file__).parents[1] / "tests" / "data" / "golden"
 

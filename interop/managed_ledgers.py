@@ -10,8 +10,8 @@ from uuid import UUID
 from kazoo.client import KazooClient
 
 from interop.s3_server import BUCKET, S3Server
+from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.ledgers.ledger_ref import LedgerRef
 
 _UINT64 = (1 << 64) - 1
 _ID_NODES = "/ledgers/idgen/ID-"

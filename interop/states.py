@@ -18,10 +18,14 @@ from interop.live_producer import connected
 from interop.s3_server import BUCKET, S3Server
 from interop.surveys import ledgers_of, list_of, path_of
 from interop.waiting import wait_until
-from ledgerfs.formats.bookkeeper.ledger_nodes import ledger_path, parse_ledger_node
-from ledgerfs.formats.managed_ledgers.cursor_info import parse_cursor_info
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext, build_managed_ledger_info
-from ledgerfs.formats.schemas.stored_schema import parse_locator
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path, parse_ledger_node
+from ledgerfs_cluster.formats.managed_ledgers.cursor_info import parse_cursor_info
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    OffloadContext,
+    build_managed_ledger_info,
+)
+from ledgerfs_cluster.formats.stored_schema import parse_locator
 
 ENTRIES_A_LEDGER = 100
 

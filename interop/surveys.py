@@ -6,17 +6,17 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import ZnodeStat
 
 from interop.live_cluster import LiveCluster
-from ledgerfs.clusters.survey import Survey
-from ledgerfs.clusters.surveying import survey_cluster
-from ledgerfs.dialects.newest_entries import NewestEntries
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import (
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
     parse_managed_ledger_info,
 )
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.storage.zookeeper.filesystem import ClusterFileSystem
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs_cluster.live_source.newest_entries import NewestEntries
+from ledgerfs_cluster.snapshot.survey import Survey
+from ledgerfs_cluster.snapshot.surveying import survey_cluster
+from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 
 
 def survey_of(live: LiveCluster) -> Survey:

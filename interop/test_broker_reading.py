@@ -12,10 +12,10 @@ from interop.s3_server import BUCKET, S3Server
 from interop.stages import stage
 from interop.workload import NAMESPACE, Workload, make_tenant
 from ledgerfs import Bucket, open_bucket
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs.recovery.checking.comparison import TopicComparison, compare_topic
-from ledgerfs.recovery.checking.messages import message_of
-from ledgerfs.recovery.checking.pulsar_service import PulsarService
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs_cluster.recovery.checking.comparison import TopicComparison, compare_topic
+from ledgerfs_cluster.recovery.checking.messages import message_of
+from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
 
 IN_TRANSACTIONS = f"persistent://{NAMESPACE}/txn"
 BESIDE = "public/beside"

@@ -22,11 +22,11 @@ from interop.processes import LEASH
 from interop.s3_server import BUCKET
 from interop.service_steps import Step, uncleaned_attempts
 from interop.stages import stage
-from ledgerfs.formats.bookkeeper.ledger_nodes import parse_ledger_node
-from ledgerfs.formats.bookkeeper.ledger_paths import ledger_path
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import parse_ledger_node
+from ledgerfs_cluster.formats.bookkeeper.ledger_paths import ledger_path
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 
 _SEED = 20
 _SECONDS = 60

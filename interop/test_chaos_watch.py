@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from interop.chaos_watch import Watcher
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
-from ledgerfs.offload.journal import JournalRecord, RecordKind
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
+from ledgerfs_cluster.offload.journal import JournalRecord, RecordKind
 
 if TYPE_CHECKING:
     from interop.live_cluster import LiveCluster

@@ -20,8 +20,8 @@ from interop.stages import stage
 from interop.surveys import ledgers_of
 from interop.waiting import wait_until
 from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
-from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
-from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 
 _BROKER = {
     "managedLedgerMaxEntriesPerLedger": 100,

@@ -17,19 +17,19 @@ from interop.live_producer import connected
 from interop.s3_server import BUCKET, S3Server
 from interop.stages import stage
 from interop.waiting import wait_until
-from ledgerfs.clusters.bundles import NAMESPACES, BundleOwners, Owner, hash_of
-from ledgerfs.clusters.cluster_names import only_cluster
-from ledgerfs.clusters.topic_owners import owner_now
-from ledgerfs.dialects.pulsar_blob.new_ledger import completed_user_metadata
 from ledgerfs.errors import NotFoundError, TooSoonError
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
-from ledgerfs.lifecycle.brokers.broker_api import BrokerApi
-from ledgerfs.lifecycle.brokers.outcomes import ListReader, list_reader, offload_and_compare, trim_and_compare
-from ledgerfs.offload.offload_driver import driver_of_bucket, user_metadata
-from ledgerfs.storage.admin_api.admin_requests import AdminRequests
-from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs.layouts.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs_cluster.lifecycle.brokers.outcomes import ListReader, list_reader, offload_and_compare, trim_and_compare
+from ledgerfs_cluster.offload.offload_driver import driver_of_bucket, user_metadata
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+from ledgerfs_cluster.rules.topic_owners import owner_now
+from ledgerfs_cluster.snapshot.bundles import NAMESPACES, BundleOwners, Owner, hash_of
+from ledgerfs_cluster.snapshot.cluster_names import only_cluster
+from ledgerfs_cluster.zookeeper.nodes import Nodes
 
 NAMESPACE = "public/asked"
 _NUMBERS = count()

@@ -20,11 +20,11 @@ from interop.s3_server import BUCKET
 from interop.stages import stage
 from interop.surveys import ledgers_of, list_of
 from interop.waiting import wait_until
-from ledgerfs.clusters.bundles import Owner
-from ledgerfs.clusters.topic_owners import owner_now
-from ledgerfs.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs.storage.zookeeper.nodes import Nodes
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from ledgerfs_cluster.rules.topic_owners import owner_now
+from ledgerfs_cluster.snapshot.bundles import Owner
+from ledgerfs_cluster.zookeeper.nodes import Nodes
 
 _ENTRIES = 50
 _BROKER = {

@@ -29,14 +29,14 @@ from interop.stages import stage
 from interop.waiting import wait_until
 from interop.ways import OPEN_END, Ways, mounted
 from ledgerfs import open_bucket
-from ledgerfs.clusters.answers import SchemaAnswer
-from ledgerfs.clusters.dump_file import read_dump
-from ledgerfs.clusters.surveying import survey_dump
 from ledgerfs.errors import StaleObjectError
-from ledgerfs.formats.bookkeeper.ledger_nodes import LedgerState, ledger_path, parse_ledger_node
-from ledgerfs.formats.schemas.stored_schema import parse_stored_schema
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.spark.runtime.session import open_session
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState, ledger_path, parse_ledger_node
+from ledgerfs_cluster.formats.stored_schema import parse_stored_schema
+from ledgerfs_cluster.snapshot.answers import SchemaAnswer
+from ledgerfs_cluster.snapshot.dump_file import read_dump
+from ledgerfs_cluster.snapshot.surveying import survey_dump
 from tests.support.golden_rows import rows_of
 from tests.support.spark_java import IN_HASTE
 

@@ -27,12 +27,12 @@ from interop.s3_server import BUCKET
 from interop.stages import stage, took
 from interop.surveys import ledgers_of, path_of, survey_of
 from interop.waiting import wait_until
-from ledgerfs.clusters.cursors import cursors
-from ledgerfs.clusters.offload_thresholds import TopicOffloads, chosen_of, offloads
-from ledgerfs.clusters.policies import BrokerDefaults, Retention
-from ledgerfs.clusters.retention import Stays, retention
-from ledgerfs.formats.managed_ledgers.cursor_info import parse_cursor_info
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs_cluster.formats.managed_ledgers.cursor_info import parse_cursor_info
+from ledgerfs_cluster.rules.cursors import cursors
+from ledgerfs_cluster.rules.offload_thresholds import TopicOffloads, chosen_of, offloads
+from ledgerfs_cluster.rules.retention import Stays, retention
+from ledgerfs_cluster.snapshot.policies import BrokerDefaults, Retention
 
 _BROKER = {
     "managedLedgerMaxEntriesPerLedger": states.ENTRIES_A_LEDGER,

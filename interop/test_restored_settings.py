@@ -7,13 +7,13 @@ import pytest
 
 from interop.cluster import Cluster
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
-from ledgerfs.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs.recovery.settings.former_settings import not_carried_over
-from ledgerfs.recovery.settings.namespaces import make_namespaces, new_cluster, plan_settings
-from ledgerfs.recovery.settings.schema_plan import plan_schemas, progress
-from ledgerfs.recovery.settings.schemas import Strategies, StrategyNotes, restore_all_schemas
-from ledgerfs.schemas.admin_api import AdminApi
-from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
+from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs_cluster.recovery.settings.former_settings import not_carried_over
+from ledgerfs_cluster.recovery.settings.namespaces import make_namespaces, new_cluster, plan_settings
+from ledgerfs_cluster.recovery.settings.schema_plan import plan_schemas, progress
+from ledgerfs_cluster.recovery.settings.schemas import Strategies, StrategyNotes, restore_all_schemas
 
 NAMESPACE, LEGACY = "lost/eu", "lost/interop/old"
 FORMER = {

@@ -11,10 +11,10 @@ import pytest
 from interop.cluster import Cluster
 from interop.stages import stage
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
-from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
-from ledgerfs.schemas.saving import save_schemas
-from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+from ledgerfs_cluster.pulsar_admin.saving import save_schemas
+from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 
 NAMESPACE = "public/schemas"
 LEGACY = "public/interop/schemas"

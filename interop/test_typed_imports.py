@@ -19,10 +19,10 @@ from interop.s3_server import BUCKET, S3Server
 from interop.stages import stage
 from ledgerfs import import_rows, open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.schemas.saved_schemas import SavedSchemas
-from ledgerfs.schemas.saving import save_schemas
-from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+from ledgerfs_cluster.pulsar_admin.saving import save_schemas
+from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 
 NAMESPACE = "public/typed-imports"
 ORDER = {

@@ -20,11 +20,11 @@ from interop.processes import Processes
 from interop.stages import stage
 from interop.waiting import wait_until
 from interop.zookeeper_ensemble import SERVERS, Ensemble, orders
-from ledgerfs.clusters.bundles import NAMESPACES, Owner
-from ledgerfs.clusters.topic_owners import owner_now
 from ledgerfs.errors import ChangedMeanwhileError, LockHeldError, StoreUnreachableError
-from ledgerfs.offload.owners import TopicOwners
-from ledgerfs.storage.zookeeper.changes import ClusterLock, MakeNode, SetNode
+from ledgerfs_cluster.offload.owners import TopicOwners
+from ledgerfs_cluster.rules.topic_owners import owner_now
+from ledgerfs_cluster.snapshot.bundles import NAMESPACES, Owner
+from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, SetNode
 
 TOPIC = "public/lagging/persistent/orders"
 BUNDLE = f"{NAMESPACES}/public/lagging/0x00000000_0xffffffff"

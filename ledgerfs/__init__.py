@@ -10,7 +10,7 @@ The public API is small::
     for entry_id, data in bucket.ledger(26).read(3, 7):
         ...
 
-What neither this package names nor `ledgerfs.spark`, `ledgerfs.vfs`, `ledgerfs.offload` and `ledgerfs.errors` may change from one version
+What neither this package names nor `ledgerfs.spark`, `ledgerfs.vfs`, `ledgerfs_cluster.offload` and `ledgerfs.errors` may change from one version
 to the next.
 Importing ``ledgerfs.fsspec_impl`` is never needed: fsspec finds the protocol ``ledger`` by its entry point.
 """
@@ -44,33 +44,33 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.bucket.opening import open_bucket
     from ledgerfs.bucket.topic import Topic
+    from ledgerfs.catalog.reader import LedgerReader
+    from ledgerfs.catalog.topic_infos import TopicInfo
     from ledgerfs.export.export import export_topic
-    from ledgerfs.ledgers.reader import LedgerReader
-    from ledgerfs.ledgers.topic_infos import TopicInfo
-    from ledgerfs.offload.ledger_offloader import LedgerOffloader
+    from ledgerfs.repair.plan import plan_repair
     from ledgerfs.scan.message_by_id import Message
     from ledgerfs.scan.scan import Scan
-    from ledgerfs.upkeep.repair.plan import plan_repair
-    from ledgerfs.upkeep.verification.verify import verify
+    from ledgerfs.verification.verify import verify
     from ledgerfs.writing.copy_ledgers import copy_ledgers
     from ledgerfs.writing.imports import import_rows
+    from ledgerfs_cluster.offload.ledger_offloader import LedgerOffloader
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Bucket": "ledgerfs.bucket.bucket",
-        "LedgerOffloader": "ledgerfs.offload.ledger_offloader",
-        "LedgerReader": "ledgerfs.ledgers.reader",
+        "LedgerOffloader": "ledgerfs_cluster.offload.ledger_offloader",
+        "LedgerReader": "ledgerfs.catalog.reader",
         "Message": "ledgerfs.scan.message_by_id",
         "Scan": "ledgerfs.scan.scan",
         "Topic": "ledgerfs.bucket.topic",
-        "TopicInfo": "ledgerfs.ledgers.topic_infos",
+        "TopicInfo": "ledgerfs.catalog.topic_infos",
         "copy_ledgers": "ledgerfs.writing.copy_ledgers",
         "errors": "ledgerfs.errors",
         "export_topic": "ledgerfs.export.export",
         "import_rows": "ledgerfs.writing.imports",
         "open_bucket": "ledgerfs.bucket.opening",
-        "plan_repair": "ledgerfs.upkeep.repair.plan",
-        "verify": "ledgerfs.upkeep.verification.verify",
+        "plan_repair": "ledgerfs.repair.plan",
+        "verify": "ledgerfs.verification.verify",
     },
 )

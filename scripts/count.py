@@ -14,7 +14,7 @@ TOOLKIT = (
     "ledgerfs_cluster",
     *(f"ledgerfs/{name}" for name in ("clusters", "lifecycle", "recovery", "disks")),
     *(f"ledgerfs/storage/{name}" for name in ("zookeeper", "admin_api", "disks")),
-    *(f"ledgerfs/dialects/{name}" for name in ("live_cluster", "bookie")),
+    *(f"ledgerfs/layouts/{name}" for name in ("live_cluster", "bookie")),
     *(f"ledgerfs/formats/{name}" for name in ("bookkeeper", "managed_ledgers")),
     *(f"ledgerfs/cli/{name}" for name in ("bookie", "cluster", "lifecycle", "recover")),
 )

@@ -11,9 +11,9 @@ import pandas as pd
 
 import ledgerfs
 from ledgerfs.bucket.bucket import _FOR_OTHER_ROOMS as _HIDDEN_OF_BUCKET
-from ledgerfs.dialects.pulsar_blob.reader import _FOR_OTHER_ROOMS as _HIDDEN_OF_READER
-from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.display import MOST_ROWS, html_table
+from ledgerfs.layouts.pulsar_blob.reader import _FOR_OTHER_ROOMS as _HIDDEN_OF_READER
+from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
 from tests.support.ledgers import offload, put_in_folder
 
 HOSTILE = "a/b/persistent/%3Cscript%3E%26%22%0A%1B%5B31m"

@@ -19,7 +19,7 @@ LAYERS = [
     "disks",
     "ledgers",
     "schemas",
-    "dialects",
+    "layouts",
     "scan",
     "tables",
     "bucket",
@@ -44,26 +44,26 @@ SUB_ROOMS = {
     "messages/encode": ["values"],
     "messages": ["kernels", "proto", "codecs", "text", "values", "decode", "encode", "transforms"],
     "storage": ["folders", "s3", "generic", "zookeeper", "admin_api", "disks"],
-    "dialects": ["pulsar_blob", "mapfile", "live_cluster", "bookie"],
+    "layouts": ["pulsar_blob", "mapfile", "live_cluster", "bookie"],
     "vfs": ["views"],
     "cli": ["schemas", "bookie", "cluster", "lifecycle", "recover", "spark"],
-    "testing": ["stores", "dialects"],
+    "testing": ["stores", "layouts"],
     "spark": ["runtime", "source", "pipelines"],
     "upkeep": ["verification", "repair", "doctor"],
     "lifecycle": ["policy", "brokers", "planning", "acting", "service"],
     "recovery": ["lost", "planning", "settings", "copies", "topics", "checking", "running"],
-    "dialects/pulsar_blob": ["checks", "repairs"],
-    "dialects/mapfile": ["checks"],
-    "dialects/live_cluster": ["bookies"],
+    "layouts/pulsar_blob": ["checks", "repairs"],
+    "layouts/mapfile": ["checks"],
+    "layouts/live_cluster": ["bookies"],
 }
 """The sub-rooms of each room that has some, in the order of their imports."""
-DIALECTS = ["pulsar_blob", "mapfile"]
+LAYOUTS = ["pulsar_blob", "mapfile"]
 WRITER = {
-    *(f"dialects.pulsar_blob.{name}" for name in ("writer", "new_ledger", "ledger_group", "columns")),
+    *(f"layouts.pulsar_blob.{name}" for name in ("writer", "new_ledger", "ledger_group", "columns")),
     *(f"formats.pulsar_blob.{name}" for name in ("object_names", "user_metadata")),
 }
-"""What rooms above the dialects know of the only one that ledgers are written in."""
-BESIDE = {"storage", "dialects", "testing"}
+"""What rooms above the layouts know of the only one that ledgers are written in."""
+BESIDE = {"storage", "layouts", "testing"}
 """Rooms whose sub-rooms know nothing of each other."""
 # Adapters stand side by side: none knows another.
 STRANGERS = {
@@ -148,28 +148,28 @@ def test_imports_go_one_way_between_sub_rooms() -> None:
     assert found == []
 
 
-def test_no_room_above_asks_which_dialect_it_is() -> None:
-    """Except for imports of the writer: no name, no attribute and no text in code has the name of a dialect, docstrings left out."""
+def test_no_room_above_asks_which_layout_it_is() -> None:
+    """Except for imports of the writer: no name, no attribute and no text in code has the name of a layout, docstrings left out."""
     found = []
     for path in modules():
-        if layer_of(path) in {"formats", "dialects"} or path.stem == "dialects_known":
+        if layer_of(path) in {"formats", "layouts"} or path.stem == "layouts_known":
             continue
         for name in imports_of(path):
             module = name.partition(".")[2]
-            if names_a_dialect(module.split(".")) and module.rpartition(".")[0] not in WRITER:
+            if names_a_layout(module.split(".")) and module.rpartition(".")[0] not in WRITER:
                 found.append(f"{path} imports {name}")
         nodes = list(ast.walk(parsed(path)))
         docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         for node in nodes:
             attribute = {ast.Name: "id", ast.Attribute: "attr", ast.Constant: "value"}.get(type(node))
             word = "" if attribute is None or id(node) in docstrings else getattr(node, attribute)
-            if isinstance(word, str) and any(dialect in word for dialect in DIALECTS):
+            if isinstance(word, str) and any(layout in word for layout in LAYOUTS):
                 found.append(f"{path}: {word}")
     assert found == []
 
 
-def names_a_dialect(words: list[str]) -> bool:
-    return any(dialect in words for dialect in DIALECTS)
+def names_a_layout(words: list[str]) -> bool:
+    return any(layout in words for layout in LAYOUTS)
 
 
 def test_nothing_in_a_room_with_rooms_goes_in_circles() -> None:

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import ledgerfs
-import ledgerfs.offload
 import ledgerfs.spark
 import ledgerfs.testing
 import ledgerfs.vfs
+import ledgerfs_cluster.offload
 from ledgerfs.errors import IncompleteCopyError, InvalidOptionError, NotFoundError
 from ledgerfs.messages.encode.rows import EncodeOptions
 from tests.support.ledgers import offload, put_in_folder
@@ -107,7 +107,7 @@ def test_the_page_names_all_that_is_exported() -> None:
     names = [f"ledgerfs.{name}" for name in ledgerfs.__all__ if name != "__version__"]
     names += [
         f"{package.__name__}.{name}"
-        for package in (ledgerfs.spark, ledgerfs.vfs, ledgerfs.offload)
+        for package in (ledgerfs.spark, ledgerfs.vfs, ledgerfs_cluster.offload)
         for name in package.__all__
     ]
     assert [name for name in names if f"`{name}" not in text] == []

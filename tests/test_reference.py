@@ -9,8 +9,8 @@ import pytest
 from ledgerfs import errors
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.messages.decode.entries import DecodeOptions
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.scan.scan import make_scan

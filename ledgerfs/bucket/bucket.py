@@ -15,17 +15,17 @@ from ledgerfs.cache.cache_folder import cache_folder
 from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile, shared_offset_file
-from ledgerfs.dialects.object_source import ObjectSource
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.layout import Progress
+from ledgerfs.catalog.layouts_known import AUTO
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.missing_ledgers import unplaced_text
+from ledgerfs.catalog.reader import LedgerReader
+from ledgerfs.catalog.source import Source
+from ledgerfs.catalog.topic_infos import TopicInfo, TopicInfos
 from ledgerfs.display import names_shown, printable
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, UnplacedLedgersWarning, UnsupportedWriteError
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.dialects_known import AUTO
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.missing_ledgers import unplaced_text
-from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.ledgers.source import Source
-from ledgerfs.ledgers.topic_infos import TopicInfo, TopicInfos
+from ledgerfs.layouts.object_source import ObjectSource
 from ledgerfs.scan.options import require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.object_store import RawStore
@@ -97,7 +97,7 @@ class Bucket:
     ----------
     place
         The store of its objects, or another source of ledgers.
-    cache_dir, scan_options, catalog_max_age, dialect, on_unreadable
+    cache_dir, scan_options, catalog_max_age, layout, on_unreadable
         As in `open_bucket`.
     identity
         Names the bucket among all others, for the catalog and learned offsets on disk; None to keep nothing there.
@@ -123,15 +123,15 @@ class Bucket:
         scan_options: Mapping[str, Any] | None = None,
         catalog_max_age: float | None = None,
         identity: str | None = None,
-        dialect: str = AUTO,
+        layout: str = AUTO,
         on_unreadable: OnUnreadable = "raise",
     ) -> None:
         require_of_files(scan_options or {})
         if on_unreadable not in {"raise", "skip"}:
             raise InvalidOptionError("one of raise, skip", key=f"on_unreadable={on_unreadable!r}")
         self._place = place
-        self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, dialect, on_unreadable)
-        self.source: Source = self._opened(place, cache_dir, identity, dialect)
+        self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, layout, on_unreadable)
+        self.source: Source = self._opened(place, cache_dir, identity, layout)
         files, offsets = None, None
         if identity is not None:
             folder = cache_folder("catalogs", cache_dir)
@@ -146,12 +146,12 @@ class Bucket:
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._place, *self._options))
 
-    def _opened(self, place: RawStore | Source, cache_dir: str | None, identity: str | None, dialect: str) -> Source:
+    def _opened(self, place: RawStore | Source, cache_dir: str | None, identity: str | None, layout: str) -> Source:
         if not isinstance(place, Source):
             ranges = _disk_ranges(cache_dir)
-            return ObjectSource(BucketStore(place, identity, self.expire, ranges, cache_dir=cache_dir), dialect)
-        if dialect != AUTO:
-            raise InvalidOptionError(f"{place.url}: {place.what}, which is read in one way", key=f"dialect={dialect}")
+            return ObjectSource(BucketStore(place, identity, self.expire, ranges, cache_dir=cache_dir), layout)
+        if layout != AUTO:
+            raise InvalidOptionError(f"{place.url}: {place.what}, which is read in one way", key=f"layout={layout}")
         return place.opened(cache_dir, self.expire)
 
     def __repr__(self) -> str:
@@ -187,10 +187,10 @@ class Bucket:
         return scan_options
 
     @property
-    def dialect(self) -> str:
+    def layout(self) -> str:
         """What the bucket is read in, as `open_bucket` was told."""
-        dialect: str = self._options[4]
-        return dialect
+        layout: str = self._options[4]
+        return layout
 
     @property
     def on_unreadable(self) -> OnUnreadable:
@@ -223,14 +223,14 @@ class Bucket:
         return self._catalog.survey(progress)
 
     def list_to_write(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again, in every dialect: by this is decided what may be written.
+        """List the bucket again, in every layout: by this is decided what may be written.
 
-        Raises `UnsupportedWriteError` for a bucket that is read only in dialects that ledgerfs does not write, else as `refresh`.
+        Raises `UnsupportedWriteError` for a bucket that is read only in layouts that ledgerfs does not write, else as `refresh`.
         """
         return self._catalog.list_to_write(progress)
 
     def list_all(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again, in every dialect, whichever it is read in; raises as `refresh`."""
+        """List the bucket again, in every layout, whichever it is read in; raises as `refresh`."""
         return self._catalog.list_all(progress)
 
     @property
@@ -308,7 +308,7 @@ class Bucket:
         return self._readers.reader(ref)
 
     def uncached_reader(self, ref: LedgerRef) -> LedgerReader:
-        """Return a reader of one row of the catalog, in any dialect, that asks the place for every byte, past all caches."""
+        """Return a reader of one row of the catalog, in any layout, that asks the place for every byte, past all caches."""
         return self.source.uncached().open_ledger(ref)
 
     def readers_of(self, managed_ledger: str | None, catalog: Catalog) -> list[LedgerReader]:

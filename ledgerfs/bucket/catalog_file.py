@@ -1,6 +1,6 @@
 """The catalog of a bucket as a file: raw tables, so that a million ledgers load as fast as the disk reads them.
 
-Each choice of dialects has a file of its own. Bad indexes are not in it: the next listing finds them again, and a catalog with bad indexes
+Each choice of layouts has a file of its own. Bad indexes are not in it: the next listing finds them again, and a catalog with bad indexes
 is never used without a listing.
 """
 
@@ -17,12 +17,12 @@ import numpy as np
 from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.kept_file import KeptFile, read_array, write_array
 from ledgerfs.cache.sealed_file import SealedWriter
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import LEDGER, Table
+from ledgerfs.catalog.layouts_known import is_known, layout_rows
+from ledgerfs.catalog.missing_ledgers import GAP, UNKNOWN
+from ledgerfs.catalog.remains import Kept, OtherKeys
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER, Table
-from ledgerfs.ledgers.dialects_known import dialect_rows, is_known
-from ledgerfs.ledgers.missing_ledgers import GAP, UNKNOWN
-from ledgerfs.ledgers.remains import Kept, OtherKeys
 
 _HEADER = Struct("<qQ")  # when it was listed, ms since 1970; bytes of text
 _TABLES = {"ledgers": LEDGER, "lost": LEDGER, "gaps": GAP}
@@ -64,15 +64,15 @@ class CatalogFile:
         The folder of the file.
     identity
         The bucket's (`Bucket.identity`).
-    dialects
+    layouts
         Names of those that it is listed in: in others it has other ledgers.
 
     """
 
     __slots__ = ("_file", "_last")
 
-    def __init__(self, folder: CacheFolder, identity: str, dialects: Sequence[str]) -> None:
-        self._file = KeptFile(folder, "catalog", f"{identity} {','.join(dialects)}", _LAYOUT)
+    def __init__(self, folder: CacheFolder, identity: str, layouts: Sequence[str]) -> None:
+        self._file = KeptFile(folder, "catalog", f"{identity} {','.join(layouts)}", _LAYOUT)
         self._last: ListedCatalog | None = None
 
     def load(self, max_age: float | None = None) -> Catalog | None:
@@ -131,9 +131,9 @@ def _is_same(left: Table, right: Table) -> bool:
 
 
 def _kept_of(catalog: Catalog) -> Iterator[tuple[int, Kept]]:
-    """Yield each dialect's number and what is kept of its remains."""
+    """Yield each layout's number and what is kept of its remains."""
     for number, remains in sorted(catalog.remains.items()):
-        yield number, dialect_rows(number).kept(remains)
+        yield number, layout_rows(number).kept(remains)
 
 
 def _tables_of(catalog: Catalog) -> list[Table]:
@@ -161,9 +161,9 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
     names, places, others, rows, told_remains = json.loads(text.tobytes())
     wanted = list(zip(_TABLES.values(), rows, strict=True))
     if not all(is_known(number) for number, _, _ in told_remains):
-        raise ValueError("its dialects are not those of this place")
+        raise ValueError("its layouts are not those of this place")
     for number, _, counts in told_remains:
-        kinds = dialect_rows(number).KEPT_TABLES
+        kinds = layout_rows(number).KEPT_TABLES
         wanted += [(kinds[name], count) for name, count in counts.items()]
     if size != at + sum(kind.itemsize * count for kind, count in wanted):
         raise ValueError("its size and its counts differ")
@@ -175,7 +175,7 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
     _require_inside(len(names), len(places), ledgers, lost, gaps)
     remains = {}
     for number, told, counts in told_remains:
-        remains[number] = dialect_rows(number).remains_of_kept(Kept(told, {name: own.pop(0) for name in counts}))
+        remains[number] = layout_rows(number).remains_of_kept(Kept(told, {name: own.pop(0) for name in counts}))
     other_keys = OtherKeys(
         {kind: one[0] for kind, one in others.items()}, {kind: one[1] for kind, one in others.items()}
     )
@@ -183,10 +183,10 @@ def _read(descriptor: int, size: int, text_bytes: int) -> Catalog:
 
 
 def _require_inside(names: int, places: int, *tables: Table) -> None:
-    """Raise `ValueError` if rows refer to names, places or dialects that do not exist."""
+    """Raise `ValueError` if rows refer to names, places or layouts that do not exist."""
     for table in tables:
         for column, count in (("name", names), ("place", places)):
             if table.size and not (table[column].min() >= UNKNOWN and table[column].max() < count):
                 raise ValueError(f"rows have a {column} that is not there")
-        if not all(map(is_known, np.unique(table["dialect"]).tolist())):
-            raise ValueError("rows have a dialect that is not there")
+        if not all(map(is_known, np.unique(table["layout"]).tolist())):
+            raise ValueError("rows have a layout that is not there")

@@ -7,32 +7,32 @@ from typing import Literal, NamedTuple
 
 from ledgerfs.bucket.catalog_file import CatalogFile
 from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.dialects.object_source import ObjectSource
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.layout import Progress
+from ledgerfs.catalog.missing_ledgers import refused_text
+from ledgerfs.catalog.source import Source
 from ledgerfs.errors import UnreadableObjectsWarning
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.missing_ledgers import refused_text
-from ledgerfs.ledgers.source import Source
+from ledgerfs.layouts.object_source import ObjectSource
 from ledgerfs.storage.fork_lock import ForkLock
 
 OnUnreadable = Literal["raise", "skip"]
 
 
 class CatalogFiles(NamedTuple):
-    """Where a bucket's catalogs are kept on disk: the one it is read with, and the one of all dialects, which writers look at."""
+    """Where a bucket's catalogs are kept on disk: the one it is read with, and the one of all layouts, which writers look at."""
 
     current: CatalogFile
     whole: CatalogFile
 
     @classmethod
     def of(cls, folder: CacheFolder, identity: str, source: Source) -> "CatalogFiles":
-        """Return the files of a source that is read in some dialects: a catalog answers for no others."""
-        whole = _in_every_dialect(source).dialects
-        return cls(CatalogFile(folder, identity, source.dialects), CatalogFile(folder, identity, whole))
+        """Return the files of a source that is read in some layouts: a catalog answers for no others."""
+        whole = _in_every_layout(source).layouts
+        return cls(CatalogFile(folder, identity, source.layouts), CatalogFile(folder, identity, whole))
 
 
 class CurrentCatalog:
-    """The catalog of one bucket, in the dialects it is read in. Safe in threads and after a fork.
+    """The catalog of one bucket, in the layouts it is read in. Safe in threads and after a fork.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class CurrentCatalog:
             return self._survey(progress)
 
     def list_to_write(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again, in every dialect: what may be written is decided by this.
+        """List the bucket again, in every layout: what may be written is decided by this.
 
         Raises as `Source.require_writable`, otherwise as `load`.
         """
@@ -120,8 +120,8 @@ class CurrentCatalog:
         return self.list_all(progress)
 
     def list_all(self, progress: Progress | None = None) -> Catalog:
-        """List the bucket again, in every dialect, whichever it is read in; raises as `load`, also for what reading may skip."""
-        whole = _in_every_dialect(self._source)
+        """List the bucket again, in every layout, whichever it is read in; raises as `load`, also for what reading may skip."""
+        whole = _in_every_layout(self._source)
         if whole is self._source:
             with self._listing:
                 catalog = self._survey(progress)
@@ -187,8 +187,8 @@ class CurrentCatalog:
         return None if self._files is None else self._files.current.load(max_age)
 
 
-def _in_every_dialect(source: Source) -> Source:
-    return source.in_every_dialect() if isinstance(source, ObjectSource) else source
+def _in_every_layout(source: Source) -> Source:
+    return source.in_every_layout() if isinstance(source, ObjectSource) else source
 
 
 def _now_ms() -> int:

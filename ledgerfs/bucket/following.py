@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ledgerfs.catalog.tail import Tail
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.tail import Tail
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket

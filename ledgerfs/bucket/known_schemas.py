@@ -20,7 +20,7 @@ OnDamage = Callable[[str, LedgerfsError], None]
 class KnownSchemas:
     """`ledgerfs.schemas.schema_store.SchemaStore` of a bucket or living cluster.
 
-    All methods raise as those of `SavedSchemas`, and as `ledgerfs.ledgers.source.Source.schema_versions`.
+    All methods raise as those of `SavedSchemas`, and as `ledgerfs.catalog.source.Source.schema_versions`.
     """
 
     __slots__ = ("_bucket", "_saved")

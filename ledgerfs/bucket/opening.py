@@ -9,8 +9,8 @@ from cachetools import LRUCache
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.current_catalog import OnUnreadable
 from ledgerfs.cache.block_cache import process_cache
-from ledgerfs.ledgers.dialects_known import AUTO
-from ledgerfs.ledgers.source import Source, scheme_of_filesystem, url_of_paths
+from ledgerfs.catalog.layouts_known import AUTO
+from ledgerfs.catalog.source import Source, scheme_of_filesystem, url_of_paths
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.fsspec_handle import FsspecHandle
 from ledgerfs.storage.object_store import RawStore
@@ -32,7 +32,7 @@ def open_bucket(
     scan_options: Mapping[str, Any] | None = None,
     catalog_max_age: float | None = None,
     cache_bytes: int | None = None,
-    dialect: str = AUTO,
+    layout: str = AUTO,
     on_unreadable: OnUnreadable = "raise",
 ) -> Bucket:
     """Open a bucket by any URL that fsspec knows: ``s3://tier``, ``gs://…``, ``abfs://…``, ``file:///…``, a local path.
@@ -54,7 +54,7 @@ def open_bucket(
     cache_bytes
         How many bytes of remote objects this process may hold in memory, for all its buckets together; None for
         ``$LEDGERFS_CACHE_BYTES``, else a quarter of the memory, at most 1 GiB.
-    dialect
+    layout
         How ledgers lie there: ``pulsar_blob`` (objects of the S3, Google Cloud Storage and Azure offloaders), ``mapfile`` (folders of the
         filesystem offloader), or ``auto`` for all of them, which may be in one bucket.
     on_unreadable
@@ -64,7 +64,7 @@ def open_bucket(
     Raises
     ------
     InvalidOptionError
-        An unknown dialect.
+        An unknown layout.
     UnusableUrlError
         No filesystem of that name, or its library is not installed. A bucket that does not exist raises when it is first used.
 
@@ -74,7 +74,7 @@ def open_bucket(
     options = storage_options or {}
     fs, root = filesystem_of(_named(os.fspath(url), options), options)
     return Bucket(
-        _place(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root), dialect, on_unreadable
+        _place(fs, root), cache_dir, scan_options, catalog_max_age, identity_of(fs, root), layout, on_unreadable
     )
 
 
@@ -104,7 +104,7 @@ def shared_bucket(
     scan_options: Mapping[str, Any] | None = None,
     catalog_max_age: float | None = None,
     *,
-    dialect: str = AUTO,
+    layout: str = AUTO,
     on_unreadable: OnUnreadable = "raise",
 ) -> Bucket:
     """Return the bucket over a folder of an fsspec filesystem, in one process the same one for the same arguments.
@@ -117,7 +117,7 @@ def shared_bucket(
         cache_dir,
         sorted((scan_options or {}).items()),
         catalog_max_age,
-        dialect,
+        layout,
         on_unreadable,
     )
     arguments = (handle.cls, repr(handle.args), repr(options), root)
@@ -130,7 +130,7 @@ def shared_bucket(
                 scan_options,
                 catalog_max_age,
                 identity_of(fs, root),
-                dialect,
+                layout,
                 on_unreadable,
             )
             _shared[arguments] = bucket

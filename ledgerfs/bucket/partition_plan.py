@@ -13,11 +13,11 @@ from typing import overload
 import numpy as np
 
 from ledgerfs.bucket.partitions import Partition, Told
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import Table
+from ledgerfs.catalog.ledger_times import LedgerTimes, TimeRange
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import Table
-from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
 
 DEFAULT_PARTITION_BYTES = 128 << 20
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.topic_slice import TopicSlice
+from ledgerfs.catalog.catalog_rows import LEDGER, ref_of_row
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.ledger_times import LedgerTimes
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog_rows import LEDGER, ref_of_row
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.ledger_times import LedgerTimes
 
 if TYPE_CHECKING:
     from ledgerfs.scan.scan import Scan

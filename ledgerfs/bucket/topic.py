@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ledgerfs.bucket.wanted_topics import NamedTopic
+from ledgerfs.catalog.missing_ledgers import MissingLedger
+from ledgerfs.catalog.reader import LedgerReader
+from ledgerfs.catalog.time_arguments import CLOCK_SLACK_MS, Moment, iso_time
 from ledgerfs.display import html_table, names_shown, printable
 from ledgerfs.errors import AmbiguousLedgerError, InvalidOptionError, NotFoundError, UnreadableObjectsWarning
 from ledgerfs.formats.topic_names import split_partition, topic_of
-from ledgerfs.ledgers.missing_ledgers import MissingLedger
-from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment, iso_time
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.scan.options import (
     ORDERS,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.catalog.catalog import Catalog
     from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
-    from ledgerfs.ledgers.catalog import Catalog
     from ledgerfs.scan.follow_start import FollowStart
     from ledgerfs.scan.following import Following
     from ledgerfs.scan.message_by_id import Message

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import StaleObjectError
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import LedgerReader
 
 
 @dataclass(slots=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.bucket.near_topics import nearest_names
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.missing_ledgers import being_written_text
+from ledgerfs.catalog.partitioned_names import partitions_of
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, NotFoundError
 from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.topic_names import UNKNOWN_DIRECTORY, managed_ledger_of, topic_of
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.missing_ledgers import being_written_text
-from ledgerfs.ledgers.partitioned_names import partitions_of
 
 
 @dataclass(frozen=True, slots=True)

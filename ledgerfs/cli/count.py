@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.bucket.topic import Topic
-    from ledgerfs.ledgers.dialect import Progress
-    from ledgerfs.ledgers.missing_ledgers import MissingLedger
+    from ledgerfs.catalog.layout import Progress
+    from ledgerfs.catalog.missing_ledgers import MissingLedger
     from ledgerfs.scan.partitioned_scan import PartitionedScan
     from ledgerfs.scan.scan import Scan
 

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import bucket_argument
 from ledgerfs.cli.output import progress, show, table
-from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket

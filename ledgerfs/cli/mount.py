@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ledgerfs.catalog.layouts_known import AUTO, OF_BUCKETS
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import parsed_options
 from ledgerfs.cli.output import say
@@ -17,7 +18,6 @@ from ledgerfs.fuse_mount.mount_request import MountRequest, absolute_url
 from ledgerfs.fuse_mount.mountpoint import absolute, require_usable
 from ledgerfs.fuse_mount.option_names import SortedOptions, sort_options
 from ledgerfs.fuse_mount.unmounting import clear_if_dead
-from ledgerfs.ledgers.dialects_known import AUTO, OF_BUCKETS
 from ledgerfs.scan.options import require_of_files
 
 _FUSE_CONF = Path("/etc/fuse.conf")
@@ -40,7 +40,7 @@ _OPTION_HELP = (
     "--cache-dir", type=LocalPath(), help="Folder for what is kept on disk; without it byte ranges are not kept."
 )
 @click.option(
-    "--dialect",
+    "--layout",
     type=click.Choice([AUTO, *OF_BUCKETS]),
     default=AUTO,
     show_default=True,
@@ -102,7 +102,7 @@ def _request(url: str, folder: Path, options: SortedOptions, flags: dict[str, An
         pid_file=_absolute(flags["pid_file"]),
         trace=flags["trace"],
         stats=flags["stats"],
-        dialect=flags["dialect"],
+        layout=flags["layout"],
         on_unreadable=flags["on_unreadable"],
         scan_options=_scan_options(options),
     )

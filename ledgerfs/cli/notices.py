@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.ledgers.missing_ledgers import MissingLedger
+    from ledgerfs.catalog.missing_ledgers import MissingLedger
     from ledgerfs.messages.decode.chunks import Incomplete
     from ledgerfs.messages.decode.entries import Skipped
     from ledgerfs.messages.decode.undecodable import Undecodable
@@ -20,7 +20,7 @@ _MOST_LINES = 10
 def notice(bucket: "Bucket") -> None:
     """Say on standard error, in one line, what the bucket has besides readable ledgers, or that it has no ledgers."""
     # This imports numpy, which --help does not need.
-    from ledgerfs.ledgers.catalog_rows import is_sound
+    from ledgerfs.catalog.catalog_rows import is_sound
 
     catalog = bucket.catalog
     others = sum(catalog.others.counts.values())

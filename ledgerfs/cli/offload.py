@@ -14,7 +14,7 @@ from ledgerfs.cli.parameter_types import Size
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.ledgers.findings import Finding
+    from ledgerfs.catalog.findings import Finding
     from ledgerfs.writing.bucket_copy import CopiedLedger
     from ledgerfs.writing.copy_ledgers import CopyReport
 
@@ -22,7 +22,7 @@ _READ_BYTES = 64 << 20
 """Bytes of the source in memory, half of them read ahead; the rest of half a GiB is for writing."""
 
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""In the keys of all dialects."""
+"""In the keys of all layouts."""
 
 
 @command()

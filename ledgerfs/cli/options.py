@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.catalog.layouts_known import AUTO, OF_BUCKETS
 from ledgerfs.cli.traffic_options import Command, say_stats_at_end, traffic_options
-from ledgerfs.ledgers.dialects_known import AUTO, OF_BUCKETS
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -23,13 +23,13 @@ _TEXTS = frozenset({"key", "secret", "token", "username", "password", "account_n
 def bucket_argument(command: Command) -> Command:
     """Add the argument BUCKET and the options -o, --stats and --trace; the command gets an opened `Bucket` as ``bucket``."""
     argument = click.argument("bucket", metavar="BUCKET", callback=_open)
-    return argument(storage_option(metadata_option(dialect_option(traffic_options(command)))))
+    return argument(storage_option(metadata_option(layout_option(traffic_options(command)))))
 
 
 def disks_argument(command: Command) -> Command:
     """Add what `bucket_argument` adds; instead of one BUCKET several disks of bookies may be named, which are one."""
     argument = click.argument("bucket", metavar="BUCKET...", nargs=-1, required=True, callback=_open_disks)
-    return argument(storage_option(metadata_option(dialect_option(traffic_options(command)))))
+    return argument(storage_option(metadata_option(layout_option(traffic_options(command)))))
 
 
 def metadata_option(command: Command) -> Command:
@@ -44,22 +44,22 @@ def metadata_option(command: Command) -> Command:
 def optional_bucket_argument(command: Command) -> Command:
     """Add what `bucket_argument` adds; the command gets None where no BUCKET is named."""
     argument = click.argument("bucket", metavar="[BUCKET]", required=False, callback=_open)
-    return argument(storage_option(dialect_option(traffic_options(command))))
+    return argument(storage_option(layout_option(traffic_options(command))))
 
 
 def opened_here(context: click.Context, url: str) -> "Bucket":
-    """Return the bucket or cluster of a URL that the command got as another argument, opened with the options -o and --dialect."""
+    """Return the bucket or cluster of a URL that the command got as another argument, opened with the options -o and --layout."""
     on_unreadable = context.meta.get("ledgerfs.on_unreadable", "raise")
-    bucket = _opened(url, storage_options_of(context), dialect_of(context), on_unreadable)
+    bucket = _opened(url, storage_options_of(context), layout_of(context), on_unreadable)
     say_stats_at_end(context, bucket)
     return bucket
 
 
-def dialect_option(command: Command) -> Command:
-    """Add the options --dialect, whose value `dialect_of` returns, and --on-unreadable."""
+def layout_option(command: Command) -> Command:
+    """Add the options --layout, whose value `layout_of` returns, and --on-unreadable."""
     option = click.option(
-        "--dialect", type=click.Choice([AUTO, *OF_BUCKETS]), default=AUTO, is_eager=True, expose_value=False, callback=_dialect,
-        help="How ledgers lie in BUCKET; all dialects are read if not given.", show_default=True,
+        "--layout", type=click.Choice([AUTO, *OF_BUCKETS]), default=AUTO, is_eager=True, expose_value=False, callback=_layout,
+        help="How ledgers lie in BUCKET; all layouts are read if not given.", show_default=True,
     )  # fmt: skip
     refused = click.option(
         "--on-unreadable", type=click.Choice(["raise", "skip"]), default="raise", is_eager=True, expose_value=False,
@@ -69,17 +69,17 @@ def dialect_option(command: Command) -> Command:
     return option(refused(command))
 
 
-def dialect_of(context: click.Context) -> str:
-    """Return the value of --dialect."""
-    return str(context.meta.get("ledgerfs.dialect", AUTO))
+def layout_of(context: click.Context) -> str:
+    """Return the value of --layout."""
+    return str(context.meta.get("ledgerfs.layout", AUTO))
 
 
 def _on_unreadable(context: click.Context, _: click.Parameter, value: str) -> None:
     context.meta["ledgerfs.on_unreadable"] = value
 
 
-def _dialect(context: click.Context, _: click.Parameter, value: str) -> None:
-    context.meta["ledgerfs.dialect"] = value
+def _layout(context: click.Context, _: click.Parameter, value: str) -> None:
+    context.meta["ledgerfs.layout"] = value
 
 
 def storage_option(command: Command) -> Command:
@@ -175,7 +175,7 @@ def _open_disks(context: click.Context, param: click.Parameter, urls: tuple[str,
         return None
     if len(urls) == 1:
         return opened_here(context, urls[0])
-    from ledgerfs.ledgers.source import url_of_paths
+    from ledgerfs.catalog.source import url_of_paths
 
     strange = next((url for url in urls if "://" in url), None)
     paths = [os.path.abspath(url) for url in urls]  # noqa: PTH100  (texts, as fsspec has them)
@@ -191,9 +191,9 @@ def _metadata(context: click.Context, _: click.Parameter, value: str | None) -> 
 
 
 def _opened(
-    url: str, storage_options: dict[str, Any] | None, dialect: str = AUTO, on_unreadable: "OnUnreadable" = "raise"
+    url: str, storage_options: dict[str, Any] | None, layout: str = AUTO, on_unreadable: "OnUnreadable" = "raise"
 ) -> "Bucket":
     # This imports numpy and fsspec, which help, completion and wrong usage do not need.
     from ledgerfs.bucket.opening import open_bucket
 
-    return open_bucket(url, storage_options, dialect=dialect, on_unreadable=on_unreadable)
+    return open_bucket(url, storage_options, layout=layout, on_unreadable=on_unreadable)

@@ -8,15 +8,15 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.display import human_size, printable
-from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.table import Table
 
-    from ledgerfs.ledgers.dialect import Progress as OnProgress
+    from ledgerfs.catalog.layout import Progress as OnProgress
 
 __all__ = [
     "Saying",

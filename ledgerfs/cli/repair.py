@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ledgerfs.catalog.findings import Severity
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import conclude
 from ledgerfs.cli.options import bucket_argument, json_option
 from ledgerfs.cli.output import print_json, progress, say
 from ledgerfs.display import printable
-from ledgerfs.ledgers.findings import Severity
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.upkeep.repair import Repair, RepairOutcome, RepairPlan
+    from ledgerfs.repair import Repair, RepairOutcome, RepairPlan
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(\d{1,9})([smhdw]?)\Z", re.ASCII)
@@ -78,7 +78,7 @@ def repair(
     if topic is not None and not ledgers:
         raise click.UsageError("--topic is the topic of the ledgers of --ledger; name them")
     # This imports numba, which --help does not need.
-    from ledgerfs.upkeep.repair import plan_repair
+    from ledgerfs.repair import plan_repair
 
     with progress() as update:
         plan = plan_repair(

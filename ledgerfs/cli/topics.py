@@ -4,18 +4,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import EXIT_STORAGE
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import disks_argument, json_option
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
 from ledgerfs.display import printable
-from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.catalog.topic_infos import TopicColumns, TopicInfo
     from ledgerfs.errors import LedgerfsError
-    from ledgerfs.ledgers.topic_infos import TopicColumns, TopicInfo
 
 _MOST_LINES = 10
 
@@ -144,7 +144,7 @@ def _show_table(found: "list[TopicInfo]", more: "TopicColumns | None", schemas: 
 
 def _more_columns(bucket: "Bucket", *, with_backlog: bool) -> "TopicColumns | None":
     """Return what the place knows of topics besides; say on standard error what could not be read."""
-    from ledgerfs.ledgers.source import scheme_of
+    from ledgerfs.catalog.source import scheme_of
 
     scheme = scheme_of(bucket.url)
     if scheme is None:
@@ -179,7 +179,7 @@ def _schemas(bucket: "Bucket", topics: "list[TopicInfo]", damaged: "dict[str, Le
     from ledgerfs.bucket.known_schemas import KnownSchemas
     from ledgerfs.errors import CorruptObjectError, InvalidNameError
     from ledgerfs.formats.topic_names import schema_owner
-    from ledgerfs.upkeep.verification.unsaved_schemas import newest_named, unsaved_versions
+    from ledgerfs.verification.unsaved_schemas import newest_named, unsaved_versions
 
     saved = KnownSchemas(bucket).all_versions(damaged.__setitem__)
     found = {}

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ledgerfs.catalog.findings import Finding, Report, Severity
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import conclude
 from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import disks_argument, json_option
 from ledgerfs.cli.output import human_size, print_json, progress
 from ledgerfs.display import printable
-from ledgerfs.ledgers.findings import Finding, Report, Severity
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -38,7 +38,7 @@ def verify(context: click.Context, bucket: "Bucket", quick: bool, as_json: bool)
       ledgerfs verify --json s3://tier | jq '.findings[] | select(.severity == "damage")'
     """
     # This imports numpy, which --help does not need.
-    from ledgerfs.upkeep.verification.verify import verify_listed
+    from ledgerfs.verification.verify import verify_listed
 
     with progress() as update:
         catalog = bucket.survey(update)

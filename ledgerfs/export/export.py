@@ -5,7 +5,7 @@ id if two clusters share the bucket; so the partition is in the files' names.
 
 Each ledger is a scan of its own, which also reads parts of the ledgers around it: a chunked message belongs to the ledger of its last
 chunk. A ledger whose messages may still change is exported again when a ledger that it depends on has changed
-(`ledgerfs.ledgers.row_dependencies`).
+(`ledgerfs.catalog.row_dependencies`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ledgerfs.bucket.topic import Topic
+from ledgerfs.catalog.layout import Progress
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.ledger_times import LedgerTimes
+from ledgerfs.catalog.missing_ledgers import MissingLedger
+from ledgerfs.catalog.row_dependencies import TopicState
+from ledgerfs.catalog.time_arguments import CLOCK_SLACK_MS, Moment
 from ledgerfs.errors import AccessDeniedError, InvalidOptionError, StoreError, StoreUnreachableError
 from ledgerfs.export.folder import Ahead, Exported, ExportFolder, Unseen, further_name
 from ledgerfs.export.folder_lock import locked
 from ledgerfs.export.identity import told_bucket, told_fields
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
-from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.ledger_times import LedgerTimes
-from ledgerfs.ledgers.missing_ledgers import MissingLedger
-from ledgerfs.ledgers.row_dependencies import TopicState
-from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
@@ -357,7 +357,7 @@ def _contents_of(topic: Topic, scan: Scan, kind: str, private_keys: Iterable[str
     return {
         "bucket": told_bucket(topic.bucket),
         "topic": topic.name,
-        "dialect": topic.bucket.dialect,
+        "layout": topic.bucket.layout,
         # A topic of the same name without partitions has other files.
         **({"partitions": "all"} if topic.is_partitioned else {}),
         "format": kind,

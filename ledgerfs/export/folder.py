@@ -19,12 +19,12 @@ from stat import S_ISREG
 from typing import Any, BinaryIO, Self
 
 from ledgerfs.cache.untrusted_folders import make_new, open_plain
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.missing_ledgers import UNKNOWN
+from ledgerfs.catalog.row_dependencies import Basis, TopicState
 from ledgerfs.errors import ExportFolderError, InvalidOptionError
 from ledgerfs.export.folder_lock import naming, shared
 from ledgerfs.export.identity import is_same_url, what_differs
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.missing_ledgers import UNKNOWN
-from ledgerfs.ledgers.row_dependencies import Basis, TopicState
 
 RECORD_NAME = ".ledgerfs-export.json"
 

@@ -19,6 +19,9 @@ from fsspec.utils import isfilelike, stringify_path
 
 from ledgerfs.bucket.opening import shared_bucket
 from ledgerfs.cache.block_cache import process_cache
+from ledgerfs.catalog.layouts_known import AUTO
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.time_arguments import time_of
 from ledgerfs.errors import (
     IsADirectoryPathError,
     NotFoundError,
@@ -32,9 +35,6 @@ from ledgerfs.fsspec_impl.ledger_file import LedgerFile
 from ledgerfs.fsspec_impl.ledger_transaction import LedgerTransaction
 from ledgerfs.fsspec_impl.long_names import leaving_out_long_names, telling_long_names_at_the_end
 from ledgerfs.fsspec_impl.ranges import inside, read_ranges
-from ledgerfs.ledgers.dialects_known import AUTO
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.time_arguments import time_of
 from ledgerfs.vfs.target import require_writable
 from ledgerfs.vfs.tree import Node, Tree, tree_of
 
@@ -81,7 +81,7 @@ class LedgerFileSystem(AbstractFileSystem):
         How many seconds old a listing by any process here may be; None for ``$LEDGERFS_CATALOG_MAX_AGE``, else 0 (`open_bucket`).
     cache_bytes
         How many bytes of remote objects this process may hold in memory, all filesystems together (`open_bucket`).
-    dialect
+    layout
         How ledgers lie there (`open_bucket`).
     on_unreadable
         ``skip`` lists the rest of a bucket of which the store refuses objects or folders (`open_bucket`).
@@ -108,7 +108,7 @@ class LedgerFileSystem(AbstractFileSystem):
         catalog_max_age: float | None = None,
         cache_bytes: int | None = None,
         write_options: dict[str, Any] | None = None,
-        dialect: str = AUTO,
+        layout: str = AUTO,
         on_unreadable: "OnUnreadable" = "raise",
         **options: Any,  # noqa: ANN401  (fsspec is not typed)
     ) -> None:
@@ -123,7 +123,7 @@ class LedgerFileSystem(AbstractFileSystem):
         if cache_bytes is not None:
             process_cache.resize(cache_bytes)
         self.bucket: Bucket = shared_bucket(
-            fs, root, cache_dir, scan_options, catalog_max_age, dialect=dialect, on_unreadable=on_unreadable
+            fs, root, cache_dir, scan_options, catalog_max_age, layout=layout, on_unreadable=on_unreadable
         )
         self._write_options = dict(write_options or {})
 

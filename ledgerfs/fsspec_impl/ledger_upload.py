@@ -14,12 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.writing.bucket_writer import BucketWriter
 from ledgerfs.writing.sources import EntrySource
 
 if TYPE_CHECKING:
-    from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+    from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 
 _open_uploads: "WeakSet[LedgerUpload]" = WeakSet()
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.fsspec_impl.ledger_transaction import LedgerTransaction
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
-from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.vfs.removal import Removal, chosen, remove
 from ledgerfs.vfs.target import require_writable, target_of
 from ledgerfs.vfs.tree import tree_of

@@ -4,7 +4,7 @@ import hashlib
 import stat
 from dataclasses import dataclass
 
-from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.vfs.tree import Node
 
 BLOCK_BYTES = 1 << 20

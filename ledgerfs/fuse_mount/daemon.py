@@ -10,11 +10,11 @@ import os
 import sys
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.missing_ledgers import refused_text
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.fuse_mount.mount_log import log_to_file
 from ledgerfs.fuse_mount.mount_request import MountRequest
 from ledgerfs.fuse_mount.serving import serve_bucket
-from ledgerfs.ledgers.missing_ledgers import refused_text
 from ledgerfs.storage.credentials import without_credentials
 
 logger = logging.getLogger("ledgerfs.mount")

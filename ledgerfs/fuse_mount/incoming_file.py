@@ -19,7 +19,7 @@ from ledgerfs.writing.admission import Admission, is_current
 from ledgerfs.writing.write import Wanted, open_writer, ref_of
 
 if TYPE_CHECKING:
-    from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+    from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 
 
 class IncomingFile:

@@ -5,7 +5,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ledgerfs.ledgers.dialects_known import AUTO
+from ledgerfs.catalog.layouts_known import AUTO
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.url_filesystem import require_url
 
@@ -27,7 +27,7 @@ class MountRequest:
         As in `open_bucket`.
     environment_file
         File with further variables, such as credentials; read by the process that serves.
-    dialect, on_unreadable
+    layout, on_unreadable
         As in `open_bucket`.
     log_file
         None for the one in the cache folder (`log_path`).
@@ -47,7 +47,7 @@ class MountRequest:
     pid_file: str | None = None
     trace: bool = False
     stats: bool = False
-    dialect: str = AUTO
+    layout: str = AUTO
     on_unreadable: "OnUnreadable" = "raise"
     scan_options: dict[str, Any] = field(default_factory=dict)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.missing_ledgers import refused_text, unplaced_text
 from ledgerfs.errors import (
     CorruptObjectError,
     EncryptedMessageError,
@@ -39,13 +40,12 @@ from ledgerfs.fuse_mount.attributes import (
 from ledgerfs.fuse_mount.incoming_file import IncomingFile
 from ledgerfs.fuse_mount.incoming_files import IncomingFiles
 from ledgerfs.fuse_mount.read_files import ReadFile, ReadFiles
-from ledgerfs.ledgers.missing_ledgers import refused_text, unplaced_text
 from ledgerfs.vfs.removal import remove_ledgers
 from ledgerfs.vfs.target import require_writable, target_of
 from ledgerfs.vfs.tree import Node, OpenFile, Tree, tree_of
 
 if TYPE_CHECKING:
-    from ledgerfs.ledgers.catalog import Catalog
+    from ledgerfs.catalog.catalog import Catalog
 
 logger = logging.getLogger("ledgerfs.mount")
 

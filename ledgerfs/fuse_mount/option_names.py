@@ -12,7 +12,7 @@ from ledgerfs.scan.options import OF_VALUES, SCAN_OPTIONS
 
 MOUNT_FLAGS = frozenset({"write", "trace", "stats"})
 MOUNT_VALUES = frozenset(
-    {"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file", "dialect", "on_unreadable"}
+    {"cache_dir", "refresh", "block_size", "log_file", "pid_file", "env_file", "layout", "on_unreadable"}
 )
 """Options of ``ledgerfs mount``, as they are written in ``/etc/fstab``."""
 

@@ -57,7 +57,7 @@ def serve_bucket(request: MountRequest, ready: Callable[[Bucket], None]) -> None
         request.storage_options,
         cache_dir=request.cache_dir,
         scan_options=request.scan_options,
-        dialect=request.dialect,
+        layout=request.layout,
         on_unreadable=request.on_unreadable,
     )
     bucket.load_catalog(listed=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.messages.decode.entries import TopicDecoder
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries
 

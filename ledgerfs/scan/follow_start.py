@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from ledgerfs.catalog.ledger_times import TimeRange
+from ledgerfs.catalog.tail import BEGINNING, Gone, Look, Next
+from ledgerfs.catalog.time_arguments import Moment, milliseconds_of
 from ledgerfs.errors import InvalidNameError, InvalidOptionError
-from ledgerfs.ledgers.ledger_times import TimeRange
-from ledgerfs.ledgers.tail import BEGINNING, Gone, Look, Next
-from ledgerfs.ledgers.time_arguments import Moment, milliseconds_of
 from ledgerfs.scan.message_id import MessageId
 from ledgerfs.scan.time_pruning import TimePruning
 from ledgerfs.scan.topic_entries import Reach

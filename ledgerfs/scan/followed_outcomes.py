@@ -8,9 +8,9 @@ the first message without an outcome is read again once it has one.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ledgerfs.catalog.reader import LedgerReader
+from ledgerfs.catalog.tail import Next
 from ledgerfs.errors import NotFoundError, StaleObjectError
-from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.ledgers.tail import Next
 from ledgerfs.messages.decode.entry_fields import EntryRows, Transaction, markers_at, outcomes_in, transactions_at
 from ledgerfs.messages.decode.metadata_walk import Int64Table, walk_metadata
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries

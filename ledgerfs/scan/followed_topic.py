@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ledgerfs.catalog.reader import LedgerReader
+from ledgerfs.catalog.tail import Gone, Look, Next, Tail
 from ledgerfs.errors import MissingLedgerError, NotFoundError, StaleObjectError, StoreUnreachableError
-from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.ledgers.tail import Gone, Look, Next, Tail
 from ledgerfs.messages.decode.entries import Skipped, TopicDecoder
 from ledgerfs.messages.decode.entry_fields import rows_in_transactions
 from ledgerfs.scan.earlier_chunks import EarlierChunks

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
+from ledgerfs.catalog.tail import BEGINNING, Next, Tail
 from ledgerfs.display import names_shown, printable
 from ledgerfs.errors import InvalidOptionError, StoreUnreachableError
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
-from ledgerfs.ledgers.tail import BEGINNING, Next, Tail
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.scan.follow_start import FirstMessage, StartAt, started
@@ -22,7 +22,7 @@ from ledgerfs.scan.followed_values import FollowedValues
 from ledgerfs.scan.shown_values import IDENTITY
 
 if TYPE_CHECKING:
-    from ledgerfs.ledgers.missing_ledgers import MissingLedger
+    from ledgerfs.catalog.missing_ledgers import MissingLedger
     from ledgerfs.messages.decode.undecodable import Undecodable
     from ledgerfs.scan.scan import Scan
 

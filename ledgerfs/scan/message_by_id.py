@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from ledgerfs.catalog.missing_ledgers import MissingLedger, missing_error
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.display import printable
 from ledgerfs.errors import CorruptMessageError, NotFoundError
-from ledgerfs.ledgers.missing_ledgers import MissingLedger, missing_error
-from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.entries import TopicDecoder
 from ledgerfs.messages.decode.entry_fields import chunk_at, chunked_id_at, chunks_of, markers_at

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any, Literal, TypedDict, get_args
 
+from ledgerfs.catalog.time_arguments import Moment
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.ledgers.time_arguments import Moment
 
 Transactions = Literal["committed", "readable", "all"]
 OnEncrypted = Literal["raise", "null", "skip"]

@@ -9,10 +9,10 @@ from itertools import chain
 
 import pyarrow as pa
 
+from ledgerfs.catalog.missing_ledgers import MissingLedger, require_present
+from ledgerfs.catalog.reader import OnRead
+from ledgerfs.catalog.row_dependencies import Basis
 from ledgerfs.display import names_shown, printable
-from ledgerfs.ledgers.missing_ledgers import MissingLedger, require_present
-from ledgerfs.ledgers.reader import OnRead
-from ledgerfs.ledgers.row_dependencies import Basis
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.messages.decode.undecodable import Undecodable, add_undecodable

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ledgerfs.ledgers.time_arguments import time_of
+from ledgerfs.catalog.time_arguments import time_of
 
 
 def python_values(column: pa.Array) -> list[Any]:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import CorruptMessageError
 from ledgerfs.formats.array_types import Mask
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entries import TopicDecoder
 from ledgerfs.messages.decode.metadata_walk import Int64Table
 from ledgerfs.scan.topic_entries import Place

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from ledgerfs.catalog.ledger_times import LedgerTimes, TimeRange
+from ledgerfs.catalog.missing_ledgers import MissingLedger, require_present
+from ledgerfs.catalog.reader import LedgerReader, OnRead
+from ledgerfs.catalog.row_dependencies import Basis, Unsettled
+from ledgerfs.catalog.time_arguments import CLOCK_SLACK_MS, Moment, milliseconds_of
 from ledgerfs.display import html_table, names_shown, printable
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
-from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
-from ledgerfs.ledgers.missing_ledgers import MissingLedger, require_present
-from ledgerfs.ledgers.reader import LedgerReader, OnRead
-from ledgerfs.ledgers.row_dependencies import Basis, Unsettled
-from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, Moment, milliseconds_of
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import DecodeOptions, Skipped, TopicDecoder
 from ledgerfs.messages.decode.entry_fields import rows_in_transactions
@@ -68,7 +68,7 @@ class Scan:
         After an iteration: chunked messages that lack parts. A message that waits for parts at the end of the entries is among them only
         if that is the end of the topic.
     basis
-        After a whole iteration: the ledgers that the rows depend on besides their own (`ledgerfs.ledgers.row_dependencies`).
+        After a whole iteration: the ledgers that the rows depend on besides their own (`ledgerfs.catalog.row_dependencies`).
     values
         How values become columns; None for bytes.
     undecodable

@@ -1,6 +1,6 @@
 """Which entries of a topic can be in a range of time, found without reading those that cannot.
 
-Whole ledgers are left out by their times in the catalog (`ledgerfs.ledgers.ledger_times`): all before the first that may have messages of
+Whole ledgers are left out by their times in the catalog (`ledgerfs.catalog.ledger_times`): all before the first that may have messages of
 the range, and all after the last. Of these two, blocks are left out: a ledger that a broker wrote is nearly ordered by time, so the publish
 time of a block's first entry, which costs one small read, limits those before and after it. The blocks are bisected by such reads until the
 rest is not worth another one. An imported ledger may have any order, and is read whole. Reading too much is never wrong, since rows are
@@ -14,10 +14,10 @@ from itertools import accumulate
 
 import numpy as np
 
+from ledgerfs.catalog.ledger_times import LedgerTimes, TimeRange
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import CorruptLedgerError, NotFoundError
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.ledger_times import LedgerTimes, TimeRange
-from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
 from ledgerfs.messages.decode.entry_fields import first_local_time
 from ledgerfs.scan.topic_entries import Place, Reach

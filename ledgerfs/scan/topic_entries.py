@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from ledgerfs.catalog.reader import LedgerReader, OnDamage, Span
 from ledgerfs.errors import AccessDeniedError, CorruptLedgerError, StoreError, StoreUnreachableError
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.reader import LedgerReader, OnDamage, Span
 from ledgerfs.messages.decode.entries import Skipped
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cachetools import LRUCache
 
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.messages.decode.entry_fields import EntryRows, Transaction, markers_at, outcomes_in, transactions_at
 from ledgerfs.messages.decode.metadata_walk import Int64Table, walk_metadata
 from ledgerfs.scan.topic_entries import Place, Reach, read_entries

@@ -6,10 +6,10 @@ from typing import NamedTuple, Self
 
 import pyarrow as pa
 
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.missing_ledgers import MissingLedger
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.missing_ledgers import MissingLedger
-from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.scan.scan import Scan
 
 

@@ -1,4 +1,4 @@
-"""What a new store or dialect inherits: suites that test every promise of the seams. Needs pytest (the extra ``testing``).
+"""What a new store or layout inherits: suites that test every promise of the seams. Needs pytest (the extra ``testing``).
 
 ::
 
@@ -15,7 +15,7 @@ from ledgerfs.exports import lazy_exports
 
 __all__ = [
     "Damage",
-    "DialectTests",
+    "LayoutTests",
     "FilesystemPlace",
     "FolderPlace",
     "KnownLedger",
@@ -27,23 +27,23 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from ledgerfs.testing.dialects.sample import Damage, KnownLedger, SampleBucket
-    from ledgerfs.testing.dialects.suite import DialectTests
+    from ledgerfs.testing.layouts.sample import Damage, KnownLedger, SampleBucket
+    from ledgerfs.testing.layouts.suite import LayoutTests
     from ledgerfs.testing.stores.place import FilesystemPlace, FolderPlace, StorePlace, WritablePlace
     from ledgerfs.testing.stores.suite import StoreTests, WritableStoreTests
 
 # Before they are imported: then a test that fails shows what differs.
-pytest.register_assert_rewrite("ledgerfs.testing.stores", "ledgerfs.testing.dialects")
+pytest.register_assert_rewrite("ledgerfs.testing.stores", "ledgerfs.testing.layouts")
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "Damage": "ledgerfs.testing.dialects.sample",
-        "DialectTests": "ledgerfs.testing.dialects.suite",
+        "Damage": "ledgerfs.testing.layouts.sample",
+        "LayoutTests": "ledgerfs.testing.layouts.suite",
         "FilesystemPlace": "ledgerfs.testing.stores.place",
         "FolderPlace": "ledgerfs.testing.stores.place",
-        "KnownLedger": "ledgerfs.testing.dialects.sample",
-        "SampleBucket": "ledgerfs.testing.dialects.sample",
+        "KnownLedger": "ledgerfs.testing.layouts.sample",
+        "SampleBucket": "ledgerfs.testing.layouts.sample",
         "StorePlace": "ledgerfs.testing.stores.place",
         "StoreTests": "ledgerfs.testing.stores.suite",
         "WritablePlace": "ledgerfs.testing.stores.place",

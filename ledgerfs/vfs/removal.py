@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.errors import NotFoundError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.ledger_ref import LedgerRef
 from ledgerfs.vfs.target import removable
 from ledgerfs.vfs.tree import Node, Tree, tree_of
 from ledgerfs.writing.deletion import remove_ledger

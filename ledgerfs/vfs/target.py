@@ -2,10 +2,10 @@
 
 import re
 
+from ledgerfs.catalog.layouts_known import layout_rows
 from ledgerfs.errors import InvalidNameError, IsADirectoryPathError, ReadOnlyError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.topic_names import managed_ledger_in
-from ledgerfs.ledgers.dialects_known import dialect_rows
 from ledgerfs.vfs.tree import Tree
 
 WRITABLE_VIEW = "entries"
@@ -54,6 +54,6 @@ def removable(tree: Tree, path: str) -> LedgerKey:
     ledger = node.missing if node.ref is None else node.ref
     if ledger is None:
         raise IsADirectoryPathError("is a directory", key=path)
-    if not dialect_rows(ledger.dialect).IS_WRITABLE:
+    if not layout_rows(ledger.layout).IS_WRITABLE:
         raise ReadOnlyError(f"ledgerfs only reads ledgers that lie as this one does, in {ledger.key}", key=path)
     return LedgerKey(ledger.uuid, ledger.ledger_id, is_index=False)

@@ -13,13 +13,13 @@ from operator import itemgetter
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cache.cache_folder import cache_folder
 from ledgerfs.cache.rendered_files import RenderedFiles
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.missing_ledgers import GapKind, MissingLedger, missing_error
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import IsADirectoryPathError, LedgerfsError, NotADirectoryPathError, NotFoundError
 from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.topic_names import directory_of
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger, missing_error
-from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.vfs.views import FileReader, View, make_views
 from ledgerfs.vfs.views.entries import EntriesView

@@ -10,14 +10,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.ledger_group import take_back
-from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.layout import Progress
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.partitioned_names import require_own_name
 from ledgerfs.errors import InvalidNameError, LedgerExistsError, LedgerfsError, ObjectNotFoundError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.partitioned_names import require_own_name
+from ledgerfs.layouts.pulsar_blob.ledger_group import take_back
+from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused, standing_error
 

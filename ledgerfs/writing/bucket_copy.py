@@ -18,8 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, new_key, require_block_size
-from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import is_sound
+from ledgerfs.catalog.findings import Severity
+from ledgerfs.catalog.layout import Progress
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.missing_ledgers import GapKind
+from ledgerfs.catalog.partitioned_names import partitions_of, require_own_name
+from ledgerfs.catalog.read_order import is_own_id
+from ledgerfs.catalog.reader import ReaderOfCopies
+from ledgerfs.catalog.same_messages import SameMessages
 from ledgerfs.errors import (
     CorruptLedgerError,
     LedgerExistsError,
@@ -28,16 +36,8 @@ from ledgerfs.errors import (
     StaleObjectError,
     StoreUnreachableError,
 )
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import is_sound
-from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.findings import Severity
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.missing_ledgers import GapKind
-from ledgerfs.ledgers.partitioned_names import partitions_of, require_own_name
-from ledgerfs.ledgers.read_order import is_own_id
-from ledgerfs.ledgers.reader import ReaderOfCopies
-from ledgerfs.ledgers.same_messages import SameMessages
+from ledgerfs.layouts.pulsar_blob.new_ledger import NewLedger, new_key, require_block_size
+from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.writing.admission import Expected, confirm, is_current
 from ledgerfs.writing.claims import Claim, IfExists, TakenIds, refused

@@ -4,12 +4,12 @@ from types import TracebackType
 from typing import Self
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger
-from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter, WrittenLedger
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.formats.buffers import Buffer
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.layouts.pulsar_blob.new_ledger import NewLedger
+from ledgerfs.layouts.pulsar_blob.writer import LedgerWriter, WrittenLedger
 from ledgerfs.writing.admission import together
 from ledgerfs.writing.claims import Claim
 from ledgerfs.writing.record_stream import RecordStream

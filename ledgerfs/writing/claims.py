@@ -9,6 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.missing_ledgers import GapKind
+from ledgerfs.catalog.read_order import out_of_order
+from ledgerfs.catalog.same_messages import SameMessages
+from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.errors import (
     AccessDeniedError,
     InvalidOptionError,
@@ -18,15 +24,9 @@ from ledgerfs.errors import (
     StoreError,
 )
 from ledgerfs.formats.origin import Origin
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.missing_ledgers import GapKind
-from ledgerfs.ledgers.read_order import out_of_order
-from ledgerfs.ledgers.same_messages import SameMessages
-from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
-    from ledgerfs.ledgers.remains import Unreadable
+    from ledgerfs.catalog.remains import Unreadable
 
 
 class IfExists(StrEnum):
@@ -125,7 +125,7 @@ class Rival:
     is_double
         Whether it has another id, and the same messages.
     is_misplaced
-        Whether it has another id, and the two would be read in another order than those that they are of (`ledgerfs.ledgers.read_order`).
+        Whether it has another id, and the two would be read in another order than those that they are of (`ledgerfs.catalog.read_order`).
 
     """
 

@@ -1,9 +1,9 @@
 """The properties that a copy of a ledger keeps: its block size, its metadata, and the user metadata of its objects."""
 
-from ledgerfs.dialects.pulsar_blob.new_ledger import DEFAULT_BLOCK_SIZE, completed_user_metadata, made_up_metadata
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.ledger_metadata import LedgerMetadata
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.layouts.pulsar_blob.new_ledger import DEFAULT_BLOCK_SIZE, completed_user_metadata, made_up_metadata
 
 
 def own_block_size(reader: LedgerReader) -> int:

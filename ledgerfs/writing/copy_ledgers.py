@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
 from ledgerfs.bucket.wanted_topics import wanted_names
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.layout import Progress
+from ledgerfs.catalog.missing_ledgers import GapKind, MissingLedger
 from ledgerfs.errors import IncompleteCopyError, InvalidOptionError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.findings import Finding, Severity
-from ledgerfs.ledgers.missing_ledgers import GapKind, MissingLedger
 from ledgerfs.storage.failures import is_refusal
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists

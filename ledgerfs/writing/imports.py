@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import BucketOrUrl, bucket_at
-from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.errors import InvalidOptionError, LedgerfsError, NamedSchemasWarning, RefusedLedgerError
 from ledgerfs.export.folder import at_rest
 from ledgerfs.formats.decompression import MAX_STORED_BYTES
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of, schema_owner
-from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.messages.encode.values.typed_rows import TypedRows
 from ledgerfs.messages.encode.values.value_encoders import encoder_of

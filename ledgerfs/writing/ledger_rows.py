@@ -7,10 +7,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger
-from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter, UnindexedLedger
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.ledgers.dialect import Progress
+from ledgerfs.layouts.pulsar_blob.new_ledger import NewLedger
+from ledgerfs.layouts.pulsar_blob.writer import LedgerWriter, UnindexedLedger
 from ledgerfs.messages.encode.rows import EncodeOptions, MessageEncoder
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.ordered_map import ordered_map

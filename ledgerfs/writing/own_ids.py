@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.read_order import END_OF_OWN_IDS, FIRST_OWN_ID
 from ledgerfs.errors import RefusedLedgerError
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.read_order import END_OF_OWN_IDS, FIRST_OWN_ID
 
 _EPOCH_MS = 1_735_689_600_000
 """1 January 2025 UTC; 41 bits of milliseconds last 69 years from there."""

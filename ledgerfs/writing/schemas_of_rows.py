@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, InvalidRowsError, SchemaConflictError
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_IMPORT, LARGEST_VERSION, SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import REGISTRATION_SLACK_MS, TopicSchemas
 from ledgerfs.formats.topic_names import schema_owner
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.time_arguments import iso_time
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 
 

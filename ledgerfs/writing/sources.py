@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.buffers import Buffer
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.layouts.pulsar_blob.new_ledger import NewLedger
 from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
 from ledgerfs.writing.record_stream import RecordStream, check_records
 

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.columns import NUMBER
-from ledgerfs.dialects.pulsar_blob.new_ledger import (
+from ledgerfs.catalog.layout import Progress
+from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
+from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.formats.ledger_metadata import LedgerMetadata
+from ledgerfs.layouts.pulsar_blob.columns import NUMBER
+from ledgerfs.layouts.pulsar_blob.new_ledger import (
     DEFAULT_BLOCK_SIZE,
     NewLedger,
     made_up_metadata,
@@ -15,11 +19,7 @@ from ledgerfs.dialects.pulsar_blob.new_ledger import (
     of_topic,
     require_topic,
 )
-from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
-from ledgerfs.errors import RefusedLedgerError
-from ledgerfs.formats.ledger_metadata import LedgerMetadata
-from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.ledger_ref import CatalogState, LedgerRef
+from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.writing.admission import Admission
 from ledgerfs.writing.bucket_writer import BucketWriter
 from ledgerfs.writing.claims import Claim, IfExists
@@ -116,7 +116,7 @@ def ref_of(written: WrittenLedger) -> LedgerRef:
     """Return the catalog's row of a ledger that was just written."""
     metadata, key = written.offload_index.metadata, written.ledger.key
     return LedgerRef(
-        dialect=NUMBER,
+        layout=NUMBER,
         ledger_id=key.ledger_id,
         uuid=key.uuid,
         managed_ledger=metadata.managed_ledger,

@@ -26,17 +26,17 @@ from ledgerfs.cache.cache_folder import CacheFolder
 from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.offset_file import OffsetFile
 from ledgerfs.cache.offset_table import GROUP
-from ledgerfs.dialects.pulsar_blob.dialect import PulsarBlob
-from ledgerfs.dialects.pulsar_blob.remains import remains_of
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.layouts_known import OF_BUCKETS
+from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialects_known import OF_BUCKETS
-from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.layouts.pulsar_blob.layout import PulsarBlob
+from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.store_identity import identity_of
-from ledgerfs.upkeep.verification import verify
+from ledgerfs.verification import verify
 from tests.support.children import is_true_in_child
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.s3 import FaultProxy, S3Server

@@ -15,6 +15,7 @@ import pytest
 from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.topic import Topic
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import (
     AmbiguousLedgerError,
     CorruptMessageError,
@@ -25,7 +26,6 @@ from ledgerfs.errors import (
 )
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.topic_names import encode_topic
-from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata

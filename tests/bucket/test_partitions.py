@@ -14,8 +14,8 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partition_plan import PartitionPlan, plan_partitions, within
 from ledgerfs.bucket.partitions import Partition
 from ledgerfs.bucket.wanted_topics import wanted_ledgers
+from ledgerfs.catalog.ledger_times import TimeRange
 from ledgerfs.errors import InvalidOptionError, NotFoundError, StaleObjectError
-from ledgerfs.ledgers.ledger_times import TimeRange
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder

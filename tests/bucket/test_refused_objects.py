@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ledgerfs import Bucket, open_bucket
-from ledgerfs.dialects.pulsar_blob import gaps
+from ledgerfs.catalog.findings import Report
 from ledgerfs.errors import (
     AccessDeniedError,
     ArchivedObjectError,
@@ -21,12 +21,12 @@ from ledgerfs.errors import (
 )
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import UNREADABLE_BYTES, MountedBucket, MountOptions
-from ledgerfs.ledgers.findings import Report
-from ledgerfs.recovery.planning.planning import plan_each
+from ledgerfs.layouts.pulsar_blob import gaps
+from ledgerfs.repair import plan_repair
 from ledgerfs.storage.objects import ObjectHead, ObjectStat
-from ledgerfs.upkeep.repair import plan_repair
-from ledgerfs.upkeep.verification import verify
+from ledgerfs.verification import verify
 from ledgerfs.vfs.tree import tree_of
+from ledgerfs_cluster.recovery.planning.planning import plan_each
 from tests.support.invoked import Done, run
 from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, LossyBucket, key_of, ledger, lossy_s3
 from tests.support.matrix import ENTRIES, make_ledger, small_parts
@@ -388,9 +388,9 @@ def test_a_refused_copy_of_a_ledger_is_not_hidden_by_a_lost_one(
 
 @pytest.mark.parametrize("faults", [OF_UNKNOWN_TOPIC, OF_KNOWN_TOPIC])
 @pytest.mark.parametrize("on_unreadable", ["raise", "skip"])
-@pytest.mark.parametrize("dialect", ["auto", "mapfile"])
+@pytest.mark.parametrize("layout", ["auto", "mapfile"])
 def test_a_catalog_without_what_was_refused_is_never_cached(
-    dialect: str,
+    layout: str,
     on_unreadable: str,
     faults: list[Fault],
     opened: Callable[..., Bucket],
@@ -399,7 +399,7 @@ def test_a_catalog_without_what_was_refused_is_never_cached(
 ) -> None:
     proxy.faults = faults
     cached = {"cache_dir": str(tmp_path), "catalog_max_age": 3600}
-    bucket = opened(dialect=dialect, on_unreadable=on_unreadable, **cached)
+    bucket = opened(layout=layout, on_unreadable=on_unreadable, **cached)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for read in (bucket.topics, bucket.list_all):
@@ -407,7 +407,7 @@ def test_a_catalog_without_what_was_refused_is_never_cached(
                 read()
             except AccessDeniedError:
                 assert faults is OF_UNKNOWN_TOPIC
-    if dialect == "auto":
+    if layout == "auto":
         assert not [path for path in tmp_path.rglob("*") if path.is_file() and "catalog" in path.name]
     proxy.faults = []
     assert ids_in(opened(**cached)) == [1, 2, 3]

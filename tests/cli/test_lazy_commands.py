@@ -8,12 +8,12 @@ import click
 import pytest
 from click.shell_completion import BashComplete
 
-from ledgerfs.cli.cluster.group import cluster
 from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.group import cli
-from ledgerfs.cli.lifecycle.group import lifecycle
 from ledgerfs.cli.schemas.group import schemas
 from ledgerfs.cli.spark.group import spark
+from ledgerfs_cluster.cli.cluster.group import cluster
+from ledgerfs_cluster.cli.lifecycle.group import lifecycle
 from tests.support.each import for_each
 from tests.support.invoked import output
 

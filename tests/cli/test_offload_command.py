@@ -10,7 +10,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.cli.parameter_types import Size
-from ledgerfs.upkeep.verification.verify import verify
+from ledgerfs.verification.verify import verify
 from tests.support.commands import on_terminal
 from tests.support.commands import run as run_process
 from tests.support.each import for_each

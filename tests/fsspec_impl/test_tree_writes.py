@@ -28,7 +28,7 @@ from ledgerfs.errors import (
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.messages.transforms.unbatch import unbatch
-from ledgerfs.upkeep.verification.verify import verify
+from ledgerfs.verification.verify import verify
 from tests.support.ledgers import offload, put_in_folder
 from tests.support.s3 import S3Server
 from tests.support.s3_log import changes, requests_of

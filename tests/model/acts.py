@@ -5,7 +5,7 @@ from typing import Protocol
 
 from hypothesis import strategies as st
 
-from ledgerfs.ledgers.dialects_known import OF_BUCKETS
+from ledgerfs.catalog.layouts_known import OF_BUCKETS
 from ledgerfs.writing.write import IfExists
 from tests.model import reading, spark_jobs, writing
 from tests.model.brokers import HOUR
@@ -154,14 +154,14 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOneDialect:
-    """A bucket is looked at in one dialect, whatever catalogs are kept."""
+class ReadOneLayout:
+    """A bucket is looked at in one layout, whatever catalogs are kept."""
 
     bucket: int
-    dialect: str
+    layout: str
 
     def __call__(self, world: World, actor: Actor, meeting: Meeting | None) -> None:
-        reading.list_topics(world, actor, self.bucket, dialect=self.dialect, meeting=meeting)
+        reading.list_topics(world, actor, self.bucket, layout=self.layout, meeting=meeting)
 
 
 def _time_of(message: Message) -> int:
@@ -246,7 +246,7 @@ class Vanish:
 class WhileRefused:
     """An operation, during which the store refuses objects of a ledger, or to list the bucket and its folder of MapFiles."""
 
-    act: Import | Put | SparkWrite | Repair | Remove | Offload | Read | ReadOneDialect | Export | Verify
+    act: Import | Put | SparkWrite | Repair | Remove | Offload | Read | ReadOneLayout | Export | Verify
     place: int
     what: str
     passes: int
@@ -306,7 +306,7 @@ OFFLOADS = st.builds(Offload, numbers, st.sampled_from(["skip", "skip", "fail"])
 READS = st.builds(
     Read, numbers, _names, st.sampled_from(sorted(reading.READERS)), st.none() | places, st.none() | places
 )
-ONE_DIALECT = st.builds(ReadOneDialect, numbers, st.sampled_from(OF_BUCKETS))
+ONE_LAYOUT = st.builds(ReadOneLayout, numbers, st.sampled_from(OF_BUCKETS))
 EXPORTS = st.builds(
     Export,
     numbers,
@@ -331,7 +331,7 @@ ARRIVALS = st.builds(
 LOSSES = st.builds(Vanish, numbers, places, st.sampled_from(["both", "index", "data"]))
 
 
-READERS = st.one_of(READS, READS, ONE_DIALECT, EXPORTS, CHECKS)
+READERS = st.one_of(READS, READS, ONE_LAYOUT, EXPORTS, CHECKS)
 WRITERS = st.one_of(IMPORTS, PUTS, SPARK_WRITES, REPAIRS, REPAIRS, REMOVALS, OFFLOADS, OFFLOADS)
 
 

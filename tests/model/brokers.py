@@ -55,8 +55,8 @@ class Sealed:
     def copy(self) -> Copy:
         """The ledger as it is once all of it is there."""
         entries = len(self.content.messages)
-        dialect = "mapfile" if isinstance(self.made, MadeMapFile) else "pulsar_blob"
-        return Copy(self.content, entries - 1, len(self.made.records) - 12 * entries, dialect=dialect)
+        layout = "mapfile" if isinstance(self.made, MadeMapFile) else "pulsar_blob"
+        return Copy(self.content, entries - 1, len(self.made.records) - 12 * entries, layout=layout)
 
     @property
     def first_half(self) -> Mapping[str, bytes]:

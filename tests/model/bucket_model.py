@@ -78,7 +78,7 @@ class Copy:
         As its index tells.
     has_data
         Whether its data object is there.
-    dialect
+    layout
         The name of what it lies there as.
 
     """
@@ -87,7 +87,7 @@ class Copy:
     last_entry: int
     length: int
     has_data: bool = True
-    dialect: str = "pulsar_blob"
+    layout: str = "pulsar_blob"
 
 
 State = Mapping[Key, Copy]

@@ -109,8 +109,8 @@ class NothingIsLost(TwoBuckets):
     def read(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)
 
-    @rule(who=acts.ACTORS, act=acts.ONE_DIALECT, between=acts.MEETINGS)
-    def read_one_dialect(self, who: int, act: Act, between: Between | None) -> None:
+    @rule(who=acts.ACTORS, act=acts.ONE_LAYOUT, between=acts.MEETINGS)
+    def read_one_layout(self, who: int, act: Act, between: Between | None) -> None:
         self.do(who, act, between)
 
     @rule(who=acts.ACTORS, act=acts.EXPORTS, between=acts.MEETINGS)

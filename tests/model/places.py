@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
-from ledgerfs.dialects.pulsar_blob.new_ledger import made_up_user_metadata
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.layouts.pulsar_blob.new_ledger import made_up_user_metadata
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.store_identity import identity_of

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from ledgerfs.catalog.findings import Severity
+from ledgerfs.catalog.layouts_known import AUTO
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.export.export import export_topic
-from ledgerfs.ledgers.dialects_known import AUTO
-from ledgerfs.ledgers.findings import Severity
 from ledgerfs.scan.options import Order
-from ledgerfs.upkeep.verification.verify import verify
+from ledgerfs.verification.verify import verify
 from tests.model import spark_jobs
 from tests.model.bucket_model import (
     Row,
@@ -65,25 +65,25 @@ def read(
     )
 
 
-def list_topics(world: World, actor: Actor, number: int, *, dialect: str, meeting: Meeting | None) -> None:
-    """List the topics of a bucket in one dialect, and compare them with what was true meanwhile."""
+def list_topics(world: World, actor: Actor, number: int, *, layout: str, meeting: Meeting | None) -> None:
+    """List the topics of a bucket in one layout, and compare them with what was true meanwhile."""
     begin = world.models[number].moment
     with world.acting(actor, meeting):
         try:
-            found = {topic.name for topic in actor.bucket(number, dialect).topics() if topic.ledgers}
+            found = {topic.name for topic in actor.bucket(number, layout).topics() if topic.ledgers}
         except LedgerfsError:
             assert number in actor.refused
             return
     states = world.models[number].history[0 if actor.max_age else begin :]
     expected = [
-        {copy.content.topic for copy in state.values() if copy.has_data and dialect in {AUTO, copy.dialect}}
+        {copy.content.topic for copy in state.values() if copy.has_data and layout in {AUTO, copy.layout}}
         for state in states
     ]
     if number in actor.refused:
         # A topic may be known of which no ledger can be read.
         assert any(found <= topics for topics in expected), f"{actor} lists {found}, and there was {expected[-1]}"
         return
-    assert found in expected, f"{actor} lists bucket {number} in {dialect}: {found}, and there was {expected[-1]}"
+    assert found in expected, f"{actor} lists bucket {number} in {layout}: {found}, and there was {expected[-1]}"
 
 
 def require_true(

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.model.disk_walk import DiskWalk
-from tests.model.lifecycle_walk import LifecycleWalk
-from tests.model.living_cluster import Walk
+from tests.cluster.model.disk_walk import DiskWalk
+from tests.cluster.model.lifecycle_walk import LifecycleWalk
+from tests.cluster.model.living_cluster import Walk
+from tests.cluster.model.recovery_walk import RecoveryWalk
 from tests.model.machine import NothingIsLost, StoreRefuses, TwoBuckets
 from tests.model.places import Folder, Place, S3Bucket
-from tests.model.recovery_walk import RecoveryWalk
 from tests.model.schema_acts import numbers_told
 from tests.model.schema_machine import ValuesAreTrue
 from tests.model.writing import one_after_another

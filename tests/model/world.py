@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.layouts_known import AUTO
 from ledgerfs.errors import AccessDeniedError, ArchivedObjectError, LedgerfsError
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.ledgers.dialects_known import AUTO
 from tests.model.brokers import HOUR, Cluster, Sealed
 from tests.model.bucket_model import BucketModel, Content, Copy, Key, Part, Row, State, Written
 from tests.model.meetings import Meeting, MeetingStore
@@ -94,12 +94,12 @@ class Actor:
     def __str__(self) -> str:
         return self.name
 
-    def bucket(self, number: int, dialect: str = AUTO) -> Bucket:
-        """Return a bucket as this one has it opened; in a session for all dialects only."""
-        if number in self._sessions and dialect == AUTO:
+    def bucket(self, number: int, layout: str = AUTO) -> Bucket:
+        """Return a bucket as this one has it opened; in a session for all layouts only."""
+        if number in self._sessions and layout == AUTO:
             return self._sessions[number]
-        bucket = self._opened(number, dialect, ())
-        if self.is_session and dialect == AUTO:
+        bucket = self._opened(number, layout, ())
+        if self.is_session and layout == AUTO:
             self._sessions[number] = bucket
         return bucket
 
@@ -124,10 +124,10 @@ class Actor:
         bucket, begin, since = known
         return self.files(number, bucket), 0 if self.max_age else begin, since
 
-    def _opened(self, number: int, dialect: str, options: Options) -> Bucket:
+    def _opened(self, number: int, layout: str, options: Options) -> Bucket:
         store, identity = store_of(self.world.places[number])
         watched = MeetingStore(store, _Watch(self, number))
-        return Bucket(watched, str(self.cache), dict(options), self.max_age, identity, dialect)
+        return Bucket(watched, str(self.cache), dict(options), self.max_age, identity, layout)
 
     def may_see(self, number: int, begin: int) -> list[State]:
         """Return the states of which a read may tell that began at state ``begin``, and has ended now."""
@@ -360,7 +360,7 @@ class World:
         self.places[number].put(sealed.second_half if is_begun else sealed.made.objects, sealed.content.topic)
         self.contents[key] = sealed.content
         known = model.now.get(key)
-        is_lost = is_begun and copy.dialect == "pulsar_blob" and key not in model.halves
+        is_lost = is_begun and copy.layout == "pulsar_blob" and key not in model.halves
         model.put(key, replace(copy, has_data=not is_lost or (known is not None and known.has_data)))
         model.acknowledged.add(key)
 
@@ -374,7 +374,7 @@ class World:
         """Delete objects of a ledger, past all of ledgerfs."""
         model = self.models[number]
         names = objects_of(key, model.now[key])
-        if model.now[key].dialect == "mapfile":
+        if model.now[key].layout == "mapfile":
             # It can be read without its index; and without its data it looks like one that is being written.
             model.halves.add(key)
             if data:
@@ -396,7 +396,7 @@ class World:
 def objects_of(key: Key, copy: Copy) -> tuple[str, str]:
     """Return the names of a ledger's data and index."""
     uuid, ledger_id = key
-    if copy.dialect == "mapfile":
+    if copy.layout == "mapfile":
         folder = f"{managed_ledger_of(copy.content.topic)}/{ledger_id}-{uuid}"
         return f"{folder}/data", f"{folder}/index"
     return f"{uuid}-ledger-{ledger_id}", f"{uuid}-ledger-{ledger_id}-index"

@@ -7,14 +7,14 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from ledgerfs.dialects.pulsar_blob import ledger_group
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.origin import Origin
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.records import scan_records
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.upkeep.repair import plan_repair
+from ledgerfs.layouts.pulsar_blob import ledger_group
+from ledgerfs.repair import plan_repair
 from ledgerfs.writing import bucket_copy, imports
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOutcome
 from ledgerfs.writing.copy_ledgers import copy_ledgers

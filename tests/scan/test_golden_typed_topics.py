@@ -19,10 +19,10 @@ from ledgerfs.formats.schemas.protobuf_schema import protobuf_schema
 from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion, key_value_schema
 from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.typed_values import fields_of_each
-from ledgerfs.schemas.admin_api import AdminApi
 from ledgerfs.schemas.saved_schemas import SavedSchemas
-from ledgerfs.schemas.saving import save_schemas
-from ledgerfs.storage.admin_api.admin_requests import AdminRequests
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+from ledgerfs_cluster.pulsar_admin.saving import save_schemas
+from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 from tests.support.admin_api import golden_answers, serving
 from tests.support.each import for_each
 from tests.support.typed_answers import CONTRADICTIONS, assert_outermost, assert_said, same_protobuf

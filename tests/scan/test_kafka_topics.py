@@ -10,7 +10,7 @@ from ledgerfs.bucket.topic import Topic
 from ledgerfs.errors import KafkaEntryError, LedgerfsError
 from ledgerfs.export.export import export_topic
 from ledgerfs.messages.decode.undecodable import Undecodable
-from ledgerfs.upkeep.verification.verify import verify
+from ledgerfs.verification.verify import verify
 from ledgerfs.vfs.tree import tree_of
 from tests.support.entries import frame, metadata
 from tests.support.kafka_entries import kafka_entry

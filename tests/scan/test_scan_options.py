@@ -17,10 +17,10 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.bucket import topic as topic_module
 from ledgerfs.bucket.topic import Topic
+from ledgerfs.catalog.time_arguments import milliseconds_of
 from ledgerfs.errors import CorruptLedgerError, CorruptMessageError, InvalidOptionError
 from ledgerfs.export.export import export_topic
 from ledgerfs.fsspec_impl.filesystem import LedgerFileSystem
-from ledgerfs.ledgers.time_arguments import milliseconds_of
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import DecodeOptions, Skipped
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS

@@ -22,11 +22,11 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.saved_schema import FOLDER, dump_schema, saved_name
 from ledgerfs.formats.schemas.schema_info import BY_HAND, SchemaInfo, SchemaVersion
+from ledgerfs.repair import plan_repair
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.opening import open_store
-from ledgerfs.upkeep.repair import plan_repair
-from ledgerfs.upkeep.verification import verify
+from ledgerfs.verification import verify
 from ledgerfs.writing.copy_ledgers import copy_ledgers
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
@@ -249,14 +249,14 @@ def make_bucket(store: RawStore) -> None:
         store.writes.put(key, data, {})
 
 
-@for_each("dialect", ["auto", "pulsar_blob", "mapfile"])
-def test_they_are_no_foreign_keys_no_damage_and_no_ledgers(tmp_path: Path, dialect: str) -> None:
-    folder = tmp_path / dialect
+@for_each("layout", ["auto", "pulsar_blob", "mapfile"])
+def test_they_are_no_foreign_keys_no_damage_and_no_ledgers(tmp_path: Path, layout: str) -> None:
+    folder = tmp_path / layout
     folder.mkdir()
     url = put_in_folder(folder, offload([b"x", b"y"]))
-    before = verify(open_bucket(url, dialect=dialect))
+    before = verify(open_bucket(url, layout=layout))
     SavedSchemas(open_bucket(url).raw_store).add(TOPIC, [OLD, NEW, *OTHERS])
-    bucket = open_bucket(url, dialect=dialect)
+    bucket = open_bucket(url, layout=layout)
     assert verify(bucket) == before
     assert open_bucket(url).catalog.others.counts == {}
     # An empty folder that a saver left is nothing either.

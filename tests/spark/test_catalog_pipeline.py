@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ledgerfs import open_bucket
-from ledgerfs.dialects.pulsar_blob.columns import LISTED
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import LEDGER
+from ledgerfs.catalog.remains import OtherKeys
+from ledgerfs.catalog.time_arguments import time_of
 from ledgerfs.errors import BucketNotFoundError, InvalidOptionError
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import LEDGER
-from ledgerfs.ledgers.remains import OtherKeys
-from ledgerfs.ledgers.time_arguments import time_of
+from ledgerfs.layouts.pulsar_blob.columns import LISTED
 from ledgerfs.spark.pipelines.catalog import LEDGERS, catalog, ledger_table
 from tests.support.ledgers import CREATED_MS, offload, put_in_folder
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from ledgerfs.spark.pipelines.catalog import catalog
 from ledgerfs.spark.pipelines.verify import verify
-from tests.support.bookie_disks import golden_disk
+from tests.cluster.support.bookie_disks import golden_disk
 from tests.support.golden_rows import as_java_says, expected_of, wanted
 from tests.support.mapfile_buckets import mapfile, messages, put_mapfiles
 
@@ -19,7 +19,7 @@ def test_a_golden_bucket(spark: SparkSession, golden_mapfiles: Path) -> None:
     expected = expected_of(golden_mapfiles, topic)
     found = sorted((row.ledger_id, row.entry_id, row.batch_index, bytes(row.value or b"")) for row in rows.collect())
     assert [one[:3] for one in found] == [(one["ledger_id"], one["entry_id"], one["batch_index"]) for one in expected]
-    other = spark.read.format("ledgerfs").option("topic", topic).option("dialect", "pulsar_blob")
+    other = spark.read.format("ledgerfs").option("topic", topic).option("layout", "pulsar_blob")
     with pytest.raises(PySparkException, match="no ledger of this topic"):
         other.load(url).count()
     assert not verify(spark, url).where("severity = 'damage'").count()

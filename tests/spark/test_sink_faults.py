@@ -246,15 +246,15 @@ def test_rows_hide_no_partition_that_came_meanwhile(
     assert len(place.ledgers()) == 1
 
 
-@pytest.mark.parametrize("dialect", ["auto", "pulsar_blob"])
+@pytest.mark.parametrize("layout", ["auto", "pulsar_blob"])
 @pytest.mark.parametrize("taken", [7, 8])
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_an_id_that_a_mapfile_has_is_refused(
-    dialect: str, taken: int, when: str, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    layout: str, taken: int, when: str, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of the second partition is known when all rows are written."""
     there = mapfile(messages(taken, 3), taken)
-    options = {"topic": TOPIC, "path": place.url, "ledgerId": "7", "dialect": dialect}
+    options = {"topic": TOPIC, "path": place.url, "ledgerId": "7", "layout": layout}
     if when == "before":
         put_mapfiles(tmp_path / "bucket", there)
     if (taken, when) == (7, "before"):
@@ -311,7 +311,7 @@ def test_a_ledger_that_goes_while_others_are_published_is_no_success(
         for key in sorted(place.objects(), reverse=True):
             place.clean.raw_store.writes.delete(key)
 
-    # Before the indexes the bucket is listed twice, of all dialects the second time.
+    # Before the indexes the bucket is listed twice, of all layouts the second time.
     before_listing(monkeypatch, 3, remove_all)
     with pytest.raises(StaleObjectError, match="removed it meanwhile"):
         sink.commit([message])

@@ -18,7 +18,7 @@ from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.runtime.tasks import distribute, error_of, line_of
 from ledgerfs.spark.source import ledger_rows
 from ledgerfs.spark.source.ledger_rows import costs_of_reading, ledger_parts
-from ledgerfs.upkeep.verification import verify as verify_here
+from ledgerfs.verification import verify as verify_here
 from tests.support.s3 import CREDENTIALS, Fault, FaultProxy, S3Server
 
 

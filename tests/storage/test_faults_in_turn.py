@@ -17,7 +17,7 @@ from ledgerfs.cache.block_cache import process_cache
 from ledgerfs.errors import AccessDeniedError, LedgerfsError
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.storage.s3.store import S3Store
-from ledgerfs.upkeep.verification import verify
+from ledgerfs.verification import verify
 from tests.support.faults_in_turn import (
     IN_MAPFILES,
     KINDS,

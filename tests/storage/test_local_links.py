@@ -8,7 +8,6 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import (
     AccessDeniedError,
     InvalidOptionError,
@@ -18,9 +17,10 @@ from ledgerfs.errors import (
     UnreadableObjectsWarning,
 )
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.objects import ReadRequest
-from ledgerfs.upkeep.verification import verify
+from ledgerfs.verification import verify
 from tests.support.invoked import output, run
 from tests.support.ledgers import Offload, offload, put_in_folder
 

@@ -25,10 +25,10 @@ from ledgerfs.errors import (
 )
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
+from ledgerfs.repair import plan_repair
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs.storage.opening import open_store
-from ledgerfs.upkeep.repair import plan_repair
-from ledgerfs.upkeep.verification import verify
+from ledgerfs.verification import verify
 from tests.support.commands import run
 from tests.support.each import for_each
 from tests.support.golden_rows import rows_of

@@ -9,7 +9,7 @@ from s3fs import S3FileSystem
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import CorruptObjectError, StoreError
 from ledgerfs.storage.objects import ReadRequest
-from ledgerfs.upkeep.verification import Severity, verify
+from ledgerfs.verification import Severity, verify
 from tests.support.invoked import run
 from tests.support.ledgers import offload
 from tests.support.s3 import Fault, FaultProxy, S3Server, environment_of

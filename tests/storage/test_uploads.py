@@ -16,7 +16,6 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from ledgerfs import open_bucket
-from ledgerfs.dialects.pulsar_blob.writer import LedgerWriter
 from ledgerfs.errors import (
     LedgerfsError,
     ObjectExistsError,
@@ -26,6 +25,7 @@ from ledgerfs.errors import (
     UncertainWriteError,
 )
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.layouts.pulsar_blob.writer import LedgerWriter
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.s3.requests import exists

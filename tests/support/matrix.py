@@ -13,12 +13,12 @@ import fsspec
 import pytest
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.remains import remains_of
 from ledgerfs.errors import CorruptMessageError, LedgerfsError, NotFoundError, StaleObjectError
 from ledgerfs.fsspec_impl import LedgerFileSystem
+from ledgerfs.layouts.pulsar_blob.remains import remains_of
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.opening import open_store
-from ledgerfs.upkeep.verification import Severity, verify
+from ledgerfs.verification import Severity, verify
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, Offload, offload
 from tests.support.s3 import Fault, FaultProxy, S3Server
@@ -40,8 +40,8 @@ def small_parts(patch: pytest.MonkeyPatch) -> None:
     """Cut what is read into so small parts that little ledgers take many requests."""
     patch.setattr("ledgerfs.cache.read_ahead.PART_BYTES", 32 << 10)
     patch.setattr("ledgerfs.cache.read_ahead._FIRST_PARTS", (8 << 10, 16 << 10))
-    patch.setattr("ledgerfs.dialects.pulsar_blob.reader.NEAR", 16 << 10)
-    patch.setattr("ledgerfs.dialects.pulsar_blob.entry_places._SMALLEST_READ", 8 << 10)
+    patch.setattr("ledgerfs.layouts.pulsar_blob.reader.NEAR", 16 << 10)
+    patch.setattr("ledgerfs.layouts.pulsar_blob.entry_places._SMALLEST_READ", 8 << 10)
 
 
 def make_ledger(ledger_id: int, version: int = 0, *, entries: int = ENTRIES, created_ms: int = CREATED_MS) -> Offload:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cache.block_cache import BlockCache
 from ledgerfs.cache.bucket_store import BucketStore
-from ledgerfs.dialects.pulsar_blob.reader import PulsarLedgerReader
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
 from ledgerfs.storage.folders.store import LocalStore
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.objects import ObjectHead, ObjectStat, ReadRequest

@@ -10,12 +10,12 @@ from typing import Any
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.dialects.pulsar_blob.remains import remains_of
-from ledgerfs.dialects.pulsar_blob.writer import WrittenLedger
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
+from ledgerfs.layouts.pulsar_blob.remains import remains_of
+from ledgerfs.layouts.pulsar_blob.writer import WrittenLedger
 from ledgerfs.storage.objects import ReadRequest
-from ledgerfs.upkeep.verification import Severity, verify
+from ledgerfs.verification import Severity, verify
 from ledgerfs.writing.sources import RecordBytes
 from ledgerfs.writing.write import Wanted, write_ledger
 from tests.support.entries import frame, metadata

@@ -42,7 +42,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ET.Element
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["test_my_store.py", "test_my_dialect.py"])
+@pytest.mark.parametrize("name", ["test_my_store.py", "test_my_layout.py"])
 def test_an_example_passes(name: str, cases: dict[str, list[ET.Element]]) -> None:
     assert len(cases[name]) > 30
     for case in cases[name]:

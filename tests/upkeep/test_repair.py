@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.remains import remains_of
-from ledgerfs.dialects.pulsar_blob.repairs.rebuilt_index import metadata_left_in, parts_of
-from ledgerfs.dialects.pulsar_blob.repairs.same_bytes import first_difference
 from ledgerfs.errors import AccessDeniedError, InvalidNameError, StaleObjectError, StoreError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.block import BLOCK_HEADER_BYTES, BlockHeader, build_block_header, build_padding
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
+from ledgerfs.layouts.pulsar_blob.remains import remains_of
+from ledgerfs.layouts.pulsar_blob.repairs.rebuilt_index import metadata_left_in, parts_of
+from ledgerfs.layouts.pulsar_blob.repairs.same_bytes import first_difference
+from ledgerfs.repair import Repair, RepairPlan, plan_repair
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.storage.objects import ObjectStat
-from ledgerfs.upkeep.repair import Repair, RepairPlan, plan_repair
-from ledgerfs.upkeep.verification import verify
+from ledgerfs.verification import verify
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import NAME, Offload, offload, put_in_folder, record
 from tests.support.s3 import Fault, FaultProxy, S3Server

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from ledgerfs import open_bucket
+from ledgerfs.catalog.findings import Finding
 from ledgerfs.errors import AccessDeniedError
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
-from ledgerfs.ledgers.findings import Finding
 from ledgerfs.schemas.saved_schemas import SavedSchemas
-from ledgerfs.upkeep.verification import verify
-from ledgerfs.upkeep.verification.unsaved_schemas import numbers_text, unsaved_versions
+from ledgerfs.verification import verify
+from ledgerfs.verification.unsaved_schemas import numbers_text, unsaved_versions
 from tests.support.entries import frame, metadata
 from tests.support.invoked import output, run
 from tests.support.ledgers import offload, put_in_folder

@@ -11,8 +11,8 @@ from ledgerfs import Bucket, open_bucket
 from ledgerfs.errors import CorruptLedgerError, StoreUnreachableError
 from ledgerfs.formats.pulsar_blob.block import build_padding
 from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
-from ledgerfs.upkeep.verification import Finding, Report, Severity, verify
-from ledgerfs.upkeep.verification.verify import verify_listed
+from ledgerfs.verification import Finding, Report, Severity, verify
+from ledgerfs.verification.verify import verify_listed
 from tests.support.ledgers import offload, put_in_folder, record
 from tests.support.s3 import Fault, FaultProxy, S3Server
 

@@ -14,7 +14,7 @@ from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, LedgerExists
 from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
 from ledgerfs.messages.transforms.unbatch import unbatch
 from ledgerfs.storage.folders.writes import LocalWrites
-from ledgerfs.upkeep.verification.verify import verify
+from ledgerfs.verification.verify import verify
 from ledgerfs.vfs.tree import tree_of
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists

@@ -8,12 +8,12 @@ import pytest
 
 from ledgerfs import copy_ledgers, open_bucket
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.read_order import is_own_id
 from ledgerfs.errors import LedgerExistsError
 from ledgerfs.formats.origin import Origin, build_origin, parse_origin
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.ledgers.read_order import is_own_id
 from ledgerfs.messages.proto.message_metadata_pb2 import BatchedMetadataRecord
-from ledgerfs.upkeep.verification.verify import verify
+from ledgerfs.verification.verify import verify
 from ledgerfs.writing.copy_ledgers import CopyReport
 from tests.support.each import for_each
 from tests.support.entries import batched

@@ -9,10 +9,10 @@ import pytest
 
 from ledgerfs import copy_ledgers, import_rows, open_bucket, plan_repair, verify
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialect import Progress
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder, record

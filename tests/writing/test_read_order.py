@@ -6,10 +6,10 @@ import pytest
 
 from ledgerfs import copy_ledgers, import_rows, open_bucket, verify
 from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.errors import IncompleteCopyError, LedgerExistsError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialect import Progress
 from tests.support.entries import frame, metadata
 from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder

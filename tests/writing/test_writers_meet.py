@@ -20,11 +20,11 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.new_ledger import made_up_user_metadata
 from ledgerfs.errors import AmbiguousLedgerError, LedgerExistsError, LedgerfsError, NotFoundError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
+from ledgerfs.layouts.pulsar_blob.new_ledger import made_up_user_metadata
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.storage.s3.writes import S3Writes
 from ledgerfs.vfs.tree import tree_of

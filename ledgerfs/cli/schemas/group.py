@@ -17,7 +17,7 @@ A bucket has no schemas: messages have only a version number, which nobody can r
 
 _COMMANDS = (
     LazyCommand(
-        "save", "ledgerfs.cli.schemas.save:save",
+        "save", "ledgerfs_cluster.cli.save_schemas:save",
         "Save the schemas of a bucket's topics from a broker's admin API, every version, or those of a living cluster.",
     ),
     LazyCommand(

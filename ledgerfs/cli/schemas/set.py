@@ -82,11 +82,11 @@ def set_schema(
       ledgerfs schemas set s3://tier public/default/orders --version 0 --take-back
     """
     # These import numpy and fsspec, which --help does not need.
+    from ledgerfs.catalog.time_arguments import milliseconds_of
     from ledgerfs.cli.schemas import versions
     from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
     from ledgerfs.formats.schemas.schema_versions import is_in_effect, next_word_ms
     from ledgerfs.formats.topic_names import schema_owner
-    from ledgerfs.ledgers.time_arguments import milliseconds_of
 
     if registered is not None and number is None:
         raise InvalidOptionError("is of one version; which one is it (--version)?", key="--registered")
@@ -128,9 +128,9 @@ def _require_given(known: "Sequence[SchemaVersion]", taken_back: "SchemaVersion"
 
 def _why_not(known: "Sequence[SchemaVersion]", version: "SchemaVersion") -> str:
     """Return what is in effect in the place of what was just saved."""
+    from ledgerfs.catalog.time_arguments import iso_time
     from ledgerfs.cli.schemas.versions import kind_of
     from ledgerfs.formats.schemas.schema_versions import is_in_effect
-    from ledgerfs.ledgers.time_arguments import iso_time
 
     for one in known:
         if one.is_by_hand and one.version == version.version and is_in_effect(one, known):

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.display import printable
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.described import fields_of
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import is_in_effect
-from ledgerfs.ledgers.time_arguments import iso_time
 
 
 def number_of(version: SchemaVersion) -> str:

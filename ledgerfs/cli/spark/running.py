@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ledgerfs.cli
+from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.output import print_json
 from ledgerfs.cli.spark.options import WHAT_IS_NEEDED, SessionOptions
-from ledgerfs.ledgers.time_arguments import iso_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

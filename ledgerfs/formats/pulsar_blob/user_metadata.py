@@ -19,7 +19,7 @@ CLUSTER_KEY = "pulsarclustername"
 """Key of the name of the cluster that wrote an object, in lower case."""
 
 GROUP_KEY = "ledgerfs-group"
-"""Key in the user metadata of data objects that one job of ours wrote together (`ledgerfs.dialects.pulsar_blob.ledger_group`)."""
+"""Key in the user metadata of data objects that one job of ours wrote together (`ledgerfs.layouts.pulsar_blob.ledger_group`)."""
 
 
 @dataclass(frozen=True, slots=True)

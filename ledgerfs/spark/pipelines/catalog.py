@@ -20,11 +20,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import Table, is_sound
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import Table, is_sound
-from ledgerfs.ledgers.dialect import Progress
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_opening, ledger_parts

@@ -1,4 +1,4 @@
-"""Verifying a bucket with Spark: `ledgerfs.upkeep.verification`, with the ledgers checked by tasks.
+"""Verifying a bucket with Spark: `ledgerfs.verification`, with the ledgers checked by tasks.
 
 The driver compares listing and indexes, which reads no data. Then the ledgers are cut into parts of about 128 MiB, and tasks read every
 byte of them::
@@ -19,16 +19,16 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.dialect import Progress
-from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.layout import Progress
+from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute
 from ledgerfs.spark.source.ledger_rows import LedgerRows, costs_of_reading, ledger_parts
 from ledgerfs.storage.ordered_map import ordered_map
-from ledgerfs.upkeep.verification import Finding, Report, Severity
-from ledgerfs.upkeep.verification.unsaved_schemas import UnsavedSchemas
-from ledgerfs.upkeep.verification.verify import THREADS, check_ledger, check_listed, last_remarks
+from ledgerfs.verification import Finding, Report, Severity
+from ledgerfs.verification.unsaved_schemas import UnsavedSchemas
+from ledgerfs.verification.verify import THREADS, check_ledger, check_listed, last_remarks
 
 FINDING = pa.schema(
     [
@@ -41,7 +41,7 @@ FINDING = pa.schema(
         ("topic", pa.string()),
     ]
 )
-"""The columns of findings (`ledgerfs.ledgers.findings.Finding`); severity is ``damage``, ``unchecked`` or ``remark``."""
+"""The columns of findings (`ledgerfs.catalog.findings.Finding`); severity is ``damage``, ``unchecked`` or ``remark``."""
 
 _LEDGER = pa.schema(
     [
@@ -85,7 +85,7 @@ class Verification:
     findings: DataFrame
 
     def report(self) -> Report:
-        """Run it, and return the same report as `ledgerfs.upkeep.verification.verify`."""
+        """Run it, and return the same report as `ledgerfs.verification.verify`."""
         entries, read = self.checked.agg(functions.sum("entries"), functions.sum("bytes")).collect()[0]
         return Report(self.quick, self.ledgers, entries or 0, read or 0, tuple(map(_finding, self.findings.collect())))
 

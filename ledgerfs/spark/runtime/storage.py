@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.current_catalog import OnUnreadable
 from ledgerfs.bucket.opening import open_bucket
+from ledgerfs.catalog.layouts_known import AUTO
+from ledgerfs.catalog.source import scheme_of
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.ledgers.dialects_known import AUTO
-from ledgerfs.ledgers.source import scheme_of
 from ledgerfs.spark.runtime.hadoop_settings import S3Settings, only_s3, settings_of_files
 from ledgerfs.storage.credentials import find_credential, without_credentials
 from ledgerfs.storage.fork_lock import ForkLock
@@ -43,7 +43,7 @@ class Storage:
         The user's, of the URL's filesystem.
     settings
         Hadoop's, of a session (`ledgerfs.spark.register`); ``options`` take precedence.
-    cache_dir, catalog_max_age, dialect, on_unreadable
+    cache_dir, catalog_max_age, layout, on_unreadable
         As in `open_bucket`.
 
     """
@@ -53,7 +53,7 @@ class Storage:
     settings: Mapping[str, str] = field(default_factory=dict)
     cache_dir: str | None = None
     catalog_max_age: float | None = None
-    dialect: str = AUTO
+    layout: str = AUTO
     on_unreadable: OnUnreadable = "raise"
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class Storage:
     def bucket(self) -> Bucket:
         """Return the bucket, in one process the same one for the same storage: its connections, caches and catalog serve all tasks."""
         told = json.dumps(
-            [self.url, self.filesystem_options, self.cache_dir, self.catalog_max_age, self.dialect, self.on_unreadable],
+            [self.url, self.filesystem_options, self.cache_dir, self.catalog_max_age, self.layout, self.on_unreadable],
             sort_keys=True,
             default=repr,
         )
@@ -102,7 +102,7 @@ class Storage:
             options,
             cache_dir=self.cache_dir,
             catalog_max_age=self.catalog_max_age,
-            dialect=self.dialect,
+            layout=self.layout,
             on_unreadable=self.on_unreadable,
         )
 

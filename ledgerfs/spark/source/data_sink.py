@@ -26,12 +26,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.dialects.pulsar_blob.ledger_group import LedgerGroup, publish_all, remove_all
-from ledgerfs.dialects.pulsar_blob.new_ledger import NewLedger, made_up_user_metadata, require_block_size
-from ledgerfs.dialects.pulsar_blob.writer import UnindexedLedger
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.partitioned_names import require_own_name
 from ledgerfs.errors import InvalidRowsError, LedgerfsError, RefusedLedgerError, UnsupportedWriteError
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.partitioned_names import require_own_name
+from ledgerfs.layouts.pulsar_blob.ledger_group import LedgerGroup, publish_all, remove_all
+from ledgerfs.layouts.pulsar_blob.new_ledger import NewLedger, made_up_user_metadata, require_block_size
+from ledgerfs.layouts.pulsar_blob.writer import UnindexedLedger
 from ledgerfs.messages.encode.input_columns import InputColumns
 from ledgerfs.messages.encode.values.typed_rows import TypedRows
 from ledgerfs.spark.source.struct_types import arrow_schema
@@ -200,7 +200,7 @@ def _first_id(catalog: Catalog, wanted: WriteOptions) -> int:
 
 
 def _require_free(bucket: Bucket, managed_ledger: str, written: Sequence[UnindexedLedger]) -> None:
-    """Raise `LedgerExistsError` if another ledger than ours, in whatever dialect, has one of the ids.
+    """Raise `LedgerExistsError` if another ledger than ours, in whatever layout, has one of the ids.
 
     Raises `InvalidNameError` if ours hide partitions.
     """

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.bucket.partition_plan import COST_OF_LEDGER, DEFAULT_PARTITION_BYTES
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.catalog_rows import Table, ref_of_row
-from ledgerfs.ledgers.ledger_ref import LedgerRef
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import Table, ref_of_row
+from ledgerfs.catalog.ledger_ref import LedgerRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class LedgerRows:
     first_row
         Row of the first one in the catalog.
     ledgers
-        Rows of `ledgerfs.ledgers.catalog_rows.LEDGER`, whose ``name`` is a row of ``names``.
+        Rows of `ledgerfs.catalog.catalog_rows.LEDGER`, whose ``name`` is a row of ``names``.
     names
         Their managed ledgers.
     places

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark import Accumulator, AccumulatorParam
 from pyspark.sql import SparkSession
 
-from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.catalog.missing_ledgers import MissingLedger
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.messages.decode.undecodable import Undecodable

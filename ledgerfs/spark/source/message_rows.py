@@ -176,7 +176,7 @@ def _log_left_out(scan: "Scan") -> None:
 def _outcomes_of(bucket: Bucket, run: Run) -> "Known":
     """Return the outcomes that tasks of this process know of a topic's transactions: looking for one may read the topic to its end."""
     # Not by its URL, which two endpoints may share.
-    key = (bucket.identity or bucket, bucket.dialect, run.managed_ledger, run.topic_size, run.last_ledger)
+    key = (bucket.identity or bucket, bucket.layout, run.managed_ledger, run.topic_size, run.last_ledger)
     found = _outcomes.get(key)
     if found is None or len(found) > _TRANSACTIONS_KNOWN:
         found = _outcomes[key] = {}

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
 from ledgerfs.bucket.partitions import Partition, Told
-from ledgerfs.ledgers.missing_ledgers import MissingLedger
+from ledgerfs.catalog.missing_ledgers import MissingLedger
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.runtime.storage import Storage, storage_of
 from ledgerfs.spark.runtime.tasks import distribute

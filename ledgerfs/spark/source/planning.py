@@ -8,11 +8,11 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partition_plan import PartitionPlan, plan_partitions, within
 from ledgerfs.bucket.partitions import Told
 from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.ledger_times import TimeRange
+from ledgerfs.catalog.missing_ledgers import MissingLedger, require_present
+from ledgerfs.catalog.time_arguments import CLOCK_SLACK_MS, milliseconds_of
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.ledger_times import TimeRange
-from ledgerfs.ledgers.missing_ledgers import MissingLedger, require_present
-from ledgerfs.ledgers.time_arguments import CLOCK_SLACK_MS, milliseconds_of
 from ledgerfs.scan.options import require_choices, require_known, require_of_parts
 from ledgerfs.spark.source.query_values import (
     QueryValues,

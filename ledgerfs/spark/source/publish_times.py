@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import CorruptObjectError, ObjectNotFoundError, StaleObjectError, UnsupportedFormatError
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.spark.runtime.storage import Storage
 from ledgerfs.spark.source.ledger_rows import LedgerRows
 from ledgerfs.storage.ordered_map import ordered_map

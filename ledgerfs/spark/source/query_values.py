@@ -16,10 +16,10 @@ import pyarrow as pa
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.partitions import Told
 from ledgerfs.bucket.wanted_topics import wanted_ledgers, wanted_names
+from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.errors import InvalidOptionError, UnknownSchemaError
 from ledgerfs.formats.schemas.schema_versions import TopicSchemas
 from ledgerfs.formats.topic_names import split_partition, topic_of
-from ledgerfs.ledgers.catalog import Catalog
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS, schema_of
 from ledgerfs.spark.source.spark_types import SparkColumns
 from ledgerfs.storage.ordered_map import ordered_map

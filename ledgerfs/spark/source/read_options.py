@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
+from ledgerfs.catalog.layouts_known import AUTO
+from ledgerfs.catalog.source import scheme_of
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs.ledgers.dialects_known import AUTO
-from ledgerfs.ledgers.source import scheme_of
 from ledgerfs.spark.runtime.option_texts import (
     flag,
     json_or_text,
@@ -118,14 +118,14 @@ def _storage(
     path: str = "",
     cachedir: str | None = None,
     catalogmaxage: str | None = None,
-    dialect: str = AUTO,
+    layout: str = AUTO,
     onunreadable: Any = "raise",  # noqa: ANN401  (a text, which `open_bucket` checks)
 ) -> Storage:
     if not path.strip():
         reason = "which bucket? One goes into load(…) or save(…), such as s3://tier; several are read one by one"
         raise InvalidOptionError(reason, key="path")
     age = None if catalogmaxage is None else seconds(catalogmaxage, "catalogMaxAge")
-    return Storage(path, storage, settings, cachedir, age, dialect, onunreadable)
+    return Storage(path, storage, settings, cachedir, age, layout, onunreadable)
 
 
 _READ: Mapping[str, Callable[[str, str], Any]] = {
@@ -153,11 +153,11 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
 }
 """The options of a reader, with a parser for each."""
 
-_OF_STORAGE = ("cachedir", "catalogmaxage", "dialect", "onunreadable")
+_OF_STORAGE = ("cachedir", "catalogmaxage", "layout", "onunreadable")
 _STORAGE_NAMES = (
     "cacheDir",
     "catalogMaxAge",
-    "dialect",
+    "layout",
     "onUnreadable",
     *_STORAGE_OPTIONS,
     f"{_STORAGE_PREFIX}<option of the filesystem>",

@@ -4,10 +4,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ledgerfs.dialects.pulsar_blob.new_ledger import DEFAULT_BLOCK_SIZE
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs.layouts.pulsar_blob.new_ledger import DEFAULT_BLOCK_SIZE
 from ledgerfs.messages.codecs.compress import codec_named
 from ledgerfs.messages.encode.rows import EncodeOptions
 from ledgerfs.schemas.by_hand import avro_schema_given, schema_given

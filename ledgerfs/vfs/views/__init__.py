@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ledgerfs.cache.rendered_files import RenderedFiles
-from ledgerfs.ledgers.file_reader import FileReader
+from ledgerfs.catalog.file_reader import FileReader
 from ledgerfs.vfs.views.entries import EntriesView
 from ledgerfs.vfs.views.info import InfoView
 from ledgerfs.vfs.views.ledger_tables import LedgerTables

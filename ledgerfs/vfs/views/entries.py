@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from ledgerfs.catalog.file_reader import FileReader
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import CorruptLedgerError
-from ledgerfs.ledgers.file_reader import FileReader
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import LedgerReader
 from ledgerfs.vfs.views.rendered import Rendered
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class EntriesView:
         return ref.records_size if ref.length >= 0 else None
 
     def open(self, ledger: LedgerReader) -> FileReader:
-        """Return the records; costs no request if the dialect stores them as they are."""
+        """Return the records; costs no request if the layout stores them as they are."""
         records = ledger.records()
         if records is not None:
             return records

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from cachetools import LRUCache
 
 from ledgerfs.bucket.wanted_topics import NamedTopic
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader
+from ledgerfs.catalog.row_dependencies import TopicState
 from ledgerfs.formats.topic_names import split_partition, topic_of
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.ledgers.row_dependencies import TopicState
 from ledgerfs.storage.fork_lock import ForkLock
 
 if TYPE_CHECKING:

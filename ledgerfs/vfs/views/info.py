@@ -7,8 +7,8 @@ from hashlib import sha256
 
 from cachetools import LRUCache
 
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.storage.descriptors import write_all
 from ledgerfs.storage.fork_lock import ForkLock
 

@@ -19,11 +19,11 @@ from uuid import uuid4
 from cachetools import LRUCache
 
 from ledgerfs import __version__
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader
+from ledgerfs.catalog.row_dependencies import TopicState
 from ledgerfs.errors import LedgerfsError
-from ledgerfs.ledgers.catalog import Catalog
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import LedgerReader
-from ledgerfs.ledgers.row_dependencies import TopicState
 from ledgerfs.scan.options import of_bytes, require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.vfs.views.inferred_types import InferredTypes
@@ -49,8 +49,8 @@ class LedgerSource(Protocol):
         ...
 
     @property
-    def dialect(self) -> str:
-        """In which dialects it is read: in others, topics may have other ledgers."""
+    def layout(self) -> str:
+        """In which layouts it is read: in others, topics may have other ledgers."""
         ...
 
     @property
@@ -168,7 +168,7 @@ class LedgerTables:
         secrets = sorted((name, _content(source)) for name, source in keys.items())
         # A bucket without an identity shares its files with no other one.
         identity = self._source.identity or uuid4().hex
-        return _digest(__version__, _RENDERER, identity, self._source.dialect, sorted(options.items()), secrets)
+        return _digest(__version__, _RENDERER, identity, self._source.layout, sorted(options.items()), secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class LedgerTable:
     def scan(self) -> "Scan":
         """Return a scan of this ledger's rows of the topic; a further copy takes the place of the one that is read."""
         # These import pyarrow and numba, which listing and copying do not need.
-        from ledgerfs.ledgers.ledger_times import LedgerTimes
+        from ledgerfs.catalog.ledger_times import LedgerTimes
         from ledgerfs.scan.scan import make_scan
         from ledgerfs.scan.topic_entries import Reach
 

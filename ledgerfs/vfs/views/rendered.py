@@ -10,8 +10,8 @@ from ledgerfs.vfs.views.ledger_tables import LedgerTable, LedgerTables
 
 if TYPE_CHECKING:
     from ledgerfs.cache.rendered_files import CachedFile, RenderedFiles
-    from ledgerfs.ledgers.ledger_ref import LedgerRef
-    from ledgerfs.ledgers.reader import LedgerReader
+    from ledgerfs.catalog.ledger_ref import LedgerRef
+    from ledgerfs.catalog.reader import LedgerReader
 
 _LOG = logging.getLogger("ledgerfs.vfs")
 

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from ledgerfs.ledgers.file_reader import FileReader
-from ledgerfs.ledgers.ledger_ref import LedgerRef
-from ledgerfs.ledgers.reader import LedgerReader
+from ledgerfs.catalog.file_reader import FileReader
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader
 
 
 class View(Protocol):

@@ -1,0 +1,107 @@
+"""Findings of a catalog that are the same for every layout: copies that contradict each other, keys of no layout."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.partitioned_names import partitions_of
+from ledgerfs.catalog.read_order import out_of_order
+from ledgerfs.catalog.same_messages import SameMessages
+from ledgerfs.errors import AccessDeniedError, LedgerfsError, ObjectNotFoundError, StoreError
+from ledgerfs.formats.topic_names import topic_of
+
+_NAMES_SHOWN = 5
+
+
+def check_copies(catalog: Catalog) -> Iterator[Finding]:
+    """Yield a finding for each copy that is not read."""
+    for row in np.flatnonzero(catalog.ledgers["copy"] > 0):
+        yield _copy(catalog, int(row))
+
+
+def check_messages_twice(catalog: Catalog) -> Iterator[Finding]:
+    """Yield a finding for each ledger that was made of another one, if the bucket has the same messages under another id, too."""
+    same_messages = SameMessages(catalog)
+    for ref in same_messages.made():
+        others = same_messages.others_of(ref)
+        # Of several that were made of one, each names an earlier one.
+        other = next((one for one in others if one.origin is None or one.ledger_id < ref.ledger_id), None)
+        if other is not None:
+            message = f"{other.key} has the same messages, under the id {other.ledger_id}; remove one of the two"
+            yield _about(ref, Severity.DAMAGE, "messages-twice", message)
+
+
+def check_read_order(catalog: Catalog) -> Iterator[Finding]:
+    """Yield a finding for each ledger that was made of another one, and is read on the wrong side of one of its topic."""
+    for ref in SameMessages(catalog).made():
+        other = out_of_order(catalog, ref.managed_ledger, ref.ledger_id, ref.root.ledger_id)
+        if other is not None:
+            message = (
+                f"made of ledger {ref.root.ledger_id}, it is read on the wrong side of {other.key} (ledger {other.ledger_id}, of "
+                f"{other.root.ledger_id}): transactions and chunked messages may be torn apart"
+            )
+            yield _about(ref, Severity.DAMAGE, "wrong-order", message)
+
+
+def check_hidden_partitions(catalog: Catalog) -> Iterator[Finding]:
+    """Yield a remark for each topic with ledgers of its own beside partitions, which its name does not mean then."""
+    for name in catalog.managed_ledgers:
+        hidden = [] if name is None else partitions_of(catalog, name)
+        if hidden:
+            message = f"the name of this topic means its own ledgers, and none of its {len(hidden)} partitions; name these one by one"
+            yield Finding(Severity.REMARK, "hidden-partitions", message, topic=topic_of(name))
+
+
+def check_unlisted(catalog: Catalog) -> Iterator[Finding]:
+    """Yield the folders that could not be listed."""
+    for error in catalog.unlisted:
+        message = f"what is in this folder is not known, and ledgers may be: {error.reason}"
+        yield Finding(Severity.UNCHECKED, "unlisted-folder", message, error.key)
+
+
+def other_keys(catalog: Catalog, kind: str, what: str) -> Iterator[Finding]:
+    """Yield a remark about the keys of one kind, if there are any; ``what`` describes them in words."""
+    count = catalog.others.counts.get(kind, 0)
+    if count:
+        names = catalog.others.names[kind]
+        shown = ", ".join(repr(name) for name in names[:_NAMES_SHOWN])
+        more = f" and {count - _NAMES_SHOWN} more" if count > _NAMES_SHOWN else ""
+        yield Finding(Severity.REMARK, f"{kind}-keys", f"{count} {what}: {shown}{more}")
+
+
+def severity_of(error: LedgerfsError) -> Severity:
+    """Return the severity of an object that could not be read: deleted since the listing, refused by the store, or broken."""
+    if isinstance(error, ObjectNotFoundError):
+        return Severity.REMARK
+    if isinstance(error, AccessDeniedError | StoreError):
+        return Severity.UNCHECKED
+    return Severity.DAMAGE
+
+
+def _copy(catalog: Catalog, row: int) -> Finding:
+    """Return the finding of a copy that is not read: a remark if its index agrees with that of the one that is, otherwise damage."""
+    copy, read = catalog.ref(row), catalog.ref(row - int(catalog.ledgers["copy"][row]))
+    if copy.agrees_with(read):
+        return _about(copy, Severity.REMARK, "extra-copy", "a further copy of this ledger; another one is read")
+    return contradicting_copy(
+        copy,
+        f"{_claims(copy)}, while {read.key}, which is read, has {_claims(read)}: one hides messages of the other",
+    )
+
+
+def contradicting_copy(copy: LedgerRef, difference: str) -> Finding:
+    """Return the finding of a copy that has other entries than the one that is read."""
+    message = f"a copy of this ledger, with {difference}; remove the one that is wrong"
+    return _about(copy, Severity.DAMAGE, "contradicting-copy", message)
+
+
+def _claims(ref: LedgerRef) -> str:
+    created = "" if ref.created_ms is None else f", created at {ref.created_ms} ms"
+    return f"{ref.entries} entries of {ref.length} bytes{created}"
+
+
+def _about(ref: LedgerRef, severity: Severity, kind: str, message: str) -> Finding:
+    return Finding(severity, kind, message, ref.key, None, ref.ledger_id, ref.topic)

@@ -1,0 +1,238 @@
+"""Missing ledgers, which are known in a bucket but cannot be read, as values and as rows of a table.
+
+Reading a topic that lacks one raises before the first row (`missing_error`). The topic of some ledgers is unknown; reading any topic warns
+of how many these are (`unplaced_text`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, cast
+
+import numpy as np
+
+from ledgerfs.catalog.layouts_known import layout_rows
+from ledgerfs.display import printable
+from ledgerfs.errors import LedgerfsError, MissingLedgerError
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.formats.uuid_halves import uuid_from_halves
+from ledgerfs.storage.failures import READ_THE_REST
+
+_MOST_NAMED = 3
+UNKNOWN = -1
+"""Row of a name, id of a ledger, or number of entries that nothing tells."""
+
+
+class GapKind(IntEnum):
+    """Why a ledger cannot be read; the most precise reasons come first."""
+
+    DATA_LOST = 0
+    INDEX_UNREADABLE = 1
+    INDEX_LOST = 2
+    CONTRADICTED = 3
+    """Two copies of the ledger have different entries; one of them is read, and hides the other."""
+    UNREADABLE = 4
+    """Its objects are not a readable ledger: incomplete, damaged, or of an unknown kind."""
+    BEING_WRITTEN = 5
+    """It is not whole, but so young, or of a job that has published nothing, that it may still be written."""
+    NOTHING_LEFT = 6
+    """What should hold its objects is there, and none of them."""
+    NOT_IN_BOOKKEEPER = 7
+    """A living cluster lists it without entries, as the one that is written, and has no such ledger."""
+    END_UNKNOWN = 8
+    """It is open, and so many of its bookies are silent, or their disks away, that nobody can tell where it ends."""
+    LIST_UNREADABLE = 9
+    """The list of all ledgers of its topic is damaged, in the metadata of a cluster: which there are is unknown."""
+    NOT_ON_DISKS = 10
+    """It is in BookKeeper by its metadata, and none of the given disks has an entry of it."""
+    NEWER_THAN_METADATA = 11
+    """It was made after the metadata was saved: nobody can tell whose it is."""
+
+
+THERE_OR_UNCLEAR = frozenset(
+    {
+        GapKind.END_UNKNOWN,
+        GapKind.LIST_UNREADABLE,
+        GapKind.UNREADABLE,
+        GapKind.NOT_ON_DISKS,
+        GapKind.NEWER_THAN_METADATA,
+    }
+)
+"""Of what is missing so nobody can say that it is gone: it is there, or nobody knows."""
+
+
+GAP = np.dtype(
+    [
+        ("uuid_high", "u8"),
+        ("uuid_low", "u8"),
+        ("ledger_id", "i8"),  # UNKNOWN where nothing tells it
+        ("name", "i4"),  # row of Catalog.names; UNKNOWN where nothing tells it
+        ("place", "i4"),  # row of Catalog.places
+        ("layout", "i1"),
+        ("kind", "i1"),
+        ("is_beside", "?"),  # whether another copy of the ledger is there, which is read
+        ("last_entry", "i8"),  # by the index; UNKNOWN without one
+        ("length", "i8"),
+        ("created_ms", "i8"),  # 0: unknown
+        ("modified_ms", "i8"),  # of the object that tells of the ledger
+    ]
+)
+"""A missing ledger: row of `ledgerfs.catalog.catalog.Catalog.gaps`."""
+
+_REASONS = {
+    GapKind.DATA_LOST: "its index is there, its data object is gone",
+    GapKind.INDEX_UNREADABLE: "its index cannot be read",
+    GapKind.INDEX_LOST: "its data object is there, its index is gone",
+    GapKind.UNREADABLE: "what is there of it cannot be read as a ledger",
+    GapKind.CONTRADICTED: "two copies of it have different entries, and one would hide the other",
+    GapKind.NOTHING_LEFT: "neither its data nor its index is there",
+    GapKind.NOT_IN_BOOKKEEPER: "the topic lists it, and neither BookKeeper nor a bucket has it",
+    GapKind.END_UNKNOWN: "so many of its bookies do not answer, or are away, that nobody can tell where it ends",
+    GapKind.LIST_UNREADABLE: "the topic's list of ledgers cannot be read",
+    GapKind.NOT_ON_DISKS: "none of the given disks has an entry of it",
+    GapKind.NEWER_THAN_METADATA: "it was made after the metadata was saved",
+    GapKind.BEING_WRITTEN: "it is being written just now, or its writing ended early",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLedger:
+    """A ledger of a topic that cannot be read, or not as a whole.
+
+    Attributes
+    ----------
+    ledger_id
+        Its id; -1 where nothing tells it.
+    layout
+        Number of the layout that shows it (`ledgerfs.catalog.layouts_known`).
+    uuid, key
+        Uuid of the upload, and key of the object that shows it.
+    entries, bytes
+        Its entries and their bytes, by its index; None without an index.
+    kind
+        Why it is missing; `why` says it in words.
+    is_beside
+        Whether another copy of the ledger exists: with ``on_corrupt="skip"`` that one is read.
+    created_ms, modified_ms
+        Creation of the ledger, None if unknown; when the object was written; ms since 1970 UTC.
+    refusal
+        The store's refusal to show it; None for a ledger that is lost or damaged.
+    is_skipped
+        Whether it is left out because of the refusal (``on_unreadable="skip"``).
+
+    """
+
+    ledger_id: int
+    layout: int
+    topic: str
+    uuid: str
+    key: str
+    entries: int | None
+    bytes: int | None
+    kind: GapKind
+    is_beside: bool
+    created_ms: int | None
+    modified_ms: int
+    refusal: LedgerfsError | None = None
+    is_skipped: bool = False
+
+    @property
+    def why(self) -> str:
+        """Why it is missing, in words."""
+        return _REASONS[self.kind] if self.refusal is None else self.refusal.reason
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether it may be there: it is refused or unreadable, or not all of it is known."""
+        return self.refusal is not None or self.kind in THERE_OR_UNCLEAR
+
+    @property
+    def known_id(self) -> int | None:
+        """Its id; None where nothing tells it."""
+        return None if self.ledger_id == UNKNOWN else self.ledger_id
+
+    @property
+    def name(self) -> str:
+        """What to call it, in words."""
+        return "a ledger of unknown id" if self.known_id is None else f"ledger {self.ledger_id}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return its description for users, as values that JSON knows."""
+        told = {name: getattr(self, name) for name in ("key", "entries", "bytes", "why")}
+        return {"ledger_id": self.known_id, **told}
+
+
+def missing_of_row(gap: np.void, managed_ledger: str | None, place: str) -> MissingLedger:
+    """Return the value of one row of `GAP`."""
+    high, low, ledger_id, _, _, layout, kind, is_beside, last_entry, length, created_ms, modified_ms = cast(
+        "tuple[Any, ...]", gap.item()
+    )
+    uuid = uuid_from_halves(high, low)
+    is_told = last_entry != UNKNOWN
+    return MissingLedger(
+        ledger_id=ledger_id,
+        layout=layout,
+        topic=topic_of(managed_ledger),
+        uuid=uuid,
+        key=layout_rows(layout).key_of_missing(uuid, ledger_id, managed_ledger, place, kind),
+        entries=last_entry + 1 if is_told else None,
+        bytes=length if is_told else None,
+        kind=GapKind(kind),
+        is_beside=is_beside,
+        created_ms=created_ms or None,
+        modified_ms=modified_ms,
+    )
+
+
+def require_present(topic: str, missing: Sequence[MissingLedger], on_corrupt: str) -> None:
+    """Raise `missing_error` for ledgers that the options do not leave out: refused ones, and the others unless ``on_corrupt`` is "skip"."""
+    needed = [one for one in missing if not one.is_skipped and (one.refusal is not None or on_corrupt != "skip")]
+    if needed:
+        raise missing_error(topic, needed)
+
+
+def missing_error(topic: str, missing: Sequence[MissingLedger]) -> LedgerfsError:
+    """Return the error of a read that cannot have all of a topic: the store's refusal if there is one, else `MissingLedgerError`."""
+    refused = [one for one in missing if one.refusal is not None]
+    if refused and refused[0].refusal is not None:
+        first, refusal = refused[0], refused[0].refusal
+        more = f" ({len(refused) - 1:,} more ledgers of the topic are refused)" if len(refused) > 1 else ""
+        reason = f"cannot read {first.name} of {printable(topic)}{more}: {refusal.reason}; {READ_THE_REST}"
+        return type(refusal)(reason, key=refusal.key, offset=refusal.offset)
+    shown = "; ".join(f"{one.name}: {one.why} ({one.key})" for one in missing[:_MOST_NAMED])
+    more = f"; and {len(missing) - _MOST_NAMED:,} more" if len(missing) > _MOST_NAMED else ""
+    ledgers = "ledger of this topic" if len(missing) == 1 else "ledgers of this topic"
+    return MissingLedgerError(
+        f"{len(missing):,} {ledgers} cannot be read: {shown}{more}. `ledgerfs verify` tells more, "
+        'on_corrupt="skip" (--on-corrupt skip) reads the rest',
+        key=topic,
+    )
+
+
+def being_written_text(being_written: Sequence[MissingLedger]) -> str:
+    """Return in words that some ledgers are being written, and which."""
+    topics = ("unknown topic" if one.topic == topic_of(None) else printable(one.topic) for one in being_written)
+    named = zip(being_written[:_MOST_NAMED], topics, strict=False)
+    shown = "; ".join(f"{one.name} of {topic}" for one, topic in named)
+    more = "; …" if len(being_written) > _MOST_NAMED else ""
+    return f"{len(being_written):,} ledgers seem to be uploaded just now, and are not read yet ({shown}{more})"
+
+
+def refused_text(url: str, refused: Sequence[LedgerfsError]) -> str:
+    """Return the warning for a bucket that is read without what the store refused, of whatever topic."""
+    more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+    return f"{url}: left out, since the store refuses them: {refused[0].key}: {refused[0].reason}{more}"
+
+
+def unplaced_text(url: str, unplaced: Sequence[int], being_written: Sequence[MissingLedger]) -> str:
+    """Return the warning for a bucket with ledgers whose topic is unknown (``unplaced``: their ids), or that are being written."""
+    parts = []
+    if unplaced:
+        shown = ", ".join(map(str, unplaced[:_MOST_NAMED])) + (", …" if len(unplaced) > _MOST_NAMED else "")
+        parts.append(
+            f"of {len(unplaced):,} ledgers in this bucket nobody can tell the topic (ids {shown}): "
+            "their index is lost, unreadable or not written yet, so any topic may lack them; `ledgerfs verify` names them"
+        )
+    if being_written:
+        parts.append(being_written_text(being_written))
+    return f"{url}: {'; '.join(parts)}"

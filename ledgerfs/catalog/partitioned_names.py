@@ -1,0 +1,49 @@
+"""What the name of a partitioned topic means: its partitions, unless there are ledgers of exactly that name, which would hide them.
+
+So nothing writes a first ledger of that name beside partitions: it is asked before writing, and again once the ledger is there.
+"""
+
+from collections.abc import Collection
+from itertools import chain
+
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.formats.topic_names import split_partition, topic_of
+
+_MOST_NAMED = 3
+"""Partitions in an error."""
+
+
+def partitions_of(catalog: Catalog, managed_ledger: str) -> list[str]:
+    """Return the managed ledgers of a partitioned topic's partitions, by their numbers, also those whose ledgers are all being written."""
+    numbered = [(name, split_partition(name)) for name in catalog.names_from(f"{managed_ledger}-partition-")]
+    found = [
+        (int(number), name)
+        for name, (stem, number) in numbered
+        if stem == managed_ledger and number is not None and catalog.knows(name)
+    ]
+    return [name for _, name in sorted(found)]
+
+
+def require_own_name(catalog: Catalog, managed_ledger: str, new: Collection[str] = ()) -> None:
+    """Raise `InvalidNameError` if a ledger of this name is the first one, and hides the partitions that the name means without it.
+
+    ``new`` are uuids of ledgers that are just being written, and may be in the catalog by now.
+    """
+    partitions = partitions_of(catalog, managed_ledger)
+    if not partitions or _has_others(catalog, managed_ledger, new):
+        return
+    named = ", ".join(map(topic_of, partitions[:_MOST_NAMED]))
+    more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
+    raise InvalidNameError(
+        f"a partitioned topic, of which the bucket has {named}{more}; with a ledger of its own the name would not mean these any more: "
+        "name a partition, or another topic",
+        key=topic_of(managed_ledger),
+    )
+
+
+def _has_others(catalog: Catalog, managed_ledger: str, new: Collection[str]) -> bool:
+    uuids = chain(
+        (one.uuid for one in catalog.refs_of(managed_ledger)), (one.uuid for one in catalog.missing_of(managed_ledger))
+    )
+    return any(one not in new for one in uuids)

@@ -1,0 +1,66 @@
+"""Ledgers that have the same messages under different ids: one, and those that were made of it (`LedgerRef.origin`).
+
+Whoever reads the topic gets each of these messages more than once.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.formats.origin import Origin
+
+
+class SameMessages:
+    """The ledgers of one catalog, by the ledgers that they were made of. Costs nothing where none was made of another."""
+
+    __slots__ = ("_catalog", "_made")
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._made: dict[int, list[int]] = {}
+        for row in np.flatnonzero(catalog.ledgers["origin_entries"]).tolist():
+            self._made.setdefault(int(catalog.ledgers["origin_id"][row]), []).append(row)
+
+    @property
+    def is_any_made(self) -> bool:
+        """Whether the catalog has ledgers that were made of others."""
+        return bool(self._made)
+
+    def made(self) -> Iterator[LedgerRef]:
+        """Yield the ledgers that were made of others, of each the copy that is read."""
+        for row in sorted(row for rows in self._made.values() for row in rows):
+            if self._catalog.ledgers["copy"][row] == 0:
+                yield self._catalog.ref(row)
+
+    def of(self, root: Origin, managed_ledger: str | None, created_ms: int | None) -> list[LedgerRef]:
+        """Return the complete ledgers of any id with the messages of ``root`` (`LedgerRef.root`), a ledger of this topic and creation.
+
+        They are known by topic, id and last entry of their root, and by its creation time; if that is not known of both, by its length.
+        """
+        made = [self._catalog.ref(row) for row in self._made.get(root.ledger_id, ())]
+        found = {(ref.ledger_id, ref.uuid): ref for ref in [*self._catalog.all_of(root.ledger_id), *made]}
+        return [ref for ref in found.values() if ref.is_sound and _is_of(ref, root, managed_ledger, created_ms)]
+
+    def under_other_ids(
+        self, ledger_id: int, root: Origin, managed_ledger: str | None, created_ms: int | None
+    ) -> list[LedgerRef]:
+        """Return those of other ids than that of a ledger with this root."""
+        if root.ledger_id == ledger_id and ledger_id not in self._made:
+            return []
+        return [ref for ref in self.of(root, managed_ledger, created_ms) if ref.ledger_id != ledger_id]
+
+    def others_of(self, ledger: LedgerRef) -> list[LedgerRef]:
+        """Return the same for a ledger of this or another catalog."""
+        return self.under_other_ids(ledger.ledger_id, ledger.root, ledger.managed_ledger, ledger.created_ms)
+
+
+def _is_of(ref: LedgerRef, root: Origin, managed_ledger: str | None, created_ms: int | None) -> bool:
+    mine = ref.root
+    if (ref.managed_ledger, mine.ledger_id, mine.last_entry) != (managed_ledger, root.ledger_id, root.last_entry):
+        return False
+    if None in {ref.created_ms, created_ms}:
+        return mine.length == root.length >= 0
+    # Compressed in another way it has another length.
+    return ref.created_ms == created_ms

@@ -1,0 +1,172 @@
+"""The ledgers, entries and bytes of each topic, summed up from the catalog's tables."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.catalog.catalog_rows import Table
+from ledgerfs.catalog.time_arguments import iso_time, time_of
+from ledgerfs.display import html_table, printable
+from ledgerfs.formats.topic_names import topic_of
+
+_NEVER = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """The ledgers, entries and bytes of one topic.
+
+    Attributes
+    ----------
+    name
+        ``persistent://tenant/namespace/topic``; the managed ledger's own name if it belongs to no topic.
+    ledgers, entries, bytes
+        Each ledger is counted once, with any number of copies; bytes of the entries.
+    created_ms
+        Creation of the oldest ledger, ms since 1970 UTC, or None.
+    uploaded_ms
+        Upload of the newest ledger, ms since 1970 UTC.
+    missing
+        Ledgers that cannot be read (`Catalog.missing_of`), which are not counted above.
+
+    """
+
+    name: str
+    managed_ledger: str | None
+    ledgers: int
+    entries: int
+    bytes: int
+    created_ms: int | None
+    uploaded_ms: int
+    missing: int = 0
+
+    def __repr__(self) -> str:
+        missing = f", {self.missing:,} ledgers missing" if self.missing else ""
+        counts = f"{self.ledgers:,} ledgers, {self.entries:,} entries, {self.bytes:,} bytes"
+        return f"<{printable(self.name)}: {counts}{missing}>"
+
+    @property
+    def created(self) -> datetime | None:
+        """``created_ms`` as a time of UTC."""
+        return time_of(self.created_ms)
+
+    @property
+    def uploaded(self) -> datetime | None:
+        """``uploaded_ms`` as a time of UTC; None outside Python's calendar."""
+        return time_of(self.uploaded_ms)
+
+
+class TopicColumns(Protocol):
+    """What a listing of topics shows besides `TopicInfo`, or instead of its sums."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of numbers."""
+        ...
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """What could not be read."""
+        ...
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something is damaged that the columns would show."""
+        ...
+
+    def cells(self, topic: TopicInfo, size_text: Callable[[int], str]) -> tuple[str, ...]:
+        """Return the columns of a topic as texts."""
+        ...
+
+    def as_json(self, topic: TopicInfo) -> dict[str, Any]:
+        """Return the same for programs."""
+        ...
+
+
+class TopicInfos(list[TopicInfo]):
+    """A list of `TopicInfo`, which a notebook shows as a table with a caption."""
+
+    __slots__ = ("_caption",)
+
+    def __init__(self, infos: Iterable[TopicInfo], caption: str) -> None:
+        super().__init__(infos)
+        self._caption = caption
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (list(self), self._caption))
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return html_table(self._caption, (), ())
+        heads = ("topic", "ledgers", "entries", "bytes", "created", "uploaded", "missing")
+        rows = (
+            (one.name, one.ledgers, one.entries, one.bytes, iso_time(one.created_ms), iso_time(one.uploaded_ms or None), one.missing)
+            for one in self
+        )  # fmt: skip
+        return html_table(f"{self._caption}: {len(self):,} topics", heads, rows)
+
+
+def topic_infos(
+    names: Sequence[str | None], ledgers: Table, missing: Table | None = None, empty: Iterable[int] = ()
+) -> list[TopicInfo]:
+    """Sum up each topic, sorted by managed-ledger name; ``empty`` are names without an entry.
+
+    ``ledgers`` are rows of `ledgerfs.catalog.catalog.LEDGER`, of which ``copy`` 0 counts; ``missing`` are rows of
+    `ledgerfs.catalog.missing_ledgers.GAP`, both sorted by ``name``, a row of ``names``.
+    """
+    gaps: dict[int, int] = {}
+    if missing is not None:
+        rows, counts = np.unique(missing["name"], return_counts=True)
+        gaps = dict(zip(rows.tolist(), counts.tolist(), strict=True))
+    found = {row: (0, 0, 0, _NEVER, 0) for row in (*gaps, *empty) if row >= 0} | _sums(ledgers)
+    return [
+        TopicInfo(
+            name=topic_of(names[row]),
+            managed_ledger=names[row],
+            ledgers=count,
+            entries=entries,
+            bytes=size,
+            created_ms=created if created < _NEVER else None,
+            uploaded_ms=uploaded,
+            missing=gaps.get(row, 0),
+        )
+        for row, (count, entries, size, created, uploaded) in sorted(found.items())
+    ]
+
+
+def _sums(ledgers: Table) -> dict[int, tuple[int, int, int, int, int]]:
+    """Return {row of a name: (ledgers, entries, bytes, first creation, last upload)}."""
+    is_primary = ledgers["copy"] == 0
+
+    def column(name: str) -> npt.NDArray[np.int64]:
+        # Column by column: a copy of all rows would double the memory.
+        values: npt.NDArray[np.int64] = ledgers[name][is_primary]
+        return values
+
+    rows, starts, counts = np.unique(column("name"), return_index=True, return_counts=True)
+    if not rows.size:
+        return {}
+    # Python integers: sums of hostile 63-bit lengths must not wrap.
+    entries = _exact_sums(column("last_entry") - column("first_entry"), starts) + counts
+    sizes = _exact_sums(column("length"), starts)
+    created = column("created_ms")
+    created[created <= 0] = _NEVER
+    oldest = np.minimum.reduceat(created, starts)
+    newest = np.maximum.reduceat(column("changed_ms"), starts)
+    sums = zip(counts, entries, sizes, oldest, newest, strict=True)
+    return {
+        int(row): (int(n), int(e), int(size), int(c), int(u))
+        for row, (n, e, size, c, u) in zip(rows, sums, strict=True)
+    }
+
+
+def _exact_sums(column: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:
+    """Sum each group without overflow: by 32-bit halves."""
+    high = np.add.reduceat(column >> 32, starts).astype(object)
+    low = np.add.reduceat(column & 0xFFFF_FFFF, starts).astype(object)
+    sums: npt.NDArray[np.object_] = high * 2**32 + low
+    return sums

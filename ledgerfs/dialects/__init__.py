@@ -1,1 +1,0 @@
-"""Dialects of buckets: a folder each, which has all that is theirs: layout, reading, writing, checks and repairs."""

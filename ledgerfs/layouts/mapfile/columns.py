@@ -1,0 +1,58 @@
+"""The columns that ledgers in MapFiles have in a catalog besides those of all layouts."""
+
+from enum import IntEnum
+from struct import Struct
+
+import numpy as np
+
+from ledgerfs.catalog.catalog_rows import OWN_BYTES, Table, own_columns
+from ledgerfs.storage.objects import ObjectStat
+
+NUMBER = 1
+
+VERSION_BYTES = 64
+"""More than an ETag of any store known; a longer one is not kept, and reads then do not check it."""
+
+
+class IndexState(IntEnum):
+    """What there is of a ledger's index."""
+
+    GOOD = 0
+    MISSING = 1
+    WRONG = 2
+    """It is no index, or contradicts the data: it is not used."""
+    UNREAD = 3
+    """The store did not let us read it."""
+
+
+OWN = np.dtype(
+    [
+        ("index_size", "<i8"),  # -1: there is none
+        ("index_modified_ms", "<i8"),
+        ("data_version", f"S{VERSION_BYTES}"),
+        ("index_version", f"S{VERSION_BYTES}"),
+        ("index_state", "i1"),
+        ("is_named", "?"),  # the metadata has the managed ledger's name
+        ("_", f"V{OWN_BYTES - 146}"),
+    ]
+)
+"""What only this layout knows of a ledger."""
+
+OWN_STRUCT = Struct(f"<qq{VERSION_BYTES}s{VERSION_BYTES}sb?")
+
+
+def own_of(rows: Table) -> Table:
+    """Return the layout's own columns of its rows."""
+    return own_columns(rows, OWN)
+
+
+def pack_own(data: ObjectStat, index: ObjectStat | None, state: IndexState, *, is_named: bool) -> bytes:
+    """Return the layout's own columns of a row."""
+    size, modified_ms, version = (-1, 0, b"") if index is None else (index.size, index.modified_ms, kept_version(index))
+    return OWN_STRUCT.pack(size, modified_ms, kept_version(data), version, state, is_named).ljust(OWN_BYTES, b"\0")
+
+
+def kept_version(stat: ObjectStat) -> bytes:
+    """Return an object's version as rows have it."""
+    version = stat.version.encode()
+    return version if len(version) <= VERSION_BYTES else b""

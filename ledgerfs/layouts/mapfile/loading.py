@@ -1,0 +1,325 @@
+"""What a catalog needs of ledgers that it has not seen: their metadata, their indexes, and whether their ends are there.
+
+Of each, the beginning of the data and the index are read together, then the end of the data, unless that was read with the beginning.
+Where the last position of the index does not lead to the end, more of the data is read: as without an index, then all of it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptIndexError,
+    CorruptLedgerError,
+    CorruptMetadataError,
+    CorruptObjectError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StaleObjectError,
+    StoreError,
+    StoreUnreachableError,
+    UnsupportedFormatError,
+)
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, parse_ledger_metadata
+from ledgerfs.formats.mapfile.first_record import read_metadata_value
+from ledgerfs.formats.mapfile.header import SequenceHeader, parse_header
+from ledgerfs.formats.mapfile.index import MapFileIndex, parse_index
+from ledgerfs.formats.mapfile.window import Window
+from ledgerfs.layouts.mapfile.columns import IndexState
+from ledgerfs.layouts.mapfile.ends import End, end_of, leads_to_end, walked_end
+from ledgerfs.layouts.mapfile.folders import FolderFiles
+from ledgerfs.layouts.mapfile.positions import MAX_INDEX_BYTES, cuts_of
+from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
+
+HEAD_BYTES = 64 << 10
+"""First bytes of the data that are read: all of a small ledger, and the header and metadata of any."""
+
+TAIL_BYTES = 4 << 20
+"""Last bytes that are read at most: a few blocks, or as many markers as are tried."""
+
+_ENDLESS = 2**63 - 1
+"""Size of data of which nothing is to be said to be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the first bytes of a ledger's data tell."""
+
+    header: SequenceHeader
+    metadata: LedgerMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A ledger of which all was read that a catalog needs."""
+
+    files: FolderFiles
+    data: ObjectStat
+    metadata: LedgerMetadata
+    cuts: int
+    index_state: IndexState
+    end: End
+
+
+@dataclass(frozen=True, slots=True)
+class Unloaded:
+    """A ledger's folder that cannot be read as one, why, and its metadata if that could be read."""
+
+    files: FolderFiles
+    error: LedgerfsError
+    metadata: LedgerMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A ledger whose end is looked at next; ``head`` is its data where that was read wholly."""
+
+    files: FolderFiles
+    data: ObjectStat
+    start: Start
+    index: MapFileIndex | None
+    cuts: int
+    index_state: IndexState
+    head: bytes | None
+
+    @property
+    def least_start(self) -> int:
+        """Where the part of the data begins that is walked without an index."""
+        return max(0, self.data.size - TAIL_BYTES)
+
+    @property
+    def tail_start(self) -> int:
+        """Where the part of the data begins that is walked: at the last position of the index, if that is near enough to the end."""
+        if self.index is not None and self.index.positions[-1] >= self.least_start:
+            return int(self.index.positions[-1])
+        return self.least_start
+
+    def told(self, tail: bytes) -> Loaded | None:
+        """Return what is known with the data's last bytes; None where they contradict the index, and more of them are needed."""
+        window, index = self._window(tail), self.index
+        if index is None or index.positions[-1] < window.offset:
+            return self.loaded(self._end_of(window))
+        header, last_entry = self.start.header, self.start.metadata.last_entry
+        if leads_to_end(window, int(index.positions[-1]), int(index.keys[-1]), header, last_entry):
+            return self.loaded(End.SEEN)
+        return self.seen(tail)
+
+    def seen(self, tail: bytes) -> Loaded | None:
+        """Return what is known where the index leads to no end; None where the data's last bytes do not show one either."""
+        window = self._window(tail)
+        end = self._end_of(window)
+        if end is End.SEEN or window.offset <= self.start.header.size:
+            return self.loaded(end, is_contradicted=True)
+        return None
+
+    def walked(self, store: ObjectStore) -> Loaded:
+        """Return what all of the data tells; raises what reading it does."""
+        end = walked_end(store, self.data, self.start.header, self.start.metadata.last_entry)
+        return self.loaded(end, is_contradicted=True)
+
+    def loaded(self, end: End, *, is_contradicted: bool = False) -> Loaded:
+        """Return the ledger; its index is wrong where it is contradicted by data that is whole."""
+        is_wrong = is_contradicted and end is End.SEEN
+        cuts, state = (1, IndexState.WRONG) if is_wrong else (self.cuts, self.index_state)
+        return Loaded(self.files, self.data, self.start.metadata, cuts, state, end)
+
+    def unloaded(self, error: LedgerfsError) -> Unloaded:
+        """Return the ledger as one whose end could not be read."""
+        return Unloaded(self.files, error, self.start.metadata)
+
+    def _window(self, tail: bytes) -> Window:
+        return Window(memoryview(tail), self.data.size - len(tail), self.data.size, key=self.data.key)
+
+    def _end_of(self, window: Window) -> End:
+        return end_of(window, self.start.header, self.start.metadata.last_entry)
+
+
+def load_folders(
+    store: ObjectStore, folders: Sequence[FolderFiles], tell: Callable[[int], None]
+) -> Iterator[Loaded | Unloaded]:
+    """Read what a catalog needs of ledgers' folders; ``tell`` is told how many are done.
+
+    Raises `StoreUnreachableError`; all else is told of each.
+    """
+    for done, made in enumerate(_ended(store, _begun(store, folders)), 1):
+        tell(done)
+        yield made
+
+
+def _begun(store: ObjectStore, folders: Iterable[FolderFiles]) -> Iterator[_Begun | Unloaded]:
+    found = [_found(store, files) for files in folders]
+    requests = (request for one in found if isinstance(one, FolderFiles) for request in _first_requests(one))
+    outcomes = iter(store.read_many(requests))
+    for one in found:
+        if isinstance(one, Unloaded):
+            yield one
+            continue
+        head = next(outcomes)
+        index = next(outcomes) if _is_index_read(one) else None
+        try:
+            yield _opened(store, one, _bytes_of(head), index)
+        except StoreUnreachableError:
+            raise
+        except LedgerfsError as error:
+            yield Unloaded(one, error, shown_metadata(head) if isinstance(head, bytes) else None)
+
+
+def _ended(store: ObjectStore, begun: Iterable[_Begun | Unloaded]) -> Iterator[Loaded | Unloaded]:
+    """Yield ledgers with what is known of their ends, in any order."""
+    made: Loaded | Unloaded | None
+    waiting: list[_Begun] = []
+    for one in begun:
+        if isinstance(one, Unloaded):
+            yield one
+        elif one.head is None:
+            waiting.append(one)
+        elif (made := one.told(one.head)) is not None:
+            yield made
+    doubted: list[_Begun] = []
+    for one, tail in _tails(store, [(one, one.tail_start) for one in waiting]):
+        made = one.unloaded(tail) if isinstance(tail, LedgerfsError) else one.told(tail)
+        if made is None:
+            doubted.append(one)
+        else:
+            yield made
+    for one, tail in _tails(store, [(one, one.least_start) for one in doubted]):
+        made = one.unloaded(tail) if isinstance(tail, LedgerfsError) else one.seen(tail)
+        yield _walked(store, one) if made is None else made
+
+
+def _tails(store: ObjectStore, wanted: Sequence[tuple[_Begun, int]]) -> Iterator[tuple[_Begun, bytes | LedgerfsError]]:
+    """Yield ledgers with their data from an offset on, or the error of it; raises `StoreUnreachableError`."""
+    requests = (ReadRequest(one.data.key, start, one.data.size, one.data.version, False) for one, start in wanted)
+    for (one, _), outcome in zip(wanted, store.read_many(requests), strict=True):
+        if isinstance(outcome, StoreUnreachableError):
+            raise outcome
+        yield one, outcome
+
+
+def _walked(store: ObjectStore, one: _Begun) -> Loaded | Unloaded:
+    try:
+        return one.walked(store)
+    except StoreUnreachableError:
+        raise
+    except LedgerfsError as error:
+        return one.unloaded(error)
+
+
+def _found(store: ObjectStore, files: FolderFiles) -> FolderFiles | Unloaded:
+    """Look once more for data that was not listed: pages of a listing are of different moments."""
+    if files.data is not None:
+        return files
+    if files.itself is not None and files.itself.refused:
+        return Unloaded(files, AccessDeniedError(files.itself.refused, key=files.folder.key))
+    try:
+        return replace(files, data=store.head(files.folder.data_key).stat)
+    except StoreUnreachableError:
+        raise
+    except ObjectNotFoundError as error:
+        return Unloaded(files, error if _is_gone(store, files) else _no_data(files))
+    except LedgerfsError as error:
+        return Unloaded(files, error)
+
+
+def _is_gone(store: ObjectStore, files: FolderFiles) -> bool:
+    """Whether the index was deleted since the listing, too."""
+    if files.index is None:
+        return False
+    try:
+        store.head(files.folder.index_key)
+    except ObjectNotFoundError:
+        return True
+    except (AccessDeniedError, StoreError):
+        return False
+    return False
+
+
+def _no_data(files: FolderFiles) -> CorruptLedgerError:
+    if files.itself is not None and not files.itself.key.endswith("/"):
+        return CorruptLedgerError("a file where a ledger's folder should be", key=files.folder.key)
+    left = "only its index" if files.index is not None else "nothing"
+    return CorruptLedgerError(f"a ledger's folder without data: {left} is there", key=files.folder.data_key)
+
+
+def _first_requests(files: FolderFiles) -> Iterator[ReadRequest]:
+    data, index = files.data, files.index
+    if data is not None:
+        yield ReadRequest(data.key, 0, min(data.size, HEAD_BYTES), data.version, False)
+    if index is not None and _is_index_read(files):
+        yield ReadRequest(index.key, 0, index.size, index.version, False)
+
+
+def _is_index_read(files: FolderFiles) -> bool:
+    return files.index is not None and 0 < files.index.size <= MAX_INDEX_BYTES
+
+
+def _bytes_of(outcome: bytes | LedgerfsError) -> bytes:
+    if isinstance(outcome, LedgerfsError):
+        raise outcome
+    return outcome
+
+
+def _opened(store: ObjectStore, files: FolderFiles, head: bytes, index: bytes | LedgerfsError | None) -> _Begun:
+    data = files.data
+    assert data is not None  # noqa: S101  (`_found` has seen to it)
+    start = read_start(head, data, lambda end: store.read(ReadRequest(data.key, 0, end, data.version, False)))
+    if isinstance(index, StoreUnreachableError):
+        raise index
+    parsed, cuts, state = _parsed_index(files, data, start, index)
+    return _Begun(files, data, start, parsed, cuts, state, head if len(head) == data.size else None)
+
+
+def _parsed_index(
+    files: FolderFiles, data: ObjectStat, start: Start, outcome: bytes | LedgerfsError | None
+) -> tuple[MapFileIndex | None, int, IndexState]:
+    """Return the index, how many cuts it makes, and what is to be said of it; without one that is right, data is read through."""
+    if files.index is None or isinstance(outcome, ObjectNotFoundError):
+        return None, 1, IndexState.MISSING
+    if isinstance(outcome, AccessDeniedError | StoreError):
+        return None, 1, IndexState.UNREAD
+    if not isinstance(outcome, bytes):
+        return None, 1, IndexState.WRONG
+    try:
+        index = parse_index(outcome, data_size=data.size, key=files.index.key)
+        cuts, _ = cuts_of(index, start.metadata.last_entry, key=files.index.key)
+    except (CorruptIndexError, UnsupportedFormatError):
+        return None, 1, IndexState.WRONG
+    if index.positions[0] < start.header.size:
+        return None, 1, IndexState.WRONG
+    # Only the last of it is needed further.
+    last = slice(-1, None)
+    return MapFileIndex(np.array(index.keys[last]), np.array(index.positions[last])), len(cuts), IndexState.GOOD
+
+
+def read_start(head: bytes, data: ObjectStat, read: Callable[[int], bytes]) -> Start:
+    """Return what the beginning of a ledger's data tells; ``read`` returns more of it, up to an offset.
+
+    Raises `CorruptLedgerError`, `CorruptMetadataError`, `UnsupportedFormatError`, and what ``read`` does.
+    """
+    while True:
+        window = Window(memoryview(head), 0, data.size, key=data.key)
+        header = parse_header(window)
+        value = 2 * len(head) if header is None else read_metadata_value(window, header)
+        if header is not None and isinstance(value, bytes):
+            return Start(header, parse_ledger_metadata(value, key=data.key))
+        head = read(min(data.size, max(int(value), 2 * len(head))))
+
+
+def shown_metadata(head: bytes) -> LedgerMetadata | None:
+    """Return the metadata that the first bytes of a ledger's data show, also where the record or block that it is in is cut short."""
+    window = Window(memoryview(head), 0, _ENDLESS)
+    try:
+        header = parse_header(window)
+        value = None if header is None else read_metadata_value(window, header)
+        return parse_ledger_metadata(value) if isinstance(value, bytes) else None
+    except (CorruptObjectError, UnsupportedFormatError):
+        return None
+
+
+def may_grow(error: LedgerfsError) -> bool:
+    """Whether something that cannot be read may be a ledger which is written just now."""
+    is_short = isinstance(error, CorruptLedgerError) and not isinstance(error, CorruptMetadataError)
+    return isinstance(error, StaleObjectError) or is_short

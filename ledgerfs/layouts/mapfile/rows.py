@@ -1,0 +1,56 @@
+"""Ledgers in MapFiles as rows of a catalog, for those who know of layouts only their numbers (`ledgerfs.catalog.layouts_known`)."""
+
+from typing import Any
+
+from ledgerfs.catalog.missing_ledgers import GapKind
+from ledgerfs.catalog.remains import Kept, Remains
+from ledgerfs.formats.uuid_halves import uuid_from_halves
+from ledgerfs.layouts.mapfile import columns
+from ledgerfs.layouts.mapfile.columns import OWN_STRUCT
+from ledgerfs.layouts.mapfile.remains import MapFileRemains
+from ledgerfs.storage.objects import ObjectStat
+
+NAME = "mapfile"
+NUMBER = columns.NUMBER
+KEPT_TABLES: dict[str, Any] = {}
+IS_WRITABLE = False
+
+
+def objects_of(
+    row: tuple[Any, ...], own: bytes, managed_ledger: str | None, place: str
+) -> tuple[tuple[str, ObjectStat], ...]:
+    """Return the data of a row of `LEDGER`, and the index where there is one."""
+    folder = _folder(uuid_from_halves(row[0], row[1]), row[2], managed_ledger, place)
+    index_size, index_ms, data_version, index_version, *_ = OWN_STRUCT.unpack_from(own)
+    stored, changed_ms = row[12], row[16]
+    data = ("data", ObjectStat(f"{folder}/data", stored, changed_ms, data_version.rstrip(b"\0").decode()))
+    if index_size < 0:
+        return (data,)
+    index = ObjectStat(f"{folder}/index", index_size, index_ms, index_version.rstrip(b"\0").decode())
+    return data, ("index", index)
+
+
+def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:
+    """Return the key of the index where only that is there, of the folder where neither file is, or the place is that, else of the data."""
+    if place.endswith("//"):
+        return place[:-2]
+    folder = _folder(uuid, ledger_id, managed_ledger, place)
+    if kind == GapKind.NOTHING_LEFT:
+        return folder
+    return f"{folder}/index" if kind == GapKind.DATA_LOST else f"{folder}/data"
+
+
+def kept(remains: Remains) -> Kept:
+    """Return what is kept for the next process: nothing, since the next listing finds it again."""
+    if not isinstance(remains, MapFileRemains):
+        raise TypeError(type(remains).__name__)
+    return Kept(None, {})
+
+
+def remains_of_kept(kept: Kept) -> MapFileRemains:  # noqa: ARG001  (nothing is kept)
+    """Return none."""
+    return MapFileRemains()
+
+
+def _folder(uuid: str, ledger_id: int, managed_ledger: str | None, place: str) -> str:
+    return f"{place}{managed_ledger}/{ledger_id}-{uuid}"

@@ -1,0 +1,230 @@
+"""Checks of every byte of one ledger: block headers, records, checksums, padding, and the user metadata of its two objects."""
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from ledgerfs.cache.object_window import ObjectWindow, open_parts
+from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.catalog.catalog_findings import severity_of
+from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import OnRead
+from ledgerfs.errors import (
+    CorruptLedgerError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StaleObjectError,
+    StoreUnreachableError,
+    UnsupportedFormatError,
+)
+from ledgerfs.formats.ledger_metadata import LedgerState
+from ledgerfs.formats.pulsar_blob.block import (
+    BLOCK_HEADER_BYTES,
+    MIN_HEADER_BYTES,
+    first_wrong_padding,
+    parse_block_header,
+)
+from ledgerfs.formats.pulsar_blob.index import OffloadIndex
+from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.layouts.checksum_findings import ChecksumFindings
+from ledgerfs.layouts.pulsar_blob.block_map import block_ends
+from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
+from ledgerfs.layouts.pulsar_blob.record_walk import RecordStretch, walk_records
+from ledgerfs.storage.objects import ReadRequest
+
+_ENTRIES_LOST = frozenset({"missing-entries", "damaged-records"})
+
+
+@dataclass(slots=True)
+class PulsarLedgerCheck:
+    """The check of one ledger: run it, then read what it found.
+
+    Attributes
+    ----------
+    entries, length
+        Entries found, and their bytes.
+    bytes
+        Bytes of the data object that were read.
+    findings
+        In the order of the object.
+    digest
+        Of all records, if one is given: copies with other blocks have the same.
+    schema_versions
+        Which its messages name.
+
+    """
+
+    ledger: PulsarLedgerReader
+    on_bytes: OnRead
+    entries: int = 0
+    length: int = 0
+    bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    digest: blake2b | None = None
+    schema_versions: set[int] = field(default_factory=set)
+    _checksums: ChecksumFindings = field(default_factory=ChecksumFindings)
+
+    @property
+    def ref(self) -> LedgerRef:
+        """The ledger."""
+        return self.ledger.ref
+
+    def run(self) -> "PulsarLedgerCheck":
+        """Check everything. An object that cannot be read is a finding; raises `StoreUnreachableError`."""
+        try:
+            self._check_metadata()
+            self._check_data(self.ledger.index)
+        except StoreUnreachableError:
+            raise
+        except ObjectNotFoundError as error:
+            self._missing(error)
+        except LedgerfsError as error:
+            severity = severity_of(error)
+            kind = "replaced-meanwhile" if isinstance(error, StaleObjectError) else "unreadable-object"
+            self._find(
+                Severity.REMARK if kind != "unreadable-object" else severity,
+                kind,
+                error.reason,
+                error.key,
+                error.offset,
+            )
+        return self
+
+    def _missing(self, error: ObjectNotFoundError) -> None:
+        """Find a ledger deleted since the listing, or lost data if the index is still there."""
+        try:
+            self.ledger.store.head(self.ledger.ref.object("index").key)
+        except ObjectNotFoundError:
+            self._find(
+                Severity.REMARK,
+                "deleted-meanwhile",
+                "the ledger was deleted since the bucket was listed",
+                error.key,
+                None,
+            )
+        else:
+            self._damage("unreadable-object", error.reason, error.offset, error.key)
+
+    def _check_data(self, index: OffloadIndex) -> None:
+        size = self.ledger.ref.object("data").size
+        stat = self.ledger.ref.object("data")
+        plan = (ReadRequest(stat.key, *part, stat.version) for part in cut_parts(0, size, is_known=True))
+        with open_parts(self.ledger.store, plan) as parts:
+            window = ObjectWindow(parts, stat.key, 0)
+            for block, end in enumerate(block_ends(index)):
+                before = window.position
+                self._check_block(window, index, block, min(end, size))
+                self.bytes += window.position - before
+                self.on_bytes(window.position - before)
+        self._check_totals(index)
+
+    def _check_block(self, window: ObjectWindow, index: OffloadIndex, block: int, end: int) -> None:
+        start = index.blocks[block]
+        last = index.blocks[block + 1].first_entry - 1 if block + 1 < len(index.blocks) else index.metadata.last_entry
+        window.skip_to(start.offset)
+        if not window.fill(MIN_HEADER_BYTES) or start.offset + index.header_length > end:
+            message = f"entries {start.first_entry} to {last} are not in the object"
+            self._damage("missing-entries", message, start.offset)
+            return
+        self._check_header(window, index, block)
+        window.skip_to(start.offset + index.header_length)
+        entry = start.first_entry
+        try:
+            for stretch in walk_records(window, entry, last, end, self.ledger.ref.object("data").key):
+                entry += len(stretch.batch)
+                self._check_entries(stretch)
+        except CorruptLedgerError as error:
+            message = f"{error.reason}; entries {entry} to {last} cannot be reached"
+            self._damage("damaged-records", message, error.offset)
+            return
+        if block + 1 == len(index.blocks) and window.position < end:
+            message = (
+                f"the last block has {end - window.position} bytes after its last entry, which Pulsar never writes"
+            )
+            self._damage("wrong-padding", message, window.position)
+            return
+        self._check_padding(window, end)
+
+    def _check_header(self, window: ObjectWindow, index: OffloadIndex, block: int) -> None:
+        start, end = index.blocks[block], block_ends(index)[block]
+        try:
+            header = parse_block_header(window.buffer[:MIN_HEADER_BYTES], offset=start.offset)
+        except (CorruptLedgerError, UnsupportedFormatError) as error:
+            self._damage("wrong-block-header", error.reason, start.offset)
+            return
+        wanted = (index.header_length, end - start.offset, start.first_entry)
+        found = (header.header_length, header.block_length, header.first_entry)
+        for name, is_, should in zip(("header length", "block length", "first entry"), found, wanted, strict=True):
+            if is_ != should:
+                message = f"block header says {name} {is_}, the index {should}"
+                self._damage("wrong-block-header", message, start.offset)
+        if index.header_length == BLOCK_HEADER_BYTES and window.fill(BLOCK_HEADER_BYTES):
+            filling = bytes(window.buffer[MIN_HEADER_BYTES:BLOCK_HEADER_BYTES])
+            if filling.strip(b"\0"):
+                self._damage(
+                    "wrong-block-header", "the filling of the block header is not zero", start.offset + MIN_HEADER_BYTES
+                )
+
+    def _check_entries(self, stretch: RecordStretch) -> None:
+        batch = stretch.batch
+        self.entries += len(batch)
+        self.length += int(batch.lengths.sum())
+        if self.digest is not None:
+            self.digest.update(batch.records())
+        self.schema_versions |= self._checksums.named_versions(batch)
+        for row, kind, message in self._checksums.check(batch):
+            self._damage(kind, message, stretch.position + int(batch.offsets[row]))
+
+    def _check_padding(self, window: ObjectWindow, end: int) -> None:
+        # The padding's pattern has a period of 4, so pieces of a multiple of 4 bytes are compared one by one.
+        while window.position < end:
+            rest = end - window.position
+            if not window.fill(min(rest, 4)):
+                raise CorruptLedgerError("the object ends in its padding", offset=window.position)
+            piece = min(rest, len(window.buffer) // 4 * 4) if rest > len(window.buffer) else rest
+            wrong = first_wrong_padding(window.buffer[:piece])
+            if wrong is not None:
+                self._damage("wrong-padding", "neither an entry nor padding", window.position + wrong)
+                return
+            window.consume(piece)
+
+    def _check_totals(self, index: OffloadIndex) -> None:
+        metadata = index.metadata
+        for severity, kind, message in self._checksums.summary(self.entries):
+            self._find(severity, kind, message, None, None)
+        # Entries that cannot be reached are findings already; no others can be missing.
+        is_complete = not any(finding.kind in _ENTRIES_LOST for finding in self.findings)
+        if is_complete and self.length != metadata.length:
+            message = f"the entries have {self.length} bytes, the metadata says {metadata.length}"
+            self._damage("wrong-length", message)
+        parts = [block.part for block in index.blocks]
+        if parts != list(range(1, len(parts) + 1)):
+            message = f"the parts of the upload are numbered {parts[0]} … {parts[-1]}, not from 1 on by one"
+            self._find(Severity.REMARK, "odd-parts", message, self.ledger.ref.object("index").key, None)
+        if metadata.state != LedgerState.CLOSED:
+            message = f"the ledger was offloaded in state {metadata.state}, not closed"
+            self._find(Severity.REMARK, "not-closed", message, None, None)
+
+    def _check_metadata(self) -> None:
+        """Ask for the user metadata of both objects, where the store keeps any."""
+        for stat in (self.ledger.ref.object("data"), self.ledger.ref.object("index")):
+            metadata = self.ledger.store.head(stat.key).metadata
+            if metadata is None:
+                return
+            told = parse_user_metadata(metadata)
+            if told.broker_refuses is not None:
+                self._damage("no-version-key", told.broker_refuses, key=stat.key)
+            name = self.ledger.ref.managed_ledger
+            if name and told.managed_ledger and topic_of(told.managed_ledger) != topic_of(name):
+                message = f"user metadata says that this object is of {told.managed_ledger}, the index says {name}"
+                self._damage("contradicting-metadata", message, key=stat.key)
+
+    def _damage(self, kind: str, message: str, offset: int | None = None, key: str | None = None) -> None:
+        self._find(Severity.DAMAGE, kind, message, key, offset)
+
+    def _find(self, severity: Severity, kind: str, message: str, key: str | None, offset: int | None) -> None:
+        ref = self.ledger.ref
+        self.findings.append(
+            Finding(severity, kind, message, key or ref.object("data").key, offset, ref.ledger_id, ref.topic)
+        )

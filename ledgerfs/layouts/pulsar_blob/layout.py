@@ -1,0 +1,242 @@
+"""Buckets of Pulsar's blob offloader (S3, Google Cloud Storage, Azure, …): flat keys, a data and an index object a ledger.
+
+The catalog costs one listing and one GET for each new index. The index names the topic; only if it does not (objects from before Pulsar
+2.4, lost or damaged indexes) is the user metadata asked for. Nothing in the bucket is fatal: an index that cannot be read becomes a
+`BadIndex`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import LEDGER, Table
+from ledgerfs.catalog.findings import Finding
+from ledgerfs.catalog.layout import FoundLedgers, Names, OpenLedger, Progress, RepairRequest
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader, OnRead
+from ledgerfs.catalog.repairs import Repair
+from ledgerfs.errors import NotFoundError
+from ledgerfs.formats.pulsar_blob.index import MAX_INDEX_BYTES
+from ledgerfs.formats.pulsar_blob.object_names import KeyKind, LedgerKey, kind_of_key, parse_ledger_key
+from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
+from ledgerfs.layouts.pulsar_blob.checks.catalog_checks import check_catalog, metadata_remark
+from ledgerfs.layouts.pulsar_blob.columns import (
+    LISTED,
+    NUMBER,
+    key_of,
+    keys_of,
+    listed_row,
+    match_rows,
+    own_of,
+    rows_of,
+    set_states,
+)
+from ledgerfs.layouts.pulsar_blob.gaps import find_gaps
+from ledgerfs.layouts.pulsar_blob.index_digests import IndexDigests
+from ledgerfs.layouts.pulsar_blob.index_rows import IndexRows
+from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
+from ledgerfs.layouts.pulsar_blob.remains import REPAIRED_KINDS, BadIndex, BlobRemains
+from ledgerfs.layouts.pulsar_blob.same_uploads import compared_with_copies
+from ledgerfs.layouts.pulsar_blob.unpaired_objects import told_bad_indexes, told_orphans, without_false_losses
+from ledgerfs.storage.object_store import KeepingStore
+from ledgerfs.storage.objects import ObjectStat, ReadRequest
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
+
+    from ledgerfs.catalog.remains import Unreadable
+    from ledgerfs.layouts.pulsar_blob.checks.ledger_checks import PulsarLedgerCheck
+
+_CHUNK = 32768
+_HEAD_THREADS = 16
+
+
+class PulsarBlob:
+    """`Layout` of buckets that Pulsar's jclouds offloaders write."""
+
+    __slots__ = ("_store",)
+
+    number = NUMBER
+    is_in_folders = False
+    repaired_kinds = REPAIRED_KINDS
+
+    def __init__(self, store: KeepingStore) -> None:
+        self._store = store
+
+    def begin_listing(self) -> "BlobListing":
+        """Return a collector of data and index objects."""
+        return BlobListing()
+
+    def kind_of_other(self, key: str) -> str | None:
+        """Return the kind of a key that interrupted uploads or other offloaders leave; None for a foreign one."""
+        kind = kind_of_key(key)
+        return None if kind is KeyKind.FOREIGN else kind.value
+
+    def load(
+        self,
+        listing: "BlobListing",
+        previous: Catalog | None,
+        names: Names,
+        places: Names,  # noqa: ARG002  (keys are flat)
+        progress: Progress | None,
+    ) -> FoundLedgers:
+        """Read the indexes that are new or changed since ``previous``; damaged objects raise nothing."""
+        data, indexes = listing.tables()
+        known, known_rows = _known_rows(indexes, previous, names)
+        unseen = indexes[~known]
+        fetched, bad = self._read_indexes(unseen, names, progress)
+        self._name_the_nameless(fetched, names)
+        ledgers = np.concatenate([known_rows, fetched])
+        _set_data_columns(ledgers, data)
+        refused: list[Unreadable] = []
+        ledgers = without_false_losses(self._store, ledgers, previous, refused)
+        set_states(ledgers)
+        unpaired = data[match_rows(data, indexes) < 0]
+        orphans = told_orphans(self._store, unpaired, previous, names.row_of, progress=progress, refused=refused)
+        bad_indexes = tuple(told_bad_indexes(self._store, bad, names.row_of))
+        return FoundLedgers(ledgers, BlobRemains(orphans, bad_indexes, tuple(refused)))
+
+    def completed(self, catalog: Catalog) -> Catalog:
+        """Compare data objects without a readable index with the complete ledgers of the same ids."""
+        return compared_with_copies(self._store, catalog)
+
+    def gaps(self, catalog: Catalog, now_ms: int) -> Iterator[tuple[Any, ...]]:
+        """Yield rows of `GAP`: missing ledgers of which one object is left."""
+        return find_gaps(catalog, now_ms)
+
+    def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:
+        """Yield findings from listing and indexes alone: objects without a partner, sizes that do not agree."""
+        return check_catalog(catalog, cast("Callable[[LedgerRef], PulsarLedgerReader]", open_ledger))
+
+    def check_ledger(
+        self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None
+    ) -> "PulsarLedgerCheck":
+        """Read every byte of a ledger's two objects."""
+        # numba, which this imports, is not needed for a quick look.
+        from ledgerfs.layouts.pulsar_blob.checks.ledger_checks import PulsarLedgerCheck
+
+        return PulsarLedgerCheck(cast("PulsarLedgerReader", ledger), on_read, digest=digest).run()
+
+    def remarks(self, catalog: Catalog) -> list[Finding]:
+        """Return a remark if the store keeps no user metadata."""
+        return metadata_remark(catalog, self._store)
+
+    def repairs(self, request: RepairRequest) -> Iterator[Repair]:
+        """Yield repairs of the objects."""
+        from ledgerfs.layouts.pulsar_blob.repairs.plan import plan_repairs
+        from ledgerfs.layouts.pulsar_blob.repairs.survey import Survey
+
+        return plan_repairs(Survey.of(request), metadata=request.metadata)
+
+    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
+        """Return a reader of one ledger, which reads the index when it first needs it."""
+        return PulsarLedgerReader(self._store, ref, offsets)
+
+    def _read_indexes(self, unseen: Table, names: Names, progress: Progress | None) -> tuple[Table, list[BadIndex]]:
+        rows, digests = IndexRows(unseen, names), IndexDigests(self._store)
+        for low in range(0, unseen.size, _CHUNK):
+            listed = unseen[low : low + _CHUNK]
+            keys = keys_of(listed)
+            requests = list(_index_requests(keys, listed))
+            outcomes = map(digests.checked, requests, self._store.read_many(requests))
+            for i, (key, outcome) in enumerate(zip(keys, outcomes, strict=True), low + 1):
+                rows.take(key, outcome)
+                if progress is not None and (i % 256 == 0 or i == unseen.size):
+                    progress("reading indexes", i, unseen.size)
+        return rows.tables()
+
+    def _name_the_nameless(self, ledgers: Table, names: Names) -> None:
+        """Look for the topic in user metadata if the index has none; a store without user metadata is asked once."""
+        nameless = np.flatnonzero(ledgers["name"] == names.row_of(None))
+        if not nameless.size or self._user_metadata_name(ledgers[nameless[0]]) is _KEEPS_NO_METADATA:
+            return
+        with ThreadPoolExecutor(_HEAD_THREADS, thread_name_prefix="ledgerfs-head") as pool:
+            found = pool.map(self._user_metadata_name, ledgers[nameless])
+            for row, name in zip(nameless, found, strict=True):
+                if isinstance(name, str):
+                    ledgers["name"][row] = names.row_of(name)
+
+    def _user_metadata_name(self, ledger: np.void) -> "str | _NoMetadata | None":
+        try:
+            metadata = self._store.head(key_of(ledger).index_key).metadata
+        except NotFoundError:
+            return None
+        return _KEEPS_NO_METADATA if metadata is None else parse_user_metadata(metadata).managed_ledger
+
+
+class _NoMetadata:
+    """The answer of a store that keeps no user metadata."""
+
+
+_KEEPS_NO_METADATA = _NoMetadata()
+
+
+class BlobListing:
+    """Collects the data and index objects of a listing, page by page."""
+
+    __slots__ = ("_data", "_indexes")
+
+    def __init__(self) -> None:
+        self._data, self._indexes = [np.empty(0, LISTED)], [np.empty(0, LISTED)]
+
+    def take(self, page: Sequence[ObjectStat]) -> list[ObjectStat]:
+        """Take the objects with Pulsar's names; return the others."""
+        data_rows: list[tuple[object, ...]] = []
+        index_rows: list[tuple[object, ...]] = []
+        rest = []
+        for stat in page:
+            key = parse_ledger_key(stat.key)
+            if key is None:
+                rest.append(stat)
+            else:
+                (index_rows if key.is_index else data_rows).append(listed_row(key, stat))
+        self._data.append(np.array(data_rows, LISTED))
+        self._indexes.append(np.array(index_rows, LISTED))
+        return rest
+
+    def may_be_behind(self, key: str) -> bool:  # noqa: ARG002
+        """Return False: ledgers are in no folders, and links with their names are taken for them."""
+        return False
+
+    def tables(self) -> tuple[Table, Table]:
+        """Return the data objects and the index objects, as rows of `LISTED`."""
+        return np.concatenate(self._data), np.concatenate(self._indexes)
+
+
+def _known_rows(indexes: Table, previous: Catalog | None, names: Names) -> tuple[npt.NDArray[np.bool_], Table]:
+    """Return which of ``indexes`` are unchanged since ``previous``, and their rows of `LEDGER`, whose names are rows of ``names``."""
+    old = np.empty(0, LEDGER) if previous is None else rows_of(previous)
+    if previous is None or not old.size:
+        return np.zeros(indexes.size, bool), np.empty(0, LEDGER)
+    matches = match_rows(indexes, old)
+    candidates = old[matches]
+    own = own_of(candidates)
+    same_version = (own["index_version"] == indexes["version"]) & (indexes["version"] != b"")
+    known = (matches >= 0) & same_version & (own["index_size"] == indexes["size"])
+    rows = candidates[known]
+    new_row = np.zeros(len(previous.names), np.int32)
+    for row in np.unique(rows["name"]).tolist():
+        new_row[row] = names.row_of(previous.names[row])
+    rows["name"] = new_row[rows["name"]]
+    return known, rows
+
+
+def _index_requests(keys: list[LedgerKey], listed: Table) -> Iterator[ReadRequest]:
+    """Yield a request for each whole index object; an object larger than any index is asked for no bytes."""
+    for key, size, version in zip(keys, listed["size"].tolist(), listed["version"].tolist(), strict=True):
+        yield ReadRequest(key.index_key, 0, size if size <= MAX_INDEX_BYTES else 0, version.decode())
+
+
+def _set_data_columns(ledgers: Table, data: Table) -> None:
+    matches = match_rows(ledgers, data)
+    found = matches >= 0
+    own = own_of(ledgers)
+    ledgers["stored"] = -1
+    ledgers["stored"][found] = data["size"][matches[found]]
+    own["data_modified_ms"][found] = data["modified_ms"][matches[found]]
+    own["data_version"][found] = data["version"][matches[found]]

@@ -1,0 +1,204 @@
+"""Several ledgers that one job writes: data objects in any process, then all indexes in one process.
+
+Nobody sees any of the ledgers before `publish_all`; if that raises, none of them is there. But an object store makes one object appear at a
+time, not several: while `publish_all` runs, which takes a few requests a ledger, others may see some of the ledgers, and if its process is
+killed just then, these stay. Each single ledger appears whole or not at all.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from ledgerfs.errors import (
+    LedgerExistsError,
+    LedgerfsError,
+    StaleObjectError,
+    StoreUnreachableError,
+    UncertainWriteError,
+)
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
+from ledgerfs.formats.pulsar_blob.user_metadata import GROUP_KEY, group_of
+from ledgerfs.layouts.pulsar_blob.writer import UnindexedLedger, WrittenLedger, publish
+from ledgerfs.storage.object_store import RawStore
+from ledgerfs.storage.ordered_map import ordered_map
+
+_log = logging.getLogger("ledgerfs.store")
+
+_DIGITS_OF_GROUP = re.compile(r"[0-9a-f]{12}")
+_THREADS = 4
+_DIGITS = 12
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerGroup:
+    """The ledgers of one job. The uuids of its data objects begin with the same 48 random bits, so a listing finds them.
+
+    Attributes
+    ----------
+    digits
+        Those bits, as 12 hexadecimal digits.
+
+    """
+
+    digits: str
+
+    @classmethod
+    def new(cls) -> "LedgerGroup":
+        """Return a group without ledgers."""
+        return cls(uuid4().hex[:_DIGITS])
+
+    @property
+    def key_prefix(self) -> str:
+        """The beginning of the keys of its objects, and of no others."""
+        return f"{self.digits[:8]}-{self.digits[8:]}-"
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """User metadata that marks its objects as those of one job."""
+        return {GROUP_KEY: self.digits}
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, str] | None) -> "LedgerGroup | None":
+        """Return the group that an object's user metadata names; None if it names no group."""
+        digits = group_of(metadata or {}) or ""
+        return cls(digits) if _DIGITS_OF_GROUP.fullmatch(digits) else None
+
+    def new_uuid(self) -> str:
+        """Return a uuid for one attempt to write one of its ledgers, random after its first 48 bits."""
+        return self.key_prefix + str(uuid4())[len(self.key_prefix) :]
+
+
+def publish_all(
+    store: RawStore,
+    group: LedgerGroup,
+    made: Sequence[UnindexedLedger],
+    require_free: Callable[[], object] = lambda: None,
+) -> list[WrittenLedger]:
+    """Put the indexes of all ledgers of a group, a few at a time, in order; costs two listings of the bucket besides.
+
+    ``require_free`` is called after each of these, and raises if ledgers of other layouts have one of the ids.
+
+    Raises
+    ------
+    LedgerExistsError
+        Somebody else has written a ledger of one of these ids, before or meanwhile. Two groups that are published at the same time may
+        both get this.
+    StaleObjectError
+        Somebody has removed one of the ledgers just after it was published.
+    LedgerfsError
+        An index could not be put. After these three, none of the ledgers is there, and none of their data objects.
+    UncertainWriteError
+        The ledgers that it names could not be removed again.
+
+    """
+    try:
+        _require_free(store, group, made)
+        require_free()
+        written = list(ordered_map(lambda one: publish(store, one), made, _THREADS, "ledgerfs-index"))
+        # Another group may have been published at the same time: the one that sees the other gives way.
+        _require_all(made, _require_free(store, group, made))
+        require_free()
+    except BaseException as error:
+        take_back(store, [one.ledger.key for one in made], error)
+        raise
+    return written
+
+
+def remove_all(store: RawStore, group: LedgerGroup, kept: Collection[str] = ()) -> None:
+    """Remove all objects of a group that failed attempts have left; the ledgers whose data objects are ``kept`` stay.
+
+    Uploads under way are ended first, so that nobody completes one later. Raises the store's errors at the end.
+    """
+    errors = [*_end_uploads(store, group), *_delete_objects(store, group, kept)]
+    if errors:
+        raise errors[0]
+
+
+def _require_free(store: RawStore, group: LedgerGroup, made: Sequence[UnindexedLedger]) -> set[str]:
+    """Return the keys of the group's objects in a listing; raises `LedgerExistsError` if another index has one of the ids."""
+    ids = {one.ledger.key.ledger_id for one in made}
+    ours: set[str] = set()
+    for page in store.list_pages():
+        for stat in page:
+            key = parse_ledger_key(stat.key)
+            if stat.key.startswith(group.key_prefix):
+                ours.add(stat.key)
+                continue
+            if key is None or not key.is_index or key.ledger_id not in ids:
+                continue
+            raise LedgerExistsError(
+                f"somebody else has written ledger {key.ledger_id} meanwhile; ids are unique in a cluster, and none of the "
+                f"{len(ids)} ledgers is written: write them again",
+                key=stat.key,
+            )
+    return ours
+
+
+def _require_all(made: Sequence[UnindexedLedger], there: Collection[str]) -> None:
+    """Raise `StaleObjectError` if an object of one of the ledgers is not there."""
+    for one in made:
+        for key in (one.ledger.key.index_key, one.ledger.key.data_key):
+            if key not in there:
+                reason = f"somebody has removed it meanwhile, and none of the {len(made)} ledgers is written: write them again"
+                raise StaleObjectError(reason, key=key)
+
+
+def _end_uploads(store: RawStore, group: LedgerGroup) -> Iterator[LedgerfsError]:
+    """End uploads under way; yields the errors of that."""
+    try:
+        under_way = [one for one in store.writes.unfinished_uploads() if one.key.startswith(group.key_prefix)]
+    except LedgerfsError as error:
+        # Not every store lists uploads, or allows it. Complete objects are removed in any case.
+        _log.warning("unfinished uploads may stay in the store, until `ledgerfs repair` ends them: %s", error)
+        return
+    for upload in under_way:
+        try:
+            store.writes.end_unfinished(upload)
+        except LedgerfsError as error:
+            yield error
+
+
+def _delete_objects(store: RawStore, group: LedgerGroup, kept: Collection[str]) -> Iterator[LedgerfsError]:
+    """Delete objects, indexes before data objects; yields the errors of that."""
+    keys = [parse_ledger_key(stat.key) for page in store.list_pages(group.key_prefix) for stat in page]
+    found = sorted(
+        {key for key in keys if key is not None and key.data_key not in kept}, key=lambda key: not key.is_index
+    )
+    for key in found:
+        try:
+            store.writes.delete(key.index_key if key.is_index else key.data_key)
+        except LedgerfsError as error:
+            yield error
+
+
+def take_back(store: RawStore, keys: Sequence[LedgerKey], cause: BaseException) -> None:
+    """Remove ledgers of which some may be there: first all indexes, so that a data object that is left is no ledger.
+
+    Raises `UncertainWriteError` for those whose objects cannot be removed.
+    """
+    left: dict[int, None] = {}
+    failure: LedgerfsError | None = None
+    for is_index in (True, False):
+        for key in keys:
+            if key.ledger_id in left or isinstance(failure, StoreUnreachableError):
+                left[key.ledger_id] = None
+                continue
+            try:
+                store.writes.delete(key.index_key if is_index else key.data_key)
+            except LedgerfsError as error:
+                failure = error
+                left[key.ledger_id] = None
+    if failure is not None:
+        raise UncertainWriteError(
+            f"these ledgers could not be removed again after others failed, and may be there without those: {_listed(list(left))}; "
+            f"`ledgerfs rm` removes them; {failure.reason}",
+            key=f"{keys[0].uuid}-ledger-…",
+        ) from cause
+
+
+def _listed(ids: Sequence[int]) -> str:
+    more = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
+    return ", ".join(map(str, ids[:_MOST_NAMED])) + more

@@ -1,0 +1,425 @@
+"""Reading one offloaded ledger of Pulsar's blob format: entries by id, and the bytes of its ``.entries`` file.
+
+An entry is found through the index (which block) and learned offsets (where in it), then by walking forward over record headers, which
+are checked on the way: another id than the expected one, or a length that leaves the block, is a `CorruptLedgerError` with key and offset,
+unless a walk from the block's start proves a learned offset wrong. Every read names the version of the object that the catalog saw.
+"""
+
+from collections import deque
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.cache.object_window import ObjectWindow, Parts, open_parts
+from ledgerfs.cache.read_ahead import cut_parts
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import Cuts, Glance, LedgerReader, OnDamage, Origin, Stream
+from ledgerfs.display import names_shown
+from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, EntryRangeError, LedgerfsError, StaleObjectError
+from ledgerfs.formats.ledger_metadata import LedgerMetadata
+from ledgerfs.formats.pulsar_blob.index import OffloadIndex, parse_index
+from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
+from ledgerfs.layouts.described import describe_metadata, describe_object, describe_ref
+from ledgerfs.layouts.object_stream import leads_to, stream_objects
+from ledgerfs.layouts.pulsar_blob.block_map import BlockMap, block_ends
+from ledgerfs.layouts.pulsar_blob.entries_file import EntriesFile
+from ledgerfs.layouts.pulsar_blob.entry_places import NEAR, Anchor, EntryPlaces
+from ledgerfs.layouts.pulsar_blob.padding_proof import PaddingProof
+from ledgerfs.storage.object_store import KeepingStore
+from ledgerfs.storage.objects import ObjectHead, ReadRequest
+from ledgerfs.storage.single_flight import SingleFlight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ledgerfs.formats.records import EntryBatch
+    from ledgerfs.layouts.pulsar_blob.record_walk import RecordStretch
+
+_KEPT = 8 << 20
+"""Caches keep at most so many bytes before an entry: more would push out what is read more than once."""
+
+
+_FOR_OTHER_ROOMS = frozenset(
+    {"batches_of", "block_map", "expect", "is_mapped", "object_ranges", "places", "plan", "read_records", "request", "store"}
+)  # fmt: skip
+"""Names that are not part of the public API."""
+
+
+class PulsarLedgerReader(LedgerReader):
+    """`LedgerReader` of one data and index object. Safe in threads and after a fork: its state is only replaced whole.
+
+    Parameters
+    ----------
+    offsets
+        Offsets that earlier passes, perhaps in other processes, learned.
+
+    """
+
+    __slots__ = ("_block_map", "_index", "_learned", "_maps", "_places", "ref", "store")
+
+    def __init__(self, store: KeepingStore, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> None:
+        self.ref = ref
+        self.store = store
+        self._index: OffloadIndex | None = None
+        self._block_map: BlockMap | None = None
+        self._maps: SingleFlight[BlockMap] = SingleFlight()
+        self._learned = LearnedOffsets() if offsets is None else offsets
+        self._places: EntryPlaces | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.store, self.ref))
+
+    def __dir__(self) -> list[str]:
+        return list(names_shown(self, _FOR_OTHER_ROOMS))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store is remote."""
+        return self.store.is_remote
+
+    @property
+    def stream(self) -> Stream:
+        """`stream_objects`, as for all ledgers in objects."""
+        return stream_objects
+
+    @property
+    def index(self) -> OffloadIndex:
+        """The parsed index object; one GET on first use."""
+        index = self._index
+        if index is None:
+            data = self.store.read(self._index_request)
+            try:
+                index = parse_index(data, key=self.ref.object("index").key)
+                self._require_known(index)
+            except LedgerfsError:
+                self.store.forget(self.ref.object("index"))
+                raise
+            self._index = index
+        return index
+
+    @property
+    def places(self) -> EntryPlaces:
+        """The offsets of its entries."""
+        places = self._places
+        if places is None:
+            places = EntryPlaces(self.index, self.ref.object("data").key, self.ref.object("data").size, self._learned)
+            self._places = places
+        return places
+
+    def expect(self) -> None:
+        """Begin to read the index if the store is remote: it will be needed soon."""
+        if self._index is None and self.store.is_remote and self.ref.object("index").version:
+            self.store.start(self._index_request)
+
+    def plan(self, first: int, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
+        """Return the reads that `batches` needs for the entries ``first`` to ``last``, if these are many; caches do not keep them.
+
+        The first reads are small unless it is known that all will be read.
+        """
+        start = self.places.before(first)
+        return self._parts_from(start, last, is_known=is_known)
+
+    def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
+        """Yield the same entries as `read`, a window at a time (up to 8 MiB, more only for a larger entry).
+
+        With ``on_damage``, which is called with the damage, the rest of a damaged block is left out.
+        """
+        return self._batches(None, first, last, on_damage)
+
+    def batches_of(
+        self, parts: Parts, first: int, last: int, on_damage: OnDamage | None = None
+    ) -> "Iterator[EntryBatch]":
+        """Yield the same entries as `batches`, from the parts of `plan`; other ledgers' parts may come before and after them."""
+        return self._batches(parts, first, last, on_damage)
+
+    def _batches(
+        self, parts: Parts | None, first: int, last: int, on_damage: OnDamage | None
+    ) -> "Iterator[EntryBatch]":
+        if not 0 <= first <= last <= self.last_entry:
+            raise EntryRangeError(
+                f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}",
+                key=self.ref.object("data").key,
+            )
+        is_single = parts is None and (last - first + 1) * self.records_size <= NEAR * self.ref.entries
+        start = self.places.before(first)
+        if parts is not None and leads_to(parts, self.ref.object("data").key, start.offset):
+            window = ObjectWindow(parts, self.ref.object("data").key, start.offset)
+            yield from self._walk(window, start, first, last, on_damage, is_single=False)
+            window.finish()
+        else:
+            if parts is not None:
+                # Planned before something was learned or forgotten; the parts after it are of use to the next ledger.
+                ObjectWindow(parts, self.ref.object("data").key, 0).finish()
+            opened = (
+                self._open_few(start, first, last)
+                if is_single
+                else open_parts(self.store, self._parts_from(start, last))
+            )
+            with opened as own:
+                window = ObjectWindow(own, self.ref.object("data").key, start.offset)
+                yield from self._walk(window, start, first, last, on_damage, is_single=is_single)
+
+    def cuts(self) -> Cuts:
+        """Return the first entry of each block."""
+        return self.places.firsts
+
+    def glance(self, entry: int, size: int) -> Glance:
+        """Return the first ``size`` bytes of a block's first entry, or the whole entry if it is shorter: one small read.
+
+        Raises `CorruptLedgerError` if the object ends before the block's records begin, or they do not begin with the entry.
+        """
+        from ledgerfs.layouts.pulsar_blob.record_walk import front_of
+
+        (block,) = self.places.blocks_of(entry, entry)
+        start = self.places.start_of(block).offset
+        end = min(start + size + RECORD_HEADER_BYTES, self._end_of(block))
+        return front_of(
+            self.store.read(self.request(start, end)) if end > start else b"", entry, self.ref.object("data").key, start
+        )
+
+    def reread(self) -> None:
+        """Forget what caches keep of the data object."""
+        self.store.forget(self.ref.object("data"))
+
+    def metadata(self) -> LedgerMetadata:
+        """Return the ledger's metadata, which the index holds."""
+        return self.index.metadata
+
+    def origin(self) -> Origin:
+        """Return the sizes of its blocks. A ledger of one block is the same object with any block size that holds it."""
+        offsets = [block.offset for block in self.index.blocks] + [self.index.data_length]
+        largest = max(end - start for start, end in pairwise(offsets))
+        return Origin(largest if len(self.index.blocks) > 1 else None, largest)
+
+    def user_metadata(self) -> "Mapping[str, str] | None":
+        """Return the user metadata of the index object."""
+        return self.store.head(self.ref.object("index").key).metadata
+
+    def records(self) -> EntriesFile:
+        """Return the opened ``.entries`` file; costs no request."""
+        return EntriesFile(self)
+
+    def read_records(self, start: int, end: int) -> bytes:
+        """Return bytes ``start`` to ``end`` of the ``.entries`` file, without checking the records.
+
+        Raises `EntryRangeError` outside the file, and `CorruptLedgerError` if index and data object contradict each other.
+        """
+        return self.records().read_ranges([(start, end)])[0]
+
+    def object_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of the data object that are bytes ``start`` to ``end`` of the ``.entries`` file; raises as `read_records`."""
+        if not 0 <= start <= end <= self.records_size:
+            raise EntryRangeError(
+                f"bytes {start} to {end} asked for; the file has {self.records_size}", key=self.ref.object("data").key
+            )
+        return self.block_map.ranges(start, end)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether `block_map` is known, so that it costs no request."""
+        return self._block_map is not None
+
+    @property
+    def block_map(self) -> BlockMap:
+        """The map from file to object; costs a small read for each block but the last."""
+        known = self._block_map
+        if known is None:
+            known = self._maps.run(None, lambda: BlockMap.of(self.index, self._paddings()))
+            self._block_map = known
+        return known
+
+    def describe(self) -> dict[str, Any]:
+        """Return index, ledger metadata, blocks and object metadata."""
+        heads = [self.store.head(stat.key) for stat in (self.ref.object("data"), self.ref.object("index"))]
+        return _described(self.ref, self.index, *heads)
+
+    def request(self, start: int, end: int, *, is_kept: bool = True) -> ReadRequest:
+        """Return a request for bytes of the data object, in the version that the catalog saw."""
+        return ReadRequest(self.ref.object("data").key, start, end, self.ref.object("data").version, is_kept)
+
+    @property
+    def _index_request(self) -> ReadRequest:
+        stat = self.ref.object("index")
+        return ReadRequest(stat.key, 0, stat.size, stat.version)
+
+    def _parts_from(self, start: Anchor, last: int, *, is_known: bool = False) -> "Iterator[ReadRequest]":
+        for part in cut_parts(start.offset, self.places.after(last).offset, is_known=is_known):
+            yield self.request(*part, is_kept=False)
+
+    def _open_few(self, start: Anchor, first: int, last: int) -> Parts:
+        """Begin to read few entries, from the nearest known offset before them; more is read only if that is not enough."""
+        end = self.places.after(last).offset
+        goal = min(end, start.offset + self.places.enough(start, first, last))
+        if goal - start.offset <= _KEPT:
+            plan = ((start.offset, goal), *cut_parts(goal, end))
+            return open_parts(self.store, (self.request(*part) for part in plan))
+        # After a long walk offsets are learned, and its bytes would push out of the caches what is read more than once.
+        far = tuple(cut_parts(start.offset, goal, is_known=True))
+        requests = (self.request(*part, is_kept=False) for part in (*far, *cut_parts(goal, end)))
+        return open_parts(self.store, requests, is_known=True, most=len(far))
+
+    def _walk(
+        self,
+        window: ObjectWindow,
+        start: Anchor,
+        first: int,
+        last: int,
+        on_damage: OnDamage | None,
+        *,
+        is_single: bool,
+    ) -> "Iterator[EntryBatch]":
+        for block in self.places.blocks_of(first, last):
+            end = min(last, self.places.last_entry_of(block))
+            try:
+                for stretch in self._stretches(window, block, start, end, is_single=is_single):
+                    batch = stretch.batch
+                    following = batch.first_entry + len(batch)
+                    if following > first:
+                        yield batch.slice(max(first, batch.first_entry), following - 1)
+                        first = following
+            except CorruptLedgerError as error:
+                if on_damage is None:
+                    raise
+                on_damage(first, end, error)
+                first = end + 1
+            if end < last:
+                start = self.places.start_of(block + 1)
+
+    def _stretches(
+        self, window: ObjectWindow, block: int, start: Anchor, last: int, *, is_single: bool
+    ) -> "Iterator[RecordStretch]":
+        """Yield a block's entries up to ``last``, from ``start`` on; a contradiction is damage only if it is there when read once more."""
+        # This imports numba, which copying bytes does not need.
+        from ledgerfs.layouts.pulsar_blob.record_walk import walk_records
+
+        unproved = None
+        try:
+            window.skip_to(start.offset)
+            for stretch in walk_records(
+                window, start.entry, last, self.places.end_of(block), self.ref.object("data").key
+            ):
+                self.places.learn(stretch, is_single=is_single)
+                unproved = start
+                yield stretch
+        except CorruptLedgerError:
+            self.places.forget()
+            self.store.forget(self.ref.object("data"))
+        else:
+            return
+        yield from self._stretches_again(block, last, unproved)
+
+    def _stretches_again(self, block: int, last: int, unproved: Anchor | None) -> "Iterator[RecordStretch]":
+        """Yield a block's entries from its beginning on; raises `StaleObjectError` if the entry ``unproved`` is at another offset."""
+        from ledgerfs.layouts.pulsar_blob.record_walk import walk_records
+
+        key, start = self.ref.object("data").key, self.places.start_of(block)
+        if unproved == start:
+            unproved = None
+        with open_parts(self.store, self._parts_from(start, last)) as parts:
+            window = ObjectWindow(parts, key, start.offset)
+            try:
+                for stretch in walk_records(window, start.entry, last, self.places.end_of(block), key):
+                    if unproved is not None and (place := stretch.place_of(unproved.entry)) is not None:
+                        if place != unproved.offset:
+                            raise _misplaced(key, unproved)
+                        unproved = None
+                    yield stretch
+            except CorruptLedgerError as error:
+                if unproved is not None:
+                    raise _misplaced(key, unproved) from error
+                raise self._damage(error) from error
+
+    def _end_of(self, block: int) -> int:
+        try:
+            return self.places.end_of(block)
+        except CorruptLedgerError as error:
+            raise self._damage(error) from error
+
+    def _require_known(self, index: OffloadIndex) -> None:
+        """Raise `CorruptIndexError` or `StaleObjectError` for an index that differs from the catalog's row."""
+        ref, metadata = self.ref, index.metadata
+        found = (metadata.last_entry, metadata.length, index.data_length, len(index.blocks))
+        if found != (ref.last_entry, ref.length, ref.expected, ref.cuts):
+            if not self.store.is_current(ref.object("index")):
+                raise _replaced(ref.object("index").key)
+            raise CorruptIndexError(
+                "the index tells other sizes than when it was read for the catalog",
+                key=ref.object("index").key,
+                offset=0,
+            )
+
+    def _require_plausible(self) -> None:
+        index, size = self.index, self.ref.object("data").size
+        if not index.is_plausible or size < index.data_length:
+            raise self._damage(
+                CorruptLedgerError(
+                    f"index and object contradict each other: {index.data_length} bytes by the index, {size} in the store, "
+                    f"{index.metadata.records_size} of records expected; `ledgerfs verify` tells which entries are left, "
+                    "`read(first, last)` reads them",
+                    key=self.ref.object("data").key,
+                    offset=min(index.data_length, size),
+                )
+            )
+
+    def _paddings(self) -> list[int]:
+        """Return the exact padding of each block, bytes, proved as in `ledgerfs.layouts.pulsar_blob.padding_proof`."""
+        self._require_plausible()
+        proof = PaddingProof(
+            self.index,
+            self.ref.object("data").key,
+            lambda start, end: self.store.read(self.request(start, end)),
+            self._end_of_records,
+        )
+        try:
+            return proof.paddings()
+        except CorruptLedgerError as error:
+            self.store.forget(self.ref.object("data"))
+            raise self._damage(error) from error
+
+    def _end_of_records(self, block: int) -> int:
+        """Walk all records of a block; return the offset at which the last one ends."""
+        start, last = self.places.start_of(block), self.places.last_entry_of(block)
+        with open_parts(self.store, self._parts_from(start, last)) as parts:
+            window = ObjectWindow(parts, self.ref.object("data").key, start.offset)
+            (stretch,) = deque(self._stretches(window, block, start, last, is_single=False), maxlen=1)
+        return stretch.end
+
+    def _damage(self, error: CorruptLedgerError) -> LedgerfsError:
+        """Return the error for bytes that contradict each other; without reads by version they may be of another object."""
+        stat = self.ref.object("data")
+        if not self.store.is_current(stat):
+            return _replaced(stat.key)
+        # The index may be wrong, which only the records show.
+        self._index = self._places = self._block_map = None
+        self.store.forget(self.ref.object("index"))
+        return CorruptLedgerError(error.reason, key=stat.key, offset=error.offset)
+
+
+def _replaced(key: str) -> StaleObjectError:
+    return StaleObjectError("the object was replaced; open it again", key=key)
+
+
+def _misplaced(key: str, anchor: Anchor) -> StaleObjectError:
+    """Return the error for entries that were handed out from a learned offset that was wrong."""
+    reason = f"the offset of entry {anchor.entry} that an earlier pass had learned was wrong, and is forgotten; read it again"
+    return StaleObjectError(reason, key=key, offset=anchor.offset)
+
+
+def _described(ref: LedgerRef, index: OffloadIndex, data: ObjectHead, index_object: ObjectHead) -> dict[str, Any]:
+    """Return index, ledger metadata, blocks and object metadata as JSON values; sizes in bytes, times in ISO 8601 UTC."""
+    ends = block_ends(index)
+    return {
+        **describe_ref(ref),
+        "index": {
+            "data_length": index.data_length,
+            "header_length": index.header_length,
+            "padding": index.padding,
+            "oddity": index.oddity,
+        },
+        "ledger_metadata": describe_metadata(index.metadata),
+        "blocks": [
+            {"first_entry": block.first_entry, "part": block.part, "offset": block.offset, "length": end - block.offset}
+            for block, end in zip(index.blocks, ends, strict=True)
+        ],
+        "objects": {"data": describe_object(data), "index": describe_object(index_object)},
+    }

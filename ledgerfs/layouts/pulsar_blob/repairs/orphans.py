@@ -1,0 +1,143 @@
+"""Repairs of data objects without an index: whole ledgers except for the index, garbage, or neither as far as can be proved."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ledgerfs.catalog.findings import Severity
+from ledgerfs.catalog.repairs import Action, Repair
+from ledgerfs.errors import CorruptLedgerError, UnsupportedFormatError
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.layouts.pulsar_blob.ledger_group import LedgerGroup
+from ledgerfs.layouts.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs.layouts.pulsar_blob.remains import DATA_WITHOUT_INDEX
+from ledgerfs.layouts.pulsar_blob.repairs.actions import DeleteObject, RebuildIndex
+from ledgerfs.layouts.pulsar_blob.repairs.claimants import claimants, unknown_ones
+from ledgerfs.layouts.pulsar_blob.repairs.data_walk import DataWalk
+from ledgerfs.layouts.pulsar_blob.repairs.rebuilt_index import rebuilt_index, why_not_whole
+from ledgerfs.layouts.pulsar_blob.repairs.same_bytes import why_not_contained
+from ledgerfs.layouts.pulsar_blob.repairs.survey import Survey
+from ledgerfs.layouts.pulsar_blob.repairs.user_metadata import foreign_format, lost_metadata
+from ledgerfs.storage.objects import ObjectHead, ObjectStat
+
+
+def look_at_orphan(survey: Survey, key: LedgerKey) -> Iterator[Repair]:
+    """Yield the repairs of one data object without an index."""
+    orphan = _Orphan.of(survey, key)
+    left_alone = survey.too_young(orphan.stat.modified_ms) or foreign_format(orphan.head.metadata)
+    if left_alone is not None:
+        yield orphan.garbage(f"left alone: {left_alone}")
+        return
+    if not orphan.stat.size:
+        yield orphan.garbage("it is empty", orphan.deletion())
+        return
+    group = LedgerGroup.of(orphan.head.metadata)
+    if group is not None and survey.ledgers is None and not survey.has_ledger_of(group):
+        reason = "left alone: of a job none of whose ledgers is there. Either it was killed before it published them, or this one's index"
+        yield orphan.garbage(f"{reason} was lost; naming the ledger (`--ledger {key.ledger_id}`) rebuilds it")
+        return
+    copies = [copy for copy in survey.copies_of(key.ledger_id) if orphan.name in {None, copy.managed_ledger}]
+    copies.sort(key=lambda copy: copy.layout not in survey.layouts)
+    differences = []
+    for copy in copies:
+        needed = survey.stats_of(copy)
+        difference = why_not_contained(survey, orphan.stat, copy)
+        if difference is None:
+            unseen = survey.why_not_seen(copy)
+            if unseen is not None:
+                yield orphan.loss(unseen)
+                return
+            deletion = orphan.deletion(*needed)
+            yield orphan.garbage(f"all of it is also in the complete copy {copy.key}", deletion)
+            return
+        differences.append(difference)
+    yield from _by_itself(survey, orphan, differences)
+
+
+@dataclass(frozen=True, slots=True)
+class _Orphan:
+    key: LedgerKey
+    head: ObjectHead
+    name: str | None
+    """Its managed ledger by its user metadata; None if that names none."""
+
+    @classmethod
+    def of(cls, survey: Survey, key: LedgerKey) -> "_Orphan":
+        head = survey.store.head(key.data_key)
+        return cls(key, head, parse_user_metadata(head.metadata or {}).managed_ledger)
+
+    @property
+    def stat(self) -> ObjectStat:
+        return self.head.stat
+
+    def garbage(self, reason: str, action: DeleteObject | RebuildIndex | None = None) -> Repair:
+        return self._found(Severity.REMARK, reason, self.name, action)
+
+    def loss(self, reason: str, name: str | None = None, action: RebuildIndex | None = None) -> Repair:
+        return self._found(Severity.DAMAGE, reason, name or self.name, action)
+
+    def deletion(self, *needed: ObjectStat) -> DeleteObject:
+        return DeleteObject("delete-data", self.stat, self.key.index_key, needed)
+
+    def _found(self, severity: Severity, reason: str, name: str | None, action: Action | None) -> Repair:
+        topic = None if name is None else topic_of(name)
+        return Repair(DATA_WITHOUT_INDEX, severity, reason, self.key.data_key, self.key.ledger_id, topic, action)
+
+
+def _by_itself(survey: Survey, orphan: _Orphan, differences: list[str]) -> Iterator[Repair]:
+    """Yield the repair by the object alone: whole, empty, or no ledger; ``differences`` are those from complete copies."""
+    try:
+        walk = DataWalk(survey.store, orphan.stat).run()
+    except (CorruptLedgerError, UnsupportedFormatError) as error:
+        reasons = [*differences, f"its index cannot be rebuilt: at byte {error.offset}, {error.reason}"]
+        yield orphan.loss("; ".join(reasons))
+        return
+    if not walk.entries:
+        yield orphan.garbage("it has no entry: the first one did not fit a block", orphan.deletion())
+        return
+    name = orphan.name or survey.managed_ledger
+    refusal = "; ".join(differences) or why_not_whole(walk) or why_not_known(survey, orphan.key, walk, name)
+    if refusal is not None or name is None:
+        yield orphan.loss(f"its index cannot be rebuilt: {refusal}")
+        return
+    reason = f"whole: entries 0 to {walk.entries - 1}, {walk.length} bytes of them"
+    yield orphan.loss(reason, name, rebuild(survey, orphan.key, orphan.head, walk, name))
+    yield from lost_metadata(survey, orphan.head, name, "data", orphan.key.ledger_id)
+
+
+def rebuild(
+    survey: Survey,
+    key: LedgerKey,
+    head: ObjectHead,
+    walk: DataWalk,
+    managed_ledger: str,
+    *,
+    content: bytes | None = None,
+) -> RebuildIndex:
+    """Return the action that puts the index of a whole data object, with the data object's user metadata."""
+    if content is None:
+        content = rebuilt_index(walk, managed_ledger)
+    metadata = index_metadata(head.metadata, managed_ledger)
+    known = claimants(survey.catalog, key.ledger_id)
+    named = managed_ledger if managed_ledger == survey.managed_ledger else None
+    return RebuildIndex(head.stat, key, content, metadata, known, survey.list_all, named)
+
+
+def index_metadata(data_metadata: Mapping[str, str] | None, managed_ledger: str) -> dict[str, str]:
+    """Return the user metadata of an index object."""
+    return {**completed_user_metadata(data_metadata, managed_ledger), "role": "index"}
+
+
+def why_not_known(survey: Survey, key: LedgerKey, walk: DataWalk, name: str | None) -> str | None:
+    """Return why a whole data object cannot be attributed: no topic, or a copy of the same ledger that contradicts it or may; else None."""
+    if name is None:
+        return "nothing tells its topic; `--topic` with `--ledger` names it"
+    for claim in survey.claims.get(key.ledger_id, []):
+        if claim.managed_ledger == name and (claim.entries, claim.length) != (walk.entries, walk.length):
+            return (
+                f"it has {walk.entries} entries of {walk.length} bytes; by {claim.objects[-1][1].key}, this ledger has "
+                f"{claim.entries} of {claim.length}"
+            )
+    unknown = next(iter(unknown_ones(survey.catalog, key.ledger_id)), None)
+    return None if unknown is None else f"a copy of this ledger may be {unknown.key}: {unknown.error.reason}"

@@ -1,0 +1,54 @@
+"""Offloaded ledgers as rows of a catalog, for rooms that know a layout only by its number (`ledgerfs.catalog.layouts_known`)."""
+
+from typing import Any
+
+from ledgerfs.catalog.missing_ledgers import GapKind
+from ledgerfs.catalog.remains import Kept, Remains
+from ledgerfs.formats.pulsar_blob.object_names import INDEX_SUFFIX, LedgerKey
+from ledgerfs.formats.uuid_halves import uuid_from_halves
+from ledgerfs.layouts.pulsar_blob import columns
+from ledgerfs.layouts.pulsar_blob.columns import ORPHAN, OWN_STRUCT
+from ledgerfs.layouts.pulsar_blob.remains import BlobRemains
+from ledgerfs.storage.objects import ObjectStat
+
+NAME = "pulsar_blob"
+NUMBER = columns.NUMBER
+KEPT_TABLES = {"orphans": ORPHAN}
+IS_WRITABLE = True
+
+
+def objects_of(
+    row: tuple[Any, ...],
+    own: bytes,
+    managed_ledger: str | None,  # noqa: ARG001  (keys are flat)
+    place: str,  # noqa: ARG001
+) -> tuple[tuple[str, ObjectStat], ...]:
+    """Return the data and the index object of a row of `LEDGER`."""
+    data_key = LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key
+    data_ms, index_size, data_version, index_version, _, _ = OWN_STRUCT.unpack_from(own)
+    stored, changed_ms = row[12], row[16]
+    return (
+        ("data", ObjectStat(data_key, stored, data_ms, data_version.rstrip(b"\0").decode())),
+        (
+            "index",
+            ObjectStat(f"{data_key}{INDEX_SUFFIX}", index_size, changed_ms, index_version.rstrip(b"\0").decode()),
+        ),
+    )
+
+
+def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001  (keys are flat)
+    """Return the key of the object that is left: the data object's or the index's."""
+    key = LedgerKey(uuid, ledger_id, is_index=False)
+    return key.data_key if kind in {GapKind.INDEX_LOST, GapKind.CONTRADICTED, GapKind.BEING_WRITTEN} else key.index_key
+
+
+def kept(remains: Remains) -> Kept:
+    """Return what the kept catalog stores of the remains: no bad indexes, which the next listing finds again."""
+    if not isinstance(remains, BlobRemains):
+        raise TypeError(type(remains).__name__)
+    return Kept(None, {"orphans": remains.orphans})
+
+
+def remains_of_kept(kept: Kept) -> BlobRemains:
+    """Return the remains that `kept` made storable."""
+    return BlobRemains(kept.tables["orphans"])

@@ -1,0 +1,156 @@
+"""Objects of a bucket without a partner, looked at once more with one request each: a listing alone is not enough.
+
+The pages of a listing are of different moments, so a ledger that is uploaded or deleted meanwhile may show one object only. And only user
+metadata names the topic of a data object whose index is lost or unreadable. The catalog keeps the answers by the object's version: nothing
+is asked twice.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import LEDGER, Table
+from ledgerfs.catalog.layout import Progress
+from ledgerfs.catalog.missing_ledgers import UNKNOWN
+from ledgerfs.catalog.remains import Unreadable
+from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.layouts.pulsar_blob.columns import (
+    NUMBER,
+    ORPHAN,
+    UNASKED,
+    key_of,
+    keys_of,
+    listed_row,
+    match_rows,
+    own_of,
+)
+from ledgerfs.layouts.pulsar_blob.remains import BadIndex, refused_data, remains_of
+from ledgerfs.layouts.pulsar_blob.topics_in_user_metadata import Told, all_told, told_of
+from ledgerfs.storage.object_store import ObjectStore
+from ledgerfs.storage.ordered_map import ordered_map
+
+RowOf = Callable[[str | None], int]
+"""Returns the row of a managed ledger's name; a new name gets a row."""
+
+Versions = npt.NDArray[np.bytes_]
+
+_THREADS = 16
+
+
+def without_false_losses(
+    store: ObjectStore, ledgers: Table, previous: Catalog | None, refused: list[Unreadable]
+) -> Table:
+    """Return the rows of `LEDGER` whose index is really there.
+
+    ``stored`` is -1 if the data object is gone, or if the store refuses to answer: those are appended to ``refused``.
+    """
+    old = np.empty(0, LEDGER) if previous is None else _known_losses(previous)
+    lost = np.flatnonzero(ledgers["stored"] < 0)
+    lost = lost[~_is_known(ledgers[lost], own_of(ledgers)["index_version"][lost], old, own_of(old)["index_version"])]
+
+    def look(row: int) -> tuple[Told, bool]:
+        key = key_of(ledgers[row])
+        data = told_of(store, key.data_key)
+        is_there = data.stat is not None or data.error is not None
+        return data, not is_there and _is_gone(told_of(store, key.index_key))
+
+    is_deleted = np.zeros(ledgers.size, bool)
+    for row, (data, is_deleted[row]) in zip(
+        lost.tolist(), ordered_map(look, lost.tolist(), _THREADS, "ledgerfs-head"), strict=True
+    ):
+        if data.stat is not None:
+            *_, size, modified_ms, version = listed_row(key_of(ledgers[row]), data.stat)
+            own = own_of(ledgers)
+            ledgers["stored"][row] = size
+            own["data_modified_ms"][row], own["data_version"][row] = modified_ms, version
+        elif data.error is not None:
+            refused.append(refused_data(key_of(ledgers[row]), data.error))
+    return ledgers[~is_deleted]
+
+
+def _known_losses(previous: Catalog) -> Table:
+    """Return the lost ledgers of an earlier catalog, without those of which the store refused to answer."""
+    lost: Table = previous.lost[previous.lost["layout"] == NUMBER]
+    refused = {(*uuid_halves(one.uuid), one.ledger_id) for one in remains_of(previous).refused}
+    if not refused:
+        return lost
+    keys = zip(*(lost[name].tolist() for name in ("uuid_high", "uuid_low", "ledger_id")), strict=True)
+    known: Table = lost[[key not in refused for key in keys]]
+    return known
+
+
+def told_orphans(
+    store: ObjectStore,
+    listed: Table,
+    previous: Catalog | None,
+    row_of: RowOf,
+    *,
+    progress: Progress | None,
+    refused: list[Unreadable],
+) -> Table:
+    """Return data objects without an index as rows of `ORPHAN`, without those that were deleted meanwhile.
+
+    Those of which the store refuses to answer whose they are, are appended to ``refused``.
+    """
+    orphans = np.zeros(listed.size, ORPHAN)
+    for column in listed.dtype.names or ():
+        orphans[column] = listed[column]
+    orphans["name"] = UNASKED
+    if previous is not None:
+        _remember(orphans, previous, row_of)
+    unknown = np.flatnonzero(orphans["name"] == UNASKED)
+    keys = [key.data_key for key in keys_of(orphans[unknown])]
+    is_gone = np.zeros(orphans.size, bool)
+    for row, told in zip(unknown.tolist(), all_told(store, keys, progress), strict=True):
+        is_gone[row] = _is_gone(told)
+        orphans["is_of_job"][row] = told.is_of_job
+        if told.managed_ledger is not None:
+            orphans["name"][row] = row_of(told.managed_ledger)
+        elif told.error is None:
+            orphans["name"][row] = UNKNOWN
+        else:
+            refused.append(refused_data(key_of(orphans[row]), told.error))
+    return orphans[~is_gone]
+
+
+def told_bad_indexes(store: ObjectStore, bad: Sequence[BadIndex], row_of: RowOf) -> list[BadIndex]:
+    """Return the same with the topics that the user metadata of index or data object names."""
+    asked = [one for one in bad if not isinstance(one.error, ObjectNotFoundError)]
+    told = [one.managed_ledger for one in all_told(store, [one.key.index_key for one in asked])]
+    nameless = [place for place, name in enumerate(told) if name is None]
+    by_data = all_told(store, [asked[place].key.data_key for place in nameless])
+    for place, one in zip(nameless, by_data, strict=True):
+        told[place] = one.managed_ledger
+    names = {one.key: name for one, name in zip(asked, told, strict=True)}
+    for name in names.values():
+        if name is not None:
+            row_of(name)
+    return [replace(one, managed_ledger=names.get(one.key)) for one in bad]
+
+
+def _remember(orphans: Table, previous: Catalog, row_of: RowOf) -> None:
+    """Copy the answers about the same versions of the same objects."""
+    old = remains_of(previous).orphans
+    for row in np.flatnonzero(_is_known(orphans, orphans["version"], old, old["version"])).tolist():
+        known = old[match_rows(orphans[row : row + 1], old)[0]]
+        name = int(known["name"])
+        orphans["name"][row] = name if name < 0 else row_of(previous.names[name])
+        for column in ("is_of_job", "has_copy", "near_high", "near_low", "near_version"):
+            orphans[column][row] = known[column]
+
+
+def _is_known(rows: Table, versions: Versions, old: Table, old_versions: Versions) -> npt.NDArray[np.bool_]:
+    """Return which rows are among the older ones in the same version."""
+    if not old.size:
+        return np.zeros(rows.size, bool)
+    matches = match_rows(rows, old)
+    is_same: npt.NDArray[np.bool_] = (old_versions[matches] == versions) & (versions != b"")
+    return is_same & (matches >= 0)
+
+
+def _is_gone(told: Told) -> bool:
+    return told.stat is None and told.error is None and told.is_kept

@@ -1,6 +1,0 @@
-"""Offloading as a managed ledger does it: PIP-17's interfaces, over a bucket, and of a topic of a living cluster."""
-
-from ledgerfs.offload.ledger_offloader import LedgerOffloader, NullLedgerOffloader
-from ledgerfs.offload.managed_ledger import ManagedLedger
-
-__all__ = ["LedgerOffloader", "ManagedLedger", "NullLedgerOffloader"]

@@ -1,0 +1,6 @@
+"""Verifying that all of a bucket can be read; findings name object and offset."""
+
+from ledgerfs.catalog.findings import Finding, Report, Severity
+from ledgerfs.verification.verify import verify
+
+__all__ = ["Finding", "Report", "Severity", "verify"]

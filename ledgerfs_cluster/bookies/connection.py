@@ -1,0 +1,172 @@
+"""One connection to a bookie: requests go out together, and replies come in any order."""
+
+import socket
+import time
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ledgerfs.errors import StoreTimeoutError, StoreUnreachableError, UnsupportedFormatError
+from ledgerfs.messages.kernels.arrays import empty
+from ledgerfs_cluster.formats.bookkeeper.replies import Replies, scan_replies
+
+_FIRST_BUFFER: Final = 256 << 10
+_MOST_GATHERED: Final = 2 << 20
+"""Bytes of replies, at most, that are waited for together."""
+
+_GATHERING_S: Final = 0.0005
+"""How long more replies are waited for when some are there: each handling of replies costs as much as many of them."""
+
+_RECEIVE_BUFFER: Final = 4 << 20
+"""What the kernel may hold of replies that nobody has taken yet, bytes: more than is ever asked for ahead of small entries."""
+
+
+_MOST_PATIENCE: Final = 6
+"""How many times the time-out a reply may take that trickles in: 5 MiB come in a minute over 1 Mbit/s."""
+
+
+class Received(NamedTuple):
+    """Replies that came together, and the buffer that they lie in, which is theirs alone."""
+
+    buffer: memoryview
+    replies: Replies
+
+
+class BookieConnection:
+    """A connection for one reader at a time.
+
+    Raises `StoreUnreachableError` when the bookie does not answer, or hangs up; then the connection is of no more use.
+
+    Attributes
+    ----------
+    outstanding
+        How many requests have no reply yet; negative if the bookie sent replies that nobody asked for.
+    is_used
+        Whether it was lent before: the bookie may have hung up since.
+
+    """
+
+    __slots__ = ("_average", "_buffer", "_end", "_needed", "_socket", "_timeout_s", "address", "is_used", "outstanding")
+
+    def __init__(self, address: str, timeout_s: float) -> None:
+        self.address = address
+        self.outstanding = 0
+        self.is_used = False
+        self._timeout_s = timeout_s
+        self._buffer, self._end, self._needed, self._average = _buffer(_FIRST_BUFFER), 0, 0, 0
+        host, port = host_and_port(address)
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+        except OSError as error:
+            raise StoreUnreachableError(f"the bookie cannot be reached: {_told(error)}", key=address) from error
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether every request has its reply, and nothing else came: then someone else may use the connection."""
+        return not (self.outstanding or self._end)
+
+    def send(self, requests: bytes, count: int) -> None:
+        """Send ``count`` requests."""
+        self.outstanding += count
+        try:
+            self._socket.sendall(requests)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def receive(self, wanted: int = 1) -> Received:
+        """Wait for replies, and return those that are whole: at least one, and if they come soon, as many as are ``wanted``.
+
+        Raises `CorruptReplyError`, too, for what is no reply.
+        """
+        give_up = time.monotonic() + _MOST_PATIENCE * self._timeout_s
+        while True:
+            self._fill(max(1, self._needed), give_up)
+            self._gather(min(_MOST_GATHERED, wanted * self._average))
+            replies = scan_replies(self._buffer, 0, self._end, key=self.address)
+            if replies.position:
+                return self._taken(replies)
+            self._needed = replies.missing
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def _fill(self, least: int, give_up: float) -> None:
+        """Receive at least so many bytes more, before some time."""
+        goal = self._end + least
+        while self._end < goal:
+            # No more room than what came takes again: a length may be a lie.
+            self._make_room(min(goal - self._end, max(self._end, _FIRST_BUFFER)))
+            try:
+                count = self._socket.recv_into(self._buffer[self._end :])
+            except OSError as error:
+                raise self._failed(error) from error
+            self._end += self._heard(count)
+            if self._end < goal and time.monotonic() > give_up:
+                raise StoreTimeoutError("the bookie's reply comes too slowly to be waited for", key=self.address)
+
+    def _gather(self, goal: int) -> None:
+        """Receive what comes soon, until there are so many bytes."""
+        if self._end >= goal:
+            return
+        self._make_room(goal - self._end)
+        self._socket.settimeout(_GATHERING_S)
+        try:
+            while self._end < goal:
+                self._end += self._heard(self._socket.recv_into(self._buffer[self._end :]))
+        except TimeoutError:
+            return
+        except StoreUnreachableError:
+            raise
+        except OSError as error:
+            raise self._failed(error) from error
+        finally:
+            self._socket.settimeout(self._timeout_s)
+
+    def _make_room(self, size: int) -> None:
+        if self._end + size > len(self._buffer):
+            larger = _buffer(max(self._end + size, 2 * len(self._buffer)))
+            larger[: self._end] = self._buffer[: self._end]
+            self._buffer = larger
+
+    def _taken(self, replies: Replies) -> Received:
+        """Hand the buffer over, and begin another one with the bytes behind the last whole reply."""
+        whole, end, count = self._buffer, self._end, len(replies.codes)
+        rest = end - replies.position
+        self._average = replies.position // count
+        self.outstanding -= count
+        expected = min(_MOST_GATHERED, max(0, self.outstanding) * self._average)
+        self._buffer = _buffer(max(_FIRST_BUFFER, rest + expected))
+        self._buffer[:rest] = whole[replies.position : end]
+        self._end, self._needed = rest, replies.missing if rest else 0
+        return Received(whole.toreadonly(), replies)
+
+    def _heard(self, count: int) -> int:
+        if not count:
+            raise StoreUnreachableError("the bookie hung up", key=self.address)
+        return count
+
+    def _failed(self, error: OSError) -> StoreUnreachableError:
+        if isinstance(error, TimeoutError):
+            return StoreTimeoutError(f"the bookie said nothing for {self._timeout_s:g} s", key=self.address)
+        return StoreUnreachableError(f"the connection to the bookie broke: {_told(error)}", key=self.address)
+
+
+def _buffer(size: int) -> memoryview:
+    made: memoryview = empty(size, np.uint8).data
+    return made
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return both; raises `UnsupportedFormatError` for the id of a bookie that is no address."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        reason = "this bookie is registered by an id that is no address (host:port), which ledgerfs does not look up"
+        raise UnsupportedFormatError(reason, key=address)
+    return host.strip("[]"), int(port)
+
+
+def _told(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

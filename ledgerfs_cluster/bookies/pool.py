@@ -1,0 +1,162 @@
+"""The connections of this process to bookies, and what is known of bookies: which are away, and which answer no batches."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ledgerfs.errors import StoppedError, StoreUnreachableError
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs_cluster.bookies.connection import BookieConnection
+from ledgerfs_cluster.token_bucket import Bandwidth
+
+_AWAY_S = 5.0
+"""For how long a bookie that could not be reached is asked last."""
+
+_SINGLE_S = 60.0
+"""For how long a bookie that did not answer a batch is asked entry by entry: it may only have been stopped."""
+
+_MOST_IDLE = 8
+"""Connections to one bookie that are kept while nobody uses them."""
+
+
+class BookiePool:
+    """Connections, each used by one reader at a time. Safe in threads; after a fork the child makes its own.
+
+    Parameters
+    ----------
+    timeout_s
+        How long a bookie may say nothing, s.
+    rate
+        Bytes a second that are read of each bookie at most; None for no limit.
+
+    """
+
+    __slots__ = ("_away", "_bandwidths", "_idle", "_lock", "_pid", "_rate", "_single", "_timeout_s")
+
+    def __init__(self, timeout_s: float, rate: float | None) -> None:
+        self._timeout_s = timeout_s
+        self._rate = rate
+        self._lock = ForkLock()
+        self._forget()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._timeout_s, self._rate))
+
+    def lease(self, address: str) -> BookieConnection:
+        """Return a connection for the caller alone; raises `StoreUnreachableError`, and remembers it."""
+        with self._lock:
+            if self._pid != os.getpid():
+                self._forget()
+            idle = self._idle.get(address)
+            if idle:
+                return idle.pop()
+        try:
+            return BookieConnection(address, self._timeout_s)
+        except StoreUnreachableError:
+            self.note_away(address)
+            raise
+
+    def give_back(self, connection: BookieConnection) -> None:
+        """Take a connection back; one with replies outstanding, or with bytes that nobody asked for, is closed."""
+        connection.is_used = True
+        with self._lock:
+            idle = self._idle.setdefault(connection.address, [])
+            if connection.is_quiet and self._pid == os.getpid() and len(idle) < _MOST_IDLE:
+                idle.append(connection)
+                return
+        connection.close()
+
+    def note_away(self, address: str) -> None:
+        """Remember that a bookie could not be reached, and hang up connections to it that may be broken, too."""
+        with self._lock:
+            self._away[address] = time.monotonic()
+            broken = self._idle.pop(address, [])
+        for connection in broken:
+            connection.close()
+
+    def is_away(self, address: str) -> bool:
+        """Whether a bookie could not be reached a moment ago."""
+        return _is_since(self._away.get(address), _AWAY_S)
+
+    def note_single(self, address: str) -> None:
+        """Remember that a bookie gave no answer to a batch: those before 4.17 hang up."""
+        self._single[address] = time.monotonic()
+
+    def answers_batches(self, address: str) -> bool:
+        """Whether batches may be asked of a bookie."""
+        return not _is_since(self._single.get(address), _SINGLE_S)
+
+    def pace(self, address: str, size: int, is_stopping: Callable[[], bool] | None = None) -> None:
+        """Wait until ``size`` more bytes of a bookie are within the rate; raises `StoppedError` once ``is_stopping`` returns True."""
+        if self._rate is None:
+            return
+        with self._lock:
+            bandwidth = self._bandwidths.setdefault(address, Bandwidth(self._rate))
+        if not bandwidth.wait(size, is_stopping):
+            raise StoppedError("the service is ending: reads that wait for bookie_rate are given up", key=address)
+
+    def _forget(self) -> None:
+        self._pid = os.getpid()
+        # A forked child must not speak on its parent's connections, nor close them with a word: it drops its copies of them.
+        self._idle: dict[str, list[BookieConnection]] = {}
+        self._away: dict[str, float] = {}
+        self._single: dict[str, float] = {}
+        self._bandwidths: dict[str, Bandwidth] = {}
+
+
+def _is_since(time_s: float | None, most_s: float) -> bool:
+    return time_s is not None and time.monotonic() - time_s < most_s
+
+
+class Leases:
+    """The connections that one reader has leased, one a bookie; given back together."""
+
+    __slots__ = ("_leased", "pool")
+
+    def __init__(self, pool: BookiePool) -> None:
+        self.pool = pool
+        self._leased: dict[str, BookieConnection] = {}
+
+    def of(self, address: str) -> BookieConnection:
+        """Return the connection to a bookie, leased on first use; raises `StoreUnreachableError`."""
+        found = self._leased.get(address)
+        if found is None:
+            found = self._leased[address] = self.pool.lease(address)
+        return found
+
+    def get(self, address: str) -> BookieConnection | None:
+        """Return the connection to a bookie if there is one."""
+        return self._leased.get(address)
+
+    def drop(self, address: str) -> None:
+        """Hang up on a bookie that failed, and remember that it did."""
+        found = self._leased.pop(address, None)
+        if found is not None:
+            found.close()
+        self.pool.note_away(address)
+
+    def give_back(self) -> None:
+        """Give all connections back."""
+        while self._leased:
+            self.pool.give_back(self._leased.popitem()[1])
+
+
+@contextmanager
+def leases_of(pool: BookiePool) -> Iterator[Leases]:
+    """Lend connections for the time of a reading."""
+    leases = Leases(pool)
+    try:
+        yield leases
+    finally:
+        leases.give_back()
+
+
+_pools: dict[tuple[float, float | None], BookiePool] = {}
+_pools_lock = ForkLock()
+
+
+def shared_pool(timeout_s: float, rate: float | None) -> BookiePool:
+    """Return this process's pool for some settings: all readers of a cluster share connections and the rate."""
+    with _pools_lock:
+        return _pools.setdefault((timeout_s, rate), BookiePool(timeout_s, rate))

@@ -1,0 +1,266 @@
+"""Reading entries of one ledger from its bookies: several windows are asked for ahead, each replica is asked before an entry is given up.
+
+Where all replicas of an entry are on the same bookies (the ensemble is no larger than the write quorum) whole runs are asked of one bookie;
+a striped ledger is asked entry by entry. Nothing here decides what it means that an entry cannot be had: that takes the ledger's metadata.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ledgerfs.errors import CorruptReplyError, StoreUnreachableError
+from ledgerfs.storage.traffic import Traffic
+from ledgerfs_cluster.bookies.pool import Leases
+from ledgerfs_cluster.bookies.window import Refusal, Window
+from ledgerfs_cluster.formats.bookkeeper.replies import Operation, ReplyCode, batch_entries
+from ledgerfs_cluster.formats.bookkeeper.requests import batch_request, read_requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ledgerfs.formats.records import EntryBatch
+    from ledgerfs_cluster.bookies.connection import Received
+    from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
+
+_WINDOW_BYTES = 1 << 20
+_MOST_ENTRIES = 1024
+_FEW_ENTRIES = 16
+_LARGE_WINDOW_BYTES = 2 << 20
+"""A window of large entries has no more than `_FEW_ENTRIES`, or these bytes: each window costs as much as many entries."""
+
+_MOST_AHEAD = 4
+"""Windows that are asked for, which keeps a bookie busy; more only fills its buffers."""
+
+_STORED_OVERHEAD = 64
+"""Bytes that an entry has in a reply besides its payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A window of which no replica gives some entries: what that means, its ledger's metadata tells.
+
+    Attributes
+    ----------
+    entries
+        The entries that are lacking, ascending, each with what its bookies said.
+    rest
+        What came of the window; None if nothing did.
+
+    """
+
+    entries: "list[tuple[int, list[Refusal]]]"
+    rest: "EntryBatch | None"
+
+
+class _Batch(NamedTuple):
+    """A batch under way: the bookie that is asked, and the first entry."""
+
+    bookie: str
+    first: int
+
+
+class LedgerReading:
+    """One pass over entries of a ledger. For one thread.
+
+    Parameters
+    ----------
+    node
+        The ledger's metadata, which says on which bookies entries are.
+    entry_bytes
+        How many bytes an entry has, about.
+    is_stopping
+        Returns whether to stop waiting for the rate of the pool; None to wait in any case.
+
+    """
+
+    __slots__ = (
+        "_batches",
+        "_entry_bytes",
+        "_is_stopping",
+        "_leases",
+        "_next_id",
+        "_node",
+        "_pool",
+        "_traffic",
+        "_windows",
+    )
+
+    def __init__(
+        self,
+        leases: Leases,
+        node: "LedgerNode",
+        entry_bytes: int,
+        traffic: Traffic,
+        is_stopping: "Callable[[], bool] | None" = None,
+    ) -> None:
+        self._pool = leases.pool
+        self._is_stopping = is_stopping
+        self._leases = leases
+        self._node = node
+        self._entry_bytes = max(1, entry_bytes) + _STORED_OVERHEAD
+        self._traffic = traffic
+        self._windows: dict[int, Window] = {}
+        self._batches: dict[int, _Batch] = {}
+        self._next_id = 0
+
+    def windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
+        """Yield the entries ``first`` to ``last``, window by window, up to the first that lacks some; raises as `BookiePool.pace`."""
+        waiting: deque[int] = deque()
+        while waiting or first <= last:
+            while first <= last and len(waiting) < _MOST_AHEAD:
+                end = self._end_of_window(first, last)
+                waiting.append(self._begin(first, end))
+                first = end + 1
+            found = self._collect(waiting.popleft())
+            yield found
+            if isinstance(found, Lack):
+                return
+
+    def _end_of_window(self, first: int, last: int) -> int:
+        few = min(_FEW_ENTRIES, _LARGE_WINDOW_BYTES // self._entry_bytes)
+        count = min(_MOST_ENTRIES, max(1, few, _WINDOW_BYTES // self._entry_bytes))
+        behind = (one.first_entry for one in self._node.ensembles if one.first_entry > first)
+        return min(last, first + count - 1, next(behind, last + 1) - 1)
+
+    def _begin(self, first: int, last: int) -> int:
+        """Ask for a window ahead; return its number."""
+        ensemble = self._node.ensemble_of(first)
+        window = Window(first, last, ensemble.bookies, self._node.write_quorum)
+        number, self._next_id = self._next_id, self._next_id + 1
+        bookie = self._batch_bookie(number, ensemble.bookies) if last > first else None
+        self._windows[number] = window
+        if bookie is None or not self._ask_batch(number, window, bookie, first):
+            self._ask(window)
+        return number
+
+    def _batch_bookie(self, number: int, bookies: tuple[str, ...]) -> str | None:
+        """Return the bookie to ask for a whole window; None if there is none that has every entry of it, and is known to answer."""
+        if len(bookies) != self._node.write_quorum:
+            return None
+        turned = (bookies[(number + k) % len(bookies)] for k in range(len(bookies)))
+        return next((one for one in turned if self._pool.answers_batches(one) and not self._pool.is_away(one)), None)
+
+    def _ask_batch(self, number: int, window: Window, bookie: str, first: int) -> bool:
+        count = window.last - first + 1
+        if first == window.first:
+            window.ask_all_of(bookie)
+        self._batches[number] = _Batch(bookie, first)
+        most = max(_WINDOW_BYTES, count * self._entry_bytes) * 2
+        return self._send(bookie, batch_request(self._node.ledger_id, first, number, count, most), 1, count)
+
+    def _ask(self, window: Window) -> None:
+        """Ask the next replica of each entry that nobody is asked for, until all are asked for or given up."""
+        while True:
+            told = [
+                self._send(bookie, read_requests(self._node.ledger_id, entries), entries.size, entries.size)
+                for bookie, entries in list(window.to_ask(self._pool.is_away))
+            ]
+            if all(told):
+                return
+
+    def _send(self, bookie: str, requests: bytes, count: int, entries: int) -> bool:
+        self._pool.pace(bookie, entries * self._entry_bytes, self._is_stopping)
+        try:
+            self._leases.of(bookie).send(requests, count)
+        except StoreUnreachableError:
+            self._failed(bookie)
+            return False
+        self._traffic.count(requests=1, bytes_asked=entries * self._entry_bytes)
+        return True
+
+    def _collect(self, number: int) -> "EntryBatch | Lack":
+        window = self._windows[number]
+        while True:
+            while (bookie := window.waits_for()) is not None:
+                self._receive(bookie, window)
+                self._ask(window)
+            self._ask(window)
+            if window.waits_for() is not None:
+                continue
+            found = window.check(self._node.digest, self._node.ledger_id)
+            if found is not None:
+                break
+            self._ask(window)
+        del self._windows[number]
+        self._batches.pop(number, None)
+        batch = window.batch(*found)
+        if batch is None or len(batch) < window.last - window.first + 1:
+            return Lack(window.lost(), batch)
+        self._traffic.count(bytes_used=int(batch.lengths.sum()))
+        return batch
+
+    def _receive(self, bookie: str, window: Window) -> None:
+        """Wait for replies of a bookie, and give each to its window."""
+        connection = self._leases.get(bookie)
+        if connection is None or connection.outstanding <= 0:
+            self._failed(bookie)
+            return
+        try:
+            received = connection.receive(min(connection.outstanding, window.count_of(bookie)))
+            self._traffic.count(bytes_received=received.replies.position)
+            self._sort(bookie, received)
+        except (StoreUnreachableError, CorruptReplyError):
+            self._failed(bookie)
+
+    def _sort(self, bookie: str, received: "Received") -> None:
+        replies = received.replies
+        buffer = received.buffer[: replies.position]
+        is_ours = replies.ledgers == self._node.ledger_id
+        is_batch = is_ours & (replies.operations == Operation.BATCH_READ)
+        for row in np.flatnonzero(is_batch).tolist():
+            self._take_batch(bookie, buffer, received, row)
+        is_single = is_ours & ~is_batch
+        if not is_single.any():
+            return
+        for window in list(self._windows.values()):
+            rows = np.flatnonzero(is_single & (replies.entries >= window.first) & (replies.entries <= window.last))
+            if rows.size:
+                entries, codes = replies.entries[rows], replies.codes[rows]
+                window.take(bookie, buffer, entries, codes, replies.starts[rows], replies.sizes[rows])
+
+    def _take_batch(self, bookie: str, buffer: memoryview, received: "Received", row: int) -> None:
+        """Take a run of entries; what is left of it is asked for again, entry by entry if the bookie gave none."""
+        replies = received.replies
+        first, code = int(replies.entries[row]), int(replies.codes[row])
+        number = self._batch_of(bookie, first, int(replies.request_ids[row]))
+        if number is None:
+            return
+        del self._batches[number]
+        window = self._windows[number]
+        if code in {ReplyCode.BAD_REQUEST, ReplyCode.BAD_VERSION}:
+            self._pool.note_single(bookie)
+        if code == ReplyCode.OK:
+            starts, sizes = batch_entries(buffer, int(replies.starts[row]), int(replies.sizes[row]), key=bookie)
+            window.put(bookie, buffer, first, starts, sizes)
+            following = first + starts.size
+            if following > window.last:
+                return
+            if starts.size and self._ask_batch(number, window, bookie, following):
+                return
+        window.ask_again()
+        self._ask(window)
+
+    def _batch_of(self, bookie: str, first: int, request_id: int) -> int | None:
+        """Return the window that a bookie's batch is for; None if it was not asked for that."""
+        asked = _Batch(bookie, first)
+        if self._batches.get(request_id) == asked:
+            return request_id
+        # A bookie that refuses may not repeat the request's id.
+        return next((number for number, one in self._batches.items() if request_id < 0 and one == asked), None)
+
+    def _failed(self, bookie: str) -> None:
+        """Ask others for what a bookie was asked, which hung up, said nothing, or sent what is no reply."""
+        connection = self._leases.get(bookie)
+        # A connection that was kept may have ended long ago, when the bookie was stopped.
+        is_new = connection is not None and not connection.is_used
+        self._leases.drop(bookie)
+        batches = [number for number, one in self._batches.items() if one.bookie == bookie]
+        if batches and is_new:
+            # Bookies before 4.17 hang up on a batch.
+            self._pool.note_single(bookie)
+        for number in batches:
+            del self._batches[number]
+        for window in list(self._windows.values()):
+            window.give_up_on(bookie)

@@ -1,0 +1,335 @@
+"""Checking a cluster: buckets, then ledgers, then what owns them; some seconds later the same for what was suspect; then the findings.
+
+Of a dump there is one look only, and what it lists may be gone from a bucket by right since then. When it was begun is known by the clock
+of the machine that made it, and what changed by ZooKeeper's: the grace is between the two.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ledgerfs.errors import LedgerfsError, StoppedError
+from ledgerfs.formats.array_types import Int64
+from ledgerfs_cluster.check.noted_work import NotedWork, without_noted
+from ledgerfs_cluster.check.suspects import Suspects, suspects_of
+from ledgerfs_cluster.check.tier_findings import (
+    LeftOut,
+    broken_objects,
+    lost_ids,
+    lost_objects,
+    orphan_objects,
+    refused_objects,
+    sound_ids,
+)
+from ledgerfs_cluster.check.tier_listing import Tier, listed_tier
+from ledgerfs_cluster.rules.findings import Finding, in_order
+from ledgerfs_cluster.rules.gone import gone_findings, named_before, unread_compactions
+from ledgerfs_cluster.rules.loss import (
+    listed_before,
+    lost_findings,
+    under_replicated,
+    unequal_findings,
+)
+from ledgerfs_cluster.rules.orphans import flagged_findings, orphan_findings, signs_of_sharing, with_unchanged_owners
+from ledgerfs_cluster.rules.tiered_objects import TieredObjects, are_in, completely_offloaded
+from ledgerfs_cluster.snapshot.answers import BookieReads
+from ledgerfs_cluster.snapshot.next_ids import end_of_former_ids
+from ledgerfs_cluster.snapshot.survey import DamagedNode, Survey
+from ledgerfs_cluster.snapshot.surveying import Progress, look_again, survey_cluster, survey_dump
+from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
+
+GRACE_MS = 600_000
+PASS_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How careful a check is.
+
+    Attributes
+    ----------
+    grace_ms
+        What was made or changed within so many ms is not judged: brokers take up to 60 s for what they do, and try again.
+    pass_s
+        Seconds between two looks.
+
+    """
+
+    grace_ms: int = GRACE_MS
+    pass_s: float = PASS_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of a check.
+
+    Attributes
+    ----------
+    survey
+        The first look, with what could not be read in any.
+    passes
+        How often was looked; once if nothing was suspect, and at dumps.
+    findings
+        Loss first, then by bytes.
+    left_out
+        What was not judged and why, a sentence each: it is not lost, but may have no owner, or be stuck.
+    unjudged
+        What may be lost, and was not judged, and why, a sentence each.
+    signs
+        What hints at other Pulsar clusters on the same BookKeeper, a sentence each: their ledgers look like orphans.
+
+    """
+
+    survey: Survey
+    passes: int
+    findings: list[Finding]
+    left_out: list[str]
+    unjudged: list[str]
+    signs: list[str] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that may be lost was judged: otherwise the absence of findings proves nothing."""
+        return not self.unjudged
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Two looks at a cluster and its buckets.
+
+    Attributes
+    ----------
+    survey
+        The first look.
+    first, second
+        What each makes suspect; no second one if there is nothing to look at again.
+    tiers
+        The buckets that were listed for both, in the order of what is suspect of them.
+
+    """
+
+    survey: Survey
+    first: Suspects
+    second: Suspects | None
+    tiers: tuple[Tier, ...] = ()
+
+    @property
+    def sure(self) -> Suspects:
+        """What both looks make suspect."""
+        return self.first if self.second is None else self.second.confirmed(self.first)
+
+
+def look_twice(
+    cluster: LivingCluster,
+    bookies: BookieReads | None,
+    tiers: Sequence[Tier],
+    rules: Rules,
+    progress: Progress,
+    *,
+    unlisted: dict[str, str] | None = None,
+) -> Looks:
+    """Look at a cluster and its buckets, and some seconds later again at what is suspect; nothing is written.
+
+    ``unlisted`` gets {URL: why} of buckets that cannot be listed: of these nothing is suspect; nodes that may not be read are damaged ones
+    then. Raises as `ledgerfs_cluster.snapshot.surveying.survey_cluster`, and without ``unlisted`` the errors of listing buckets.
+    """
+    listed = _listed(tiers, progress, unlisted)
+    listings = [found for _, found in listed]
+    skips = unlisted is not None
+    survey = survey_cluster(cluster, bookies, progress, skips_denied=skips)
+    ledgers_path = cluster.reading.ledgers_path
+    former_ids = end_of_former_ids(cluster.nodes, ledgers_path)
+    first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms, former_ids=former_ids)
+    if first.are_none:
+        return Looks(survey, first, None, tuple(tier for tier, _ in listed))
+    time.sleep(rules.pass_s)
+    if first.are_in_tiers:
+        listed = _listed([tier for tier, _ in listed], progress, unlisted)
+        listings = [found for _, found in listed]
+        urls = {one.url for one in listings}
+        first = replace(first, tiers=tuple(one for one in first.tiers if one.objects.url in urls))
+    second = look_again(cluster, first.ledger_ids, bookies, progress, skips_denied=skips)
+    former_ids = end_of_former_ids(cluster.nodes, ledgers_path)
+    found = suspects_of(second, listings, survey.began_ms, rules.grace_ms, former_ids=former_ids)
+    return Looks(survey, first, found, tuple(tier for tier, _ in listed))
+
+
+def _listed(
+    tiers: Sequence[Tier], progress: Progress, unlisted: dict[str, str] | None
+) -> list[tuple[Tier, TieredObjects]]:
+    """Return those buckets that can be listed, with their listings; raises what ``unlisted`` does not take."""
+    found = []
+    for one in tiers:
+        try:
+            found.append((one, listed_tier(one, progress)))
+        except StoppedError:
+            raise
+        except LedgerfsError as error:
+            if unlisted is None:
+                raise
+            unlisted[one.bucket.store.url] = error.reason
+    # Of several that are one place none is looked at if one was not listed.
+    return [(tier, objects) for tier, objects in found if not unlisted or objects.url not in unlisted]
+
+
+def check_cluster(  # noqa: PLR0917  (as `look_twice`, and the notes)
+    cluster: LivingCluster,
+    bookies: BookieReads | None,
+    tiers: Sequence[Tier],
+    rules: Rules,
+    progress: Progress,
+    noted: Callable[[], NotedWork] = NotedWork,
+) -> Check:
+    """Look at a cluster and its buckets twice; nothing is written. Raises as `look_twice`.
+
+    ``noted`` reads what the lifecycle has noted: before the first look, since a note may go with the list that names its objects, and
+    behind the second, since what nothing names may be noted meanwhile.
+    """
+    noted_before = noted()
+    looks = look_twice(cluster, bookies, tiers, rules, progress)
+    work = noted_before.also(noted())
+    survey, first, again, left_out = _with_damaged_notes(looks.survey, work), looks.first, looks.second, LeftOut()
+    if again is None:
+        said, unjudged = _left_out(first, left_out, rules), _unjudged(first, first)
+        return Check(survey, 1, [], said, unjudged, signs_of_sharing(survey))
+    # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
+    not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
+    sure, told = without_noted(looks.sure, work)
+    findings = in_order([*told, *_findings(sure, survey, tiers, left_out, not_whole)])
+    said, unjudged = _left_out(first, left_out, rules), _unjudged(first, sure)
+    return Check(_with_unread(survey, again.survey), 2, findings, said, unjudged, signs_of_sharing(survey))
+
+
+def _with_damaged_notes(survey: Survey, work: NotedWork) -> Survey:
+    damaged = [DamagedNode(path, why) for path, why in work.unreadable.items()]
+    return replace(survey, damaged=[*survey.damaged, *damaged]) if damaged else survey
+
+
+def _with_unread(first: Survey, second: Survey) -> Survey:
+    """Return the first look with what only the second one could not read: what is suspect there was not confirmed, and is not well."""
+    paths, troubles = {one.path for one in first.damaged}, set(first.troubles)
+    return replace(
+        first,
+        damaged=[*first.damaged, *(one for one in second.damaged if one.path not in paths)],
+        troubles=[*first.troubles, *(one for one in second.troubles if one not in troubles)],
+    )
+
+
+def check_dump(
+    place: Path | str,
+    tiers: Sequence[Tier],
+    rules: Rules,
+    progress: Progress,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Check:
+    """Look at a dump, and at buckets as they are now; raises as `ledgerfs_cluster.snapshot.surveying.survey_dump`."""
+    listings = [listed_tier(one, progress) for one in tiers]
+    survey = survey_dump(place, progress, storage_options)
+    found = again = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
+    if any(one.broken.size for one in found.tiers):
+        # A bucket is listed twice for one look: what is trimmed between the two listings looks broken.
+        again = suspects_of(survey, [listed_tier(one, progress) for one in tiers], survey.began_ms, rules.grace_ms)
+    left_out, unsure = LeftOut(), LeftOut()
+    sure = _of_before(again.confirmed(found), rules, left_out, unsure)
+    not_whole = np.union1d(lost_ids(found.tiers), lost_ids(again.tiers))
+    findings = in_order(_findings(sure, survey, tiers, left_out, not_whole, is_dump=True))
+    missing = sum(one.missing.size for one in again.tiers)
+    unsure["ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost"] += missing
+    said, unjudged = _left_out(found, left_out, rules), [*_unjudged(found, sure), *_counted(unsure)]
+    return Check(survey, 1, findings, said, unjudged, signs_of_sharing(survey))
+
+
+def _of_before(found: Suspects, rules: Rules, left_out: LeftOut, unsure: LeftOut) -> Suspects:
+    """Return what is suspect by nodes that have not changed since the grace before a dump.
+
+    What else may have no owner, and what else may be lost, is left out, and counted: it may be newer than the dump's ledgers.
+    """
+    survey, when = found.survey, f"while the dump was made, or within {_grace(rules)} before"
+    before_ms = survey.began_ms - rules.grace_ms
+    rows = with_unchanged_owners(survey, found.unnamed.rows, before_ms)
+    lost, gone = listed_before(survey, found.lost, before_ms), named_before(found.gone, before_ms)
+    left_out[f"ledgers that nothing names are of lists and nodes that changed {when}"] += (
+        found.unnamed.rows.size - rows.size
+    )
+    unsure[f"listed ledgers are not in BookKeeper, in lists that changed {when}"] += found.lost.size - lost.size
+    unsure[f"ledgers of schemas and subscriptions are not in BookKeeper, whose nodes changed {when}"] += (
+        found.gone.size - gone.size
+    )
+    return replace(found, unnamed=replace(found.unnamed, rows=rows), lost=lost, gone=gone)
+
+
+def _counted(reasons: LeftOut) -> list[str]:
+    return [f"{count:,} {why}" for why, count in reasons.items() if count]
+
+
+def _grace(rules: Rules) -> str:
+    return f"the grace of {rules.grace_ms / 60_000:g} min"
+
+
+def _findings(
+    sure: Suspects, first: Survey, tiers: Sequence[Tier], left_out: LeftOut, not_whole: Int64, *, is_dump: bool = False
+) -> Iterator[Finding]:
+    """Yield what two looks are sure of; ``not_whole`` are the sorted ids of ledgers whose objects one of them lacked."""
+    survey, in_bookkeeper = sure.survey, first.ledgers["ledger_id"]
+    yield from orphan_findings(survey, sure.unnamed.rows, is_shared=bool(signs_of_sharing(first)))
+    yield from flagged_findings(survey, sure.flagged, not_whole, sound_ids(sure.tiers))
+    yield from lost_findings(survey, sure.lost)
+    yield from unequal_findings(survey, sure.unequal)
+    yield from gone_findings(survey, sure.gone)
+    yield from under_replicated(first, sure.missing_bookies)
+    for tier, found in zip(tiers, sure.tiers, strict=True):
+        yield from orphan_objects(replace(survey, clusters=first.clusters), tier, found, left_out)
+        yield from broken_objects(survey, found, in_bookkeeper)
+        if not is_dump:
+            yield from lost_objects(survey, found, in_bookkeeper)
+
+
+def _unjudged(first: Suspects, sure: Suspects) -> list[str]:
+    """Return what may be lost, and was not judged, and why; ``sure`` is what all looks make suspect."""
+    refused = list(refused_objects(sure.tiers))
+    more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+    named = [f"the store refuses objects that are listed as offloaded: {one}{more}" for one in refused[:1]]
+    rest = LeftOut(
+        {
+            "offloaded ledgers are in places that no --bucket names: their objects were not looked for": _elsewhere(
+                first
+            ),
+            "compacted topics are named by ledgers of cursors that were not read: bookies were not asked, or did not answer": (
+                unread_compactions(first.survey)
+            ),
+        }
+    )
+    return [*named, *_counted(rest)]
+
+
+def _left_out(first: Suspects, left_out: LeftOut, rules: Rules) -> list[str]:
+    """Return what was not judged and may have no owner, and why."""
+    unnamed, minutes = first.unnamed, _grace(rules)
+    young, former = (sum(getattr(one, name) for one in first.tiers) for name in ("young", "former"))
+    reasons = LeftOut(
+        {
+            f"ledgers that nothing names are younger than {minutes}, or changed within it": unnamed.young,
+            f"ledgers that are called deleted are there, in lists that changed within {minutes}": first.flagged_young,
+            "ledgers that nothing names may be named by nodes that could not be read": unnamed.unreadable,
+            "ledgers that nothing names do not tell an owner that is known here": unnamed.unclear,
+            "open ledgers that nothing names may be of compaction that runs": unnamed.in_use,
+            f"offloads that no list names are younger than {minutes}, or of unknown age": young,
+            "offloads that no list names are from before something was restored into this cluster: of a lost one nobody may have more": (
+                former
+            ),
+        }
+    )
+    return [*_counted(reasons), *_counted(left_out)]
+
+
+def _elsewhere(found: Suspects) -> int:
+    """Return how many offloaded ledgers are in no bucket that was listed."""
+    rows = completely_offloaded(found.survey)
+    seen = np.zeros(rows.size, np.bool_)
+    for one in found.tiers:
+        seen |= are_in(found.survey, rows, one.objects)
+    return int((~seen).sum())

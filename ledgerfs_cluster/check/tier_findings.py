@@ -1,0 +1,174 @@
+"""What is wrong with the objects of offloads: those that nobody names, and those that a topic's list needs and that are not whole.
+
+An object is called an orphan only if it is not known to be another cluster's: a bucket may serve several.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ledgerfs.catalog.time_arguments import iso_time
+from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs_cluster.check.suspects import TierSuspects
+from ledgerfs_cluster.check.tier_listing import Tier, Told, key_of, keys_of, told_of
+from ledgerfs_cluster.rules.findings import Finding, FindingKind
+from ledgerfs_cluster.rules.orphans import known_topics
+from ledgerfs_cluster.rules.ownership import Claims, is_in
+from ledgerfs_cluster.rules.tiered_objects import pair_keys
+from ledgerfs_cluster.snapshot.survey import Survey
+from ledgerfs_cluster.snapshot.tables import Table, parts_by
+
+_SAMPLE = 16
+"""Offloads of this cluster that are asked which cluster they name."""
+_RESTORE = "restore the objects under the same names, from a versioned bucket, a backup or a copy"
+
+
+LeftOut = Counter[str]
+"""{what is not judged, and why: how many}."""
+_UNREADABLE = "offloads that no list names may be named by lists that could not be read"
+_WHOSE = "offloads that no list names tell a cluster, and it is not known whether that is this one"
+_OTHERS = "offloads that no list names are another cluster's, by their user metadata"
+
+
+class OrphanObjects(NamedTuple):
+    """An offload that no list names: its row of `PAIR`, what its objects tell, and whether this cluster has its topic, if they name one."""
+
+    row: np.void
+    told: Told
+    is_known: bool
+
+
+def orphan_pairs(survey: Survey, tier: Tier, found: TierSuspects, left_out: LeftOut) -> Iterator[OrphanObjects]:
+    """Yield the offloads that no list names; adds to ``left_out`` those of which that is not sure."""
+    if not found.unnamed.size:
+        return
+    known = known_topics(survey)
+    ours, damaged = _own_name(survey, tier, found), Claims(survey).damaged_topics
+    for row, told in zip(found.unnamed, told_of(tier, found.unnamed), strict=True):
+        if told is None:
+            continue
+        if damaged and (told.managed_ledger is None or told.managed_ledger in damaged):
+            left_out[_UNREADABLE] += 1
+        elif told.cluster is not None and ours is None:
+            left_out[_WHOSE] += 1
+        elif told.cluster not in {None, ours}:
+            left_out[_OTHERS] += 1
+        else:
+            yield OrphanObjects(row, told, told.managed_ledger is None or told.managed_ledger in known)
+
+
+def orphan_objects(survey: Survey, tier: Tier, found: TierSuspects, left_out: LeftOut) -> Iterator[Finding]:
+    """Yield a finding for each of `orphan_pairs`."""
+    for row, told, is_known in orphan_pairs(survey, tier, found, left_out):
+        yield _orphan(row, told, found.objects.url, is_known=is_known)
+
+
+def lost_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> Iterator[Finding]:
+    """Yield a finding for each topic that lists complete offloads of which objects are not there; ``in_bookkeeper`` are sorted ids."""
+    kept = is_in(found.missing["ledger_id"], in_bookkeeper)
+    for rows, is_kept in ((found.missing[kept], True), (found.missing[~kept], False)):
+        for some in parts_by(rows, rows["topic"]):
+            yield Finding(
+                FindingKind.LOST_OBJECTS,
+                topic_of(survey.topics[int(some["topic"][0])]),
+                tuple(some["ledger_id"].tolist()),
+                int(some["size"].sum()),
+                int(some["offloaded_ms"].min()),
+                f"listed as offloaded, and {found.objects.url} lacks {_lacks(some, found)}; {_copy(is_kept)}",
+                f"keep BookKeeper's copy; {_RESTORE}" if is_kept else _RESTORE,
+            )
+
+
+def broken_objects(survey: Survey, found: TierSuspects, in_bookkeeper: Int64) -> Iterator[Finding]:
+    """Yield a finding for each ledger whose objects are there and are not the whole ledger, without those that the store refuses."""
+    kept = is_in(found.broken["ledger_id"], in_bookkeeper).tolist()
+    for row, why, is_kept in zip(found.broken, found.reasons, kept, strict=True):
+        if _is_refused(row, found):
+            continue
+        yield Finding(
+            FindingKind.TRUNCATED_OFFLOAD,
+            topic_of(survey.topics[int(row["topic"])]),
+            (int(row["ledger_id"]),),
+            int(row["size"]),
+            int(row["offloaded_ms"]),
+            f"listed as offloaded, and {found.objects.url}/{key_of(row)} is not whole: {why}; {_copy(is_kept)}",
+            f"keep BookKeeper's copy; {_RESTORE}" if is_kept else _RESTORE,
+        )
+
+
+def refused_objects(tiers: Sequence[TierSuspects]) -> Iterator[str]:
+    """Yield the name of each listed offload of which the store refuses an object, and why: it may be whole."""
+    for one in tiers:
+        for row, why in zip(one.broken, one.reasons, strict=True):
+            if _is_refused(row, one):
+                yield f"{one.objects.url}/{key_of(row)}: {why}"
+
+
+def _is_refused(row: np.void, found: TierSuspects) -> bool:
+    return (int(row["uuid_high"]), int(row["uuid_low"]), int(row["ledger_id"])) in found.objects.refused
+
+
+def _orphan(row: np.void, told: Told, url: str, *, is_known: bool) -> Finding:
+    keys = keys_of(row)
+    what = " and ".join(keys)
+    if told.cluster is not None:
+        whose = f"its user metadata names this cluster, {told.cluster}"
+    elif told.is_kept:
+        whose = "its user metadata name no cluster: if others use the bucket, it may be theirs"
+    else:
+        whose = "the store keeps no user metadata: if other clusters use the bucket, it may be theirs"
+    if not is_known:
+        whose += "; this cluster has no such topic: it was deleted, or is of another cluster of this name"
+    return Finding(
+        FindingKind.ORPHAN_OBJECT,
+        f"{url}/{keys[0]}",
+        (int(row["ledger_id"]),),
+        sum(max(0, int(row[name])) for name in ("data_size", "index_size")),
+        int(row["modified_ms"]),
+        f"no list names this offload, last modified {iso_time(int(row['modified_ms']))}; {whose}",
+        f"check again right before, then delete {what} with the store's own client",
+    )
+
+
+def _lacks(rows: Table, found: TierSuspects) -> str:
+    """Return which objects are not there, of one ledger by name."""
+    pairs = found.objects.pairs[np.isin(pair_keys(found.objects.pairs), pair_keys(rows))]
+    half = ", of which one object is there" if pairs.size else ""
+    more = f" and those of {rows.size - 1:,} more ledgers" if rows.size > 1 else ""
+    return f"objects of {key_of(rows[0])}{half}{more}"
+
+
+def _copy(is_kept: bool) -> str:
+    return "BookKeeper still has the ledger" if is_kept else "BookKeeper does not have the ledger any more"
+
+
+def _own_name(survey: Survey, tier: Tier, found: TierSuspects) -> str | None:
+    """Return what this cluster calls itself in user metadata; None if nothing tells it, or several names do.
+
+    Offloads that were copied here from another cluster name that one, so that ZooKeeper's names count, too.
+    """
+    pairs = found.objects.pairs
+    own = pairs[np.isin(pair_keys(pairs), pair_keys(found.offloaded))]
+    spread = own[:: max(1, own.size // _SAMPLE)][:_SAMPLE]
+    told = {one.cluster for one in told_of(tier, spread) if one is not None and one.cluster is not None}
+    names = told & survey.clusters if told and survey.clusters else told or survey.clusters
+    return next(iter(names)) if len(names) == 1 else None
+
+
+def sound_ids(tiers: Sequence[TierSuspects]) -> Int64:
+    """Return the sorted ids of ledgers whose objects were seen and are whole."""
+    seen = _ids(one.offloaded for one in tiers)
+    return seen[~is_in(seen, lost_ids(tiers))]
+
+
+def lost_ids(tiers: Sequence[TierSuspects]) -> Int64:
+    """Return the sorted ids of ledgers whose objects are missing or not whole."""
+    return _ids(rows for one in tiers for rows in (one.missing, one.broken))
+
+
+def _ids(tables: Iterable[Table]) -> Int64:
+    found = [one["ledger_id"] for one in tables]
+    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)

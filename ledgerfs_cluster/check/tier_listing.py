@@ -1,0 +1,155 @@
+"""The objects of offloads in a bucket, by one listing of names and by ledgerfs's catalog of it, as columns; and whose they are."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import is_sound
+from ledgerfs.catalog.layout import Progress
+from ledgerfs.errors import ObjectNotFoundError
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey, parse_ledger_key
+from ledgerfs.formats.pulsar_blob.user_metadata import OffloadUserMetadata, parse_user_metadata
+from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs_cluster.rules.tiered_objects import PAIR, TieredObjects, pair_keys, uuid_text
+from ledgerfs_cluster.snapshot.tables import GrowingTable, Table
+
+_OBJECT = np.dtype(
+    [
+        ("uuid_high", "u8"),
+        ("uuid_low", "u8"),
+        ("ledger_id", "i8"),
+        ("is_index", "?"),
+        ("size", "i8"),
+        ("modified_ms", "i8"),
+    ]
+)
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A bucket that a cluster offloads to.
+
+    Attributes
+    ----------
+    names
+        What offload contexts call it.
+    endpoint
+        The endpoint that it is asked at; None if nobody told.
+
+    """
+
+    bucket: Bucket
+    names: frozenset[str]
+    endpoint: str | None = None
+
+
+class Told(NamedTuple):
+    """What the user metadata of an object tell: the cluster and managed ledger, None for what they do not."""
+
+    cluster: str | None
+    managed_ledger: str | None
+    is_kept: bool
+    """Whether the store keeps user metadata at all."""
+
+
+def listed_tier(tier: Tier, progress: Progress) -> TieredObjects:
+    """List a bucket; raises `NotFoundError` (no such bucket), `AccessDeniedError` and `StoreError`; damaged objects raise nothing."""
+    pairs = _pairs(_objects(tier, progress))
+    catalog = tier.bucket.survey(progress)
+    _note_ledgers(pairs, catalog)
+    reasons, refused = _reasons(catalog), frozenset(catalog.refusals())
+    return TieredObjects(tier.bucket.store.url, tier.names, tier.endpoint, pairs, reasons, refused)
+
+
+def told_of(tier: Tier, pairs: Table) -> Iterator[Told | None]:
+    """Yield what the user metadata of each pair tell, by one request for each; None for objects that are gone."""
+
+    def ask(row: np.void) -> Told | None:
+        key = LedgerKey(uuid_text(row), int(row["ledger_id"]), is_index=False)
+        try:
+            head = tier.bucket.raw_store.head(key.index_key if row["index_size"] >= 0 else key.data_key)
+        except ObjectNotFoundError:
+            return None
+        told = OffloadUserMetadata(None) if head.metadata is None else parse_user_metadata(head.metadata)
+        return Told(told.cluster, told.managed_ledger, head.metadata is not None)
+
+    return ordered_map(ask, pairs, _THREADS, "ledgerfs-doctor")
+
+
+def keys_of(row: np.void) -> list[str]:
+    """Return the keys of those objects of a pair that are there."""
+    key = LedgerKey(uuid_text(row), int(row["ledger_id"]), is_index=False)
+    return [name for name, size in ((key.data_key, row["data_size"]), (key.index_key, row["index_size"])) if size >= 0]
+
+
+def key_of(row: np.void) -> str:
+    """Return the key that the data object of a row of `LISTED` has, or should have."""
+    return LedgerKey(uuid_text(row), int(row["ledger_id"]), is_index=False).data_key
+
+
+def _objects(tier: Tier, progress: Progress) -> Table:
+    objects, seen = GrowingTable(_OBJECT), 0
+    for page in tier.bucket.raw_store.list_pages():
+        for stat in page:
+            key = parse_ledger_key(stat.key)
+            if key is not None:
+                halves = uuid_halves(key.uuid)
+                objects.append((*halves, key.ledger_id, key.is_index, stat.size, stat.modified_ms))
+        seen += len(page)
+        progress(f"listing {tier.bucket.store.url}", seen, None)
+    return objects.table()
+
+
+def _pairs(objects: Table) -> Table:
+    """Return rows of `PAIR`, sorted by their keys, of objects that were listed."""
+    keys = pair_keys(objects)
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    pairs = np.zeros(first.size, PAIR)
+    for name in ("uuid_high", "uuid_low", "ledger_id"):
+        pairs[name] = objects[name][first]
+    pairs["data_size"] = pairs["index_size"] = pairs["entries"] = pairs["length"] = -1
+    for is_index, column in ((False, "data_size"), (True, "index_size")):
+        of_kind = objects["is_index"] == is_index
+        pairs[column][place[of_kind]] = objects["size"][of_kind]
+    np.maximum.at(pairs["modified_ms"], place, objects["modified_ms"])
+    is_unknown = np.zeros(pairs.size, np.bool_)
+    is_unknown[place[objects["modified_ms"] <= 0]] = True
+    pairs["modified_ms"][is_unknown] = 0
+    return pairs
+
+
+def _note_ledgers(pairs: Table, catalog: Catalog) -> None:
+    """Note what a catalog has of each pair whose objects agree."""
+    sound = catalog.ledgers[is_sound(catalog.ledgers)]
+    if not (sound.size and pairs.size):
+        return
+    keys, wanted = pair_keys(pairs), pair_keys(sound)
+    places = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    is_there = keys[places] == wanted
+    rows, found = places[is_there], sound[is_there]
+    pairs["is_readable"][rows] = True
+    pairs["entries"][rows] = found["last_entry"] + 1
+    pairs["length"][rows] = found["length"]
+
+
+def _reasons(catalog: Catalog) -> Mapping[tuple[int, int, int], str]:
+    """Return why offloads of a catalog cannot be read, by uuid and ledger."""
+    found: dict[tuple[int, int, int], str] = {}
+    for row in catalog.ledgers[~is_sound(catalog.ledgers)]:
+        stored, expected = int(row["stored"]), int(row["expected"])
+        differ = f"the data object has {stored:,} bytes, by its index {expected:,}"
+        found[_key(row)] = differ if stored != expected else "its index and the ledger's metadata contradict each other"
+    for remains in catalog.remains.values():
+        for one in remains.unreadable():
+            found[(*uuid_halves(one.uuid), one.ledger_id)] = one.error.reason
+    return found
+
+
+def _key(row: np.void) -> tuple[int, int, int]:
+    return int(row["uuid_high"]), int(row["uuid_low"]), int(row["ledger_id"])

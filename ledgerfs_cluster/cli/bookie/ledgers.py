@@ -1,0 +1,102 @@
+"""``ledgerfs bookie ledgers``: what lies of each ledger on disks, and where."""
+
+from typing import Any
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import human_size, print_json, show, table
+from ledgerfs.display import printable
+from ledgerfs_cluster.cli.bookie.source import LookedAt, disks_options, look_at
+
+
+@command()
+@disks_options
+@click.option(
+    "--ledger", "ledger_id", type=click.IntRange(min=0), metavar="ID", help="Show where the entries of this one are."
+)
+@json_option
+@click.pass_context
+def ledgers(context: click.Context, disks: tuple[str, ...], *, ledger_id: int | None, as_json: bool) -> None:
+    """List the ledgers on disks, or where the entries of one are.
+
+    Copies are counted one by one: entries that are on two disks, or in a journal and in a log, count twice. Whose a ledger is, and whether
+    it is closed or deleted, tells --metadata. With --ledger each file is listed with the entries that it has.
+
+    \b
+    Examples:
+      ledgerfs bookie ledgers /var/lib/bookie1 --metadata dump.json.zst
+      ledgerfs bookie ledgers /var/lib/bookie1 /var/lib/bookie2 --ledger 58
+    """
+    seen = look_at(context, disks)
+    if ledger_id is None:
+        _show_all(seen, as_json=as_json)
+    else:
+        _show_one(seen, ledger_id, as_json=as_json)
+
+
+def _show_all(seen: LookedAt, *, as_json: bool) -> None:
+    from ledgerfs_cluster.disks.scanning import ledgers_of_files
+
+    last = dict(zip(seen.index.ledger_ids().tolist(), seen.index.last_entries().tolist(), strict=True))
+    told = [
+        {
+            "ledger_id": ledger_id,
+            "copies": copies,
+            "bytes": size,
+            "newest_entry": last[ledger_id],
+            "state": "?" if seen.known is None else seen.known.state(ledger_id),
+            "owner": seen.owner(ledger_id),
+        }
+        for ledger_id, copies, size in ledgers_of_files(seen.index.files)
+    ]
+    if as_json:
+        print_json(told)
+        return
+    shown = table(
+        "ledger", "copies", "bytes", "newest", "state", "owner", right=("ledger", "copies", "bytes", "newest")
+    )
+    for one in told:
+        numbers = str(one["ledger_id"]), f"{one['copies']:,}", human_size(one["bytes"]), str(one["newest_entry"])
+        shown.add_row(*numbers, one["state"], printable(one["owner"]))
+    show(shown)
+
+
+def _show_one(seen: LookedAt, ledger_id: int, *, as_json: bool) -> None:
+    from ledgerfs.errors import NotFoundError
+
+    told = _places(seen, ledger_id)
+    if not told:
+        raise NotFoundError("no entry of this ledger is on these disks", key=f"ledger {ledger_id}")
+    if as_json:
+        print_json(told)
+        return
+    shown = table("bookie", "file", "entries", "first", "last", "bytes", right=("entries", "first", "last", "bytes"))
+    for one in told:
+        numbers = f"{one['entries']:,}", str(one["first_entry"]), str(one["last_entry"]), human_size(one["bytes"])
+        shown.add_row(printable(one["bookie"]), printable(one["path"]), *numbers)
+    show(shown)
+
+
+def _places(seen: LookedAt, ledger_id: int) -> list[dict[str, Any]]:
+    import numpy as np
+
+    from ledgerfs_cluster.disks.index import MOST_ENTRY
+
+    copies = seen.index.copies(ledger_id, 0, MOST_ENTRY)
+    found = []
+    for row in np.unique(copies.files).tolist():
+        is_here = copies.files == row
+        file = seen.index.files[row].file
+        found.append(
+            {
+                "bookie": seen.index.listing.bookies[file.bookie],
+                "path": file.path,
+                "entries": int(is_here.sum()),
+                "first_entry": int(copies.entries[is_here][0]),
+                "last_entry": int(copies.entries[is_here][-1]),
+                "bytes": int(copies.sizes[is_here].sum()) + 4 * int(is_here.sum()),
+            }
+        )
+    return found

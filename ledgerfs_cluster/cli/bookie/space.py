@@ -1,0 +1,89 @@
+"""``ledgerfs bookie space``: live and dead bytes of the logs of bookies, and what their garbage collectors would free."""
+
+from functools import cache
+from typing import Any
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import human_size, print_json, say, show, table
+from ledgerfs.display import printable
+from ledgerfs_cluster.cli.bookie.source import disks_options, look_at
+
+_MOST_OWNERS = 20
+
+
+@command()
+@disks_options
+@click.option(
+    "--minor",
+    type=click.FloatRange(0, 1),
+    default=0.2,
+    show_default=True,
+    help="minorCompactionThreshold of the bookie.",
+)
+@click.option(
+    "--major",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="majorCompactionThreshold of the bookie.",
+)
+@json_option
+@click.pass_context
+def space(context: click.Context, disks: tuple[str, ...], *, minor: float, major: float, as_json: bool) -> None:
+    """Show live and dead bytes of entry logs, and what would be freed.
+
+    A bookie deletes a log when none of its ledgers is in the metadata any more, and compacts one whose live share is below a threshold: it
+    writes the live entries again, and deletes the log. "Fate" is deleted (by the next run), minor or major (by such a compaction), current
+    (being written, never collected), unreadable or kept (both stay). Without --metadata all ledgers count as live.
+
+    The second table lists the topics and subscriptions with most bytes in the logs. --json lists all of them, and the ledgers of each log.
+
+    \b
+    Examples:
+      ledgerfs bookie space /var/lib/bookie1 --metadata pulsar+zk://zk1:2181
+      ledgerfs bookie space /var/lib/bookie1 --metadata dump.json.zst --major 0.8
+      ledgerfs bookie space /var/lib/bookie1 --metadata dump.json.zst --json | jq '.[].owners'
+    """
+    from ledgerfs_cluster.disks.log_space import Thresholds, space_reports
+
+    thresholds = Thresholds(minor, major)
+    seen = look_at(context, disks)
+    live = set(seen.index.ledger_ids().tolist())
+    if seen.known is not None:
+        live &= seen.known.nodes.keys()
+    directories = space_reports(seen.index, thresholds, live, cache(seen.owner))
+    if as_json:
+        print_json(directories)
+    else:
+        for directory in directories:
+            _show(directory)
+    if seen.known is None:
+        say("without --metadata no ledger is known to be dead")
+
+
+def _show(directory: dict[str, Any]) -> None:
+    whole = f"{human_size(directory['size'])}, {human_size(directory['dead_bytes'])} of it dead"
+    click.echo(printable(f"{directory['bookie']}  {directory['folder']}: {len(directory['logs']):,} logs, {whole}"))
+    numbers = ("bytes", "live", "dead", "ledgers")
+    logs = table("log", *numbers, "fate", "frees", "costs", right=(*numbers, "frees", "costs"))
+    for one in directory["logs"]:
+        live = sum(ledger["is_live"] for ledger in one["ledgers"])
+        sizes = [human_size(one[name]) if one[name] else "-" for name in ("live_bytes", "dead_bytes", "freed", "rewritten")]  # fmt: skip
+        logs.add_row(
+            one["id"], human_size(one["size"]), *sizes[:2], f"{live:,}/{len(one['ledgers']):,}", one["fate"], *sizes[2:]
+        )
+    show(logs)
+    owners = table("owner", "ledgers", "logs", "bytes", right=("ledgers", "logs", "bytes"))
+    for one in directory["owners"][:_MOST_OWNERS]:
+        name = one["owner"] if one["is_live"] else "deleted ledgers"
+        owners.add_row(printable(name), f"{one['ledgers']:,}", f"{one['logs']:,}", human_size(one["bytes"]))
+    show(owners)
+    deleted, minor, major = (directory["frees"][fate] for fate in ("deleted", "minor", "major"))
+    click.echo(f"the next run frees {human_size(deleted['freed'])}")
+    for kind, parts in (("minor", (minor,)), ("major", (minor, major))):
+        freed, rewritten = (human_size(sum(part[name] for part in parts)) for name in ("freed", "rewritten"))
+        click.echo(f"a {kind} compaction frees {freed}, and writes {rewritten} again")
+    click.echo()

@@ -1,0 +1,92 @@
+"""How a command reaches a broker: its address, a token, and certificates."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ledgerfs.cli.parameter_types import LocalPath
+from ledgerfs.cli.traffic_options import Command
+from ledgerfs.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+    from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
+
+TOKEN_VARIABLE = "PULSAR_TOKEN"  # noqa: S105  (a name)
+ACCESS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
+"""The options that `broker_options` adds."""
+_MOST_TOKEN_BYTES = 1 << 20
+
+
+def broker_argument(command: Command) -> Command:
+    """Add the argument BROKER and its options; the command gets ``broker``, and the others by the names that `admin_api` takes."""
+    return click.argument("broker", metavar="BROKER")(broker_options(command))
+
+
+def broker_options(command: Command) -> Command:
+    """Add the options for token and certificates, by the names that `admin_requests` takes."""
+    for add in (
+        click.option("--tls-key", type=LocalPath(), metavar="FILE", help="The key of --tls-cert, if that does not have it."),
+        click.option(
+            "--tls-cert", type=LocalPath(), metavar="FILE", help="This client's certificate, PEM, for a broker that asks for one."
+        ),
+        click.option(
+            "--tls-ca", type=LocalPath(), metavar="FILE",
+            help="Who signed the broker's certificate, PEM.  [default: those that the system trusts]",
+        ),
+        click.option("--token-file", type=LocalPath(), metavar="FILE", help="A file with the token."),
+        click.option(
+            "--token", envvar=TOKEN_VARIABLE, show_envvar=True, metavar="TOKEN",
+            help="Of a role that the broker lets read this. Other users can see it here, but not in the environment or a file.",
+        ),
+    ):  # fmt: skip
+        command = add(command)
+    return command
+
+
+def admin_api(
+    broker: str,
+    *,
+    token: str | None,
+    token_file: Path | None,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+) -> "AdminApi":
+    """Return the admin API of a broker; raises `InvalidOptionError`. A file with a token comes before the environment."""
+    # This imports ssl and fsspec, which --help does not need.
+    from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
+
+    return AdminApi(
+        admin_requests(broker, token=token, token_file=token_file, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
+    )
+
+
+def admin_requests(
+    broker: str,
+    *,
+    token: str | None,
+    token_file: Path | None,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+) -> "AdminRequests":
+    """Return requests to a broker; raises `InvalidOptionError`. A file with a token comes before the environment."""
+    # This imports ssl and fsspec, which --help does not need.
+    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests, tls_context
+
+    return AdminRequests(broker, token_of(token, token_file), tls_context(tls_ca, tls_cert, tls_key))
+
+
+def token_of(token: str | None, token_file: Path | None) -> str | None:
+    """Return the token; raises `InvalidOptionError`. A file with one comes before the environment."""
+    return token if token_file is None else _token_in(token_file)
+
+
+def _token_in(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_MOST_TOKEN_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidOptionError(f"no token can be read from it: {error}", key=str(file)) from error

@@ -1,0 +1,323 @@
+"""``ledgerfs cluster check``: what lies in a cluster without an owner, and what it has lost."""
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.catalog.time_arguments import iso_time
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.group import conclude
+from ledgerfs.cli.options import json_option, parsed_options, storage_options_of
+from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
+from ledgerfs.cli.parameter_types import Duration, LocalPath
+from ledgerfs.cli.traffic_options import Command
+from ledgerfs.display import printable
+from ledgerfs_cluster.cli.cluster.source import (
+    SCHEME,
+    admin_option,
+    bookies_of,
+    broker_defaults,
+    ledgers_text,
+    offload_options,
+    opened_cluster,
+    retention_options,
+    say_not_known,
+    source_argument,
+    with_owners,
+)
+from ledgerfs_cluster.rules.gauges_file import gauge_lines, write_gauges_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ledgerfs_cluster.check.check import Check, Rules
+    from ledgerfs_cluster.check.noted_work import NotedWork
+    from ledgerfs_cluster.check.tier_listing import Tier
+    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+    from ledgerfs_cluster.rules.findings import Finding
+    from ledgerfs_cluster.zookeeper.nodes import Nodes
+
+_STUCK_OPTIONS = (
+    ("--max-open", "open_ms", "240m", "Ledgers may be open: the brokers' managedLedgerMaxLedgerRolloverTimeMinutes."),
+    ("--inactive", "inactive_ms", "7d", "Subscriptions may be inactive."),
+    ("--max-attempt", "attempt_ms", "2h", "An attempt to offload may take."),
+    ("--max-due", "due_ms", "6h", "Ledgers may be due to be offloaded."),
+    ("--max-expired", "expired_ms", "10m", "Topics that no broker has loaded may be past their retention."),
+)
+"""For how long something may be so until it is stuck: each option, and its field of `StuckLimits`."""
+
+
+def _stuck_options(command: Command) -> Command:
+    for name, field, default, about in reversed(_STUCK_OPTIONS):
+        option = click.option(
+            name, field, type=Duration(), default=default, show_default=True, metavar="TIME", help=f"How long: {about}"
+        )
+        command = option(command)
+    return command
+
+
+def _parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    return parsed_options(values)
+
+
+@command()
+@source_argument
+@admin_option
+@click.option(
+    "--bucket", "buckets", multiple=True, metavar="URL",
+    help="A bucket that the cluster offloads to, such as s3://tier; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "-O", "--bucket-option", "bucket_options", multiple=True, metavar="KEY=VALUE", callback=_parsed,
+    help="As -o, for the buckets.",
+)  # fmt: skip
+@click.option(
+    "--grace", type=Duration(), default="10m", show_default=True, metavar="TIME",
+    help="What was made or changed within this time is not judged.",
+)  # fmt: skip
+@click.option(
+    "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
+    help="How many seconds lie between the two looks.",
+)  # fmt: skip
+@click.option(
+    "--prometheus", type=LocalPath(), metavar="FILE", help="Write gauges for Prometheus's textfile collector to FILE."
+)
+@_stuck_options
+@retention_options
+@offload_options
+@json_option
+@click.pass_context
+def check(
+    context: click.Context,
+    /,
+    *,
+    source: str,
+    zk_rate: float,
+    no_bookies: bool,
+    brokers: "AdminRequests | None",
+    buckets: tuple[str, ...],
+    bucket_options: dict[str, Any],
+    grace: float,
+    pass_seconds: float,
+    prometheus: Path | None,
+    as_json: bool,
+    **policies: Any,  # noqa: ANN401  (the limits of what is stuck, and the brokers' defaults)
+) -> None:
+    """Find ledgers and objects without an owner, what is lost, and what is stuck.
+
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Found are ledgers that nothing names,
+    or that are called deleted and are there; objects of --bucket that no list names; listed ledgers that are nowhere; offloads without
+    their objects, or with broken ones; ledgers on bookies that are not available; topics, ledgers, subscriptions and offloads that are
+    stuck. What is suspect is looked at twice, its owners read anew: only what both looks show is named. Of a dump there is one look.
+
+    Exit code 0: nothing is lost, whatever else is found; 1: loss, damaged nodes, or brokers of --admin that did not answer; 3: no loss was
+    found, but not everything could be judged.
+
+    \b
+    Examples:
+      ledgerfs cluster check pulsar+zk://zk1:2181,zk2:2181
+      ledgerfs cluster check pulsar+zk://zk1:2181 --bucket s3://tier -O endpoint_url=http://minio:9000
+      ledgerfs cluster check pulsar+zk://zk1:2181 --admin http://broker:8080 --token-file token.txt
+      ledgerfs cluster check pulsar+zk://zk1:2181 --json | jq '.findings[] | select(.loss)'
+      ledgerfs cluster check pulsar+zk://zk1:2181 --prometheus /var/lib/node_exporter/ledgerfs.prom
+    """
+    # These import numpy, which --help does not need.
+    from ledgerfs_cluster.check.check import Rules
+
+    rules = Rules(round(grace * 1000), pass_seconds)
+    looked = _checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options))
+    done = _with_stuck(replace(looked, survey=with_owners(looked.survey, brokers)), policies)
+    if prometheus is not None:
+        lines = _gauges(source, done.findings, len(done.survey.damaged), done.survey.read_ms)
+        write_gauges_file(prometheus, lines)
+    if as_json:
+        print_json(_as_json(done, rules))
+    elif done.findings:
+        _show_table(done.findings)
+    _say_result(source, done)
+    say_not_known(context, done.survey, 0)
+    conclude(context, is_sound=not _losses(done), is_complete=done.is_complete)
+
+
+def _checked(
+    context: click.Context,
+    source: str,
+    rules: "Rules",
+    access: tuple[float, bool],
+    tiers: tuple[tuple[str, ...], dict[str, Any]],
+) -> "Check":
+    """Check a cluster or a dump; ``access`` is --zk-rate and --no-bookies, ``tiers`` are URLs and options of buckets."""
+    from ledgerfs_cluster.check.check import check_cluster, check_dump
+
+    (zk_rate, no_bookies), (urls, options) = access, tiers
+    with progress() as update:
+        if not source.startswith(SCHEME):
+            return check_dump(source, _opened_tiers(urls, options, {}), rules, update, storage_options_of(context))
+        cluster = opened_cluster(context, source, zk_rate)
+        try:
+            reading = cluster.reading
+            opened = _opened_tiers(urls, {**reading.bucket_options, **options}, reading.bucket_urls)
+            bookies = bookies_of(cluster, no_bookies=no_bookies)
+            return check_cluster(cluster, bookies, opened, rules, update, partial(noted_work, cluster.nodes))
+        finally:
+            cluster.nodes.close()
+
+
+def noted_work(nodes: "Nodes") -> "NotedWork":
+    """Read what the journal of a cluster is about, by names of nodes: also of a damaged record.
+
+    Raises `AccessDeniedError` and `StoreUnreachableError`.
+    """
+    from ledgerfs.errors import CorruptMetadataError
+    from ledgerfs_cluster.check.noted_work import NotedWork
+    from ledgerfs_cluster.offload.journal import RecordKind, parse_record_name, read_journal
+
+    journal = read_journal(nodes)
+    found: dict[RecordKind, set[tuple[int, str]]] = {kind: set() for kind in RecordKind}
+    for name in (*(one.name for one in journal.records), *(path.rpartition("/")[2] for path in journal.unreadable)):
+        with suppress(CorruptMetadataError):
+            kind, ledger_id, uuid = parse_record_name(name)
+            found[kind].add((ledger_id, uuid or ""))
+    return NotedWork(
+        frozenset(found[RecordKind.ATTEMPT]),
+        frozenset(ledger_id for ledger_id, _ in found[RecordKind.ORPHAN]),
+        frozenset(found[RecordKind.OBJECTS]),
+        journal.unreadable,
+    )
+
+
+def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
+    """Return a check with what is stuck by the same survey."""
+    from ledgerfs_cluster.rules.findings import in_order
+    from ledgerfs_cluster.rules.stuck import StuckLimits, not_known, stuck
+
+    survey = done.survey
+    limits = StuckLimits(**{field: round(policies[field] * 1000) for _, field, _, _ in _STUCK_OPTIONS})
+    defaults = broker_defaults(**{name: value for name, value in policies.items() if name.startswith("broker_")})
+    found = in_order([*done.findings, *stuck(survey, defaults, survey.read_ms, limits)])
+    return replace(done, findings=found, left_out=[*done.left_out, *not_known(survey, survey.read_ms, limits)])
+
+
+def _losses(done: "Check") -> int:
+    return sum(one.kind.is_loss for one in done.findings)
+
+
+def _show_table(findings: "Sequence[Finding]") -> None:
+    shown = table("what", "where", "ledgers", "bytes", "since", "seen", "mend", right=("bytes",))
+    for one in findings:
+        shown.add_row(
+            f"LOSS {one.kind.value}" if one.kind.is_loss else one.kind.value,
+            printable(one.subject),
+            ledgers_text(one.ledger_ids),
+            "?" if one.size < 0 else human_size(one.size),
+            minute(one.since_ms or None),
+            printable(one.evidence),
+            printable(one.mend),
+        )
+    show(shown)
+
+
+def _say_result(source: str, done: "Check") -> None:
+    """Say how much was found, how it was looked, and what was not judged."""
+    loss = _losses(done)
+    freed = sum(max(0, one.size) for one in done.findings if not one.kind.is_loss)
+    lost = f"{loss:,} findings of loss" if loss else "no loss" if done.is_complete else "no loss found"
+    if not done.is_complete:
+        lost += ", but not everything could be judged"
+    rest = len(done.findings) - loss
+    ledgers, topics = f"{done.survey.ledgers.size:,} ledgers", f"{len(done.survey.topics):,} topics"
+    say(f"{source}: {lost}; {rest:,} remarks, {human_size(freed)} may be freed; {ledgers} of {topics} were looked at")
+    if not source.startswith(SCHEME):
+        say("a dump shows one moment: look at the cluster itself before anything is deleted")
+    if any(one.kind.is_orphan_of_bookkeeper for one in done.findings):
+        for line in done.signs:
+            say(
+                f"CAUTION: other Pulsar clusters may have their ledgers on this BookKeeper, which look like orphans: {line}"
+            )
+    for line in (*done.unjudged, *done.left_out):
+        say(f"not judged: {line}")
+
+
+def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
+    return {
+        "source": done.survey.source,
+        "read": iso_time(done.survey.read_ms),
+        "looks": done.passes,
+        "grace_seconds": rules.grace_ms / 1000,
+        "ledgers": int(done.survey.ledgers.size),
+        "topics": len(done.survey.topics),
+        "findings": [
+            {
+                "kind": one.kind.value,
+                "loss": one.kind.is_loss,
+                "subject": one.subject,
+                "ledgers": list(one.ledger_ids),
+                "bytes": None if one.size < 0 else one.size,
+                "since": iso_time(one.since_ms or None),
+                "evidence": one.evidence,
+                "mend": one.mend,
+            }
+            for one in done.findings
+        ],
+        "complete": done.is_complete,
+        "not_judged": [*done.unjudged, *done.left_out],
+        "signs_of_sharing": done.signs,
+        "not_known": [*done.survey.owners.not_told, *done.survey.troubles],
+        "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in done.survey.damaged],
+    }
+
+
+def _gauges(source: str, findings: "Sequence[Finding]", damaged: int, now_ms: int) -> "Iterator[str]":
+    """Yield what was found in Prometheus's text format."""
+    from ledgerfs_cluster.rules.findings import FindingKind
+
+    cluster = {"cluster": source}
+    of_kind = {kind: [one for one in findings if one.kind is kind] for kind in FindingKind}
+    for name, about, value in (
+        ("findings", "What was found, by kind.", len),
+        ("finding_ledgers", "Ledgers that findings are about.", lambda some: sum(len(one.ledger_ids) for one in some)),
+        (
+            "finding_bytes",
+            "Bytes that are lost, or freed; those that are unknown are left out.",
+            lambda some: sum(max(0, one.size) for one in some),
+        ),
+    ):
+        labels = {kind: {**cluster, "kind": kind.value, "loss": str(kind.is_loss).lower()} for kind in of_kind}
+        yield from gauge_lines(
+            f"ledgerfs_cluster_{name}", about, [(labels[kind], value(some)) for kind, some in of_kind.items()]
+        )
+    for name, about, number in (
+        ("damaged_nodes", "Nodes of ZooKeeper that could not be read.", damaged),
+        ("check_timestamp_seconds", "When the cluster was read, seconds since 1970.", f"{now_ms / 1000:.3f}"),
+    ):
+        yield from gauge_lines(f"ledgerfs_cluster_{name}", about, [(cluster, number)])
+
+
+def _opened_tiers(urls: "Iterable[str]", options: "Mapping[str, Any]", elsewhere: "Mapping[str, str]") -> "list[Tier]":
+    """Open buckets; ``elsewhere`` is {name in the cluster's metadata: URL} for those that are called otherwise by now."""
+    # These import numpy and fsspec, which --help does not need.
+    from ledgerfs.bucket.opening import open_bucket
+    from ledgerfs_cluster.check.tier_listing import Tier
+
+    found = []
+    for url in urls:
+        names = {_name_in(url), *(name for name, place in elsewhere.items() if place.rstrip("/") == url.rstrip("/"))}
+        found.append(Tier(open_bucket(url, options), frozenset(names), options.get("endpoint_url")))
+    return found
+
+
+def _name_in(url: str) -> str:
+    """Return the name of the bucket of a URL; of a folder of this machine, its own."""
+    scheme, separator, rest = url.rpartition("://")
+    is_folder = not separator or scheme.rpartition("::")[2] in {"file", "local"}
+    if is_folder:
+        return rest.rstrip("/").rpartition("/")[2]
+    name, _, path = rest.partition("/")
+    if path:
+        # What lies beside this folder would seem to be lost.
+        raise click.BadParameter(f"{url!r} is a part of a bucket; offloads are at its top: {scheme}://{name}")
+    return name

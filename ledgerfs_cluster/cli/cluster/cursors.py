@@ -1,0 +1,99 @@
+"""``ledgerfs cluster cursors``: how far subscriptions are, and what they hold back."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.catalog.time_arguments import iso_time
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.output import human_size, minute
+from ledgerfs.cli.parameter_types import Duration
+from ledgerfs.display import printable
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs_cluster.cli.cluster.source import Asked, Report, about_topics, broker_defaults, retention_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerfs_cluster.rules.cursors import CursorState
+
+_EVER = 2**63
+
+
+@command()
+@about_topics(
+    click.option(
+        "--inactive", type=Duration(), metavar="TIME", help="Only those that were not active for so long, such as 7d."
+    ),
+    retention_options,
+)
+def cursors(asked: Asked, /, *, inactive: float | None, **brokers: int) -> Report:
+    """Show subscriptions: their backlog, and what they keep from being trimmed.
+
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Without --all these are subscriptions
+    that hold back what retention lets go, or have a backlog. "Holds back" are bytes that would go if no subscription needed them, "frees"
+    those that go if this one alone is deleted. A subscription without a time of its last activity has that of the last change of its node,
+    marked with ~; one that may be further than shown is marked with ?, topics that may have policies of their own with *. "Expires to" is
+    where the time to live moves it at least once a broker has the topic loaded, by the times at which ledgers were closed, and what is held
+    is what is held then.
+
+    \b
+    Examples:
+      ledgerfs cluster cursors pulsar+zk://zk1:2181 --inactive 7d
+      ledgerfs cluster cursors dump.json.zst --topic public/default/orders --json
+    """
+    # This imports numpy, which --help does not need.
+    from ledgerfs_cluster.rules.cursors import cursors as cursors_of
+
+    survey = asked.survey
+    before = _EVER if inactive is None else survey.read_ms - round(inactive * 1000)
+    found, seen, holding = [], 0, 0
+    own_policies: set[str] = set()
+    for one in cursors_of(survey, broker_defaults(**brokers), survey.read_ms):
+        if not asked.is_wanted(one.managed_ledger):
+            continue
+        seen += 1
+        holding += bool(one.held_size)
+        if one.may_have_own_policies:
+            own_policies.add(one.managed_ledger)
+        if one.active_ms <= before and (asked.show_all or asked.wanted or one.held_size or one.backlog):
+            found.append(one)
+    found.sort(key=lambda one: (-one.held_size, -one.backlog_size))
+    summary = f"{holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown"
+    return Report(found, _as_json, _COLUMNS, ("backlog", "bytes", "holds back", "frees"), summary, len(own_policies))
+
+
+_COLUMNS: "dict[str, Callable[[CursorState], str]]" = {
+    "topic": lambda one: printable(topic_of(one.managed_ledger)) + "*" * one.may_have_own_policies,
+    "subscription": lambda one: printable(one.name),
+    "position": lambda one: f"{one.position[0]}:{one.position[1]}" + ("?" if one.is_stale else ""),
+    "expires to": lambda one: "" if one.expires_to is None else f"{one.expires_to[0]}:{one.expires_to[1]}",
+    "backlog": lambda one: f"{one.backlog:,}",
+    "bytes": lambda one: human_size(one.backlog_size),
+    "active": lambda one: minute(one.active_ms) + ("~" if one.last_active_ms is None else ""),
+    "holds back": lambda one: human_size(one.held_size),
+    "frees": lambda one: human_size(one.freed_size),
+}
+
+
+def _as_json(one: "CursorState") -> dict[str, Any]:
+    return {
+        "topic": topic_of(one.managed_ledger),
+        "managed_ledger": one.managed_ledger,
+        "subscription": one.name,
+        "position": list(one.position),
+        "position_may_be_old": one.is_stale,
+        "holes": one.holes,
+        "backlog_entries": one.backlog,
+        "backlog_bytes": one.backlog_size,
+        "last_ledger": one.last_end.name.lower(),
+        "last_active": iso_time(one.last_active_ms),
+        "node_changed": iso_time(one.changed_ms),
+        "holds_back_bytes": one.held_size,
+        "holds_back_ledgers": one.held_ledgers,
+        "frees_bytes": one.freed_size,
+        "owner": one.owner.value,
+        "unknown_policies": one.may_have_own_policies,
+        "ttl_seconds": one.ttl_ms // 1000,
+        "expires_to": None if one.expires_to is None else list(one.expires_to),
+    }

@@ -1,0 +1,341 @@
+"""The argument CLUSTER and its options: a living cluster, or a dump of one; and what was not looked at, said after the results."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from ledgerfs.cli.options import json_option, storage_option, storage_options_of
+from ledgerfs.cli.output import print_json, progress, say, show, table
+from ledgerfs.cli.parameter_types import Size
+from ledgerfs.cli.traffic_options import Command
+from ledgerfs_cluster.cli.broker_options import ACCESS, admin_requests, broker_options
+from ledgerfs_cluster.snapshot.bundles import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+    from ledgerfs_cluster.snapshot.answers import BookieReads
+    from ledgerfs_cluster.snapshot.policies import BrokerDefaults
+    from ledgerfs_cluster.snapshot.survey import Survey
+    from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
+
+SCHEME = "pulsar+zk://"
+"""What the URL of a living cluster begins with; any other CLUSTER is the file of a dump."""
+_MOST_LINES = 10
+_MOST_LEDGERS = 3
+
+
+def access_options(command: Command) -> Command:
+    """Add how a cluster is asked: -o, --zk-rate, --no-bookies."""
+    for add in (
+        click.option(
+            "--no-bookies", is_flag=True,
+            help="Ask ZooKeeper alone: where open ledgers end and cursors in use are is then not known.",
+        ),
+        click.option(
+            "--zk-rate", type=click.FloatRange(min=1), default=5000, show_default=True, metavar="NUMBER",
+            help="How many nodes ZooKeeper is asked for in a second at most.",
+        ),
+        storage_option,
+    ):  # fmt: skip
+        command = add(command)
+    return command
+
+
+def source_argument(command: Command) -> Command:
+    """Add the argument CLUSTER and how it is asked; the command gets ``source``, ``zk_rate`` and ``no_bookies``."""
+    return click.argument("source", metavar="CLUSTER")(access_options(command))
+
+
+def topic_option(command: Command) -> Command:
+    """Add --topic and --all."""
+    every = click.option("--all", "show_all", is_flag=True, help="Also those of which nothing is to be said but why.")
+    only = click.option(
+        "--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated."
+    )
+    return only(every(command))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command about topics is asked for.
+
+    Attributes
+    ----------
+    wanted
+        The managed ledgers that are to be shown alone; empty for all.
+    show_all
+        Whether also those are to be shown of which nothing is to be said but why.
+
+    """
+
+    survey: "Survey"
+    wanted: frozenset[str]
+    show_all: bool
+
+    def is_wanted(self, managed_ledger: str) -> bool:
+        """Whether a topic is one that was asked for."""
+        return not self.wanted or managed_ledger in self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a command about topics prints.
+
+    Attributes
+    ----------
+    rows
+        What is shown, in its order.
+    as_json
+        Returns a row as values that JSON knows.
+    columns, right
+        {title of a column of the table: the text of a row}, and the titles of those with numbers.
+    summary
+        What is said behind the results.
+    unknown_policies
+        How many topics may have other policies than those that were read.
+
+    """
+
+    rows: Sequence[Any]
+    as_json: Callable[[Any], dict[str, Any]]
+    columns: Mapping[str, Callable[[Any], str]]
+    right: tuple[str, ...]
+    summary: str
+    unknown_policies: int
+
+    def show(self, *, in_json: bool) -> None:
+        """Print the rows."""
+        if in_json:
+            print_json([self.as_json(one) for one in self.rows])
+        elif self.rows:
+            shown = table(*self.columns, right=self.right)
+            for one in self.rows:
+                shown.add_row(*(text(one) for text in self.columns.values()))
+            show(shown)
+
+
+def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., Report]], Command]:
+    """Make a command about topics of a cluster, called with `Asked`, and its ``own`` options, which stand before --topic."""
+
+    def add(run: Callable[..., Report]) -> Command:
+        @click.pass_context
+        @wraps(run)
+        def report(
+            context: click.Context,
+            /,
+            *,
+            source: str,
+            zk_rate: float,
+            no_bookies: bool,
+            brokers: "AdminRequests | None",
+            topics: tuple[str, ...],
+            show_all: bool,
+            as_json: bool,
+            **options: object,
+        ) -> None:
+            survey = with_owners(surveyed(context, source, zk_rate, no_bookies=no_bookies), brokers)
+            made = run(Asked(survey, wanted_topics(survey, topics), show_all), **options)
+            made.show(in_json=as_json)
+            say(f"{source}: {made.summary}")
+            say_not_known(context, survey, made.unknown_policies)
+
+        command = cast("Command", report)
+        for option in (json_option, topic_option, *reversed(own), admin_option, source_argument):
+            command = option(command)
+        return command
+
+    return add
+
+
+def retention_options(command: Command) -> Command:
+    """Add the broker's defaults of retention, and of the time to live, which decides with it."""
+    for add in (
+        click.option(
+            "--broker-ttl-seconds", type=click.IntRange(min=0), default=0, show_default=True, metavar="NUMBER",
+            help="The brokers' ttlDurationDefaultInSeconds, for namespaces without a time to live; 0 for none.",
+        ),
+        click.option(
+            "--broker-retention-megabytes", type=int, default=0, show_default=True, metavar="NUMBER",
+            help="The brokers' defaultRetentionSizeInMB, for namespaces without a policy; -1 for no limit.",
+        ),
+        click.option(
+            "--broker-retention-minutes", type=int, default=0, show_default=True, metavar="NUMBER",
+            help="The brokers' defaultRetentionTimeInMinutes.",
+        ),
+    ):  # fmt: skip
+        command = add(command)
+    return command
+
+
+def offload_options(command: Command) -> Command:
+    """Add the broker's defaults of offloading."""
+    for add in (
+        click.option(
+            "--broker-offload-seconds", type=int, metavar="NUMBER",
+            help="The brokers' managedLedgerOffloadThresholdInSeconds.  [default: off]",
+        ),
+        click.option(
+            "--broker-offload-bytes", type=Size(), metavar="SIZE",
+            help="The brokers' managedLedgerOffloadAutoTriggerSizeThresholdBytes, for namespaces without one.  [default: off]",
+        ),
+    ):  # fmt: skip
+        command = add(command)
+    return command
+
+
+def opened_cluster(context: click.Context, url: str, zk_rate: float) -> "LivingCluster":
+    """Return the cluster of a URL with the options of -o; raises as `cluster_at`."""
+    return cluster_at(url, {"most_per_second": zk_rate, **storage_options_of(context)})
+
+
+def cluster_at(
+    url: str, options: Mapping[str, Any], *, flag: str = "-o", argument: str | None = None
+) -> "LivingCluster":
+    """Return the cluster of a URL; ``flag`` is what its options came with, ``argument`` what the URL did.
+
+    Raises `click.BadParameter` for other URLs, `UnusableUrlError` where no server is named, and `InvalidOptionError`.
+    """
+    if not url.startswith(SCHEME):
+        raise click.BadParameter(
+            f"{url!r} is not the URL of a cluster: {SCHEME}host:port,host:port[/chroot]", param_hint=argument
+        )
+    # These import fsspec and kazoo, which --help does not need.
+    from ledgerfs.errors import InvalidOptionError
+    from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
+
+    try:
+        return ClusterFileSystem(**options).cluster(url.removeprefix(SCHEME).rstrip("/"))
+    except TypeError as error:
+        raise InvalidOptionError(str(error).rpartition(") ")[2], key=flag) from error
+
+
+def bookies_of(cluster: "LivingCluster", *, no_bookies: bool) -> "BookieReads | None":
+    """Return what asks the bookies of a cluster; None if none are to be asked."""
+    if no_bookies:
+        return None
+    # This imports numba, for the digests of entries.
+    from ledgerfs_cluster.live_source.newest_entries import NewestEntries
+
+    return NewestEntries(cluster.reading)
+
+
+def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies: bool) -> "Survey":
+    """Return the survey of a cluster or of a dump."""
+    # These import numpy and kazoo, which --help does not need.
+    from ledgerfs_cluster.snapshot.surveying import survey_cluster, survey_dump
+
+    with progress() as update:
+        if not source.startswith(SCHEME):
+            return survey_dump(source, update, storage_options_of(context))
+        cluster = opened_cluster(context, source, zk_rate)
+        try:
+            bookies = bookies_of(cluster, no_bookies=no_bookies)
+            return survey_cluster(cluster, bookies, update)
+        finally:
+            cluster.nodes.close()
+
+
+def broker_defaults(
+    *,
+    broker_retention_minutes: int = 0,
+    broker_retention_megabytes: int = 0,
+    broker_ttl_seconds: int = 0,
+    broker_offload_bytes: int | None = None,
+    broker_offload_seconds: int | None = None,
+) -> "BrokerDefaults":
+    """Return the policies of brokers from `retention_options` and `offload_options`."""
+    from ledgerfs_cluster.snapshot.policies import NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
+
+    seconds = -1 if broker_offload_seconds is None else broker_offload_seconds
+    return BrokerDefaults(
+        Retention.of(broker_retention_minutes, broker_retention_megabytes),
+        OffloadThresholds(
+            NO_LIMIT if broker_offload_bytes is None else broker_offload_bytes,
+            NO_LIMIT if seconds < 0 else seconds * 1000,
+        ),
+        broker_ttl_seconds * 1000,
+    )
+
+
+def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
+    """Return the managed ledgers of topics, of all partitions; raises `NotFoundError` for one that is not there."""
+    from ledgerfs.errors import NotFoundError
+    from ledgerfs.formats.topic_names import managed_ledger_of, split_partition
+
+    found: set[str] = set()
+    for topic in topics:
+        name = managed_ledger_of(topic)
+        of_topic = {one for one in survey.topics if name in {one, split_partition(one)[0]}}
+        if not of_topic:
+            raise NotFoundError("the cluster has no topic of this name", key=topic)
+        found |= of_topic
+    return frozenset(found)
+
+
+def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -> None:
+    """Say on standard error what was not looked at or could not be read; exit code 1 if nodes are damaged, or brokers are silent."""
+    if own_policies:
+        say(
+            f"{own_policies:,} topics are in namespaces whose policies of single topics (__change_events) could not be read: "
+            "such topics may have others than shown"
+        )
+    for line in survey.owners.not_told[:_MOST_LINES]:
+        say(f"owners not known: {line}")
+    for trouble in survey.troubles[:_MOST_LINES]:
+        say(f"not known: {trouble}")
+    if len(survey.troubles) > _MOST_LINES:
+        say(f"not known: {len(survey.troubles) - _MOST_LINES:,} more")
+    for node in survey.damaged[:_MOST_LINES]:
+        say(f"{node.path}: {node.reason}; left out")
+    if len(survey.damaged) > _MOST_LINES:
+        say(f"{len(survey.damaged) - _MOST_LINES:,} more nodes are damaged; left out")
+    if survey.damaged or survey.owners.not_told:
+        context.exit(1)
+
+
+def ledgers_text(ids: Sequence[int]) -> str:
+    """Return the first ledgers, and how many there are."""
+    if len(ids) <= _MOST_LEDGERS:
+        return ", ".join(map(str, ids)) or "-"
+    return f"{', '.join(map(str, ids[: _MOST_LEDGERS - 1]))}, … {ids[-1]} ({len(ids):,})"
+
+
+def owner_text(owner: Owner) -> str:
+    """Return what is known of a topic's broker."""
+    return {Owner.NONE: "not loaded", Owner.SOME: "may be loaded", Owner.UNKNOWN: "unknown"}[owner]
+
+
+def admin_option(command: Command) -> Command:
+    """Add --admin with its token and certificates; the command, which has ``source``, gets ``brokers``: requests, or None without it."""
+
+    @wraps(command)
+    def run(*arguments: object, admin: str | None, **options: Any) -> None:  # noqa: ANN401
+        access = {name: options.pop(name) for name in ACCESS}
+        brokers = None
+        if admin is not None:
+            if not options["source"].startswith(SCHEME):
+                raise click.UsageError("--admin is for live clusters: a dump has the owners of its own time")
+            brokers = admin_requests(admin, **access)
+        cast("Callable[..., None]", command)(*arguments, brokers=brokers, **options)
+
+    asked = click.option(
+        "--admin", metavar="URL",
+        help="A broker's web service, http://host:8080. Brokers are asked which bundles they own, if ZooKeeper does not have that "
+        "(extensible load manager); that loads no topic.",
+    )  # fmt: skip
+    return asked(broker_options(cast("Command", run)))
+
+
+def with_owners(survey: "Survey", brokers: "AdminRequests | None") -> "Survey":
+    """Return a survey with the owners that brokers tell; the same one if none are to be asked."""
+    if brokers is None:
+        return survey
+    # This imports numpy, which --help does not need.
+    from ledgerfs_cluster.rules.topic_owners import ask_brokers
+
+    return ask_brokers(survey, brokers)

@@ -1,0 +1,246 @@
+"""``ledgerfs lifecycle plan``: what would be done now, and why."""
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.catalog.time_arguments import iso_time
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import json_option, storage_options_of
+from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
+from ledgerfs.display import printable, span
+from ledgerfs_cluster.cli.cluster.source import (
+    access_options,
+    bookies_of,
+    ledgers_text,
+    opened_cluster,
+    say_not_known,
+    topic_option,
+    wanted_topics,
+)
+from ledgerfs_cluster.cli.lifecycle.policy import Policy, policy_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ledgerfs_cluster.lifecycle.planning.actions import Action, Plan
+    from ledgerfs_cluster.lifecycle.service.looking import Looked
+    from ledgerfs_cluster.offload.outcomes import Outcome
+    from ledgerfs_cluster.snapshot.survey import Survey
+
+
+@command()
+@policy_argument
+@access_options
+@click.option(
+    "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
+    help="How many seconds lie between the two looks for orphans, if POLICY wants these deleted.",
+)  # fmt: skip
+@topic_option
+@json_option
+@click.pass_context
+def plan(
+    context: click.Context,
+    /,
+    *,
+    policy: Policy,
+    zk_rate: float,
+    no_bookies: bool,
+    pass_seconds: float,
+    topics: tuple[str, ...],
+    show_all: bool,
+    as_json: bool,
+) -> None:
+    """Show what would be done with a cluster now, and why; nothing is changed.
+
+    POLICY is a file in TOML: buckets, and what is wanted of topics, where the cluster's own policies are not to hold. Each line is an
+    action: offload ledgers; have a broker trim; mark what nothing names, in the journal; delete what was marked and whose grace is over;
+    clean up after attempts that failed. Then it is said what waits, and what must not be done; --all shows each with why.
+
+    Exit code 0, or 1 if nodes or buckets could not be read or brokers did not report which bundles they own.
+
+    \b
+    Examples:
+      ledgerfs lifecycle plan policy.toml
+      ledgerfs lifecycle plan policy.toml --topic public/default/orders --all
+      ledgerfs lifecycle plan policy.toml --admin http://broker:8080 --token-file token.txt
+      ledgerfs lifecycle plan policy.toml --cluster dump.json.zst
+      ledgerfs lifecycle plan policy.toml --json | jq '.refused[] | select(.refusal == "no-bucket")'
+    """
+    # These import numpy, which --help does not need.
+    from ledgerfs_cluster.lifecycle.planning.actions import Situation
+    from ledgerfs_cluster.lifecycle.planning.planning import plan_of
+
+    seen = _seen(context, policy, (zk_rate, no_bookies), pass_seconds)
+    survey, journal, orphans = seen.survey, seen.journal, seen.orphans
+    now_ms = survey.read_ms if policy.is_dump else time.time_ns() // 1_000_000
+    situation = Situation(
+        policy.file,
+        now_ms,
+        now_ms,
+        has_admin=policy.brokers is not None,
+        journal=journal,
+        orphans=orphans,
+        wanted=wanted_topics(survey, topics),
+        # A service may be at work.
+        attempt_grace_ms=policy.file.orphan_grace_ms,
+    )
+    found = plan_of(survey, situation)
+    if as_json:
+        print_json(_as_json(policy, survey, found))
+    else:
+        _show_actions(found.actions)
+        if show_all:
+            _show_left(found)
+    _say_result(policy, found, show_all=show_all)
+    unread = {**journal.unreadable, **({} if orphans is None else orphans.unlisted)}
+    for path, why in unread.items():
+        say(f"{path}: {why}; left out")
+    say_not_known(context, survey, 0)
+    if unread:
+        context.exit(1)
+
+
+def _seen(context: click.Context, policy: Policy, access: tuple[float, bool], pass_seconds: float) -> "Looked":
+    """Return a survey, the journal of the cluster, and orphans if they are wanted; ``access`` is --zk-rate and --no-bookies."""
+    from ledgerfs_cluster.lifecycle.service.looking import Looked, Looking
+    from ledgerfs_cluster.offload.journal import Journal
+    from ledgerfs_cluster.snapshot.surveying import survey_dump
+
+    with progress() as update:
+        if policy.is_dump:
+            return Looked(survey_dump(policy.source, update, storage_options_of(context)), Journal(), None)
+        cluster = opened_cluster(context, policy.source, access[0])
+        try:
+            bookies = bookies_of(cluster, no_bookies=access[1])
+            return Looking(cluster, policy.file, bookies, policy.brokers, pass_seconds).look(update)
+        finally:
+            cluster.nodes.close()
+
+
+def _show_actions(actions: "Sequence[Action]") -> None:
+    rows = (
+        (one.kind.value, *_about(one.managed_ledger, one), one.via.value, minute(one.since_ms), printable(one.reason))
+        for one in actions
+    )
+    _show(("what", "topic", "ledgers", "bytes", "via", "since", "why"), rows)
+
+
+def _show_left(found: "Plan") -> None:
+    """Show what waits, and what is refused."""
+    waiting = (
+        (one.action, *_about(one.subject, one), minute(one.due_ms), printable(one.message)) for one in found.waiting
+    )
+    _show(("waits", "topic", "ledgers", "bytes", "until", "why"), waiting)
+    refused = (
+        (one.code, one.action or "-", *_about(one.subject, one), printable(one.message)) for one in found.refused
+    )
+    _show(("refused", "what", "topic", "ledgers", "bytes", "why"), refused)
+
+
+def _show(columns: "Sequence[str]", rows: "Iterable[Sequence[str]]") -> None:
+    shown = table(*columns, right=("bytes",))
+    for row in rows:
+        shown.add_row(*row)
+    if shown.row_count:
+        show(shown)
+
+
+def _about(managed_ledger: str | None, one: "Action | Outcome") -> tuple[str, str, str]:
+    """Return the topic, ledgers and bytes of a row."""
+    return _topic(managed_ledger), ledgers_text(one.ledger_ids), human_size(one.size)
+
+
+def _topic(managed_ledger: str | None) -> str:
+    from ledgerfs.formats.topic_names import topic_of
+
+    return "-" if managed_ledger is None else printable(topic_of(managed_ledger))
+
+
+def _say_result(policy: Policy, found: "Plan", *, show_all: bool) -> None:
+    """Say totals of each kind, and how much waits and is refused."""
+    totals = _totals(found)
+    told = [
+        f"{kind}: {total['actions']:,} for {total['ledgers']:,} ledgers, {human_size(total['bytes'])}"
+        for kind, total in totals.items()
+    ]
+    say(f"{policy.source}: {'; '.join(told) or 'nothing is to be done'}")
+    if found.waiting:
+        by_kind = Counter(one.action for one in found.waiting)
+        times = [one.due_ms for one in found.waiting if one.due_ms is not None]
+        first = f"; the first in {span(max(0, min(times) - found.now_ms))}" if times else ""
+        say(f"waits: {_counted(by_kind)}{first}")
+    if found.refused:
+        say(f"refused: {_counted(Counter(one.code for one in found.refused))}")
+    for one in found.refused:
+        if one.code == "no-topic":
+            say(f"{one.subject}: {one.message}")
+    if (found.waiting or found.refused) and not show_all:
+        say("--all shows what waits and what is refused, each with why")
+    if policy.is_dump:
+        say(
+            "a dump shows one moment, and has nothing of work that began: plan for the cluster itself before anything is done"
+        )
+
+
+def _counted(counts: "Counter[str]") -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def _totals(found: "Plan") -> dict[str, dict[str, int]]:
+    totals: dict[str, dict[str, int]] = {}
+    for one in found.actions:
+        total = totals.setdefault(one.kind.value, {"actions": 0, "ledgers": 0, "bytes": 0})
+        total["actions"] += 1
+        total["ledgers"] += len(one.ledger_ids)
+        total["bytes"] += one.size
+    return totals
+
+
+def _as_json(policy: Policy, survey: "Survey", found: "Plan") -> dict[str, Any]:
+    return {
+        "cluster": policy.source,
+        "policy": str(policy.file.path),
+        "read": iso_time(survey.read_ms),
+        "actions": [_action_as_json(one) for one in found.actions],
+        "waiting": [
+            {**_left_as_json(one), **_whose(one.subject), "due": iso_time(one.due_ms)} for one in found.waiting
+        ],
+        "refused": [{**_left_as_json(one), "subject": one.subject, "refusal": one.code} for one in found.refused],
+        "totals": _totals(found),
+        "not_known": [*survey.owners.not_told, *survey.troubles],
+        "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in survey.damaged],
+    }
+
+
+def _left_as_json(one: "Outcome") -> dict[str, Any]:
+    return {"kind": one.action or None, "ledgers": list(one.ledger_ids), "bytes": one.size, "why": one.message}
+
+
+def _action_as_json(one: "Action") -> dict[str, Any]:
+    bucket = None if one.rule is None or one.rule.bucket is None else one.rule.bucket.url
+    return {
+        "kind": one.kind.value,
+        **_whose(one.managed_ledger),
+        "ledgers": list(one.ledger_ids),
+        "bytes": one.size,
+        "via": one.via.value,
+        "since": iso_time(one.since_ms),
+        "why": one.reason,
+        "bucket": bucket if one.kind.value == "offload" else None,
+        "records": [
+            {"node": record.name, "due": iso_time(record.due_ms or None), "why": record.reason}
+            for record in one.records
+        ],
+    }
+
+
+def _whose(managed_ledger: str | None) -> dict[str, str | None]:
+    from ledgerfs.formats.topic_names import topic_of
+
+    return {
+        "topic": None if managed_ledger is None else topic_of(managed_ledger),
+        "managed_ledger": managed_ledger,
+    }

@@ -1,0 +1,114 @@
+"""The argument POLICY, and what the command line sets over the file: cluster, broker, token."""
+
+from dataclasses import dataclass, replace
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from ledgerfs.cli.parameter_types import LocalPath
+from ledgerfs.cli.traffic_options import Command
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs_cluster.cli.broker_options import admin_requests, broker_options
+from ledgerfs_cluster.cli.cluster.source import SCHEME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledgerfs_cluster.lifecycle.policy.policy_file import PolicyFile
+    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+
+_OF_BROKERS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy file with what the command line sets.
+
+    Attributes
+    ----------
+    file
+        As the command line has it.
+    source
+        The URL of the cluster, or the file of a dump.
+    brokers
+        Requests to a broker; None if none is named.
+    reopen
+        Returns the same of the file as it is now; raises `InvalidOptionError` for a file that cannot be used.
+
+    """
+
+    file: "PolicyFile"
+    source: str
+    brokers: "AdminRequests | None"
+    reopen: "Callable[[], Policy]"
+
+    @property
+    def is_dump(self) -> bool:
+        """Whether there is no cluster, but what one was."""
+        return not self.source.startswith(SCHEME)
+
+
+def policy_argument(command: Command) -> Command:
+    """Add POLICY, --cluster, --admin with its token and certificates; the command gets ``policy``."""
+    return _with_policy(command, is_required=True)
+
+
+def policy_or_cluster(command: Command) -> Command:
+    """Add the same, for a command that needs to know the cluster alone: without POLICY it gets one that tells nothing else."""
+    return _with_policy(command, is_required=False)
+
+
+def _with_policy(command: Command, *, is_required: bool) -> Command:
+    @wraps(command)
+    def run(*arguments: object, policy: Path | None, cluster: str | None, admin: str | None, **options: Any) -> None:  # noqa: ANN401
+        access = {name: options.pop(name) for name in _OF_BROKERS}
+        cast("Callable[..., None]", command)(*arguments, policy=_opened(policy, cluster, admin, access), **options)
+
+    decorated = broker_options(cast("Command", run))
+    for add in (
+        click.option(
+            "--admin", metavar="URL",
+            help="A broker's web service, http://host:8080, before the one that POLICY names. Planning asks it only which bundles brokers "
+            "own, if ZooKeeper does not have that; that loads no topic.",
+        ),
+        click.option(
+            "--cluster", metavar="CLUSTER",
+            help="pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote, before the one of POLICY.",
+        ),
+        click.argument("policy", metavar="POLICY" if is_required else "[POLICY]", type=LocalPath(), required=is_required),
+    ):  # fmt: skip
+        decorated = add(decorated)
+    return decorated
+
+
+def _opened(path: Path | None, cluster: str | None, admin: str | None, access: dict[str, Any]) -> Policy:
+    # This imports numpy, which --help does not need.
+    from ledgerfs_cluster.lifecycle.policy.policy_file import parse_policy_file, read_policy_file
+
+    if path is None and cluster is None:
+        raise click.UsageError("it is not known of which cluster: POLICY, a file that names it, or --cluster is needed")
+    file = parse_policy_file(b"", Path()) if path is None else read_policy_file(path)
+    file = replace(file, cluster=cluster or _beside(file), admin=admin or file.admin)
+    if file.cluster is None:
+        raise click.UsageError(f"{path} names no cluster, and neither does --cluster")
+    token_file = access["token_file"] or (file.token_file if admin is None else None)
+    brokers = None if file.admin is None else admin_requests(file.admin, **{**access, "token_file": token_file})
+    return Policy(file, file.cluster, brokers, partial(_opened_again, path, cluster, admin, access))
+
+
+def _opened_again(path: Path | None, cluster: str | None, admin: str | None, access: dict[str, Any]) -> Policy:
+    try:
+        found = _opened(path, cluster, admin, access)
+    except click.UsageError as error:
+        raise InvalidOptionError(error.format_message(), key=str(path)) from error
+    if found.is_dump:
+        raise InvalidOptionError("a dump cannot be changed: name the cluster", key=str(path))
+    return found
+
+
+def _beside(file: "PolicyFile") -> str | None:
+    """Return the cluster that a file names; a dump is beside the file."""
+    told = file.cluster
+    return told if told is None or "://" in told else str(file.path.parent / told)

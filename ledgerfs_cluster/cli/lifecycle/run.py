@@ -1,0 +1,135 @@
+"""``ledgerfs lifecycle run``: doing what a policy wants, again and again."""
+
+import logging
+import signal
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.output import progress, say
+from ledgerfs_cluster.cli.cluster.source import access_options, bookies_of, opened_cluster
+from ledgerfs_cluster.cli.end_signals import at_end_signals
+from ledgerfs_cluster.cli.lifecycle.policy import Policy, policy_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ledgerfs_cluster.lifecycle.service.service import Service
+
+
+@command()
+@policy_argument
+@access_options
+@click.option("--once", is_flag=True, help="Do what is due now, wait for the offloads that this begins, and end.")
+@click.option("--yes", is_flag=True, help="Do it without asking; needed where nobody can answer.")
+@click.option(
+    "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
+    help="How many seconds lie between the two looks for orphans, if POLICY wants these deleted.",
+)  # fmt: skip
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    *,
+    policy: Policy,
+    zk_rate: float,
+    no_bookies: bool,
+    once: bool,
+    yes: bool,
+    pass_seconds: float,
+) -> None:
+    """Offload, and have brokers trim, what POLICY wants; keep doing it.
+
+    ledgerfs never removes a ledger that a topic lists: it asks a broker (--admin) to trim, also topics that are not loaded. It deletes only
+    what nothing lists.
+
+    What is done, in which order, and what `ledgerfs lifecycle plan` shows of it: docs/operating/lifecycle.md. One service works at a time:
+    a lock in ZooKeeper keeps a second one out. Ctrl-C and SIGTERM end it: what is being copied is given up, what is copied is
+    completed, and nothing is left half done. If it is killed, the next one goes on from what is noted in the cluster. Once POLICY is
+    edited, nothing is deleted by what was there before: it is read again, at once also at SIGHUP, and used if it is valid.
+
+    Exit code 0 after Ctrl-C, SIGTERM, or all of --once; 1 if --once met trouble, or nodes that could not be read, or if what was copied
+    could not be completed; 3 if POLICY was edited during --once, if the lock is another's or was lost, or if ZooKeeper does not answer.
+
+    \b
+    Examples:
+      ledgerfs lifecycle run policy.toml --once --yes    # after a look at what `ledgerfs lifecycle plan policy.toml` shows
+      ledgerfs lifecycle run policy.toml --yes           # as a service; docs/operating/lifecycle.md has a unit for systemd
+      ledgerfs lifecycle run policy.toml --admin http://broker:8080 --token-file token.txt --yes
+    """
+    if policy.is_dump:
+        raise click.UsageError("a dump cannot be changed: name the cluster, pulsar+zk://host:port")
+    if not yes:
+        _ask(policy)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    opened: Policy | None = policy
+    while opened is not None:
+        opened = _serve(context, opened, zk_rate, pass_seconds, no_bookies=no_bookies, once=once)
+
+
+def _serve(
+    context: click.Context, policy: Policy, zk_rate: float, pass_seconds: float, *, no_bookies: bool, once: bool
+) -> Policy | None:
+    """Run a service until it ends; return the policy of the next one if the file was edited, else None."""
+    # These import numpy, numba and kazoo, which --help does not need.
+    from ledgerfs_cluster.lifecycle.service.making import service_of
+
+    cluster = opened_cluster(context, policy.source, zk_rate)
+    bookies = bookies_of(cluster, no_bookies=no_bookies)
+    reopen = None if once else policy.reopen
+    try:
+        with (
+            service_of(policy.file, cluster, bookies, policy.brokers, pass_seconds, reopen=reopen) as service,
+            _at_signals(lambda: _stop(service), once=once),
+            progress() as update,
+        ):
+            service.run(update, once=once)
+    finally:
+        cluster.nodes.close()
+    if once and service.refused:
+        counts = ", ".join(f"{number:,} {code}" for code, number in service.refused.items())
+        say(f"must not be done: {counts}; `ledgerfs lifecycle plan --all` tells why")
+    troubles = service.events.troubles()
+    if service.has_given_up or (once and troubles):
+        for one in troubles:
+            say(f"not done: {one.text}")
+        if service.events.forgotten:
+            say(f"{service.events.forgotten:,} more troubles are in the log above")
+        if not isinstance(service.reopened, Policy):
+            context.exit(1)
+    if not isinstance(service.reopened, Policy):
+        return None
+    say(f"{policy.file.path} was edited: the service goes on by the new policy")
+    return service.reopened
+
+
+@contextmanager
+def _at_signals(end: "Callable[[], object]", *, once: bool) -> "Iterator[None]":
+    """Call ``end`` at signals that end a command; SIGHUP is none for a service without a terminal, which looks at POLICY all the time."""
+    with at_end_signals(end):
+        if not once and not sys.stdin.isatty() and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, lambda *_: None)
+        yield
+
+
+def _ask(policy: Policy) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError(
+            "--yes is needed where nobody can answer; `ledgerfs lifecycle plan` shows what would be done"
+        )
+    click.confirm(
+        f"Offload and trim ledgers of {policy.source} as {policy.file.path} wants (`ledgerfs lifecycle plan` shows which)?",
+        abort=True,
+        err=True,
+    )
+
+
+def _stop(service: "Service") -> None:
+    service.stop()
+    # The signal may have come while something else was being said.
+    with suppress(RuntimeError):
+        say("ending: what is copied is completed, and nothing is begun any more")

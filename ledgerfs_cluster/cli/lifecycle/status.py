@@ -1,0 +1,176 @@
+"""``ledgerfs lifecycle status``: what the service does, and what waits for what."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.catalog.time_arguments import iso_time
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import human_size, minute, print_json, say, show, table
+from ledgerfs.cli.parameter_types import LocalPath
+from ledgerfs.display import printable
+from ledgerfs.errors import CorruptMetadataError
+from ledgerfs_cluster.cli.cluster.source import access_options, opened_cluster
+from ledgerfs_cluster.cli.lifecycle.policy import Policy, policy_or_cluster
+
+if TYPE_CHECKING:
+    from ledgerfs_cluster.lifecycle.service.status import Status
+    from ledgerfs_cluster.offload.journal import Journal
+    from ledgerfs_cluster.zookeeper.changes import LockHolder
+    from ledgerfs_cluster.zookeeper.nodes import Nodes
+
+
+@command()
+@policy_or_cluster
+@access_options
+@click.option(
+    "--prometheus", type=LocalPath(), metavar="FILE", help="Write gauges for Prometheus's textfile collector to FILE."
+)
+@json_option
+@click.pass_context
+def status(
+    context: click.Context,
+    /,
+    *,
+    policy: Policy,
+    zk_rate: float,
+    no_bookies: bool,  # noqa: ARG001  (as all commands about clusters have it)
+    prometheus: Path | None,
+    as_json: bool,
+) -> None:
+    """Show who does the lifecycle of a cluster, what it has done, what is marked, and what went wrong.
+
+    POLICY names the cluster, or --cluster does: then no POLICY is needed. What is shown is what the service has written at the end of its
+    last pass, and the journal as it is; of a pass that ended early it is said since when none was whole. What is damaged of the one
+    keeps nothing of the other back.
+
+    Exit code 0 if a service has the lock, 1 if none has, or its status or notes could not be read.
+
+    \b
+    Examples:
+      ledgerfs lifecycle status policy.toml
+      ledgerfs lifecycle status --cluster pulsar+zk://zk1:2181,zk2:2181
+      ledgerfs lifecycle status policy.toml --json | jq .backlog_bytes
+      ledgerfs lifecycle status policy.toml --prometheus /var/lib/node_exporter/lifecycle.prom
+    """
+    # These import kazoo, which --help does not need.
+    from ledgerfs_cluster.offload.journal import read_journal
+    from ledgerfs_cluster.zookeeper.changes import ClusterLock
+
+    cluster = opened_cluster(context, policy.source, zk_rate)
+    try:
+        holder = ClusterLock.holder_of(cluster.nodes)
+        journal = read_journal(cluster.nodes)
+        told, damaged = _status(cluster.nodes)
+    finally:
+        cluster.nodes.close()
+    unreadable = {**damaged, **journal.unreadable}
+    if as_json:
+        print_json({**_as_json(holder, told, journal), "unreadable": unreadable})
+    else:
+        _show(holder, journal)
+        if told is not None:
+            _show_status(told)
+        elif not damaged:
+            say("no service has made a pass yet")
+    for path, why in unreadable.items():
+        say(f"{path}: {why}; left out")
+    if prometheus is not None and told is not None:
+        from ledgerfs_cluster.lifecycle.service.status import gauges_of
+        from ledgerfs_cluster.rules.gauges_file import write_gauges_file
+
+        write_gauges_file(prometheus, gauges_of(policy.source, told))
+    if holder is None or unreadable or not _is_service(holder):
+        context.exit(1)
+
+
+def _is_service(holder: "LockHolder") -> bool:
+    """Whether a service has the lock, by its own word; so is one that does not tell."""
+    from ledgerfs_cluster.offload.opening import SERVICE
+
+    told = _said(holder.holder)
+    return not isinstance(told, dict) or told.get("what", SERVICE) == SERVICE
+
+
+def _status(nodes: "Nodes") -> "tuple[Status | None, dict[str, str]]":
+    """Return what the service wrote, None if none did or it is damaged; and {path: why} of what is damaged."""
+    from ledgerfs_cluster.lifecycle.service.status import STATUS_PATH, read_status
+
+    try:
+        return read_status(nodes), {}
+    except CorruptMetadataError as error:
+        return None, {STATUS_PATH: error.reason}
+
+
+def _show(holder: "LockHolder | None", journal: "Journal") -> None:
+    if journal.marked:
+        shown = table("record", "topic", "bytes", "may be deleted", "why", right=("bytes",))
+        for one in journal.marked:
+            shown.add_row(
+                one.name,
+                printable(one.managed_ledger or "-"),
+                human_size(one.size),
+                minute(one.due_ms),
+                printable(one.reason),
+            )
+        show(shown)
+    if holder is None:
+        say("no service has the lock: nothing is done now")
+    else:
+        say(
+            f"the lock is held since {iso_time(holder.since_ms)} by {printable(holder.holder.decode('utf-8', 'replace'))}"
+        )
+
+
+def _show_status(told: "Status") -> None:
+    if told.failed_passes:
+        last = f"since {iso_time(told.passed_ms)}" if told.passed_ms else "yet"
+        say(
+            f"no pass has ended as a whole {last}: {told.failed_passes:,} ended early, the first {iso_time(told.failing_since_ms)}; "
+            "what it was is the last trouble"
+        )
+    rate = "without a bound" if told.rate is None else f"at {human_size(int(told.rate))}/s at most"
+    if told.passes:
+        say(
+            f"pass {told.passes:,} ended {iso_time(told.passed_ms)}: {told.backlog_ledgers:,} ledgers of {human_size(told.backlog_bytes)} "
+            f"are to be offloaded, {rate}"
+        )
+    if told.broker_backlog_ledgers:
+        say(
+            f"brokers: {told.broker_backlog_ledgers:,} ledgers of {human_size(told.broker_backlog_bytes)} are to be offloaded by them"
+        )
+    for what, counts in (("done", told.done), ("waits", told.waiting), ("refused", told.refused)):
+        if counts:
+            say(f"{what}: {', '.join(f'{count:,} {printable(name)}' for name, count in counts.items())}")
+    for trouble in told.troubles[-10:]:
+        often = f" ({trouble.times:,} times)" if trouble.times > 1 else ""
+        say(f"{iso_time(trouble.when_ms)}: {printable(trouble.text)}{often}")
+
+
+def _as_json(holder: "LockHolder | None", told: "Status | None", journal: "Journal") -> dict[str, Any]:
+    return {
+        "holder": None if holder is None else {"says": _said(holder.holder), "since": iso_time(holder.since_ms)},
+        **({} if told is None else asdict(told)),
+        "marked": [
+            {
+                "node": one.name,
+                "topic": one.managed_ledger,
+                "bytes": one.size,
+                "due": iso_time(one.due_ms),
+                "why": one.reason,
+            }
+            for one in journal.marked
+        ],
+        "attempts": [one.key.data_key for one in journal.attempts],
+    }
+
+
+def _said(holder: bytes) -> object:
+    try:
+        return json.loads(holder)
+    except (ValueError, RecursionError):
+        return holder.decode("utf-8", "replace")

@@ -1,0 +1,52 @@
+"""``ledgerfs lifecycle undo``: taking back what is marked to be deleted."""
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.output import say
+from ledgerfs_cluster.cli.cluster.source import access_options, opened_cluster
+from ledgerfs_cluster.cli.lifecycle.policy import Policy, policy_argument
+
+
+@command()
+@policy_argument
+@click.argument("records", metavar="RECORD…", nargs=-1, required=True)
+@access_options
+@click.pass_context
+def undo(
+    context: click.Context,
+    /,
+    *,
+    policy: Policy,
+    records: tuple[str, ...],
+    zk_rate: float,
+    no_bookies: bool,  # noqa: ARG001  (as all commands about clusters have it)
+) -> None:
+    """Take back what is marked to be deleted, by names of records.
+
+    `ledgerfs lifecycle status` shows the names. A record that cannot be read is dropped; what it was about stays, and is looked for again.
+
+    A service has the lock while it works, and would mark the same again: change POLICY first, and end the service for a moment.
+
+    Exit code 0; 2 for a record that is not there, or is of an attempt to offload; 3 while a service has the lock.
+
+    \b
+    Examples:
+      ledgerfs lifecycle undo policy.toml orphan-4711 orphan-4712    # as `ledgerfs lifecycle status policy.toml` names them
+    """
+    # These import kazoo, which --help does not need.
+    from ledgerfs_cluster.offload.journal import undo as take_back
+    from ledgerfs_cluster.offload.opening import holder_text
+    from ledgerfs_cluster.zookeeper.changes import ClusterLock
+
+    cluster = opened_cluster(context, policy.source, zk_rate)
+    try:
+        with ClusterLock.take(cluster.nodes.settings, holder_text("lifecycle undo")) as lock:
+            for name in records:
+                record = take_back(lock, name)
+                if record is None:
+                    say(f"{name} could not be read, and is dropped; nothing was deleted")
+                else:
+                    say(f"{name} is taken back: {record.reason}")
+    finally:
+        cluster.nodes.close()

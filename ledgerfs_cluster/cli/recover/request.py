@@ -1,0 +1,297 @@
+"""What the commands are asked for: options that they share, and what these stand for."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.options import bucket_argument, json_option, parsed_options, storage_options_of
+from ledgerfs.cli.output import say
+from ledgerfs.cli.traffic_options import Command
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs_cluster.cli.broker_options import ACCESS, admin_requests, broker_options, token_of
+from ledgerfs_cluster.cli.cluster.source import cluster_at
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs.schemas.schema_store import SchemaStore
+    from ledgerfs.storage.object_store import RawStore
+    from ledgerfs_cluster.offload.offload_driver import OffloadDriver
+    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+    from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
+    from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster
+    from ledgerfs_cluster.recovery.planning.wanted import Wanted
+    from ledgerfs_cluster.recovery.running.recovery import Into, Lost
+    from ledgerfs_cluster.snapshot.kept_dumps import KeptDump
+    from ledgerfs_cluster.snapshot.policies import OffloadTarget
+    from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
+
+
+def topics_option(command: Command) -> Command:
+    """Add --topics."""
+    option = click.option(
+        "--topics", multiple=True, metavar="PATTERN",
+        help="Only topics whose whole tenant/namespace/topic matches this regular expression; may be repeated.",
+    )  # fmt: skip
+    return option(command)
+
+
+def lost_options(command: Command) -> Command:
+    """Add BUCKET, what is left of the lost cluster, and which topics are restored, from which `lost_of` makes a `Lost`."""
+    for add in (
+        json_option,
+        click.option(
+            "--as", "template", metavar="NAME", default="",
+            help="Under another name: {tenant}, {namespace} and {topic} stand for the former one, as in 'public/restored/{topic}'.",
+        ),
+        topics_option,
+        click.option(
+            "--disks", metavar="URL",
+            help="Disks of its bookies, bookies:///disk1,/disk2, for what was never offloaded; needs a dump.",
+        ),
+        click.option("--no-dump", is_flag=True, help="Do not use the newest dump that is kept in BUCKET."),
+        click.option(
+            "--dump", metavar="FILE|URL",
+            help="What `ledgerfs cluster dump` wrote of it.  [default: the newest one that is kept in BUCKET]",
+        ),
+    ):  # fmt: skip
+        command = add(command)
+    return bucket_argument(command)
+
+
+def into_options(*, required: bool) -> Callable[[Command], Command]:
+    """Return what adds the new cluster and its brokers, by the names that `into_cluster` and `into_of` read."""
+
+    def add(command: Command) -> Command:
+        for one in (
+            broker_options,
+            click.option(
+                "--admin", required=required, metavar="URL", help="A broker's web service in the new cluster, http://host:8080."
+            ),
+            click.option(
+                "-O", "--into-option", "into_options", multiple=True, metavar="KEY=VALUE",
+                help="Option of the new cluster's ZooKeeper, such as username=me; may be repeated.",
+            ),
+            click.option("--into", required=required, metavar="CLUSTER", help="The new cluster, pulsar+zk://host:port,host:port[/chroot]."),
+        ):  # fmt: skip
+            command = one(command)
+        return command
+
+    return add
+
+
+def how_options(command: Command) -> Command:
+    """Add how brokers find the bucket, and what is restored in which way."""
+    for one in (
+        click.option(
+            "--hide-lost-schemas", is_flag=True,
+            help="Restore topics of which versions of schemas are lost: these messages come as bytes.",
+        ),
+        click.option("--no-schemas", is_flag=True, help="Set no schemas."),
+        click.option("--schemas", metavar="URL", help="Where schemas are saved, besides the dump and BUCKET."),
+        click.option("--new-ids", is_flag=True, help="Copy ledgers whose ids are taken in the new cluster, under new ones; needs --as."),
+        click.option("--region", metavar="NAME", default="", help="Of the bucket, for brokers."),
+        click.option("--endpoint", metavar="URL", default="", help="Where brokers reach the bucket.  [default: as -o endpoint_url]"),
+        click.option("--bucket-name", metavar="NAME", help="What brokers call the bucket.  [default: its name in BUCKET]"),
+        click.option("--driver", metavar="NAME", help="With which brokers read it, such as aws-s3.  [default: by BUCKET]"),
+    ):  # fmt: skip
+        command = one(command)
+    return command
+
+
+def lost_of(
+    context: click.Context, bucket: "Bucket", options: dict[str, Any], cluster: "LivingCluster | None"
+) -> "Lost":
+    """Return what is left of the lost cluster, which is not the new one; raises `InvalidOptionError`, and what its parts raise."""
+    from ledgerfs_cluster.recovery.running.recovery import Lost
+
+    if options["dump"] is not None and options["no_dump"]:
+        raise click.UsageError("--dump and --no-dump contradict each other")
+    dump, name, file = _dump(context, bucket, options, cluster)
+    disks = None
+    if options["disks"] is not None:
+        if file is None:
+            raise click.UsageError(
+                "--disks needs the metadata of their cluster: a dump that is kept in BUCKET, or --dump FILE"
+            )
+        from ledgerfs.bucket.opening import open_bucket
+
+        disks = open_bucket(options["disks"], {"metadata": file, "open_end": "recovered"})
+    return Lost(bucket, wanted_of(options["topics"], options["template"]), dump, name, disks)
+
+
+def into_cluster(context: click.Context, options: dict[str, Any]) -> "LivingCluster":
+    """Return the new cluster, which the context closes in the end; raises as `cluster_at`."""
+    cluster = cluster_at(options["into"], parsed_options(options["into_options"]), flag="-O", argument="--into")
+    context.call_on_close(cluster.nodes.close)
+    return cluster
+
+
+def into_of(
+    context: click.Context,
+    lost: "Lost",
+    cluster: "LivingCluster",
+    options: dict[str, Any],
+    **how: Any,  # noqa: ANN401  (fields of `How`)
+) -> "Into":
+    """Return the new cluster as topics are restored into it; ``how`` are fields of `How` that are no options of a plan.
+
+    Raises `InvalidOptionError` if its brokers would look for the bucket elsewhere.
+    """
+    from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
+    from ledgerfs_cluster.recovery.running.recovery import Into
+    from ledgerfs_cluster.recovery.settings.setting_again import SettingAgain
+    from ledgerfs_cluster.recovery.topics.restoring import How
+
+    driver, tier = _driver_of(context, lost.bucket, options)
+    settings = SettingAgain(
+        requests_of(options),
+        DumpedSettings() if lost.dump is None else lost.dump.settings,
+        _stores(context, lost.bucket, options),
+        tier,
+        sets_schemas=not options["no_schemas"],
+        hides_lost=options["hide_lost_schemas"],
+    )
+    return Into(cluster, settings, How(driver, gives_new_ids=options["new_ids"], **how))
+
+
+def _dump(
+    context: click.Context, bucket: "Bucket", options: dict[str, Any], cluster: "LivingCluster | None"
+) -> "tuple[DumpedCluster | None, str | None, str | None]":
+    """Return what the dump has that is named, or is the newest one in the bucket, its name, and the file that has it; None without any."""
+    from ledgerfs.formats.local_paths import local_path
+    from ledgerfs_cluster.recovery.lost.dumped_cluster import read_dumped
+    from ledgerfs_cluster.snapshot.dump_file import read_dump
+    from ledgerfs_cluster.snapshot.kept_dumps import kept_dump_at
+
+    # A copy of what is kept in a bucket, since it is read more than once, and may be pruned meanwhile.
+    file = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
+    name: str | None = options["dump"]
+    if name is None:
+        kept = [] if options["no_dump"] else _kept(bucket, cluster)
+        if not kept:
+            return None, None, None
+        name = f"{bucket.store.url}/{_copied(bucket.raw_store, kept, file).key}"
+        say(f"with the dump {name}")
+    elif (found := kept_dump_at(name, storage_options_of(context))) is not None:
+        _copied(found[0], [found[1]], file)
+    else:
+        file = Path(local_path(name, "dump"))
+    return read_dumped(lambda: read_dump(file)), name, str(file)
+
+
+def _kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDump]":
+    """Return the dumps that are kept in a bucket, the newest first, but those of the new cluster.
+
+    Raises `InvalidOptionError` if they are of several clusters, or if there are some, and none is another cluster's.
+    """
+    from ledgerfs_cluster.snapshot.dump_keeping import dumps_folder
+    from ledgerfs_cluster.snapshot.kept_dumps import kept_dumps
+
+    found = kept_dumps(bucket.raw_store)
+    own = dumps_folder(cluster) if cluster is not None and found else None
+    kept = [one for one in found if one.cluster != own]
+    if found and not kept:
+        reason = "all dumps in the bucket are of the new cluster itself; name one (--dump), or --no-dump"
+        raise InvalidOptionError(reason, key=found[-1].key)
+    clusters = sorted({one.cluster for one in kept})
+    if len(clusters) > 1:
+        last = "; ".join(next(one.key for one in reversed(kept) if one.cluster == cluster) for cluster in clusters)
+        reason = f"dumps of several clusters are kept here; name one with --dump {bucket.store.url}/…: {last}"
+        raise InvalidOptionError(reason, key=bucket.store.url)
+    return kept[::-1]
+
+
+def _copied(store: "RawStore", kept: "Sequence[KeptDump]", file: Path) -> "KeptDump":
+    """Write the newest dump that is not damaged to a file, and return it; raises `CorruptObjectError` if all are."""
+    from ledgerfs.errors import CorruptObjectError
+    from ledgerfs_cluster.snapshot.kept_dumps import copy_kept_dump
+
+    for one in kept[:-1]:
+        try:
+            copy_kept_dump(store, one, file)
+        except CorruptObjectError as error:
+            say(f"{one.key}: damaged, so an older dump is used: {error}")
+        else:
+            return one
+    copy_kept_dump(store, kept[-1], file)
+    return kept[-1]
+
+
+def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
+    """Return which topics are wanted, and under which names; raises `click.BadParameter` for a pattern that is none."""
+    from ledgerfs_cluster.recovery.planning.wanted import TargetNames, Wanted
+
+    patterns = []
+    for text in topics:
+        try:
+            patterns.append(re.compile(text.removeprefix("persistent://")))
+        except re.error as error:
+            raise click.BadParameter(f"{text!r} is no regular expression: {error}", param_hint="--topics") from error
+    return Wanted(tuple(patterns), TargetNames(template))
+
+
+def _driver_of(
+    context: click.Context, bucket: "Bucket", options: dict[str, Any]
+) -> "tuple[OffloadDriver, OffloadTarget]":
+    """Return by what the new cluster's brokers find the bucket; raises `InvalidOptionError` if they would look elsewhere."""
+    from ledgerfs_cluster.offload.offload_driver import (
+        bucket_in,
+        driver_for,
+        driver_of_bucket,
+        folder_in_bucket,
+        require_place,
+    )
+    from ledgerfs_cluster.snapshot.policies import OffloadTarget
+
+    url = bucket.store.url
+    if folder_in_bucket(url):
+        raise InvalidOptionError("brokers' offloaders know buckets, and no folders in them", key=url)
+    name = options["bucket_name"] or bucket_in(url)
+    driver = options["driver"] or driver_for(url)
+    endpoint = options["endpoint"] or str(storage_options_of(context).get("endpoint_url") or "")
+    require_place(url, driver, name, endpoint)
+    made = driver_of_bucket(driver, name, options["region"], endpoint)
+    return made, OffloadTarget(made.name, name, options["region"] or None, endpoint or None)
+
+
+def service_option(command: Command) -> Command:
+    """Add --service."""
+    option = click.option(
+        "--service", metavar="URL",
+        help="Where clients connect, pulsar://host:6650 or pulsar+ssl://host:6651.  [default: as the new cluster's metadata has it]",
+    )  # fmt: skip
+    return option(command)
+
+
+def pulsar_service(context: click.Context, cluster: "LivingCluster", options: dict[str, Any]) -> "PulsarService":
+    """Return the brokers as clients know them, with the same token and certificates as their admin API.
+
+    The context closes its connections in the end. Raises `InvalidOptionError` for an invalid address, where the metadata of the cluster
+    have none, and without ``pulsar-client``.
+    """
+    from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService, service_address
+
+    url = options["service"] or service_address(cluster.nodes, has_tls=options["admin"].startswith("https"))
+    token = token_of(options["token"], options["token_file"])
+    service = PulsarService(url, token, options["tls_ca"], options["tls_cert"], options["tls_key"])
+    context.call_on_close(service.close)
+    return service
+
+
+def requests_of(options: dict[str, Any]) -> "AdminRequests":
+    """Return requests to the admin API; raises `InvalidOptionError`."""
+    return admin_requests(options["admin"], **{name: options[name] for name in ACCESS})
+
+
+def _stores(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "tuple[SchemaStore, ...]":
+    from ledgerfs.bucket.known_schemas import KnownSchemas
+    from ledgerfs.schemas.saved_schemas import saved_schemas_at
+
+    own: tuple[SchemaStore, ...] = (KnownSchemas(bucket),)
+    if options["schemas"] is None:
+        return own
+    return (*own, saved_schemas_at(options["schemas"], storage_options_of(context)))

@@ -1,0 +1,226 @@
+"""What the ledgers of a cluster have in common, read of its bookies or of their disks: rows of the catalog, remains, gaps, copies.
+
+Names here that a module ``rows`` needs (`ledgerfs.catalog.layouts_known.LayoutRows`) are imported there.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import origin_columns
+from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
+from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
+from ledgerfs.catalog.remains import Kept, Remains, Unreadable
+from ledgerfs.errors import LedgerfsError, RefusedLedgerError
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
+
+KEPT_TABLES: dict[str, Any] = {}
+IS_WRITABLE = False
+
+_MOST_CUTS = 1 << 20
+"""More are nobody's need, and a damaged line of a list may tell of any number of bytes."""
+_UNCLEAR = frozenset({GapKind.END_UNKNOWN, GapKind.NOT_ON_DISKS, GapKind.NEWER_THAN_METADATA})
+_KINDS = {
+    GapKind.NOT_ON_DISKS: "not-on-disks",
+    GapKind.NOT_IN_BOOKKEEPER: "lost-ledger",
+    GapKind.END_UNKNOWN: "unknown-end",
+    GapKind.NEWER_THAN_METADATA: "newer-ledger",
+}
+
+
+class Lacking(NamedTuple):
+    """A ledger, or all of a topic, that cannot be read, or not to its end.
+
+    Attributes
+    ----------
+    name
+        Row of the topic's name.
+    ledger_id
+        Its id; `UNKNOWN` where the topic's list itself cannot be read.
+    kind
+        Why, as reading the topic says it.
+    error
+        Why, in full.
+    is_beside
+        Whether what is there of it can be read, if the user wants that.
+
+    """
+
+    name: int
+    ledger_id: int
+    kind: GapKind
+    error: LedgerfsError
+    is_beside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRemains:
+    """What is no ledger that can be read (`ledgerfs.catalog.remains.Remains`).
+
+    Attributes
+    ----------
+    empty
+        Ids of listed ledgers without an entry that counts.
+    topics
+        Rows of the names that have no other ledgers, or none at all.
+    lacking
+        Ledgers and topics that lack something; reading their topics is an error.
+    notes
+        {kind in words for users: how many}, of what is there and is no topic's.
+    is_lasting
+        Whether another process may use the listing: not while something is lacking, since bookies may be back soon, and not of disks,
+        which are listed each time.
+    behind
+        (id, newest entry) of those of ``empty`` that have entries on disks, which lie behind their end.
+    troubles
+        Files on disks that are not what they should be.
+
+    """
+
+    empty: frozenset[int] = frozenset()
+    topics: frozenset[int] = frozenset()
+    lacking: tuple[Lacking, ...] = ()
+    notes: Mapping[str, int] = field(default_factory=dict)
+    is_lasting: bool = False
+    behind: tuple[tuple[int, int], ...] = ()
+    troubles: tuple[LedgerfsError, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not any(self.counts().values())
+
+    def renamed(self, new_row: npt.NDArray[np.int32]) -> "ClusterRemains":
+        """Return the same with other rows of names: ``new_row`` of each old one."""
+        lacking = tuple(
+            one if one.name == UNKNOWN else one._replace(name=int(new_row[one.name])) for one in self.lacking
+        )
+        return replace(self, topics=frozenset(int(new_row[row]) for row in self.topics), lacking=lacking)
+
+    def why_not(self, ledger_id: int) -> str | None:
+        """Return that there is nothing to read in a ledger; raises why one cannot be read."""
+        for one in self.lacking:
+            if one.ledger_id == ledger_id:
+                raise one.error
+        return "the ledger is there, and has no entry that counts" if ledger_id in self.empty else None
+
+    def unreadable(self) -> Iterator[Unreadable]:
+        """Yield the ledgers that cannot be read at all; they have no uuid."""
+        return (
+            Unreadable(one.ledger_id, "", one.error.key or "", one.error) for one in self.lacking if not one.is_beside
+        )
+
+    def ledger_ids(self) -> Iterator[int]:
+        """Yield their ids."""
+        yield from self.empty
+        yield from (one.ledger_id for one in self.lacking if one.ledger_id != UNKNOWN)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are."""
+        return {
+            "ledgers without entries": len(self.empty),
+            "topics without entries": len(self.topics),
+            "ledgers that cannot be read, or not to their end": len(self.lacking),
+            "files that are not what they should be": len(self.troubles),
+            **self.notes,
+        }
+
+
+def kept(remains: Remains) -> Kept:
+    """Return what is kept for the next process."""
+    if not isinstance(remains, ClusterRemains):
+        raise TypeError(type(remains).__name__)
+    told = {"empty": sorted(remains.empty), "topics": sorted(remains.topics), "is_lasting": remains.is_lasting}
+    return Kept(told, {})
+
+
+def remains_of_kept(kept: Kept) -> ClusterRemains:
+    """Return what was kept; raises `ValueError` for what was not."""
+    told = kept.told
+    if not isinstance(told, dict) or not told.keys() >= {"empty", "topics", "is_lasting"}:
+        raise ValueError("these are no remains of a cluster")
+    empty, topics = (frozenset(map(int, told[name])) for name in ("empty", "topics"))
+    return ClusterRemains(empty, topics, is_lasting=told["is_lasting"] is True)
+
+
+def key_of_missing(uuid: str, ledger_id: int, managed_ledger: str | None, place: str, kind: int) -> str:  # noqa: ARG001
+    """Return the node that should be there, or that cannot be read: of the ledger, or of its topic's list."""
+    if kind == GapKind.LIST_UNREADABLE and managed_ledger is not None:
+        return managed_ledger_path(managed_ledger)
+    return ledger_path(ledger_id, place)
+
+
+def remains_in(catalog: Catalog, number: int) -> ClusterRemains:
+    """Return the remains of a layout by its number; none where the catalog has no such."""
+    remains = catalog.remains.get(number)
+    return remains if isinstance(remains, ClusterRemains) else ClusterRemains()
+
+
+def gaps_of(catalog: Catalog, number: int) -> list[tuple[Any, ...]]:
+    """Return rows of `GAP` for what is lacking."""
+    lacking = remains_in(catalog, number).lacking
+    return [(0, 0, one.ledger_id, one.name, 1, number, one.kind, one.is_beside, -1, -1, 0, 0) for one in lacking]
+
+
+def lacking_findings(catalog: Catalog, number: int) -> Iterator[Finding]:
+    """Yield a finding for each ledger, and topic, that lacks something."""
+    for one in remains_in(catalog, number).lacking:
+        severity = Severity.UNCHECKED if one.kind in _UNCLEAR else Severity.DAMAGE
+        ledger_id = None if one.ledger_id == UNKNOWN else one.ledger_id
+        topic = None if one.name == UNKNOWN else topic_of(catalog.names[one.name])
+        kind = _KINDS.get(one.kind, "unreadable-object")
+        yield Finding(severity, kind, one.error.reason, one.error.key or "", None, ledger_id, topic)
+
+
+def entries_between_cuts(entries: int, length: int, cut_bytes: int) -> int:
+    """Return how many entries of a ledger there are from one cut to the next, of ``cut_bytes`` about."""
+    size = max(cut_bytes, -(-length // _MOST_CUTS))
+    return entries if length <= size else max(1, entries * size // length)
+
+
+def ledger_row(
+    ids: tuple[int, int, int, int],
+    *,
+    entries: int,
+    length: int,
+    cut_bytes: int,
+    times_ms: tuple[int, int],
+    own: bytes,
+    uuid: str | None = None,
+    state: CatalogState = CatalogState.SOUND,
+    is_ordered: bool = True,
+    is_open: bool = False,
+) -> tuple[Any, ...]:
+    """Return a row of `LEDGER`.
+
+    ``ids`` are the ledger's id, the rows of its name and its place, and the number of the layout; ``times_ms`` when it was created, 0 if
+    unknown, and changed; ``cut_bytes`` is as of `entries_between_cuts`.
+    """
+    ledger_id, name, place, number = ids
+    cuts = -(-entries // entries_between_cuts(entries, length, cut_bytes)) if entries else 0
+    return (
+        *((0, 0) if uuid is None else uuid_halves(uuid)),
+        *(ledger_id, name, place, 0, number, state, is_ordered, 0, entries - 1, length, length, length, cuts),
+        *times_ms,
+        *origin_columns(None),
+        is_open,
+        own,
+    )
+
+
+def require_same_topic(ref: LedgerRef, managed_ledger: str | None) -> None:
+    """Raise `RefusedLedgerError` for a ledger whose own metadata, all that a bucket has, does not name the topic that lists it."""
+    if managed_ledger != ref.managed_ledger:
+        reason = (
+            f"the list of {ref.managed_ledger} names the ledger, and by its own metadata it is of {managed_ledger or 'no topic'}: "
+            "in a bucket it would not be that topic's. Export the topic to have its rows"
+        )
+        raise RefusedLedgerError(reason, key=ref.key)

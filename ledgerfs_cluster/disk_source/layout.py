@@ -1,0 +1,161 @@
+"""Disks of bookies: entry logs and journals, read without BookKeeper, with the metadata of their ledgers where there is any.
+
+A listing reads of the disks what is new on them. Nothing is ever written to them, and nothing locked: a bookie may run meanwhile.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_findings import severity_of
+from ledgerfs.catalog.catalog_rows import own_columns
+from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.layout import Names, OpenLedger, Progress
+from ledgerfs.catalog.layouts_known import register_rows
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.listing import with_gaps
+from ledgerfs.catalog.reader import LedgerReader, OnRead
+from ledgerfs.catalog.source import Source
+from ledgerfs.errors import RefusedLedgerError
+from ledgerfs.formats.ledger_metadata import LedgerState
+from ledgerfs.storage.traffic import Traffic
+from ledgerfs_cluster.cluster_ledgers import gaps_of, lacking_findings, remains_in, require_same_topic
+from ledgerfs_cluster.disk_source import rows
+from ledgerfs_cluster.disk_source.place import DiskPlace
+from ledgerfs_cluster.disk_source.reader import DiskReader
+from ledgerfs_cluster.disk_source.rows import NUMBER, OWN
+from ledgerfs_cluster.disks.bookie_disks import BookieDisks
+from ledgerfs_cluster.disks.scanning import ScannedFile
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
+
+    from ledgerfs_cluster.disk_source.ledger_check import DiskCheck
+
+_NAMED = 20
+
+register_rows(rows)
+
+
+class Disks(Source):
+    """Disks of bookies."""
+
+    __slots__ = ("_place", "traffic")
+
+    what = "disks of bookies"
+    layouts = (rows.NAME,)
+
+    def __init__(self, disks: BookieDisks, cache_dir: str | None = None) -> None:
+        self._place = DiskPlace(disks, cache_dir)
+        self.traffic = Traffic()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.disks,))
+
+    @property
+    def disks(self) -> BookieDisks:
+        """Their paths, and where the metadata of their ledgers is."""
+        return self._place.disks
+
+    @property
+    def url(self) -> str:
+        """The place as a URL."""
+        return self.disks.url
+
+    def opened(self, cache_dir: str | None, on_change: Callable[[], None]) -> "Disks":  # noqa: ARG002  (readers list the disks themselves)
+        """Return the disks with an index of their own."""
+        return Disks(self.disks, cache_dir)
+
+    def list_ledgers(self, previous: Catalog | None, progress: Progress | None) -> Catalog:  # noqa: ARG002  (any ledger may have changed)
+        """Read the metadata, then what is new on the disks: a ledger that is closed meanwhile has all its entries there.
+
+        Raises `BucketNotFoundError` for a path without a disk, `InvalidOptionError` for disks, or metadata, of another cluster,
+        `AccessDeniedError`, `StoreError`, and as `ledgerfs_cluster.disks.known_ledgers.known_ledgers`. Damage raises nothing.
+        """
+        # numba, which this imports, is not needed to open a bucket.
+        from ledgerfs_cluster.disk_source.found_ledgers import FoundOnDisks
+
+        known = self._place.known_now(progress)
+        index, files = self._place.index_now(progress)
+        if known is not None:
+            known.require_same_cluster(index.listing)
+        path = self.disks.ledgers_path if known is None else known.ledgers_path
+        names = Names()
+        found = FoundOnDisks(index, files, known, self.disks.open_end, names, 1)
+        found.find(progress)
+        catalog = Catalog.of(names.texts, found.table(), {NUMBER: found.remains()}, places=("", path))
+        return with_gaps(catalog, gaps_of(catalog, NUMBER))
+
+    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (tables have them)
+        """Return a reader of one ledger; nothing is read before it is needed."""
+        return DiskReader(self._place, ref)
+
+    def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield what is lacking, by metadata and tables alone."""
+        remains = remains_in(catalog, NUMBER)
+        yield from lacking_findings(catalog, NUMBER)
+        for trouble in remains.troubles:
+            yield Finding(severity_of(trouble), "unreadable-object", trouble.reason, trouble.key, trouble.offset)
+        for ledger_id, newest in remains.behind:
+            message = f"entries up to {newest} are there, and lie behind the end of the ledger, which has none"
+            key = ledger_path(ledger_id, catalog.places[-1])
+            yield Finding(Severity.REMARK, "beyond-the-end", message, key, None, ledger_id)
+        yield from check_rows(self._place, catalog)
+
+    def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "DiskCheck":
+        """Read every copy of every entry of a ledger."""
+        from ledgerfs_cluster.disk_source.ledger_check import DiskCheck
+
+        return DiskCheck(cast("DiskReader", ledger), on_read, digest=digest).run()
+
+    def require_copyable(self, ref: LedgerRef, managed_ledger: str | None, state: int | None) -> None:
+        """Raise `RefusedLedgerError` for a ledger of no topic, or of another one by its own metadata, and for one that is not closed."""
+        if ref.managed_ledger is None:
+            # Its own metadata may name a topic that has dropped it.
+            raise RefusedLedgerError("no topic lists the ledger", key=ref.key)
+        require_same_topic(ref, managed_ledger)
+        if state != LedgerState.CLOSED:
+            reason = "the ledger is not closed; if these disks are all that is left, -o open_end=recovered ends it as BookKeeper would"
+            raise RefusedLedgerError(reason, key=ref.key)
+
+
+def check_rows(place: DiskPlace, catalog: Catalog) -> Iterator[Finding]:
+    """Yield the ledgers that lack entries, those with entries behind their end, and the stretches of files that are no records."""
+    index, _ = place.index()
+    rows = catalog.ledgers[catalog.ledgers["layout"] == NUMBER]
+    newest = own_columns(rows, OWN)["newest"]
+    for row, last_here in zip(rows, newest.tolist(), strict=True):
+        ref = catalog.ref_of(row)
+        missing = index.missing(ref.ledger_id, ref.last_entry)
+        if missing:
+            count = sum(last - first + 1 for first, last in missing)
+            shown = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in missing[:_NAMED])
+            more = ", …" if len(missing) > _NAMED else ""
+            message = f"{count:,} of {ref.entries:,} entries are on none of the given disks: {shown}{more}"
+            yield Finding(Severity.DAMAGE, "lost-entries", message, ref.key, None, ref.ledger_id, ref.topic)
+        if last_here > ref.last_entry:
+            message = f"entries {ref.last_entry + 1} to {last_here} are there, and lie behind the end of the ledger"
+            yield Finding(Severity.REMARK, "beyond-the-end", message, ref.key, None, ref.ledger_id, ref.topic)
+    for one in index.files:
+        yield from _no_records(one, is_told=place.disks.metadata is not None)
+
+
+def _no_records(file: ScannedFile, *, is_told: bool) -> Iterator[Finding]:
+    """Yield the stretches of a file that are no records. What lay there is named as lost by itself if metadata tells of it.
+
+    At the end of a file it may be a record that is being written, or that a crash has cut: the bookie had not acknowledged it.
+    """
+    gaps = file.table.gaps
+    for start, end in gaps[:_NAMED].tolist():
+        severity = Severity.REMARK if is_told or end == file.table.end else Severity.DAMAGE
+        yield Finding(
+            severity, "no-record", f"{end - start:,} bytes are neither records nor padding", file.file.path, start
+        )
+    if len(gaps) > _NAMED:
+        size = int(np.diff(gaps, axis=1).sum())
+        message = f"{len(gaps):,} stretches, of {size:,} bytes in all, are neither records nor padding"
+        yield Finding(Severity.REMARK if is_told else Severity.DAMAGE, "no-record", message, file.file.path)

@@ -1,0 +1,43 @@
+"""Ledgers on disks as rows of a catalog (`ledgerfs.catalog.layouts_known.LayoutRows`), with the columns of their own."""
+
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from ledgerfs.catalog.catalog_rows import OWN_BYTES
+from ledgerfs.formats.ledger_metadata import DigestType
+from ledgerfs.storage.objects import ObjectStat
+from ledgerfs_cluster.cluster_ledgers import IS_WRITABLE, KEPT_TABLES, kept, key_of_missing, remains_of_kept
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
+
+__all__ = ["IS_WRITABLE", "KEPT_TABLES", "NAME", "NUMBER", "kept", "key_of_missing", "objects_of", "remains_of_kept"]
+
+NAME, NUMBER = "bookie", 3
+
+CUT_BYTES = 8 << 20
+"""Bytes between entries at which reading begins at little cost: every entry does; fewer are quicker to handle."""
+
+OWN = np.dtype([("digest", "i1"), ("newest", "<i8"), ("_", f"V{OWN_BYTES - 9}")])
+"""What only this layout knows of a ledger: its `DigestType`, and the greatest id of an entry that is there, which may be behind the end
+of a ledger that is not closed."""
+
+_OWN_STRUCT = Struct("<bq")
+
+
+def pack_own(digest: DigestType, newest: int) -> bytes:
+    """Return the layout's own columns of a row."""
+    return _OWN_STRUCT.pack(digest, newest).ljust(OWN_BYTES, b"\0")
+
+
+def objects_of(
+    row: tuple[Any, ...],
+    own: bytes,  # noqa: ARG001
+    managed_ledger: str | None,  # noqa: ARG001  (ledgers are named by their ids)
+    place: str,
+) -> tuple[tuple[str, ObjectStat], ...]:
+    """Return what stands for a ledger: its node.
+
+    Its version is the id of the last entry that was there: what is before that never changes.
+    """
+    return (("ledger", ObjectStat(ledger_path(row[2], place), row[11], row[16], str(row[10]))),)

@@ -1,0 +1,147 @@
+"""Where a ledger ends that no metadata calls closed, as its entries on disks tell (``docs/formats/bookkeeper.md``).
+
+Every entry carries the id of the last one that its writer knew to be on enough bookies (last add confirmed). What lies behind the newest
+such id may have been acknowledged, or not: as many copies as a writer waits for tell that, and a recovery by BookKeeper keeps whatever is
+there without a gap.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ledgerfs.formats.ledger_metadata import DigestType
+from ledgerfs_cluster.disks.entries import EntryReading, OpenFiles, Read
+from ledgerfs_cluster.disks.index import DiskIndex
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
+
+_LOOKED_AT = 64
+"""Newest entries of each bookie of which one at least is sound, or nothing of its end is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEnd:
+    """Where a ledger ends.
+
+    Attributes
+    ----------
+    last_entry
+        Id of the last entry that counts; -1 for none.
+    newest
+        The greatest id of a sound entry on any disk: those behind ``last_entry`` are there, and do not count.
+    is_certain
+        False if disks are away, or may have more entries than are found (`DiskIndex.doubtful`), of which it cannot be told whether they
+        are behind ``last_entry``, and count; also if the next entry, or with ``confirmed`` the newest one, is there, and all copies of it
+        are damaged, and if ids have holes where no digest tells whose an entry is.
+
+    """
+
+    last_entry: int
+    newest: int
+    is_certain: bool
+
+
+def end_of_open(index: DiskIndex, files: OpenFiles, node: LedgerNode, open_end: str) -> LedgerEnd:
+    """Return where a ledger that is not closed ends; ``open_end`` is `BookieDisks.open_end`; raises as `EntryReading`."""
+    confirmed, newest = _newest(index, EntryReading(index, files, node.ledger_id, node.digest, 1), node.ledger_id)
+    # An ensemble begins behind what was confirmed when it was made.
+    confirmed = max(confirmed, node.ensembles[-1].first_entry - 1)
+    newest = max(newest, confirmed)
+    if node.digest.kind is DigestType.DUMMY and index.missing(node.ledger_id, newest):
+        # Nothing tells whether the id of an entry is its own, and one that is not may seem to be the newest.
+        return LedgerEnd(confirmed, newest, is_certain=False)
+    if open_end == "confirmed":
+        # What is confirmed only grows: an entry behind the newest sound one would tell of more.
+        greatest = max(index.newest_of_bookies(node.ledger_id).values(), default=-1)
+        return LedgerEnd(confirmed, newest, _is_covered(index, node) and greatest <= newest)
+    last, is_certain = _behind(index, files, node, (confirmed, newest), is_recovered=open_end == "recovered")
+    return LedgerEnd(last, newest, is_certain)
+
+
+def newest_sound(index: DiskIndex, reading: EntryReading, ledger_id: int) -> int:
+    """Return the greatest id of a sound entry; -1 without one; raises as `EntryReading`."""
+    return _newest(index, reading, ledger_id)[1]
+
+
+def length_up_to(index: DiskIndex, reading: EntryReading, ledger_id: int, entry: int) -> int | None:
+    """Return the bytes of all payloads up to an entry, as a sound copy of it says; None without one; raises as `EntryReading`."""
+    found = reading.read(index.copies(ledger_id, entry, entry))
+    rows = np.flatnonzero(found.checked.wrong == 0)
+    return int(found.checked.lengths_so_far[rows[0]]) if rows.size else None
+
+
+def _newest(index: DiskIndex, reading: EntryReading, ledger_id: int) -> tuple[int, int]:
+    """Return the newest confirmed id that a sound entry carries, and the greatest id of a sound entry; each -1 without one."""
+    confirmed = newest = -1
+    for bookie, greatest in index.newest_of_bookies(ledger_id).items():
+        behind = greatest
+        # What is damaged at the end of a disk hides what is before it only as long as nothing sound is found.
+        while behind >= 0:
+            copies = index.copies(ledger_id, max(0, behind - _LOOKED_AT + 1), behind)
+            own = np.flatnonzero(index.bookies[copies.files] == bookie)
+            found = reading.read(copies.at(own))
+            sound = np.flatnonzero(found.checked.wrong == 0)
+            if sound.size:
+                confirmed = max(confirmed, int(found.checked.last_confirmed[sound].max()))
+                newest = max(newest, int(found.copies.entries[sound].max()))
+                break
+            behind = _before(index, ledger_id, behind - _LOOKED_AT)
+    return confirmed, newest
+
+
+def _before(index: DiskIndex, ledger_id: int, entry: int) -> int:
+    """Return the greatest id of a ledger's entries up to one that is in any file; -1 without one. Ids may be far apart if they lie."""
+    copies = index.copies(ledger_id, 0, entry) if entry >= 0 else None
+    return int(copies.entries[-1]) if copies is not None and len(copies) else -1
+
+
+def _is_covered(index: DiskIndex, node: LedgerNode) -> bool:
+    """Whether of each write set fewer disks are away than the writer waits for: then one that is here has each acknowledged entry."""
+    here = index.whole_rows_of(node.ensembles[-1].bookies)
+    count = len(here)
+    sets = ([here[(start + k) % count] for k in range(node.write_quorum)] for start in range(count))
+    return all(one.count(None) < node.ack_quorum for one in sets)
+
+
+def _behind(
+    index: DiskIndex, files: OpenFiles, node: LedgerNode, ends: tuple[int, int], *, is_recovered: bool
+) -> tuple[int, bool]:
+    """Return the last of the entries behind the confirmed ones that count, without a gap, and whether that is certain."""
+    last, newest = ends
+    reading = EntryReading(index, files, node.ledger_id, node.digest, 1)
+    for read in reading.all_copies(last + 1, newest):
+        holders = _holders(index, read)
+        for entry in range(last + 1, int(read.copies.entries[-1]) + 1):
+            is_certain = _ends_before(index, node, entry, holders.get(entry, set()), is_recovered=is_recovered)
+            if is_certain is not None:
+                return last, is_certain
+            last = entry
+    return last, _ends_before(index, node, last + 1, set(), is_recovered=is_recovered) is True
+
+
+def _ends_before(
+    index: DiskIndex, node: LedgerNode, entry: int, holders: set[int], *, is_recovered: bool
+) -> bool | None:
+    """Return whether it is certain that a ledger ends before an entry; None if the entry counts.
+
+    ``holders`` are the bookies that have a sound copy of it.
+    """
+    if not holders and index.next_entry(node.ledger_id, entry) == entry:
+        # BookKeeper's recovery fails at an entry that is there and damaged: it may have been acknowledged.
+        return False
+    here = index.rows_of(node.bookies_of(entry))
+    absent = sum(row is None or (row in index.doubtful and row not in holders) for row in here)
+    if is_recovered:
+        # A recovery goes on with an entry that anybody has, and ends where so many do not that it cannot be acknowledged.
+        return None if holders else len(here) - absent > node.write_quorum - node.ack_quorum
+    if len(holders) + absent < node.ack_quorum:
+        return True
+    return None if holders else False
+
+
+def _holders(index: DiskIndex, read: Read) -> dict[int, set[int]]:
+    """Return {entry: the bookies that have a sound copy}."""
+    found: dict[int, set[int]] = {}
+    sound = read.copies.at(np.flatnonzero(read.checked.wrong == 0))
+    for entry, bookie in zip(sound.entries.tolist(), index.bookies[sound.files].tolist(), strict=True):
+        found.setdefault(entry, set()).add(bookie)
+    return found

@@ -1,0 +1,211 @@
+"""Where the entries of all ledgers are on some disks: the tables of all logs and journals as one."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ledgerfs.errors import ObjectNotFoundError, StoreError
+from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs_cluster.disks.disk_files import DiskFile, DiskListing, list_disks
+from ledgerfs_cluster.disks.kept_tables import KeptTables
+from ledgerfs_cluster.disks.scanning import ScannedFile
+from ledgerfs_cluster.snapshot.surveying import Progress
+
+_MOST_THREADS = 4
+_TRIES = 5
+_AT_ONCE = 1 << 20
+"""Entries of a ledger that are looked at at once."""
+
+MOST_ENTRY = 2**63 - 1
+"""Behind the id of any entry: for all of a ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies of entries of one ledger, ascending by entry; of one entry, in the order in which they are tried.
+
+    Attributes
+    ----------
+    entries
+        The id of the entry; shape (copies,), as all others.
+    files
+        Row of `DiskIndex.files`.
+    places, sizes
+        Where the stored entry begins in the file, and its bytes.
+
+    """
+
+    entries: Int64
+    files: Int64
+    places: Int64
+    sizes: Int64
+
+    @property
+    def is_first(self) -> Mask:
+        """Whether each is the first copy of its entry."""
+        return np.append(True, np.diff(self.entries) != 0)[: self.entries.size]
+
+    def __len__(self) -> int:
+        return int(self.entries.size)
+
+    def at(self, rows: npt.NDArray[np.intp]) -> "Copies":
+        """Return the copies of some rows."""
+        return Copies(self.entries[rows], self.files[rows], self.places[rows], self.sizes[rows])
+
+
+class DiskIndex:
+    """The entries on some disks as they were when these were listed.
+
+    Attributes
+    ----------
+    files
+        The scanned files, by bookie; logs before journals.
+    bookies
+        The row of the bookie of each file, in `DiskListing.bookies`; shape (files,).
+    doubtful
+        Rows of bookies that may have more entries than are found: of whose files one cannot be read as a whole, or has a stretch that may
+        have been an entry, and is not its end.
+
+    """
+
+    __slots__ = ("_files", "_groups", "_last", "_ledgers", "_rows", "bookies", "doubtful", "files", "listing")
+
+    def __init__(self, listing: DiskListing, files: Sequence[ScannedFile]) -> None:
+        self.listing = listing
+        self.files = tuple(files)
+        self._rows = {name: row for row, name in enumerate(listing.bookies[: listing.named])}
+        self.bookies: Int64 = np.array([one.file.bookie for one in self.files], np.int64)
+        self.doubtful = listing.doubtful | {one.file.bookie for one in self.files if one.may_hide_entries}
+        ledgers = [one.table.ledger_ids for one in self.files]
+        counts = [ids.size for ids in ledgers]
+        # A row for each group of each file, by ledger.
+        file_rows = np.repeat(np.arange(len(counts)), counts)
+        groups = np.concatenate([np.arange(count) for count in counts] or [np.zeros(0, np.int64)])
+        all_ledgers = np.concatenate(ledgers or [np.zeros(0, np.int64)])
+        last = np.concatenate([one.table.last_entries for one in self.files] or [np.zeros(0, np.int64)])
+        order = np.argsort(all_ledgers, kind="stable")
+        self._ledgers: Int64 = all_ledgers[order]
+        self._files: Int64 = file_rows[order].astype(np.int64)
+        self._groups: Int64 = groups[order].astype(np.int64)
+        self._last: Int64 = last[order]
+
+    def ledger_ids(self) -> Int64:
+        """Return the ids of all ledgers that have entries here, ascending."""
+        return np.unique(self._ledgers)
+
+    def last_entries(self) -> Int64:
+        """Return the greatest id of an entry of each of `ledger_ids`."""
+        if not self._ledgers.size:
+            return np.zeros(0, np.int64)
+        starts = np.flatnonzero(np.append(True, np.diff(self._ledgers) != 0))
+        return np.maximum.reduceat(self._last, starts)
+
+    def copies(self, ledger_id: int, first: int, last: int) -> Copies:
+        """Return all copies of the entries ``first`` to ``last``, both included, of a ledger."""
+        parts: list[tuple[Int64, int, Int64, Int64]] = []
+        for file, group in self._groups_of(ledger_id):
+            table = self.files[file].table
+            rows = table.rows_of(group, first, last)
+            if rows:
+                places = table.places[rows.start : rows.stop].astype(np.int64)
+                sizes = table.sizes[rows.start : rows.stop].astype(np.int64)
+                parts.append((table.entry_ids(group, rows), file, places, sizes))
+        if not parts:
+            nothing = np.zeros(0, np.int64)
+            return Copies(nothing, nothing, nothing, nothing)
+        entries = np.concatenate([part[0] for part in parts])
+        files = np.repeat([part[1] for part in parts], [part[0].size for part in parts]).astype(np.int64)
+        places = np.concatenate([part[2] for part in parts])
+        sizes = np.concatenate([part[3] for part in parts])
+        # Parts ascend by file: a stable sort keeps logs before journals, and files that most entries are in together.
+        order = np.argsort(entries, kind="stable") if len(parts) > 1 else slice(None)
+        return Copies(entries[order], files[order], places[order], sizes[order])
+
+    def newest_of_bookies(self, ledger_id: int) -> dict[int, int]:
+        """Return {row of a bookie: greatest id of an entry of a ledger that it has}."""
+        found: dict[int, int] = {}
+        low, high = self._range(ledger_id)
+        for row in range(low, high):
+            bookie = int(self.bookies[self._files[row]])
+            found[bookie] = max(found.get(bookie, -1), int(self._last[row]))
+        return found
+
+    def rows_of(self, bookies: Sequence[str]) -> list[int | None]:
+        """Return the row of each of some bookies whose disk is here, None for the others."""
+        return [self._rows.get(name) for name in bookies]
+
+    def whole_rows_of(self, bookies: Sequence[str]) -> list[int | None]:
+        """Return the same, with None also for those that are `doubtful`: what is not found on one may be there."""
+        return [None if row in self.doubtful else row for row in self.rows_of(bookies)]
+
+    def were_replaced(self, files: Sequence[int]) -> bool:
+        """Whether any of some files is not the one that was listed, or shorter than it was."""
+        return any(_was_replaced(self.files[row].file) for row in files)
+
+    def next_entry(self, ledger_id: int, entry: int) -> int | None:
+        """Return the least id of an entry of a ledger, from one on, that any file has; None without one."""
+        found = (self.files[file].table.next_entry(group, entry) for file, group in self._groups_of(ledger_id))
+        return min((one for one in found if one is not None), default=None)
+
+    def missing(self, ledger_id: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges (first, last) of entries 0 to ``last`` of a ledger that are in no file."""
+        found: list[tuple[int, int]] = []
+        behind = 0
+        while behind <= last:
+            there = self.next_entry(ledger_id, behind)
+            if there is None or there > last:
+                found.append((behind, last))
+                break
+            if there > behind:
+                found.append((behind, there - 1))
+            entries = np.unique(self.copies(ledger_id, there, min(last, there + _AT_ONCE - 1)).entries)
+            rows = np.flatnonzero(np.diff(entries) != 1)
+            found += zip((entries[rows] + 1).tolist(), (entries[rows + 1] - 1).tolist(), strict=True)
+            behind = int(entries[-1]) + 1
+        return found
+
+    def _groups_of(self, ledger_id: int) -> Iterator[tuple[int, int]]:
+        low, high = self._range(ledger_id)
+        yield from zip(self._files[low:high].tolist(), self._groups[low:high].tolist(), strict=True)
+
+    def _range(self, ledger_id: int) -> tuple[int, int]:
+        low, high = np.searchsorted(self._ledgers, [ledger_id, ledger_id + 1])
+        return int(low), int(high)
+
+
+def _was_replaced(file: DiskFile) -> bool:
+    try:
+        found = os.stat(file.path)  # noqa: PTH116
+    except OSError:
+        return True
+    return found.st_ino != file.inode or found.st_size < file.size
+
+
+def index_disks(paths: Sequence[str], tables: KeptTables, progress: Progress | None = None) -> DiskIndex:
+    """List some disks and return their index; reads what is new on them, some files at a time.
+
+    A file that goes meanwhile had entries that a bookie has written to another one before, which the listing may lack: then all is listed
+    again. Raises as `list_disks`, and `StoreError` if files go each time.
+    """
+    for _ in range(_TRIES):
+        with suppress(ObjectNotFoundError):
+            listing = list_disks(paths)
+            return DiskIndex(listing, list(_scan_all(listing, tables, progress)))
+    raise StoreError("entry logs were deleted each time that they were read; try again", key=paths[0])
+
+
+def _scan_all(listing: DiskListing, tables: KeptTables, progress: Progress | None) -> Iterator[ScannedFile]:
+    """Yield the table of each file; raises `ObjectNotFoundError` for one that is gone."""
+    total, done = sum(file.size for file in listing.files), 0
+    threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads, "ledgerfs-disks") as pool:
+        for file, one in zip(listing.files, pool.map(tables.scanned, listing.files), strict=True):
+            done += file.size
+            if progress is not None:
+                progress("reading entry logs", done, total)
+            yield one

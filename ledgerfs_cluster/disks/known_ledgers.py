@@ -1,0 +1,201 @@
+"""What is known of ledgers besides their entries: BookKeeper's metadata, and which topics list them; from ZooKeeper or a dump of it.
+
+Nodes are parsed when they are asked for.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ledgerfs.errors import CorruptMetadataError, InvalidOptionError, ObjectNotFoundError
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs_cluster.disks.bookie_disks import BookieDisks
+from ledgerfs_cluster.disks.disk_files import DiskListing
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_id_at, ledger_path, parse_ledger_node
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs_cluster.snapshot.dump_file import DumpHeader
+from ledgerfs_cluster.snapshot.kept_dumps import read_dump_at
+from ledgerfs_cluster.snapshot.managed_ledger_paths import list_of_ledgers
+from ledgerfs_cluster.snapshot.surveying import Progress
+from ledgerfs_cluster.snapshot.walk import LEDGERS, TOPICS, Walk
+from ledgerfs_cluster.zookeeper.filesystem import PROTOCOL, ClusterFileSystem
+from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
+from ledgerfs_cluster.zookeeper.node import Node
+
+SCHEME = f"{PROTOCOL}://"
+_EVERY = 1024
+_INSTANCE = "INSTANCEID"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLedgers:
+    """The ledgers of a cluster as its metadata has them.
+
+    Attributes
+    ----------
+    source
+        Where the metadata is from: a URL, or the path of a dump.
+    ledgers_path
+        Where BookKeeper keeps it.
+    nodes
+        {id: data of the ledger's node, and when that was made, ms since 1970 UTC}, of all ledgers.
+    topics
+        {managed ledger: its list}, or why that cannot be read.
+    instance_id
+        The id of the cluster; None if it has none.
+    newest
+        The greatest id that the metadata has, or -1.
+
+    """
+
+    source: str
+    ledgers_path: str
+    nodes: Mapping[int, tuple[bytes, int]]
+    topics: dict[str, tuple[LedgerInfo, ...] | CorruptMetadataError]
+    instance_id: str | None
+    newest: int
+
+    def require_same_cluster(self, listing: DiskListing) -> None:
+        """Raise `InvalidOptionError` if this is the metadata of another cluster than that of the disks."""
+        if None not in {listing.instance_id, self.instance_id} and listing.instance_id != self.instance_id:
+            reason = f"it is of the cluster {self.instance_id}, and the disks are of {listing.instance_id}"
+            raise InvalidOptionError(reason, key=f"metadata={self.source}")
+
+    def may_lack(self, ledger_id: int) -> bool:
+        """Whether a ledger that the metadata does not have may have been made after it was saved, since ids ascend.
+
+        Of a dump that is not certain: it may have been deleted before. What ZooKeeper itself does not have is deleted.
+        """
+        if self.source.startswith(SCHEME):
+            return False
+        return ledger_id > self.newest
+
+    def node(self, ledger_id: int) -> LedgerNode | None:
+        """Return the metadata of a ledger, None if there is no such ledger; raises `CorruptMetadataError` for a damaged node."""
+        if ledger_id not in self.nodes:
+            return None
+        data, made_ms = self.nodes[ledger_id]
+        found = parse_ledger_node(data, ledger_id, key=ledger_path(ledger_id, self.ledgers_path))
+        # Pulsar's ledgers do not say when they were made: brokers take the time of the node, too.
+        return found if found.created_ms is not None else replace(found, created_ms=made_ms or None)
+
+    def state(self, ledger_id: int) -> str:
+        """Return the state of a ledger in a word."""
+        try:
+            node = self.node(ledger_id)
+        except CorruptMetadataError:
+            return "damaged"
+        return "deleted" if node is None else node.state.name.lower()
+
+    def owner(self, ledger_id: int) -> str:
+        """Return whose a ledger is by its own metadata: a topic, a subscription, a schema; ``?`` if that does not tell."""
+        try:
+            node = self.node(ledger_id)
+        except CorruptMetadataError:
+            return "?"
+        if node is None:
+            return "-"
+        component, name = node.component or "", node.owner or "?"
+        cursor = node.told("pulsar/cursor")
+        if cursor is not None:
+            return f"{topic_of(name)}, subscription {cursor}"
+        return topic_of(name) if component == "managed-ledger" else f"{component} {name}".strip()
+
+
+def known_ledgers(disks: BookieDisks, progress: Progress | None = None) -> KnownLedgers | None:
+    """Read the metadata of disks; None if the user names none.
+
+    Raises `NotFoundError` and `CorruptObjectError` for a dump that is none, is damaged or not finished, `BucketNotFoundError` if servers
+    have no ledgers, `AccessDeniedError`, `StoreUnreachableError`. Damaged nodes raise nothing before they are asked for.
+    """
+    source = disks.metadata
+    if source is None:
+        return None
+    if source.startswith(SCHEME):
+        options = {"ledgers_path": disks.ledgers_path, **disks.metadata_options}
+        cluster = ClusterFileSystem(**options).cluster(source.removeprefix(SCHEME).rstrip("/"))
+        if disks.open_end == "recovered":
+            _require_dead(cluster)
+        return _from_zookeeper(cluster, progress)
+    return _from_dump(source, disks.ledgers_path, progress)
+
+
+def _require_dead(cluster: LivingCluster) -> None:
+    """Raise `InvalidOptionError` if bookies are registered: they may have, and write, what these disks do not."""
+    path = f"{cluster.reading.ledgers_path}/available"
+    alive = [*_children(cluster, path), *_children(cluster, f"{path}/readonly")]
+    alive = [name for name in alive if name != "readonly"]
+    if alive:
+        reason = (
+            f"bookies of this cluster are alive ({', '.join(alive[:3])}): where its open ledgers end is theirs to tell"
+        )
+        raise InvalidOptionError(reason, key="open_end=recovered")
+
+
+def _children(cluster: LivingCluster, path: str) -> list[str]:
+    try:
+        return list(cluster.nodes.children(path))
+    except ObjectNotFoundError:
+        return []
+
+
+class _Taken:
+    """Nodes as they come; of a ledger that was read twice the later node stays."""
+
+    def __init__(self, ledgers_path: str) -> None:
+        self.ledgers_path = ledgers_path
+        self._nodes: dict[int, tuple[bytes, int]] = {}
+        self._instance_id: str | None = None
+        self._topics: dict[str, tuple[LedgerInfo, ...] | CorruptMetadataError] = {}
+
+    def take(self, node: Node) -> None:
+        """Take a node of any kind."""
+        ledger_id = ledger_id_at(node.path, self.ledgers_path)
+        if ledger_id is not None:
+            self._nodes[ledger_id] = node.data, node.created_ms
+            return
+        if node.path == f"{self.ledgers_path}/{_INSTANCE}":
+            self._instance_id = node.data.decode("utf-8", "replace").strip() or None
+            return
+        name = managed_ledger_at(node.path, node.data)
+        if name is not None:
+            try:
+                self._topics[name] = list_of_ledgers(node).ledgers
+            except CorruptMetadataError as error:
+                self._topics[name] = error
+
+    def known(self, source: str) -> KnownLedgers:
+        """Return all that was taken."""
+        listed = (info.ledger_id for infos in self._topics.values() if isinstance(infos, tuple) for info in infos)
+        newest = max(max(self._nodes, default=-1), max(listed, default=-1))
+        return KnownLedgers(source, self.ledgers_path, self._nodes, self._topics, self._instance_id, newest)
+
+
+def _from_dump(place: str, ledgers_path: str, progress: Progress | None) -> KnownLedgers:
+    taken = _Taken(ledgers_path)
+    for done, record in enumerate(read_dump_at(place), 1):
+        if isinstance(record, DumpHeader):
+            taken = _Taken(record.ledgers_path)
+        elif isinstance(record, Node):
+            taken.take(record)
+        if progress is not None and done % _EVERY == 0:
+            progress("reading the dump", done, None)
+    return taken.known(place)
+
+
+def _from_zookeeper(cluster: LivingCluster, progress: Progress | None) -> KnownLedgers:
+    """Read ledgers, then lists: what is made between the two has no entry that any list names yet."""
+    taken = _Taken(cluster.reading.ledgers_path)
+    for done, node in enumerate(_nodes(cluster), 1):
+        taken.take(node)
+        if progress is not None and done % _EVERY == 0:
+            progress("reading ZooKeeper", done, None)
+    return taken.known(cluster.url)
+
+
+def _nodes(cluster: LivingCluster) -> Iterator[Node]:
+    walk = Walk(cluster.nodes, cluster.reading.ledgers_path)
+    found = cluster.nodes.get_many([f"{cluster.reading.ledgers_path}/{_INSTANCE}"])
+    yield from (node for node in found if isinstance(node, Node))
+    yield from walk.part(LEDGERS)
+    yield from walk.part(TOPICS)

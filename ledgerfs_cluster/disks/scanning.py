@@ -1,0 +1,248 @@
+"""Finding the entries of one log or journal: all of it is read once, in windows."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ledgerfs.errors import CorruptLogError, LedgerfsError, StoreError
+from ledgerfs.formats.array_types import Int64
+from ledgerfs_cluster.disks.disk_files import DiskFile, FileKind
+from ledgerfs_cluster.disks.reading import OnError, empty_bytes, opened, read_into
+from ledgerfs_cluster.formats.bookkeeper.entry_log_header import (
+    LOG_HEADER_BYTES,
+    EntryLogHeader,
+    parse_ledgers_map,
+    parse_log_header,
+)
+from ledgerfs_cluster.formats.bookkeeper.location_table import MOST_FILE_BYTES, LocationTable, location_table
+from ledgerfs_cluster.formats.bookkeeper.log_records import (
+    MOST_ENTRY_BYTES,
+    LogRecords,
+    least_window_bytes,
+    parse_journal_header,
+    scan_records,
+)
+
+WINDOW_BYTES = 64 << 20
+"""Read at once; a multiple of the blocks that padding fills."""
+
+_BLOCK = 4096
+_MOST_MAP_BYTES = 256 << 20
+_TAIL_BYTES = 1 << 16
+_LEAST_ENTRY_BYTES = 32
+"""Of the header of an entry: what is shorter, such as a damaged size, was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedFile:
+    """The entries of a file.
+
+    Attributes
+    ----------
+    file
+        As it was when it was listed; what was written to it since may be in the table, too.
+    trouble
+        Why the file is not what its name says, or is read only in part; None if nothing is wrong with it.
+
+    """
+
+    file: DiskFile
+    table: LocationTable
+    trouble: LedgerfsError | None = None
+
+    @property
+    def may_hide_entries(self) -> bool:
+        """Whether more entries may have been acknowledged than are in the table.
+
+        What a file ends with may be a record that was being written, which is not acknowledged yet.
+        """
+        gaps = self.table.gaps
+        inside = gaps[gaps[:, 1] < self.table.end]
+        return self.trouble is not None or bool((inside[:, 1] - inside[:, 0] >= _LEAST_ENTRY_BYTES).any())
+
+
+def scan_file(file: DiskFile, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile:
+    """Read a file; no entry is larger than ``most_bytes``.
+
+    Raises `ObjectNotFoundError` if it is gone; all else that is wrong with it is told.
+    """
+    with opened(file.path) as descriptor:
+        size = os.fstat(descriptor).st_size
+        start, trouble = _begin(file, descriptor, size)
+        if size > MOST_FILE_BYTES:
+            reason = f"it has {size:,} bytes, and no log or journal has more than {MOST_FILE_BYTES:,}: what is behind is not read"
+            trouble, size = CorruptLogError(reason, key=file.path, offset=MOST_FILE_BYTES), MOST_FILE_BYTES
+        errors: list[StoreError] = []
+
+        def note(offset: int, error: OSError) -> None:
+            errors.append(StoreError(f"the disk does not give it: {error.strerror}", key=file.path, offset=offset))
+
+        table = location_table(_scanned(file.kind, descriptor, (start, size), note, most_bytes))
+        lacking = _lost(file, descriptor, table) if size and file.kind is FileKind.LOG and trouble is None else None
+        return ScannedFile(file, table, errors[0] if errors else trouble or lacking)
+
+
+def read_log_header(path: str) -> EntryLogHeader | None:
+    """Return a log's header; None if it has none, or is no log. Raises as `ledgerfs_cluster.disks.reading.opened`."""
+    with opened(path) as descriptor:
+        front = _front(descriptor)
+    try:
+        return parse_log_header(front, key=path)
+    except CorruptLogError:
+        return None
+
+
+def _begin(file: DiskFile, descriptor: int, size: int) -> tuple[int, LedgerfsError | None]:
+    """Return where the first record may be, and what is wrong with the header; what has a wrong one is searched all the same."""
+    if size == 0:
+        return 0, None
+    front = _front(descriptor)
+    try:
+        if file.kind is FileKind.JOURNAL:
+            return parse_journal_header(front, key=file.path).first_record, None
+        parse_log_header(front, key=file.path)
+    except LedgerfsError as error:
+        return min(size, LOG_HEADER_BYTES if file.kind is FileKind.LOG else 0), error
+    return LOG_HEADER_BYTES, None
+
+
+def _has_nothing_between(table: LocationTable, end: int) -> bool:
+    """Whether a log's entries follow each other from its header to ``end``, or to a stretch before that which is no record."""
+    if table.gaps.size and table.gaps[-1, 1] == end:
+        end = int(table.gaps[-1, 0])
+    return LOG_HEADER_BYTES + 4 * table.sizes.size + int(table.sizes.sum(dtype=np.int64)) == end
+
+
+def _lost(file: DiskFile, descriptor: int, table: LocationTable) -> CorruptLogError | None:
+    """Return what a log had, and has no more; None if nothing tells of any."""
+    try:
+        header = parse_log_header(_front(descriptor), key=file.path)
+    except CorruptLogError as error:
+        return error
+    lacking = _lacking(file, descriptor, table, header) if header.has_map else None
+    return lacking or _emptied(file, descriptor, table, header)
+
+
+def _lacking(file: DiskFile, descriptor: int, table: LocationTable, header: EntryLogHeader) -> CorruptLogError | None:
+    """Return what a log that was ended lacks by its own map of ledgers; None if it has all of it."""
+    try:
+        room = empty_bytes(min(_MOST_MAP_BYTES, max(0, os.fstat(descriptor).st_size - header.map_at)))
+        told = parse_ledgers_map(room[: read_into(descriptor, room, header.map_at)].data, header, key=file.path)
+    except CorruptLogError as error:
+        return error
+    found = dict.fromkeys(table.ledger_ids.tolist(), 0)
+    for ledger_id, size in zip(table.ledger_ids.tolist(), table.stored.tolist(), strict=True):
+        found[ledger_id] += size
+    for ledger_id, size in zip(told.ledger_ids.tolist(), told.sizes.tolist(), strict=True):
+        if found.get(ledger_id, 0) < size:
+            reason = f"its map tells of {size:,} bytes of ledger {ledger_id}, and {found.get(ledger_id, 0):,} are found: entries are lost"
+            return CorruptLogError(reason, key=file.path, offset=header.map_at)
+    return None
+
+
+def _emptied(file: DiskFile, descriptor: int, table: LocationTable, header: EntryLogHeader) -> CorruptLogError | None:
+    """Return where a log has zeros instead of entries, as a copy has of what a failing disk did not give; None if it has none.
+
+    Entries follow each other, and zeros are passed over in a walk. A writer of direct I/O fills up to a multiple of a block.
+    """
+    if _has_nothing_between(table, header.map_at if header.has_map else table.end):
+        return None
+    order = np.argsort(table.places)
+    starts, sizes = table.places[order].astype(np.int64) - 4, table.sizes[order].astype(np.int64)
+    begins = np.append(LOG_HEADER_BYTES, starts + 4 + sizes)[:-1]
+    is_filling = (starts % _BLOCK == 0) & (starts - begins < _BLOCK)
+    for row in np.flatnonzero((starts - begins >= _LEAST_ENTRY_BYTES) & ~is_filling).tolist():
+        begin, end = int(begins[row]), int(starts[row])
+        if _is_zero(descriptor, begin, end):
+            reason = f"{end - begin:,} bytes before the next entry are zero: what was there is lost"
+            return CorruptLogError(reason, key=file.path, offset=begin)
+    return None
+
+
+def _is_zero(descriptor: int, begin: int, end: int) -> bool:
+    """Whether all bytes of a stretch are zero."""
+    room = empty_bytes(min(end - begin, 1 << 20))
+    while begin < end:
+        count = read_into(descriptor, room[: min(room.size, end - begin)], begin)
+        if not count or room[:count].any():
+            return False
+        begin += count
+    return True
+
+
+def _front(descriptor: int) -> memoryview:
+    front = empty_bytes(LOG_HEADER_BYTES)
+    return front[: read_into(descriptor, front, 0)].data
+
+
+def _scanned(
+    kind: FileKind, descriptor: int, places: tuple[int, int], on_error: OnError, most_bytes: int
+) -> LogRecords:
+    """Scan a file from a place on, up to another one."""
+    start, size = places
+    found: list[LogRecords] = []
+    window = max(WINDOW_BYTES, -(-least_window_bytes(most_bytes) // _BLOCK) * _BLOCK)
+    buffer = empty_bytes(min(window + _BLOCK, max(0, size - start) + _BLOCK))
+    at, is_end, in_gap, asked = start, False, False, 0
+    while not is_end:
+        offset = at - at % _BLOCK
+        count = read_into(descriptor, buffer[: max(0, min(buffer.size, size - offset))], offset, on_error)
+        is_end = offset + count >= size or count < buffer.size
+        is_journal = kind is FileKind.JOURNAL
+        records = scan_records(
+            buffer[:count], at - offset, most_bytes, is_journal=is_journal, is_end=is_end, in_gap=in_gap, asked=asked
+        )
+        # A window of padding alone says that it is filled as far as it begins: bookies write over the zeros before that, too.
+        is_filled = not found or records.filled_to > at - offset
+        moved = _moved(records, offset)
+        found.append(moved if is_filled else replace(moved, filled_to=found[-1].filled_to))
+        in_gap, asked = records.ends_in_gap, records.asked
+        if not is_end and offset + records.end <= at:
+            raise AssertionError(f"a window of {count} bytes at {offset} was not gone on with")
+        at = offset + records.end
+    return _all_of(found)
+
+
+def _moved(records: LogRecords, by: int) -> LogRecords:
+    return replace(
+        records,
+        starts=records.starts + by,
+        gaps=records.gaps + by,
+        end=records.end + by,
+        filled_to=records.filled_to + by,
+    )
+
+
+def _all_of(parts: list[LogRecords]) -> LogRecords:
+    starts, sizes, ledger_ids, entry_ids = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("starts", "sizes", "ledger_ids", "entry_ids")
+    )
+    gaps = _joined_gaps(np.concatenate([part.gaps for part in parts]))
+    last = parts[-1]
+    return LogRecords(starts, sizes, ledger_ids, entry_ids, gaps, last.end, last.filled_to, last.ends_in_gap)
+
+
+def _joined_gaps(gaps: Int64) -> Int64:
+    """Join gaps of which one ends where the next one begins: windows cut them."""
+    if len(gaps) < 2:
+        return gaps
+    begins = np.append(True, gaps[1:, 0] != gaps[:-1, 1])
+    ends = np.append(begins[1:], True)
+    return np.stack([gaps[begins, 0], gaps[ends, 1]], axis=1)
+
+
+def ledgers_of_files(files: Sequence[ScannedFile]) -> list[tuple[int, int, int]]:
+    """Return (ledger, entries, bytes with the 4 bytes of each size) of all ledgers in some files, ascending by ledger."""
+    if not files:
+        return []
+    ledgers = np.concatenate([one.table.ledger_ids for one in files])
+    entries = np.concatenate([one.table.counts for one in files])
+    sizes = np.concatenate([one.table.stored for one in files])
+    ids, rows = np.unique(ledgers, return_inverse=True)
+    counts, sums = np.zeros(ids.size, np.int64), np.zeros(ids.size, np.int64)
+    np.add.at(counts, rows, entries)
+    np.add.at(sums, rows, sizes)
+    return list(zip(ids.tolist(), counts.tolist(), sums.tolist(), strict=True))

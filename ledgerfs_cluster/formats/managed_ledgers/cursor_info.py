@@ -1,0 +1,202 @@
+"""How far a subscription has come: the node of a cursor in ZooKeeper, and entries of its ledger (``docs/formats/managed-ledgers.md``).
+
+While a broker has the topic loaded, and after a crash, the node is stale, and the last entry of the cursor's ledger counts. After a clean
+unload the state is in the node.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from ledgerfs.errors import CorruptMetadataError
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    Position,
+    Properties,
+    build_position,
+    build_properties,
+    parse_position,
+    parse_properties,
+)
+from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import (
+    CursorPositionRecord,
+    CursorRecord,
+    DeletedBitsRecord,
+    DeletedRangeRecord,
+    NumberPropertyRecord,
+    PartlyDeletedRecord,
+)
+from ledgerfs_cluster.formats.managed_ledgers.stored_values import uncompressed
+
+IN_THE_NODE = -1
+"""The `CursorInfo.cursors_ledger` of a cursor whose state is all there."""
+
+Hole = tuple[Position, Position]
+"""Acknowledged entries after the mark-delete position: from after the first position to the second, with it."""
+
+_WORD = np.dtype("<i8")
+_PIECE_BYTES = 8 << 10
+"""Bytes of a bitmap that are looked at at once: a bit of them takes a byte then."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInfo:
+    """The state of a cursor.
+
+    Attributes
+    ----------
+    cursors_ledger
+        The ledger whose last entry has the state, which may be newer than the rest of this; `IN_THE_NODE` if this is the state.
+    mark_delete
+        Everything up to this position is acknowledged; None if the node does not tell.
+    holes
+        What else is acknowledged, as ranges, in the order of the bytes. `acknowledged_ranges` tells of both forms.
+    deleted_bits
+        What else is acknowledged, in the compact form: ids of ledgers, and bitmaps of their entries, the lowest bit first.
+    partly_deleted
+        Entries of which some messages of the batch are acknowledged.
+    last_active_ms
+        When the subscription was last active, ms since 1970 UTC; None if unknown.
+    properties
+        Of the position, which the broker keeps, such as `CompactedTopicLedger`.
+    cursor_properties
+        Of the subscription, which users set, and of delayed messages.
+
+    """
+
+    cursors_ledger: int
+    mark_delete: Position | None
+    holes: tuple[Hole, ...] = ()
+    last_active_ms: int | None = None
+    properties: tuple[tuple[str, int], ...] = ()
+    cursor_properties: Properties = ()
+    deleted_bits: tuple[tuple[int, bytes], ...] = ()
+    partly_deleted: tuple[Position, ...] = ()
+
+    @property
+    def is_in_the_node(self) -> bool:
+        """Whether this is the state, not a snapshot that may be old."""
+        return self.cursors_ledger == IN_THE_NODE
+
+    def acknowledged_ranges(self) -> Iterator[Hole]:
+        """Yield what is acknowledged after the mark-delete position, in both forms, without all of it in memory."""
+        yield from self.holes
+        for ledger_id, bits in self.deleted_bits:
+            for first, last in _runs(bits):
+                yield Position(ledger_id, first - 1), Position(ledger_id, last)
+
+
+def parse_cursor_info(data: bytes, *, key: str) -> CursorInfo:
+    """Parse the value of the node of a cursor, plain or compressed.
+
+    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no such value, and for ranges and positions that no topic has.
+    """
+    try:
+        record = CursorRecord.FromString(uncompressed(data, key=key))
+    except DecodeError as error:
+        raise CorruptMetadataError("the node of a cursor is not a protobuf message", key=key) from error
+    if record.cursors_ledger < IN_THE_NODE:
+        raise CorruptMetadataError("a cursor that names no ledger of its own", key=key)
+    has_position = record.HasField("ledger_id") or record.HasField("entry_id")
+    return CursorInfo(
+        record.cursors_ledger,
+        _mark_delete(record, key) if has_position else None,
+        _holes(record.deleted, key),
+        record.last_active if record.last_active > 0 else None,
+        _numbers(record.property),
+        parse_properties(record.cursor_property),
+        partly_deleted=_partly_deleted(record.partly_deleted, key),
+    )
+
+
+def parse_position_info(data: bytes, *, key: str) -> CursorInfo:
+    """Parse the payload of an entry of a cursor's ledger; the result is in the node, as it were: it is the state.
+
+    Raises `CorruptMetadataError`, naming ``key``, as `parse_cursor_info` does, and for an entry without a position.
+    """
+    try:
+        record = CursorPositionRecord.FromString(uncompressed(data, key=key))
+    except DecodeError as error:
+        raise CorruptMetadataError("the entry of a cursor is not a protobuf message", key=key) from error
+    return CursorInfo(
+        IN_THE_NODE,
+        _mark_delete(record, key),
+        _holes(record.deleted, key),
+        properties=_numbers(record.property),
+        deleted_bits=tuple([_bits(one, key) for one in record.deleted_bits]),
+        partly_deleted=_partly_deleted(record.partly_deleted, key),
+    )
+
+
+def build_cursor_info(cursor: CursorInfo) -> bytes:
+    """Serialise the node without compression; it has no compact form, and of partly acknowledged entries the positions alone."""
+    record = CursorRecord(
+        cursors_ledger=cursor.cursors_ledger,
+        deleted=_hole_records(cursor.holes),
+        property=_number_records(cursor.properties),
+        last_active=cursor.last_active_ms,
+        partly_deleted=_partly_records(cursor.partly_deleted),
+        cursor_property=build_properties(cursor.cursor_properties),
+    )
+    if cursor.mark_delete is not None:
+        record.ledger_id, record.entry_id = cursor.mark_delete
+    return record.SerializeToString(deterministic=True)
+
+
+def _mark_delete(record: CursorRecord | CursorPositionRecord, key: str) -> Position:
+    position = Position(record.ledger_id, record.entry_id)
+    if min(position) < -1:
+        raise CorruptMetadataError("a cursor at a position that no entry has", key=key)
+    return position
+
+
+def _holes(records: Iterable[DeletedRangeRecord], key: str) -> tuple[Hole, ...]:
+    holes = [(parse_position(one.lower, key), parse_position(one.upper, key)) for one in records]
+    for lower, upper in holes:
+        if lower > upper:
+            raise CorruptMetadataError(f"a range of acknowledged entries from {lower} back to {upper}", key=key)
+    return tuple(holes)
+
+
+def _bits(record: DeletedBitsRecord, key: str) -> tuple[int, bytes]:
+    if record.ledger_id < 0:
+        raise CorruptMetadataError("has acknowledged entries of no ledger", key=key)
+    return record.ledger_id, np.array(record.words, _WORD).tobytes()
+
+
+def _runs(bits: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the first and last index of each run of bits that are set."""
+    first, last_bit = -1, np.uint8(0)
+    for at in range(0, len(bits), _PIECE_BYTES):
+        piece = np.unpackbits(np.frombuffer(bits[at : at + _PIECE_BYTES], np.uint8), bitorder="little")
+        changes = np.flatnonzero(np.diff(piece, prepend=last_bit)) + 8 * at
+        for index in changes.tolist():
+            if first < 0:
+                first = index
+            else:
+                yield first, index - 1
+                first = -1
+        last_bit = piece[-1]
+    if first >= 0:
+        yield first, 8 * len(bits) - 1
+
+
+def _numbers(records: Iterable[NumberPropertyRecord]) -> tuple[tuple[str, int], ...]:
+    return tuple([(one.name.decode("utf-8", "replace"), one.value) for one in records])
+
+
+def _partly_deleted(records: Iterable[PartlyDeletedRecord], key: str) -> tuple[Position, ...]:
+    return tuple([parse_position(one.position, key) for one in records])
+
+
+def _hole_records(holes: Sequence[Hole]) -> list[DeletedRangeRecord]:
+    return [DeletedRangeRecord(lower=build_position(lower), upper=build_position(upper)) for lower, upper in holes]
+
+
+def _number_records(properties: Sequence[tuple[str, int]]) -> list[NumberPropertyRecord]:
+    return [NumberPropertyRecord(name=name.encode(), value=value) for name, value in properties]
+
+
+def _partly_records(positions: Sequence[Position]) -> list[PartlyDeletedRecord]:
+    return [PartlyDeletedRecord(position=build_position(position)) for position in positions]

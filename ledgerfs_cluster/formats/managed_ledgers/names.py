@@ -1,0 +1,96 @@
+"""Where managed ledgers and their cursors are in ZooKeeper.
+
+A managed ledger is at ``/managed-ledgers/<tenant>/<namespace>/persistent/<encoded topic>``, those of legacy V1 names, which every cluster
+has, one folder deeper (``<tenant>/<cluster>/<namespace>/persistent/…``). Its children are its cursors. So the folder ``persistent`` tells
+what a node is, not its depth alone. Where the third and the fourth component have that name, the node is a topic ``persistent``, whose
+children are cursors, or the folder of a V1 namespace ``persistent``, whose children are managed ledgers, or both (`is_twofold`).
+"""
+
+from ledgerfs.formats.topic_names import decode_topic, encode_topic
+
+ROOT = "/managed-ledgers"
+COMPACTION = "__compaction"
+"""The cursor that names a topic's compacted ledger."""
+_DOMAIN = "persistent"
+_COORDINATOR_LOGS = "pulsar/system/persistent/__transaction_log_"
+_PENDING_ACKNOWLEDGEMENTS = "__transaction_pending_ack"
+
+
+def managed_ledger_of(path: str) -> str | None:
+    """Return the name of the managed ledger at a path, such as ``t/ns/persistent/x``; None for folders, cursors, and other paths."""
+    parts, ledger = _placed(path)
+    return "/".join(parts) if ledger and len(parts) == ledger else None
+
+
+def is_of_transactions(name: str) -> bool:
+    """Whether a managed ledger is a log of Pulsar's own about transactions: its entries are no messages, and no client reads it as a topic.
+
+    Pulsar knows them by these names, too (``SystemTopicNames.isTransactionInternalName``).
+    """
+    return name.startswith(_COORDINATOR_LOGS) or name.endswith(_PENDING_ACKNOWLEDGEMENTS)
+
+
+def is_twofold(path: str) -> bool:
+    """Whether a path is that of a topic ``persistent`` and of the folder of a V1 namespace ``persistent``.
+
+    Then only data tells what is below: cursors, or managed ledgers (`ledgerfs_cluster.formats.managed_ledgers.node_kinds`).
+    """
+    parts, ledger = _placed(path)
+    return len(parts) == ledger and parts[2:] == [_DOMAIN, _DOMAIN]
+
+
+def cursor_of(path: str) -> tuple[str, str] | None:
+    """Return the managed ledger and the decoded name of the cursor at a path; None for all other paths.
+
+    Right below a path that `is_twofold` there may be a managed ledger instead.
+    """
+    parts, ledger = _placed(path)
+    if parts[2:4] == [_DOMAIN, _DOMAIN] and len(parts) > ledger:
+        # Cursors have no children.
+        ledger = len(parts) - 1 if len(parts) <= 6 else 0
+    return ("/".join(parts[:-1]), decode_topic(parts[-1])) if ledger and len(parts) == ledger + 1 else None
+
+
+def is_above_managed_ledgers(path: str) -> bool:
+    """Whether a path is a folder in whose children, or theirs, managed ledgers may be: a walk descends into these, and into no other."""
+    if path == ROOT:
+        return True
+    parts, ledger = _placed(path)
+    return bool(parts) and (len(parts) < ledger if ledger else len(parts) <= 3)
+
+
+def managed_ledger_path(name: str) -> str:
+    """Return the path of the node of a managed ledger."""
+    return f"{ROOT}/{name}"
+
+
+def coordinator_log_path(number: int) -> str:
+    """Return the path of the node of the log of a coordinator of transactions."""
+    return managed_ledger_path(f"{_COORDINATOR_LOGS}{number}")
+
+
+def cursor_path(name: str, cursor: str) -> str:
+    """Return the path of the node of a managed ledger's cursor."""
+    return f"{ROOT}/{name}/{encode_topic(cursor)}"
+
+
+def is_node_name(text: str) -> bool:
+    """Whether a node of ZooKeeper may be called so."""
+    return text not in {"", ".", ".."} and "/" not in text and text.isprintable()
+
+
+def is_managed_ledger(name: str) -> bool:
+    """Whether a text is the name of a managed ledger."""
+    return all(map(is_node_name, name.split("/"))) and managed_ledger_of(managed_ledger_path(name)) == name
+
+
+def _placed(path: str) -> tuple[list[str], int]:
+    """Return the components below the root, and how many of them name a managed ledger; 0 if no component tells that."""
+    if not path.startswith(f"{ROOT}/"):
+        return [], 0
+    parts = path[len(ROOT) + 1 :].split("/")
+    if not all(parts):
+        return [], 0
+    if parts[2:3] == [_DOMAIN]:
+        return parts, 4
+    return parts, 5 if parts[3:4] == [_DOMAIN] else 0

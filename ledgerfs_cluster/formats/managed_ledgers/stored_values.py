@@ -1,0 +1,71 @@
+"""Values of ZooKeeper that a broker may have compressed: the lists of ledgers, and cursors.
+
+A compressed one is in an envelope: the magic number ``47 78``, an ``int32`` with the size of a message that tells codec and size, that
+message, and the compressed bytes. No Protobuf message begins with ``47``, so a value is either plain or an envelope.
+"""
+
+import struct
+
+from google.protobuf.message import DecodeError
+
+from ledgerfs.errors import CorruptMetadataError, DecompressionError
+from ledgerfs.formats.decompression import LARGEST, MOST_OF_A_BYTE, Compression, decompress
+from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import EnvelopeRecord
+
+MAX_VALUE_BYTES = 256 << 20
+"""No value has more, uncompressed: that is the list of a million ledgers."""
+
+_MAGIC = b"\x47\x78"
+_SIZE = struct.Struct(">i")
+_HEADER_BYTES = len(_MAGIC) + _SIZE.size
+
+
+def uncompressed(data: bytes, *, key: str) -> bytes:
+    """Return the value itself; one without an envelope is returned as it is.
+
+    Allocates no more than the compressed bytes can hold, and `MAX_VALUE_BYTES`. Raises `CorruptMetadataError` for an envelope that is cut,
+    of an unknown codec, or whose bytes are not of the size that it tells.
+    """
+    if data[:2] != _MAGIC:
+        return data
+    told, body = _envelope(data, key)
+    try:
+        return _opened(told.compression, memoryview(data)[body:], told.uncompressed_size)
+    except DecompressionError as error:
+        raise CorruptMetadataError(f"a compressed value that is broken: {error}", key=key, offset=body) from None
+
+
+def codec_of(data: bytes, *, key: str) -> int:
+    """Return the number of the codec (`Compression`) that a value is compressed with. Raises `CorruptMetadataError` for a cut envelope."""
+    return _envelope(data, key)[0].compression if data[:2] == _MAGIC else Compression.NONE
+
+
+def compressed(plain: bytes, codec: int, stored: bytes) -> bytes:
+    """Return the envelope around ``stored``, which is ``plain`` compressed with the codec of this number (`Compression`)."""
+    told = EnvelopeRecord(compression=codec, uncompressed_size=len(plain)).SerializeToString(deterministic=True)
+    return _MAGIC + _SIZE.pack(len(told)) + told + stored
+
+
+def _envelope(data: bytes, key: str) -> tuple[EnvelopeRecord, int]:
+    """Return what an envelope tells, and where the compressed bytes begin."""
+    if len(data) < _HEADER_BYTES:
+        raise CorruptMetadataError("the envelope of a compressed value is cut", key=key, offset=0)
+    (size,) = _SIZE.unpack_from(data, len(_MAGIC))
+    body = _HEADER_BYTES + size
+    if not 0 <= size <= len(data) - _HEADER_BYTES:
+        reason = f"an envelope whose metadata has {size} bytes, of which {len(data) - _HEADER_BYTES} are there"
+        raise CorruptMetadataError(reason, key=key, offset=len(_MAGIC))
+    try:
+        return EnvelopeRecord.FromString(data[_HEADER_BYTES:body]), body
+    except DecodeError as error:
+        reason = "the envelope of a compressed value has no valid metadata"
+        raise CorruptMetadataError(reason, key=key, offset=_HEADER_BYTES) from error
+
+
+def _opened(codec: int, stored: memoryview, size: int) -> bytes:
+    if codec == Compression.NONE:
+        return bytes(stored)
+    most = min(len(stored) * MOST_OF_A_BYTE.get(codec, 0), MAX_VALUE_BYTES, LARGEST)
+    if codec in MOST_OF_A_BYTE and size > most:
+        raise DecompressionError(f"claims {size} uncompressed bytes; {len(stored)} stored bytes hold {most} at most")
+    return decompress(codec, stored, size, MAX_VALUE_BYTES)

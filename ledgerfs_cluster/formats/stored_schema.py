@@ -1,0 +1,118 @@
+"""Schemas as Pulsar itself keeps them: a locator in ZooKeeper, and an entry of BookKeeper for each version (``docs/formats/schemas.md``).
+
+Here are all versions, also those that a soft deletion hides from the admin API and from Pulsar's own clients.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from ledgerfs.errors import CorruptMetadataError, UnsupportedFormatError
+from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, SchemaVersion
+from ledgerfs.formats.topic_names import schema_owner
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs_cluster.formats.proto.stored_schema_pb2 import (
+    SchemaEntryRecord,
+    SchemaIndexRecord,
+    SchemaLocatorRecord,
+)
+
+ROOT = "/schemas"
+_TYPES = {number + 1: name for name, number in TYPE_NUMBERS.items()}
+"""Names by Pulsar's stored numbers, which are one more than those of the admin API."""
+_NOWHERE = Position(-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """Where one version of a topic's schema is.
+
+    Attributes
+    ----------
+    version
+        Its number, as messages carry it; deletions have numbers, too.
+    position
+        The entry of BookKeeper that has it.
+    hash
+        SHA-256 of the schema's data; empty for a deletion.
+
+    """
+
+    version: int
+    position: Position
+    hash: bytes
+
+
+def locator_path(topic: str, *, root: str = ROOT) -> str:
+    """Return the path of the locator of a topic, which its partitions share; raises `InvalidNameError` as `schema_owner` does.
+
+    Of a legacy name its cluster is left out, as Pulsar does it.
+    """
+    owner = schema_owner(topic)
+    return "/".join([root, owner.tenant, owner.namespace, owner.encoded_topic])
+
+
+def parse_locator(data: bytes, *, key: str) -> tuple[StoredVersion, ...]:
+    """Parse the value of a locator; return its versions by ascending number.
+
+    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no locator, versions without a number or place, and a number that is
+    given twice, with two places.
+    """
+    try:
+        record = SchemaLocatorRecord.FromString(data)
+    except DecodeError as error:
+        raise CorruptMetadataError("the locator of schemas is not a protobuf message", key=key) from error
+    if not record.HasField("newest"):
+        raise CorruptMetadataError("the locator of schemas names no newest version", key=key)
+    found: dict[int, StoredVersion] = {}
+    for one in [*record.index, record.newest]:
+        version = _stored_version(one, key)
+        if found.setdefault(version.version, version) != version:
+            raise CorruptMetadataError(f"names two places of schema version {version.version}", key=key)
+    return tuple(found[number] for number in sorted(found))
+
+
+def parse_stored_schema(data: bytes, *, key: str, version: int | None = None) -> SchemaVersion:
+    """Parse the payload of a schema's entry; a deletion has type NONE and no data.
+
+    The number of the version is ``version``, as the locator tells it, or else the one that the versions before it leave for it.
+
+    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no schema, and `UnsupportedFormatError` for a type that is none of
+    `TYPE_NUMBERS`.
+    """
+    try:
+        record = SchemaEntryRecord.FromString(data)
+    except DecodeError as error:
+        raise CorruptMetadataError("the stored schema is not a protobuf message", key=key) from error
+    schema = record.schema
+    if not record.HasField("schema") or not schema.HasField("type"):
+        raise CorruptMetadataError("a stored schema without a type", key=key)
+    kind = _TYPES.get(schema.type)
+    if kind is None:
+        raise UnsupportedFormatError(f"a schema of the unknown type {schema.type - 1}", key=key)
+    return SchemaVersion(
+        _number_after(record.index, key) if version is None else version,
+        SchemaInfo(kind, schema.data, {_text(one.key): _text(one.value) for one in schema.property}),
+        schema.timestamp if schema.timestamp > 0 else None,
+        schema.deleted,
+    )
+
+
+def _stored_version(record: SchemaIndexRecord, key: str) -> StoredVersion:
+    position = Position(record.position.ledger_id, record.position.entry_id)
+    if record.version < 0 or min(position) < 0:
+        raise CorruptMetadataError("has a schema version without a number or place", key=key)
+    return StoredVersion(record.version, position, record.hash)
+
+
+def _number_after(index: Iterable[SchemaIndexRecord], key: str) -> int:
+    """Return the number after those of an index, or the one that an entry without any before it gives itself."""
+    numbers = [one.version if one.position.ledger_id == _NOWHERE.ledger_id else one.version + 1 for one in index]
+    if not numbers or min(numbers) < 0 or max(numbers) >= 2**63:
+        raise CorruptMetadataError("a stored schema that tells no number of its own", key=key)
+    return max(numbers)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

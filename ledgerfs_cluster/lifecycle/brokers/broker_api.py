@@ -1,0 +1,255 @@
+"""Having a broker offload, trim and unload topics (``PUT …/offload``, ``POST …/trim``, ``PUT …/unload``).
+
+The broker that is asked leads to the one that has the topic. Each of these loads the topic where no broker has it, and so does asking how
+an offload goes; asking for a topic's bundle does not. What a broker reports is not what counts: `ledgerfs_cluster.lifecycle.brokers.outcomes` looks
+at the list of ledgers afterwards.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from threading import Lock
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from ledgerfs.display import printable
+from ledgerfs.errors import (
+    AccessDeniedError,
+    AdminApiUnreachableError,
+    BrokerOffloadError,
+    InvalidNameError,
+    NotFoundError,
+    OffloadRunningError,
+    TooSoonError,
+    UnsupportedWriteError,
+)
+from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, parse_managed_ledger_name, topic_of
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
+
+if TYPE_CHECKING:
+    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+
+_ONE_RUNS = 409
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.1, 5.0
+_LONGEST_OFFLOAD_S = 6 * 3600.0
+_NOT_DONE = (AdminApiUnreachableError, AccessDeniedError, NotFoundError, InvalidNameError)
+_MOST_ERROR = 500
+MINUTE_S = 60.0
+
+
+class OffloadState(Enum):
+    """Pulsar's ``LongRunningProcessStatus.Status``."""
+
+    NOT_RUN = "NOT_RUN"
+    """None since the topic was loaded: an earlier one may have been done."""
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadStatus:
+    """A broker's last offload of a topic, which it forgets with the topic (``GET …/offload``).
+
+    Attributes
+    ----------
+    last_error
+        What the broker says went wrong; empty where nothing did.
+
+    """
+
+    state: OffloadState
+    last_error: str = ""
+
+
+class BrokerApi:
+    """Asks brokers by one of them; safe in threads.
+
+    All methods raise `UncertainRequestError` where it is not known whether the broker did it, `AdminApiError` and its other kinds,
+    `AuthenticationError`, `AccessDeniedError`, `NotFoundError` (no such topic) and `InvalidNameError`.
+
+    Parameters
+    ----------
+    requests
+        To any broker of the cluster.
+    clock, sleep
+        Seconds that only grow, and what waits for some.
+    is_stopping
+        Whether offloads are to be waited for no longer; brokers go on with them.
+
+    """
+
+    __slots__ = ("_clock", "_is_stopping", "_requests", "_sleep", "_unload_lock", "_unloaded_s")
+
+    def __init__(
+        self,
+        requests: "AdminRequests",
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._requests = requests
+        self._clock = clock
+        self._sleep = sleep
+        self._is_stopping = is_stopping
+        self._unload_lock = Lock()
+        # {managed ledger: when it was unloaded}
+        self._unloaded_s: dict[str, float] = {}
+
+    def offload(
+        self,
+        managed_ledger: str,
+        up_to: Position,
+        *,
+        longest_s: float = _LONGEST_OFFLOAD_S,
+    ) -> None:
+        """Have all ledgers before that of a position offloaded, and wait until the broker says that it is done.
+
+        One that runs already is waited for, and then it is asked again, since that one may have been asked for less. A broker that has
+        forgotten the offload, as the topic was unloaded or has another owner, ends the waiting, too: the list tells what was done.
+
+        Parameters
+        ----------
+        managed_ledger
+            Of the topic, or of one partition.
+        up_to
+            In the ledger before which all are offloaded; with that of the greatest id, all that can be.
+        longest_s
+            How many seconds are waited at most.
+
+        Raises
+        ------
+        BrokerOffloadError
+            It failed; with the broker's own error. Or it was refused because of another one, again and again, and by the broker's own word
+            there is none.
+        OffloadRunningError
+            It goes on, or an earlier one, but is not waited for: it took longer than ``longest_s``, or `is_stopping`.
+
+        """
+        until, pause = self._clock() + longest_s, _FIRST_LOOK_S
+        while not self.begin_offload(managed_ledger, up_to):
+            # How the earlier one ended is the matter of whoever asked for it.
+            _, has_waited = self._ended(managed_ledger, until)
+            if has_waited:
+                pause = _FIRST_LOOK_S
+                continue
+            self._require_patience(managed_ledger, until)
+            if pause > _LONGEST_LOOK_S:
+                reason = "its broker refuses because of another offload, and says that there is none"
+                raise BrokerOffloadError(reason, key=topic_of(managed_ledger))
+            self._sleep(pause)
+            self._require_patience(managed_ledger, until)
+            pause *= 2
+        status, _ = self._ended(managed_ledger, until)
+        if status.state is OffloadState.ERROR:
+            reason = status.last_error or "it gives no reason"
+            raise BrokerOffloadError(f"the broker's offload failed: {reason}", key=topic_of(managed_ledger))
+
+    def begin_offload(self, managed_ledger: str, up_to: Position) -> bool:
+        """Have a broker begin to offload all ledgers before that of a position; return False if it is at one of this topic already."""
+        position = {"ledgerId": up_to.ledger_id, "entryId": 0, "partitionIndex": -1}
+        # What is offloaded is not offloaded again, and there is one offload of a topic at a time.
+        answer = self._requests.change("PUT", f"{topic_path(managed_ledger)}/offload", position, is_repeatable=True)
+        if answer.status == _ONE_RUNS:
+            # It may be the one that was asked for by a request whose answer was lost.
+            return answer.is_repeated
+        answer.require_ok()
+        return True
+
+    def offload_status(self, managed_ledger: str) -> OffloadStatus:
+        """Return what the topic's broker tells of its last offload; loads the topic. Raises `AdminApiError` for what is no status."""
+        answer = self._requests.get(f"{topic_path(managed_ledger)}/offload").require_ok()
+        told = answer.json()
+        state = told.get("status") if isinstance(told, dict) else None
+        if state not in {one.value for one in OffloadState}:
+            raise answer.unexpected("no status of an offload")
+        return OffloadStatus(OffloadState(state), _text(told.get("lastError")))
+
+    def trim(self, managed_ledger: str) -> None:
+        """Have deleted what is past retention, and copies of BookKeeper's past their lag.
+
+        Raises `UnsupportedWriteError` for topics with V1 names, which brokers do not trim on request.
+        """
+        if is_legacy(managed_ledger):
+            raise UnsupportedWriteError(
+                "brokers trim no topic of a V1 name on request, but by themselves while it is used",
+                key=topic_of(managed_ledger),
+            )
+        # A second trim finds nothing left.
+        self._requests.change("POST", f"{topic_path(managed_ledger)}/trim", is_repeatable=True).require_ok()
+
+    def unload(self, managed_ledger: str) -> None:
+        """Have a topic closed, so that its broker reads the list again; at most once a minute, since its clients wait each time.
+
+        Raises `TooSoonError` within a minute of the last one, also if it is not known whether that was done.
+        """
+        path = f"{topic_path(managed_ledger)}/unload"
+        with self._unload_lock:
+            now = self._clock()
+            self._unloaded_s = {name: then for name, then in self._unloaded_s.items() if now - then < MINUTE_S}
+            if managed_ledger in self._unloaded_s:
+                wait = self._unloaded_s[managed_ledger] + MINUTE_S - now
+                reason = f"this was done less than {MINUTE_S:.0f} s ago; again in {wait:.0f} s"
+                raise TooSoonError(reason, key=topic_of(managed_ledger))
+            self._unloaded_s[managed_ledger] = now
+        try:
+            # Twice in a row is worse than once: it is never sent again by itself.
+            self._requests.change("PUT", path, is_repeatable=False).require_ok()
+        except _NOT_DONE:
+            self._unloaded_s.pop(managed_ledger, None)
+            raise
+
+    def _ended(self, managed_ledger: str, until: float) -> tuple[OffloadStatus, bool]:
+        """Wait until a topic's broker is at no offload; return what it told last, and whether it was at one."""
+        pause, has_waited = _FIRST_LOOK_S, False
+        while True:
+            status = self.offload_status(managed_ledger)
+            if status.state is not OffloadState.RUNNING:
+                return status, has_waited
+            has_waited = True
+            self._require_patience(managed_ledger, until)
+            self._sleep(pause)
+            pause = min(2 * pause, _LONGEST_LOOK_S)
+
+    def _require_patience(self, managed_ledger: str, until: float) -> None:
+        """Raise `OffloadRunningError` once a broker is not to be waited for any longer."""
+        if self._is_stopping():
+            raise OffloadRunningError(
+                "the broker goes on with its offload, if it has one", key=topic_of(managed_ledger)
+            )
+        if self._clock() >= until:
+            reason = "the broker's offload is not done yet, and was not waited for any longer; it goes on"
+            raise OffloadRunningError(reason, key=topic_of(managed_ledger))
+
+
+def _text(error: object) -> str:
+    return printable(error[:_MOST_ERROR]) if isinstance(error, str) else ""
+
+
+def topic_path(managed_ledger: str) -> str:
+    """Return the path of a topic, ``/admin/v2/persistent/…``; a partition is a topic. Raises `InvalidNameError` for what is no topic's.
+
+    Names with a cluster in them (V1) are known to the first version of the API alone.
+    """
+    name = _parsed(managed_ledger)
+    version = "/admin/v2" if name.cluster is None else "/admin"
+    return f"{version}/persistent/{_quoted(name)}"
+
+
+def is_legacy(managed_ledger: str) -> bool:
+    """Whether a topic's name has a cluster in it (V1); raises `InvalidNameError` for what is no topic's."""
+    return _parsed(managed_ledger).cluster is not None
+
+
+def _parsed(managed_ledger: str) -> ManagedLedgerName:
+    name = parse_managed_ledger_name(managed_ledger)
+    if name is None:
+        raise InvalidNameError("not the managed ledger of a topic, so no broker has it", key=managed_ledger)
+    return name
+
+
+def _quoted(name: ManagedLedgerName) -> str:
+    namespace = name.namespace if name.cluster is None else f"{name.cluster}/{name.namespace}"
+    return f"{name.tenant}/{namespace}/{quote(decode_topic(name.encoded_topic), safe='')}"

@@ -1,0 +1,129 @@
+"""Whether a broker did what it says: its report, compared with the list of ledgers that ZooKeeper then has.
+
+A broker reports success of an offload that left ledgers out, and of one whose topic it has unloaded it knows nothing. That a context is
+complete says nothing of the objects, which may lack entries: who deletes BookKeeper's copy looks at them first.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from ledgerfs.errors import BrokerOffloadError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    Position,
+    parse_managed_ledger_info,
+)
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
+from ledgerfs_cluster.zookeeper.nodes import NodeReader
+
+ListReader = Callable[[str], ManagedLedgerInfo]
+"""Returns the list of ledgers of a managed ledger, not older than this moment; raises `ObjectNotFoundError` for a topic that is gone."""
+_MOST_NAMED = 5
+
+
+def list_reader(nodes: NodeReader) -> ListReader:
+    """Return what reads lists in ZooKeeper."""
+
+    def listed(managed_ledger: str) -> ManagedLedgerInfo:
+        path = managed_ledger_path(managed_ledger)
+        return parse_managed_ledger_info(nodes.get(path).data, key=path)
+
+    return listed
+
+
+def offload_and_compare(
+    broker: BrokerApi,
+    managed_ledger: str,
+    up_to: Position,
+    listed: ListReader,
+) -> Outcome:
+    """Have a broker offload a topic as `BrokerApi.offload` does, and return the ledgers of its list that are offloaded by that.
+
+    Those are the ledgers before that of ``up_to``, except for the one of the greatest id, empty ones, those that were offloaded before, and
+    those that are trimmed meanwhile. Where there is none, the broker is not asked. Raises `BrokerOffloadError`, which names ledgers, if it
+    did less, and as `BrokerApi.offload`.
+    """
+    before = listed(managed_ledger)
+    wanted = _left(before, up_to)
+    if wanted:
+        broker.offload(managed_ledger, up_to)
+        try:
+            after = {one.ledger_id: one.is_offloaded for one in listed(managed_ledger).ledgers}
+        except ObjectNotFoundError as error:
+            raise BrokerOffloadError("the topic was deleted meanwhile", key=topic_of(managed_ledger)) from error
+        left = [one for one in wanted if not after.get(one, True)]
+        if left:
+            named = ", ".join(map(str, left[:_MOST_NAMED])) + (", …" if len(left) > _MOST_NAMED else "")
+            raise BrokerOffloadError(
+                f"the broker is done, but {len(left)} of {len(wanted)} ledgers are not offloaded by the list: {named}",
+                key=topic_of(managed_ledger),
+            )
+        wanted = tuple(one for one in wanted if one in after)
+    size = _size_of(before.ledgers, wanted)
+    return Outcome(Status.OK, "offloaded", managed_ledger, ledger_ids=wanted, size=size)
+
+
+def trim_and_compare(
+    broker: BrokerApi, managed_ledger: str, listed: ListReader, due: Sequence[int] = ()
+) -> list[Outcome]:
+    """Have a broker trim a topic; return what that deleted by the list, and which ledgers that are ``due`` it left.
+
+    It may have deleted nothing, and another trim may have meanwhile. A topic that was not loaded before is unloaded again; the broker keeps
+    its bundle, which is one node in ZooKeeper. Raises as `BrokerApi.trim`.
+    """
+    before = listed(managed_ledger).ledgers
+    # Asking loads the topic, which begins another ledger: so it is known whether a broker had it. (Of a terminated one it does not.)
+    broker.offload_status(managed_ledger)
+    was_loaded = _ids(listed(managed_ledger).ledgers)[-1:] == _ids(before)[-1:]
+    try:
+        broker.trim(managed_ledger)
+        after = listed(managed_ledger).ledgers
+    finally:
+        error = None if was_loaded else _unload_error(broker, managed_ledger)
+    kept = {one.ledger_id for one in after if not _is_only_offloaded(one)}
+    only_offloaded = {one.ledger_id for one in before if _is_only_offloaded(one)} & set(_ids(after))
+    gone = tuple(one for one in _ids(before) if one not in kept | only_offloaded)
+    outcomes = []
+    if gone:
+        outcomes.append(Outcome(Status.OK, "trimmed", managed_ledger, ledger_ids=gone, size=_size_of(before, gone)))
+    left = tuple(one for one in due if one in kept)
+    if left:
+        text = (
+            f"the broker of {managed_ledger} left {len(left)} of {len(due)} ledgers that are due: "
+            "its own retention, lag and subscriptions decide"
+        )
+        outcomes.append(Outcome(Status.SKIPPED, "not-trimmed", managed_ledger, text, left))
+    if error is not None:
+        text = f"{managed_ledger} was loaded to be trimmed, and could not be unloaded again: {error}"
+        outcomes.append(failed("not-unloaded", managed_ledger, text, error))
+    return outcomes
+
+
+def _unload_error(broker: BrokerApi, managed_ledger: str) -> LedgerfsError | None:
+    try:
+        broker.unload(managed_ledger)
+    except LedgerfsError as error:
+        return error
+    return None
+
+
+def _ids(ledgers: Iterable[LedgerInfo]) -> list[int]:
+    return [one.ledger_id for one in ledgers]
+
+
+def _size_of(ledgers: Iterable[LedgerInfo], ids: Collection[int]) -> int:
+    return sum(one.size for one in ledgers if one.ledger_id in ids)
+
+
+def _left(info: ManagedLedgerInfo, up_to: Position) -> tuple[int, ...]:
+    """Return the ledgers that a broker offloads: by their list, which has no size of the last one."""
+    greatest = max((one.ledger_id for one in info.ledgers), default=-1)
+    end = min(up_to.ledger_id, greatest)
+    return tuple(one.ledger_id for one in info.ledgers if one.ledger_id < end and one.size > 0 and not one.is_offloaded)
+
+
+def _is_only_offloaded(ledger: LedgerInfo) -> bool:
+    return ledger.context is not None and ledger.context.is_deleted_from_bookkeeper

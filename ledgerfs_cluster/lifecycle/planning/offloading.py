@@ -1,0 +1,122 @@
+"""Offloads that are due, by the thresholds of the topic's rule; the rule itself is `ledgerfs_cluster.rules.offload_thresholds`."""
+
+from collections.abc import Collection, Iterator
+
+from ledgerfs.display import human_size, span
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
+from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Situation
+from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView, Route, TopicView, route_of
+from ledgerfs_cluster.lifecycle.policy.policy_file import Via
+from ledgerfs_cluster.offload.candidates import why_not_readable
+from ledgerfs_cluster.rules.offload_thresholds import Chosen, chosen_of
+
+_OFFLOAD = ActionKind.OFFLOAD
+
+
+def plan_offloads(
+    plan: Plan, cluster: ClusterView, topic: TopicView, situation: Situation, leaving: Collection[int]
+) -> Via | None:
+    """Add what of a topic is to be offloaded, without ids that are ``leaving`` it; return who does it, None if nothing is to be."""
+    if not topic.rule.offload:
+        return None
+    chosen = chosen_of(topic.ledgers, topic.rule.thresholds, situation.now_ms)
+    _wait(plan, topic, chosen, situation.now_ms)
+    rows = list(_due_rows(plan, topic, chosen, leaving))
+    if not rows:
+        return None
+    via = _route(cluster, topic, situation)
+    if isinstance(via, Reason):
+        _refuse(plan, topic, via, rows)
+        return None
+    if via is Via.DIRECT:
+        rows = [row for row in rows if _is_readable(plan, cluster, topic, row)]
+    if not rows:
+        return None
+    ids = topic.ids(rows)
+    # What is due since when is told of the oldest that is chosen.
+    since = chosen.since_ms if rows[0] == chosen.rows[0] else None
+    why = why_due(topic, rows, situation.now_ms)
+    plan.actions.append(Action(_OFFLOAD, topic.name, ids, topic.size(rows), via, since, why, topic.rule))
+    return via
+
+
+def why_due(topic: TopicView, rows: list[int], now_ms: int) -> str:
+    """Return why the oldest of some ledgers is due, with numbers."""
+    thresholds, ledgers, first = topic.rule.thresholds, topic.ledgers, rows[0]
+    age = now_ms - int(ledgers.closed_ms[first])
+    if thresholds.time_ms >= 0 and age >= thresholds.time_ms:
+        limit = f"{span(thresholds.time_ms)} by {topic.rule.time_from.value}"
+        return f"ledger {ledgers.ids[first]} was closed {span(age)} ago, and the limit is {limit}"
+    is_closed = ledgers.closed_ms != 0
+    is_closed[:first] = False
+    size = human_size(int(ledgers.sizes[is_closed].sum()))
+    limit = f"{human_size(thresholds.size)} by {topic.rule.size_from.value}"
+    return f"{size} are closed from ledger {ledgers.ids[first]} on, and the limit is {limit}"
+
+
+def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Route:
+    """Return who offloads what is due of a topic."""
+    if not (topic.are_policies_known or topic.rule.are_thresholds_the_files):
+        why = (
+            "its thresholds may be others: policies of its namespace, or of single topics there, could not be read, "
+            "or are not in this ZooKeeper"
+        )
+        return Reason(Refusal.UNKNOWN_POLICIES, why)
+    via = route_of(cluster, topic, has_admin=situation.has_admin)
+    if via is Via.DIRECT and topic.rule.bucket is None:
+        why = "neither the policy file nor the cluster's policies name a bucket of the policy file for it"
+        return Reason(Refusal.NO_BUCKET, why)
+    theirs, ours = topic.rule.brokers_bucket, topic.rule.bucket
+    if via is Via.BROKER and topic.rule.is_bucket_the_files and theirs and ours and theirs != ours:
+        why = f"the cluster's policies have brokers offload it to bucket {theirs.name} of the policy file, which wants bucket {ours.name}"
+        return Reason(Refusal.OTHER_BUCKET, why)
+    return via
+
+
+def _due_rows(plan: Plan, topic: TopicView, chosen: Chosen, leaving: Collection[int]) -> Iterator[int]:
+    """Yield the rows that are chosen, have entries, and stay."""
+    for row in chosen.rows:
+        ledger_id = int(topic.ledgers.ids[row])
+        if ledger_id == topic.greatest:
+            why = (
+                f"ledger {ledger_id} has the greatest id of the list: a broker that loads the topic makes its line anew"
+            )
+            _refuse(plan, topic, Reason(Refusal.GREATEST, why), [row])
+        elif ledger_id not in leaving and topic.ledgers.entries[row] > 0:
+            yield row
+
+
+def _is_readable(plan: Plan, cluster: ClusterView, topic: TopicView, row: int) -> bool:
+    """Whether BookKeeper has the ledger as the list has it, closed, and for this list alone; else it is refused."""
+    ledger_id, node = int(topic.ledgers.ids[row]), topic.nodes[row]
+    listed = int(topic.ledgers.entries[row]), int(topic.ledgers.sizes[row])
+    is_closed = bool(node["state"] == LedgerState.CLOSED)
+    if cluster.is_shared(ledger_id):
+        found = Refusal.SHARED, f"several lists name ledger {ledger_id}"
+    elif not topic.is_there[row] and ledger_id in cluster.survey.damaged_ledgers:
+        found = Refusal.UNREADABLE, f"the node of ledger {ledger_id} could not be read"
+    elif not topic.is_there[row]:
+        found = Refusal.LOST, f"BookKeeper has no ledger {ledger_id}, and no offload of it is complete"
+    else:
+        entries, length = int(node["last_entry"]) + 1, int(node["length"])
+        why = why_not_readable(listed, entries, length, is_closed=is_closed)
+        if why is None:
+            return True
+        found = Refusal.DIFFERENT if is_closed else Refusal.NOT_CLOSED, f"ledger {ledger_id}: {why}"
+    _refuse(plan, topic, Reason(*found), [row])
+    return False
+
+
+def _wait(plan: Plan, topic: TopicView, chosen: Chosen, now_ms: int) -> None:
+    row = chosen.next_row
+    if row is None or topic.ledgers.ids[row] == topic.greatest:
+        return
+    left = [f"{human_size(chosen.bytes_left)} more are closed"] if chosen.bytes_left >= 0 else []
+    left += [f"{span(chosen.ms_left)} have passed"] if chosen.ms_left >= 0 else []
+    due_ms = now_ms + chosen.ms_left if chosen.ms_left >= 0 else None
+    why = f"ledger {topic.ledgers.ids[row]} is due once {' or '.join(left)}"
+    plan.wait(_OFFLOAD, topic.name, topic.ids([row]), topic.size([row]), due_ms, why)
+
+
+def _refuse(plan: Plan, topic: TopicView, reason: Reason, rows: list[int]) -> None:
+    plan.refuse(_OFFLOAD, topic.name, reason, topic.ids(rows), topic.size(rows))

@@ -1,0 +1,280 @@
+"""What nothing names: values, and the records of the journal that they become. Only what two checks confirm, of topics of this cluster."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote_plus
+
+import numpy as np
+
+from ledgerfs.display import span
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
+from ledgerfs_cluster.lifecycle.planning.actions import ActionKind, Plan, Reason, Refusal, Situation
+from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView, why_not_free
+from ledgerfs_cluster.offload.journal import JournalRecord, RecordKind
+from ledgerfs_cluster.rules.orphans import known_topics, signs_of_sharing, topic_made_for
+from ledgerfs_cluster.rules.ownership import COMPACTED, MANAGED_LEDGER, SCHEMA, is_in, named_ledgers
+from ledgerfs_cluster.snapshot.survey import Survey
+from ledgerfs_cluster.snapshot.tables import Table
+
+_MARK = ActionKind.MARK
+_ELSEWHERE = "this cluster has no such topic: it was deleted, or another cluster has the same BookKeeper or bucket"
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanLedger:
+    """A ledger in BookKeeper that nothing names.
+
+    Attributes
+    ----------
+    version
+        Of its node.
+    size
+        Its bytes; 0 for one that is not closed.
+    component, owner
+        What it was made for by its metadata: the component's word, and the topic or schema.
+    is_closed
+        Whether no writer may have it open.
+    is_known
+        Whether this cluster has the topic.
+    created_ms, changed_ms
+        When its node was made, and last set, ms since 1970 UTC.
+    has_states
+        Whether it was made for states of a subscription.
+
+    """
+
+    ledger_id: int
+    version: int
+    size: int
+    component: str
+    owner: str
+    is_closed: bool
+    is_known: bool
+    created_ms: int
+    changed_ms: int
+    has_states: bool = False
+
+    @property
+    def managed_ledger(self) -> str | None:
+        """The topic in whose list it would be; None for ledgers of schemas and the like."""
+        return self.owner if self.component == MANAGED_LEDGER else None
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanOffload:
+    """The objects of an offload that no list names.
+
+    Attributes
+    ----------
+    bucket
+        The URL of the bucket.
+    managed_ledger
+        By the user metadata of the objects; None if these do not tell.
+    is_known
+        Whether this cluster has the topic.
+    size
+        Bytes of all objects.
+    modified_ms
+        When the younger object was written, ms since 1970 UTC.
+    entries, length
+        Of the ledger, and bytes of these, by its index; -1 where objects and index are no whole ledger.
+
+    """
+
+    ledger_id: int
+    uuid: str
+    bucket: str
+    managed_ledger: str | None
+    is_known: bool
+    size: int
+    modified_ms: int
+    entries: int = -1
+    length: int = -1
+
+
+def orphan_ledgers(survey: Survey, rows: Table) -> Iterator[OrphanLedger]:
+    """Yield the ledgers of rows of `LEDGER` of a survey, which nothing names."""
+    known = known_topics(survey)
+    for row in rows:
+        component, owner = survey.words[int(row["component"])], survey.words[int(row["owner"])]
+        is_closed = bool(row["state"] == LedgerState.CLOSED)
+        yield OrphanLedger(
+            int(row["ledger_id"]),
+            int(row["version"]),
+            int(row["length"]) if is_closed else 0,
+            component,
+            owner,
+            is_closed,
+            topic_made_for(component, owner) in known,
+            int(row["created_ms"]),
+            int(row["changed_ms"]),
+            bool(row["cursor"] >= 0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A record that the journal is to have, since when it might have had it, and when the ledger was made; ms since 1970 UTC."""
+
+    record: JournalRecord
+    since_ms: int
+    made_ms: int = 0
+
+
+def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> Iterator[Proposal]:
+    """Yield records of orphans, if the policy file wants them deleted; adds to ``plan`` what must stay."""
+    if situation.orphans is None or not situation.file.orphans:
+        return
+    named, signs = named_ledgers(cluster.survey), signs_of_sharing(cluster.survey)
+    for one in situation.orphans.ledgers:
+        is_named = bool(is_in(np.array([one.ledger_id], np.int64), named)[0])
+        if situation.is_wanted(one.managed_ledger) and not is_named:
+            yield from _of_ledger(plan, cluster, situation, one, signs)
+    # An attempt that goes on has objects before a list names them; those of others are cleaned up after by their notes.
+    noted = {(one.ledger_id, one.uuid) for one in situation.journal.attempts}
+    for offload in situation.orphans.offloads:
+        is_named = cluster.names_offload(offload.ledger_id, offload.uuid)
+        is_named |= (offload.ledger_id, offload.uuid) in noted
+        if situation.is_wanted(offload.managed_ledger) and not is_named:
+            yield from _of_objects(plan, cluster, situation, offload)
+
+
+def _of_ledger(
+    plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanLedger, signs: Sequence[str]
+) -> Iterator[Proposal]:
+    reason = _why_kept(cluster, one, signs)
+    if reason is not None:
+        plan.refuse(_MARK, one.managed_ledger or f"ledger {one.ledger_id}", reason, (one.ledger_id,), one.size)
+        return
+    ago = span(max(0, situation.now_ms - one.changed_ms))
+    state = "" if one.is_closed else "it was never closed, "
+    why = f"nothing names it, {state}it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
+    record = JournalRecord(
+        *(RecordKind.ORPHAN, one.ledger_id, one.managed_ledger, None, None, why[:4000], one.version, one.size),
+        *_times(cluster, situation, one.managed_ledger),
+    )
+    yield Proposal(record, one.changed_ms, one.created_ms)
+
+
+def _why_kept(cluster: ClusterView, one: OrphanLedger, signs: Sequence[str]) -> Reason | None:
+    """Return why a ledger must stay; None if it may be marked. ``signs`` are those of other clusters on the same BookKeeper."""
+    topic = None if one.managed_ledger is None else cluster.topic(one.managed_ledger)
+    if topic is not None and topic.is_being_deleted:
+        return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
+    if not one.is_closed and (reason := _why_open_one_is_kept(cluster, one)) is not None:
+        return reason
+    if not one.is_closed and signs:
+        # That cluster may be writing to it at this moment.
+        told = f"ledger {one.ledger_id}, which nothing names, is not closed, and may be another Pulsar cluster's: {signs[0]}"
+        return Reason(Refusal.ANOTHER_CLUSTERS, told)
+    if not one.is_known:
+        return Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was made for {one.owner}; {_ELSEWHERE}")
+    why = _why_of_lost_list(cluster, one) if one.size or not one.is_closed else None
+    return None if why is None else Reason(Refusal.LOST_LIST, f"ledger {one.ledger_id} was made for {one.owner}, {why}")
+
+
+def _why_of_lost_list(cluster: ClusterView, one: OrphanLedger) -> str | None:
+    """Return why a ledger with entries may be one that was lost with what named it; None if it is not.
+
+    Whoever makes another one leaves the older. So what a list, a compaction or a locator does not name, and is younger than what it names,
+    was named by what was there before it was set back.
+    """
+    if one.component == COMPACTED:
+        is_older = one.ledger_id < cluster.newest_compacted(topic_made_for(one.component, one.owner))
+        return None if is_older else "whose compaction names no later one: its node was lost, or set back"
+    if one.component == SCHEMA:
+        is_older = one.ledger_id < cluster.newest_schema(unquote_plus(one.owner))
+        return None if is_older else "whose locator names no later one: it was lost, or set back"
+    return None if one.managed_ledger is None else _why_of_list(cluster, one, one.managed_ledger)
+
+
+def _why_of_list(cluster: ClusterView, one: OrphanLedger, managed_ledger: str) -> str | None:
+    """Return the same for a ledger of a topic: brokers write rows only to what is listed, and trim from the oldest on.
+
+    One that is not closed, and younger than what is listed, may be empty, and never listed: whoever deletes it asks its bookies.
+    """
+    found = cluster.list_of(managed_ledger)
+    if found is None:
+        return "whose list is empty: it was lost"
+    listed, made_ms = found
+    first = int(listed["ledger_id"][0])
+    if one.ledger_id > first and one.is_closed and not one.has_states:
+        return f"whose list begins at ledger {first}, and does not name it: it was set back"
+    if one.created_ms < made_ms:
+        return "whose list was made later: it was lost, or the topic was deleted and made anew"
+    return None
+
+
+def _why_open_one_is_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
+    """Return why a ledger that is not closed must stay.
+
+    Of a topic with a list it can be made sure that no broker names it any more, in the list or for a subscription.
+    """
+    topic = None if one.managed_ledger is None else cluster.topic(one.managed_ledger)
+    if topic is None or topic.is_of_brokers:
+        why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
+        return Reason(Refusal.NOT_CLOSED, why)
+    if topic.is_terminated:
+        why = "it is terminated, and a broker that loads such a topic leaves no trace of it"
+        return Reason(Refusal.TERMINATED, why)
+    return why_not_free(cluster, topic)
+
+
+def _of_objects(plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanOffload) -> Iterator[Proposal]:
+    if not one.is_known:
+        reason = Reason(Refusal.ANOTHER_CLUSTERS, f"objects of offload {one.uuid} in {one.bucket}: {_ELSEWHERE}")
+        plan.refuse(_MARK, one.managed_ledger or f"ledger {one.ledger_id}", reason, (one.ledger_id,), one.size)
+        return
+    if one.managed_ledger is not None and not cluster.has_its_offloads_at(one.managed_ledger, one.bucket):
+        why = f"objects of offload {one.uuid} in {one.bucket}, to which {one.managed_ledger} is not offloaded: they may be a backup"
+        plan.refuse(_MARK, one.managed_ledger, Reason(Refusal.BACKUP, why), (one.ledger_id,), one.size)
+        return
+    only = None if one.managed_ledger is None else _why_only_copy(cluster, one, one.managed_ledger)
+    if only is not None:
+        why = f"objects of offload {one.uuid} in {one.bucket} are of ledger {one.ledger_id} of {one.managed_ledger}, {only}"
+        plan.refuse(_MARK, one.managed_ledger or "", Reason(Refusal.LOST_LIST, why), (one.ledger_id,), one.size)
+        return
+    ago = span(max(0, situation.now_ms - one.modified_ms))
+    why = f"no list names this offload in {one.bucket}, whose objects are {ago} old"
+    record = JournalRecord(
+        *(RecordKind.OBJECTS, one.ledger_id, one.managed_ledger, one.uuid, one.bucket, why, -1, one.size),
+        *_times(cluster, situation, one.managed_ledger),
+    )
+    yield Proposal(record, one.modified_ms)
+
+
+def _times(cluster: ClusterView, situation: Situation, managed_ledger: str | None) -> tuple[int, int]:
+    """Return when a line is marked and due: by the grace of its topic, or of the file for what is of none."""
+    file_ms = situation.file.trash_grace_ms
+    grace_ms = file_ms if managed_ledger is None else cluster.rule_of(managed_ledger).trash_grace_ms
+    return situation.noted_ms, situation.noted_ms + grace_ms
+
+
+def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str) -> str | None:
+    """Return why objects that no list names may be the only copy of a ledger; None if they are not.
+
+    What failed attempts leave is of a ledger that BookKeeper has still, or that another offload has; what trims leave is older than all
+    that is listed.
+    """
+    found = cluster.list_of(managed_ledger)
+    if found is None:
+        return "whose list is empty: it was lost"
+    listed, made_ms = found
+    rows, first = listed[listed["ledger_id"] == one.ledger_id], int(listed["ledger_id"][0])
+    if not rows.size and one.ledger_id > first:
+        return f"whose list begins at ledger {first}, and does not name it: it was set back"
+    if one.modified_ms < made_ms:
+        return "whose list was made later: it was lost, or the topic was deleted and made anew"
+    if rows.size:
+        return _why_not_as_listed(one, rows[0], in_bookkeeper=cluster.has_closed(one.ledger_id))
+    return None
+
+
+def _why_not_as_listed(one: OrphanOffload, row: np.void, *, in_bookkeeper: bool) -> str | None:
+    """Return why objects may have what neither BookKeeper nor the offload that a list names has; None if one of the two has all of it."""
+    if not (row["is_complete"] or in_bookkeeper):
+        return "which lists it, and neither BookKeeper nor another offload has it"
+    listed = int(row["entries"]), int(row["size"])
+    if one.entries < 0 or not listed[0] or (one.entries, one.length) == listed:
+        return None
+    return f"which lists it with {listed[0]:,} entries of {listed[1]:,} bytes: these have {one.entries:,} of {one.length:,}"

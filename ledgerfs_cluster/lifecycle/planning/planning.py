@@ -1,0 +1,48 @@
+"""Making the plan of a cluster: topic by topic, then what nothing names. Nothing is read here, and nothing changed."""
+
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
+from ledgerfs_cluster.lifecycle.planning.actions import Plan, Reason, Refusal, Situation
+from ledgerfs_cluster.lifecycle.planning.offloading import plan_offloads
+from ledgerfs_cluster.lifecycle.planning.records import plan_attempts, plan_deletions
+from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView
+from ledgerfs_cluster.lifecycle.planning.trimming import leaving_ids, past_retention, plan_trim
+from ledgerfs_cluster.lifecycle.policy.topic_rules import without_topics
+from ledgerfs_cluster.snapshot.survey import Survey
+
+
+def plan_of(survey: Survey, situation: Situation) -> Plan:
+    """Return what is to be done with a cluster now, what waits, and what must not be done, in the order in which it is shown."""
+    plan = Plan(situation.now_ms)
+    cluster = ClusterView(survey, situation.file)
+    for topic in cluster.topics():
+        if situation.is_wanted(topic.name):
+            trim = past_retention(cluster, topic, situation)
+            via = plan_offloads(plan, cluster, topic, situation, leaving_ids(topic, trim))
+            plan_trim(plan, cluster, topic, situation, trim, via)
+    _refuse_unreadable(plan, cluster, situation)
+    for one in without_topics(situation.file, survey.topics):
+        why = "no topic of the cluster comes to it: it is misspelt, or for topics to come, or all are those of an earlier one"
+        plan.refuse(None, f"[[topics]] match = {one.match.pattern!r}", Reason(Refusal.NO_TOPIC, why))
+    plan_deletions(plan, cluster, situation)
+    plan_attempts(plan, cluster, situation)
+    return plan.in_order()
+
+
+def plan_deletions_again(survey: Survey, situation: Situation) -> Plan:
+    """Return the part of `plan_of` that decides deletions, by the same rules: for what was read again right before they are carried out."""
+    plan = Plan(situation.now_ms)
+    plan_deletions(plan, ClusterView(survey, situation.file), situation)
+    return plan
+
+
+def _refuse_unreadable(plan: Plan, cluster: ClusterView, situation: Situation) -> None:
+    """Add for each node, and each bucket, that could not be read that nothing is done with what it is about."""
+    for one in cluster.survey.damaged:
+        name = managed_ledger_of(one.path)
+        if name is None or situation.is_wanted(name):
+            plan.refuse(None, name or one.path, Reason(Refusal.UNREADABLE, one.reason))
+    for path, reason in situation.journal.unreadable.items():
+        plan.refuse(None, path, Reason(Refusal.UNREADABLE, reason))
+    for url, reason in ({} if situation.orphans is None else situation.orphans.unlisted).items():
+        why = f"orphans are not looked for there, and what was marked there is not deleted: {reason}"
+        plan.refuse(None, url, Reason(Refusal.UNREADABLE, why))

@@ -1,0 +1,196 @@
+"""Records of the journal: those that are to be written, those that are due, and those that do not hold any more.
+
+A record of what is marked only says what was so: it is due if its grace is over and it would be written again now, of the same version of
+the ledger's node. One that would not be is dropped. An attempt to offload is cleaned up if no list names its objects.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from ledgerfs.display import human_size, span
+from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Situation
+from ledgerfs_cluster.lifecycle.planning.orphans import Proposal, orphan_records
+from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView
+from ledgerfs_cluster.lifecycle.policy.policy_file import Via
+from ledgerfs_cluster.offload.journal import MOST_MARKED, ROOT, JournalRecord
+from ledgerfs_cluster.offload.outcomes import Outcome
+
+_AT_ONCE = 200
+_DELETE, _MARK, _CLEAN = ActionKind.DELETE, ActionKind.MARK, ActionKind.CLEAN
+
+
+def plan_deletions(plan: Plan, cluster: ClusterView, situation: Situation) -> None:
+    """Add what records there are to be, what becomes of those that are there, and what waits."""
+    _Records(plan, cluster, situation).add()
+
+
+def plan_attempts(plan: Plan, cluster: ClusterView, situation: Situation) -> None:
+    """Add the cleaning up of attempts to offload whose objects no list names."""
+    for one in situation.journal.attempts:
+        topic, ids = one.managed_ledger or "", (one.ledger_id,)
+        if not situation.is_wanted(topic):
+            continue
+        age_ms = situation.now_ms - one.noted_ms
+        ago = span(max(0, age_ms))
+        if topic in cluster.damaged_lists:
+            why = f"whether its list names offload {one.uuid} is not known: it could not be read"
+            plan.refuse(_CLEAN, topic, Reason(Refusal.UNREADABLE, why), ids)
+        elif cluster.names_offload(one.ledger_id, one.key.uuid):
+            why = f"its list names offload {one.uuid}, whose attempt is noted as one that has not ended"
+            plan.refuse(_CLEAN, topic, Reason(Refusal.NAMED, why), ids)
+        elif age_ms < situation.attempt_grace_ms:
+            why = f"an attempt to offload ledger {one.ledger_id} began {ago} ago, and may go on"
+            plan.wait(_CLEAN, topic, ids, 0, one.noted_ms + situation.attempt_grace_ms, why)
+        else:
+            why = f"the attempt to offload ledger {one.ledger_id} that began {ago} ago did not end, and no list names its objects"
+            plan.actions.append(Action(_CLEAN, topic, ids, 0, Via.DIRECT, one.noted_ms, why, records=(one,)))
+
+
+class _Records:
+    """Compares what nothing names with the records that are there."""
+
+    __slots__ = ("_cluster", "_plan", "_refused", "_situation", "_wanted")
+
+    def __init__(self, plan: Plan, cluster: ClusterView, situation: Situation) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._situation = situation
+        self._wanted = {one.record.name: one for one in orphan_records(plan, cluster, situation)}
+        self._refused = {
+            (one.subject, ledger_id): one
+            for one in plan.refused
+            # Of what a list had lost it is known that nothing is deleted: it is not marked any more.
+            if one.action == _MARK.value and one.code != Refusal.LOST_LIST.value
+            for ledger_id in one.ledger_ids
+        }
+
+    def add(self) -> None:
+        due: list[JournalRecord] = []
+        marked = self._situation.journal.marked
+        for record in marked:
+            if not self._situation.is_wanted(record.managed_ledger):
+                continue
+            why = self._why_dropped(record)
+            if why is None:
+                due += self._if_due(record)
+            else:
+                said = f"the record of ledger {record.ledger_id} is dropped, and nothing is deleted: {why}"
+                self._plan.actions.append(self._action(_CLEAN, [record], record.noted_ms, said))
+        for some in _grouped(due):
+            since_ms = min(one.due_ms for one in some)
+            ago = span(self._situation.now_ms - since_ms)
+            why = f"{_count(some)}, whose grace is over since {ago}: {some[0].reason}"
+            self._plan.actions.append(self._action(_DELETE, some, since_ms, why))
+        # One that is dropped has the node that its successor will have.
+        there = {one.name for one in marked}
+        proposals = [one for name, one in self._wanted.items() if name not in there]
+        self._mark(list(self._without_damaged(proposals)), max(0, MOST_MARKED - len(marked)))
+
+    def _why_dropped(self, record: JournalRecord) -> str | None:
+        """Return why a record does not hold any more; None if it does, or if that is not known."""
+        found = self._wanted.get(record.name)
+        if found is not None:
+            if found.made_ms > record.noted_ms:
+                return f"ledger {record.ledger_id} was made after it was marked: ids were given again"
+            now, then = (
+                (one.ledger_version, one.managed_ledger, one.size, one.bucket) for one in (found.record, record)
+            )
+            return None if now == then else f"ledger {record.ledger_id} is not as it was marked"
+        if self._why_unknown(record) is not None:
+            return None
+        return "it is not an orphan any more, or the policy file does not want orphans deleted"
+
+    def _why_unknown(self, record: JournalRecord) -> Reason | None:
+        """Return why it is not known whether a record holds; None if it is known."""
+        orphans = self._situation.orphans
+        if orphans is None:
+            why = "it is not known whether it is an orphan still: orphans were not looked for"
+            return Reason(Refusal.UNREADABLE, why)
+        if record.managed_ledger in self._cluster.damaged_lists:
+            return Reason(Refusal.UNREADABLE, "the list of its topic could not be read")
+        unlisted = None if record.uuid is None else orphans.why_unlisted(record.bucket)
+        if unlisted is not None:
+            why = f"it is not known whether it is an orphan still: its bucket could not be listed: {unlisted}"
+            return Reason(Refusal.UNREADABLE, why)
+        found = self._refusal_of(record)
+        return None if found is None else Reason(Refusal(found.code), found.message)
+
+    def _refusal_of(self, record: JournalRecord) -> Outcome | None:
+        return self._refused.get((_subject(record), record.ledger_id))
+
+    def _if_due(self, record: JournalRecord) -> Iterator[JournalRecord]:
+        """Yield a record that holds, if its grace is over; else add that it waits, or that it is not known whether it holds."""
+        now_ms, found = self._situation.now_ms, self._wanted.get(record.name)
+        if found is None:
+            reason = self._why_unknown(record)
+            if self._situation.orphans is None and reason is not None:
+                self._wait(record, None, reason.message)
+            elif reason is not None:
+                self._plan.refuse(_DELETE, _subject(record), reason, (record.ledger_id,), record.size)
+            return
+        # By the longer one of two graces: that when it was marked, and that of now.
+        due_ms = max(record.due_ms, record.noted_ms + found.record.due_ms - found.record.noted_ms)
+        if now_ms < due_ms:
+            ago = span(max(0, now_ms - record.noted_ms))
+            self._wait(record, due_ms, f"{record.reason}; it was marked {ago} ago, and may be taken back")
+        else:
+            yield record
+
+    def _without_damaged(self, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
+        """Yield those that no damaged record has the name of; of others it is added that they are not written."""
+        damaged = {
+            path.rpartition("/")[2] for path in self._situation.journal.unreadable if path.startswith(f"{ROOT}/")
+        }
+        for one in proposals:
+            record = one.record
+            if record.name not in damaged:
+                yield one
+                continue
+            why = (
+                f"the journal has a record of ledger {record.ledger_id} that cannot be read: "
+                f"`ledgerfs lifecycle undo` drops it by its name, {record.name}"
+            )
+            reason = Reason(Refusal.UNREADABLE, why)
+            self._plan.refuse(_MARK, _subject(record), reason, (record.ledger_id,), record.size)
+
+    def _mark(self, proposals: Sequence[Proposal], room: int) -> None:
+        """Add that records are written, as many as there is room for; what is an orphan for the longest time comes first."""
+        ordered = sorted(proposals, key=lambda one: one.since_ms)
+        for some in _grouped(one.record for one in ordered[room:]):
+            why = f"the journal has no room for more than {MOST_MARKED:,} records: they are marked once others are deleted"
+            ids, size = tuple(record.ledger_id for record in some), sum(record.size for record in some)
+            self._plan.wait(_MARK, _subject(some[0]), ids, size, None, why)
+        since = {one.record.name: one.since_ms for one in ordered}
+        for some in _grouped(one.record for one in ordered[:room]):
+            first, size = some[0], sum(record.size for record in some)
+            grace = span(first.due_ms - first.noted_ms)
+            why = f"{_count(some)}, {human_size(size)}, of kind {first.kind.value}, to be deleted in {grace}: {first.reason}"
+            self._plan.actions.append(self._action(_MARK, some, min(since[one.name] for one in some), why))
+
+    def _action(self, kind: ActionKind, records: Sequence[JournalRecord], since_ms: int, why: str) -> Action:
+        ids = tuple(one.ledger_id for one in records)
+        size = 0 if kind is _CLEAN else sum(one.size for one in records)
+        return Action(kind, records[0].managed_ledger, ids, size, Via.DIRECT, since_ms, why, records=tuple(records))
+
+    def _wait(self, record: JournalRecord, due_ms: int | None, why: str) -> None:
+        self._plan.wait(_DELETE, _subject(record), (record.ledger_id,), record.size, due_ms, why)
+
+
+def _subject(record: JournalRecord) -> str:
+    return record.managed_ledger or f"ledger {record.ledger_id}"
+
+
+def _grouped(records: Iterable[JournalRecord]) -> Iterator[list[JournalRecord]]:
+    """Yield the records of each topic and kind, by ascending ids, some at a time: whatever else is due comes in between."""
+
+    def of(record: JournalRecord) -> tuple[str, str]:
+        return record.managed_ledger or "", record.kind.value
+
+    for _, each in groupby(sorted(records, key=lambda one: (*of(one), one.ledger_id)), key=of):
+        some = list(each)
+        for start in range(0, len(some), _AT_ONCE):
+            yield some[start : start + _AT_ONCE]
+
+
+def _count(records: Sequence[JournalRecord]) -> str:
+    return f"ledger {records[0].ledger_id}" if len(records) == 1 else f"{len(records):,} ledgers"

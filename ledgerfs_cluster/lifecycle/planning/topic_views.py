@@ -1,0 +1,240 @@
+"""One topic of a survey with its rule: its list, its ledgers in BookKeeper, and who may work on it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
+from ledgerfs_cluster.lifecycle.planning.actions import Reason, Refusal
+from ledgerfs_cluster.lifecycle.policy.policy_file import PolicyFile, Via
+from ledgerfs_cluster.lifecycle.policy.topic_rules import TopicRule, TopicRules, url_of
+from ledgerfs_cluster.rules.ownership import is_in
+from ledgerfs_cluster.rules.tiered_objects import pair_keys
+from ledgerfs_cluster.snapshot.bundles import BROKERS, Owner, namespace_of
+from ledgerfs_cluster.snapshot.survey import Survey, TopicLedgers, is_of_brokers, is_system_topic
+from ledgerfs_cluster.snapshot.tables import LISTED, Table
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic that has ledgers.
+
+    Attributes
+    ----------
+    row, name
+        Of the survey, and the managed ledger.
+    rule
+        What is wanted.
+    ledgers, listed
+        By ascending id; rows of `LISTED`.
+    nodes, is_there
+        The ledgers' own nodes, rows of `LEDGER`, and which of them there are; the others have rows of another ledger. Shape (ledgers,).
+    owner
+        What is known of its broker.
+    are_policies_known
+        Whether all that the cluster has set for it was read.
+    is_terminated, is_of_brokers, is_being_deleted
+        Whether nothing more can be published; whether it is brokers' own; whether its namespace is being deleted.
+
+    """
+
+    row: int
+    name: str
+    rule: TopicRule
+    ledgers: TopicLedgers
+    listed: Table
+    nodes: Table
+    is_there: Mask
+    owner: Owner
+    are_policies_known: bool
+    is_terminated: bool
+    is_of_brokers: bool
+    is_being_deleted: bool
+
+    @property
+    def greatest(self) -> int:
+        """The id that is never offloaded."""
+        return int(self.ledgers.ids[-1])
+
+    def ids(self, rows: Iterator[int] | list[int] | Int64) -> tuple[int, ...]:
+        """Return the ids of ledgers."""
+        return tuple(int(self.ledgers.ids[row]) for row in rows)
+
+    def size(self, rows: list[int] | Int64) -> int:
+        """Return the bytes of ledgers."""
+        return int(self.ledgers.sizes[rows].sum()) if len(rows) else 0
+
+
+class ClusterView:
+    """What is the same for all topics of a survey.
+
+    Attributes
+    ----------
+    survey
+        All else is of it.
+    damaged_lists
+        Managed ledgers whose lists could not be read.
+    is_owner_unreadable
+        Whether the node of a broker could not be read, so that it is not known who tells owners.
+
+    """
+
+    __slots__ = (
+        "_node_ids",
+        "_not_read",
+        "_offloads",
+        "_rows",
+        "_rules",
+        "_shared",
+        "_urls",
+        "damaged_lists",
+        "is_owner_unreadable",
+        "survey",
+    )
+
+    def __init__(self, survey: Survey, file: PolicyFile) -> None:
+        self.survey = survey
+        offloads = (OffloadContext(None, True, False, None, *one) for one in survey.drivers)
+        self._urls = [url_of(file, one) for one in offloads]
+        self._rules = TopicRules(file, survey)
+        self._rows = {name: row for row, name in enumerate(survey.topics)}
+        self._not_read = survey.namespaces_not_read()
+        paths = [one.path for one in survey.damaged]
+        self.damaged_lists = frozenset(filter(None, map(managed_ledger_of, paths)))
+        self.is_owner_unreadable = any(path.startswith(f"{BROKERS}/") for path in paths)
+        # A column of a table lies scattered, and is copied whole by each search in it.
+        self._node_ids: Int64 = np.ascontiguousarray(survey.ledgers["ledger_id"])
+        self._offloads = np.unique(pair_keys(survey.listed[survey.listed["has_context"]]))
+        ids, counts = np.unique(survey.listed["ledger_id"], return_counts=True)
+        self._shared = frozenset(ids[counts > 1].tolist())
+
+    def has_its_offloads_at(self, managed_ledger: str, url: str) -> bool:
+        """Whether a topic is offloaded to a bucket: by its rule, by the cluster's policies, or by what its list tells of a ledger."""
+        row = self._rows.get(managed_ledger)
+        if row is None:
+            return False
+        rule = self._rules.of(managed_ledger)
+        urls = {one.url for one in (rule.bucket, rule.brokers_bucket) if one is not None}
+        first, count = self.survey.topic_table[["first", "ledgers"]][row].tolist()
+        drivers = set(self.survey.listed["driver"][first : first + count].tolist())
+        urls.update(self._urls[one] or "" for one in drivers if one >= 0)
+        return any(one.rstrip("/") == url.rstrip("/") for one in urls)
+
+    def rule_of(self, managed_ledger: str) -> TopicRule:
+        """Return what is wanted of a topic, whether the cluster has it or not."""
+        return self._rules.of(managed_ledger)
+
+    def list_of(self, managed_ledger: str) -> tuple[Table, int] | None:
+        """Return the rows of a topic's list, by id, and when it was made, ms since 1970 UTC; None without a list that has ledgers."""
+        row = self._rows.get(managed_ledger)
+        told = None if row is None else self.survey.topic_table[row]
+        if told is None or not told["ledgers"]:
+            return None
+        first = int(told["first"])
+        return self.survey.listed[first : first + int(told["ledgers"])], int(told["created_ms"])
+
+    def newest_compacted(self, managed_ledger: str) -> int:
+        """Return the ledger that a topic's compaction names; -1 if it names none."""
+        row = self._rows.get(managed_ledger)
+        named = self.survey.cursors_of(row)["compacted_ledger"] if row is not None else np.zeros(0, np.int64)
+        return int(named.max(initial=-1))
+
+    def newest_schema(self, name: str) -> int:
+        """Return the greatest id of a ledger that the locator of a schema names, by its path below /schemas; -1 if it names none."""
+        if name not in self.survey.words:
+            return -1
+        schemas = self.survey.schemas
+        return int(schemas["ledger_id"][schemas["name"] == self.survey.words.index(name)].max(initial=-1))
+
+    def has_closed(self, ledger_id: int) -> bool:
+        """Whether BookKeeper has a ledger, closed."""
+        nodes = self.survey.ledgers
+        row = int(np.searchsorted(nodes["ledger_id"], ledger_id))
+        is_there = row < nodes.size and nodes["ledger_id"][row] == ledger_id
+        return bool(is_there and nodes["state"][row] == LedgerState.CLOSED)
+
+    def is_shared(self, ledger_id: int) -> bool:
+        """Whether several lists name a ledger."""
+        return ledger_id in self._shared
+
+    def names_offload(self, ledger_id: int, uuid: str) -> bool:
+        """Whether a list names an offload, complete or not."""
+        row, digits = np.zeros(1, LISTED), uuid.replace("-", "")
+        row["ledger_id"], row["uuid_high"], row["uuid_low"] = ledger_id, int(digits[:16], 16), int(digits[16:], 16)
+        key = pair_keys(row)
+        place = int(np.searchsorted(self._offloads, key)[0])
+        return place < self._offloads.size and bool(self._offloads[place] == key[0])
+
+    def topics(self) -> Iterator[TopicView]:
+        """Yield every topic that has ledgers, in the order of the survey."""
+        for row, name in enumerate(self.survey.topics):
+            found = self._view(row, name)
+            if found is not None:
+                yield found
+
+    def topic(self, managed_ledger: str) -> TopicView | None:
+        """Return one topic; None if there is none of this name, or it has no ledgers."""
+        row = self._rows.get(managed_ledger)
+        return None if row is None else self._view(row, managed_ledger)
+
+    def _view(self, row: int, name: str) -> TopicView | None:
+        survey = self.survey
+        nodes, ledgers = survey.ledgers, survey.ledgers_of(row)
+        if not ledgers.ids.size:
+            return None
+        places = np.searchsorted(self._node_ids, ledgers.ids)
+        is_there = is_in(ledgers.ids, self._node_ids)
+        first = int(survey.topic_table["first"][row])
+        namespace = namespace_of(name)
+        return TopicView(
+            row,
+            name,
+            self._rules.of(name),
+            ledgers,
+            survey.listed[first : first + ledgers.ids.size],
+            nodes[np.minimum(places, nodes.size - 1)] if nodes.size else np.zeros(ledgers.ids.size, nodes.dtype),
+            is_there,
+            survey.owners.of(name),
+            namespace in survey.policies and (namespace not in self._not_read or is_system_topic(name)),
+            survey.is_terminated(row),
+            is_of_brokers(name),
+            survey.policies_of(name).is_deleted,
+        )
+
+
+Route = Via | Reason
+"""`Via.BROKER`, `Via.DIRECT`, or why nobody may."""
+
+
+def route_of(cluster: ClusterView, topic: TopicView, *, has_admin: bool) -> Route:
+    """Return who offloads a topic."""
+    if topic.is_of_brokers:
+        return Reason(Refusal.SYSTEM_TOPIC, "it is a topic of the brokers' own")
+    if topic.is_being_deleted:
+        return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
+    via = topic.rule.via
+    if via is Via.BROKER or (via is Via.AUTO and topic.owner is Owner.SOME):
+        if has_admin:
+            return Via.BROKER
+        whose = 'via = "broker"' if via is Via.BROKER else "a broker owns its bundle"
+        return Reason(Refusal.NO_ADMIN, f"{whose}, and no admin says where brokers are asked")
+    return why_not_free(cluster, topic) or Via.DIRECT
+
+
+def why_not_free(cluster: ClusterView, topic: TopicView) -> Reason | None:
+    """Return why the list of a topic may not be set without its broker; None if it may."""
+    if topic.owner is Owner.SOME:
+        return Reason(Refusal.OWNED, "a broker owns its bundle, and may have it loaded")
+    owners = cluster.survey.owners
+    if cluster.is_owner_unreadable or owners.not_told:
+        return Reason(Refusal.UNKNOWN_OWNER, "not all brokers report which bundles they own")
+    if not owners.are_in_zookeeper:
+        reason = 'with the extensible load manager no node tells when a broker takes a topic; via = "broker" does it'
+        return Reason(Refusal.LOAD_MANAGER, reason)
+    if topic.owner is Owner.UNKNOWN:
+        return Reason(Refusal.UNKNOWN_OWNER, "it is not known whether a broker owns its bundle")
+    return None

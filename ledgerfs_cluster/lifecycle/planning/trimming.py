@@ -1,0 +1,135 @@
+"""What brokers are asked to trim: ledgers past retention, and BookKeeper's copies of offloaded ledgers past their lag.
+
+ledgerfs removes no ledger that a list names. A broker that is asked loads the topic, and decides by its own policies; what it would do is
+computed here by the same rules (`ledgerfs_cluster.rules.retention`), so that only those are asked that have something to do.
+"""
+
+import numpy as np
+
+from ledgerfs.display import human_size, span
+from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Situation
+from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView, TopicView
+from ledgerfs_cluster.lifecycle.policy.policy_file import Via
+from ledgerfs_cluster.rules.retention import Stays, Trim, keeps_its_last, slowest_of, trim_of
+
+_TRIM = ActionKind.TRIM
+_POLICIES = "policies of its namespace, or of single topics there, could not be read, or are not in this ZooKeeper: others may hold"
+_RETENTION = (
+    "its retention is that of the brokers' configuration: set retention_minutes and retention_megabytes of [broker]"
+)
+_LAG = "its lag is that of the brokers' configuration: set deletion_lag of [broker]"
+
+
+def past_retention(cluster: ClusterView, topic: TopicView, situation: Situation) -> Trim:
+    """Return what of a topic is past its retention, and has been passed by all subscriptions, where they are now."""
+    has_current = keeps_its_last(topic.owner, topic.ledgers.last_end, is_terminated=topic.is_terminated)
+    slowest = slowest_of(cluster.survey.cursors_of(topic.row))
+    return trim_of(topic.ledgers, slowest, topic.rule.retention, situation.now_ms, has_current=has_current)
+
+
+def leaving_ids(topic: TopicView, trim: Trim) -> tuple[int, ...]:
+    """Return the ledgers that a broker will trim, and that need no offload any more."""
+    is_known = topic.rule.trim and topic.are_policies_known and topic.rule.is_retention_told and not topic.is_of_brokers
+    return topic.ids(list(trim.going)) if is_known else ()
+
+
+def plan_trim(  # noqa: PLR0917  (what goes, of what, and what is done with it)
+    plan: Plan, cluster: ClusterView, topic: TopicView, situation: Situation, trim: Trim, offloads: Via | None
+) -> None:
+    """Add a trim if a broker would delete anything of a topic; ``offloads`` is who offloads ledgers of it now."""
+    if not topic.rule.trim or topic.is_of_brokers:
+        return
+    _add_waiting(plan, topic, trim, situation.now_ms)
+    past, lagging = list(trim.going), _past_lag(plan, topic, topic.ids(list(trim.going)), situation.now_ms)
+    for rows, is_told, why in (
+        (past, topic.rule.is_retention_told, _RETENTION),
+        (lagging, topic.rule.is_lag_told, _LAG),
+    ):
+        if rows and not is_told:
+            _refuse(plan, topic, Reason(Refusal.UNKNOWN_POLICIES, why), rows)
+            rows.clear()
+    rows = sorted({*past, *lagging})
+    if not rows:
+        return
+    reason = _why_not(cluster, topic, rows)
+    if reason is not None:
+        _refuse(plan, topic, reason, rows)
+        return
+    why = "; ".join(_reasons(topic, past, lagging))
+    if not situation.has_admin:
+        plan.wait(
+            _TRIM,
+            topic.name,
+            topic.ids(rows),
+            topic.size(rows),
+            None,
+            f"{why}: a broker has to trim, and no admin is named",
+        )
+    elif offloads is Via.DIRECT:
+        why = f"{why}: a broker that is asked takes the topic, whose ledgers are offloaded before"
+        plan.wait(_TRIM, topic.name, topic.ids(rows), topic.size(rows), None, why)
+    else:
+        since = trim.since_ms if past else None
+        ids, size = topic.ids(rows), topic.size(rows)
+        plan.actions.append(Action(_TRIM, topic.name, ids, size, Via.BROKER, since, why, topic.rule))
+
+
+def _why_not(cluster: ClusterView, topic: TopicView, rows: list[int]) -> Reason | None:
+    if topic.is_being_deleted:
+        return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
+    if not topic.are_policies_known:
+        return Reason(Refusal.UNKNOWN_POLICIES, _POLICIES)
+    shared = [one for one in topic.ids(rows) if cluster.is_shared(one)]
+    if shared:
+        why = f"several lists name ledger {shared[0]}: a broker deletes what its own topic does not need any more"
+        return Reason(Refusal.SHARED, why)
+    return None
+
+
+def _reasons(topic: TopicView, past: list[int], lagging: list[int]) -> list[str]:
+    rule = topic.rule.retention
+    time = "no limit of time" if rule.time_ms < 0 else f"{span(rule.time_ms)}"
+    size = "no limit of size" if rule.size < 0 else f"{human_size(rule.size)}"
+    told = []
+    if past:
+        limits = f"{time} and {size} ({topic.rule.retention_from})"
+        told.append(f"every subscription has passed {len(past):,} ledgers, and they are past the retention of {limits}")
+    if lagging:
+        told.append(f"{len(lagging):,} offloaded ledgers are past the lag of {span(topic.rule.deletion_lag_ms)}")
+    return told
+
+
+def _past_lag(plan: Plan, topic: TopicView, leaving: tuple[int, ...], now_ms: int) -> list[int]:
+    """Return the rows whose copies in BookKeeper are past their lag, of ledgers that stay; add the next one that waits."""
+    listed, lag_ms = topic.listed, topic.rule.deletion_lag_ms
+    is_copy = listed["is_complete"] & ~listed["is_deleted_from_bookkeeper"] & topic.is_there
+    is_copy &= listed["ledger_id"] != topic.greatest
+    is_copy &= ~np.isin(listed["ledger_id"], list(leaving))
+    if lag_ms < 0:
+        return []
+    is_copy &= listed["offloaded_ms"] > 0
+    is_past = is_copy & (now_ms - listed["offloaded_ms"] > lag_ms)
+    waiting = np.flatnonzero(is_copy & ~is_past)
+    if waiting.size:
+        first = int(waiting[np.argmin(listed["offloaded_ms"][waiting])])
+        due_ms = int(listed["offloaded_ms"][first]) + lag_ms + 1
+        which = f"{waiting.size:,} offloaded ledgers are in BookKeeper, too, ledger {listed['ledger_id'][first]}"
+        why = f"{which} for {span(due_ms - now_ms)} more"
+        plan.wait(_TRIM, topic.name, topic.ids(waiting), topic.size(waiting), due_ms, why)
+    rows: list[int] = np.flatnonzero(is_past).tolist()
+    return rows
+
+
+def _add_waiting(plan: Plan, topic: TopicView, trim: Trim, now_ms: int) -> None:
+    row = trim.first_staying
+    if trim.stays is not Stays.RETENTION or row is None:
+        return
+    left = [f"{human_size(trim.bytes_left)} more are closed"] if trim.bytes_left >= 0 else []
+    left += [f"{span(trim.ms_left)} have passed"] if trim.ms_left >= 0 else []
+    due_ms = now_ms + trim.ms_left if trim.ms_left >= 0 else None
+    why = f"ledger {topic.ledgers.ids[row]} is past retention once {' or '.join(left)}"
+    plan.wait(_TRIM, topic.name, topic.ids([row]), topic.size([row]), due_ms, why)
+
+
+def _refuse(plan: Plan, topic: TopicView, reason: Reason, rows: list[int]) -> None:
+    plan.refuse(_TRIM, topic.name, reason, topic.ids(rows), topic.size(rows))

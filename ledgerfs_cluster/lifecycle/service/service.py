@@ -1,0 +1,358 @@
+"""The service: pass after pass it looks at the cluster, plans, and does what is planned.
+
+All that changes a cluster is done under its lock. Whoever has lost it ends: the next service, or this one started again, goes on from what
+is noted in the cluster.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ledgerfs.errors import LedgerfsError, PolicyChangedError, StoppedError
+from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal, Situation
+from ledgerfs_cluster.lifecycle.planning.planning import plan_of
+from ledgerfs_cluster.lifecycle.policy.policy_file import Via
+from ledgerfs_cluster.lifecycle.service.status import Status, read_status, write_status
+from ledgerfs_cluster.offload.journal import Journal, RecordKind, read_journal
+from ledgerfs_cluster.offload.outcomes import failed
+
+if TYPE_CHECKING:
+    from ledgerfs_cluster.lifecycle.acting.acting import Acting
+    from ledgerfs_cluster.lifecycle.service.background import BackgroundOffloads
+    from ledgerfs_cluster.lifecycle.service.broker_work import BrokerWork
+    from ledgerfs_cluster.lifecycle.service.events import Events
+    from ledgerfs_cluster.lifecycle.service.looking import Looked, Looking
+    from ledgerfs_cluster.lifecycle.service.rates import Rates, Stopping
+    from ledgerfs_cluster.snapshot.survey import Survey
+    from ledgerfs_cluster.snapshot.surveying import Progress
+    from ledgerfs_cluster.zookeeper.changes import ClusterLock
+    from ledgerfs_cluster.zookeeper.cluster_clock import ClusterClock
+
+_STEP_S = 1.0
+_ORDER = (ActionKind.CLEAN, ActionKind.DELETE, ActionKind.OFFLOAD, ActionKind.TRIM, ActionKind.MARK)
+"""A record that does not hold any more goes before another one comes. Brokers that are asked change lists that deletions go by."""
+_SLICE_S = 0.25
+"""After how long who waits looks whether it is to end: a signal ends no sleep."""
+_MOST_UNREAD = 20
+_TRIES = 5
+"""How often it is tried to complete what is copied before the service ends."""
+
+
+@dataclass(slots=True)
+class Service:
+    """For one thread; `stop` is for any, and for handlers of signals.
+
+    Attributes
+    ----------
+    looking, acting
+        How it looks, and what makes of the survey and the situation of a pass what carries actions out.
+    background, by_brokers
+        Offloads by this program, and by brokers; None if no broker can be asked.
+    events
+        What it has done and met.
+    stopping
+        Set once the service is to end; all else reads it.
+    other_policy
+        Returns why the policy is not the one that was read any more; None if it is.
+    reopen
+        Returns the policy as it is now, for another service to go by; raises `LedgerfsError` for one that cannot be used. None if a service
+        that is to make one pass goes by one policy alone.
+    reopened
+        What ``reopen`` has returned of a policy that was edited, for which the service has ended; None if it was not.
+
+    """
+
+    lock: "ClusterLock"
+    looking: "Looking"
+    acting: Callable[["Survey", Situation], "Acting"]
+    background: "BackgroundOffloads"
+    by_brokers: "BrokerWork | None"
+    rates: "Rates"
+    clock: "ClusterClock"
+    events: "Events"
+    stopping: "Stopping"
+    other_policy: Callable[[], str | None]
+    reopen: Callable[[], object] | None
+    reopened: object = field(default=None, init=False)
+    _other_policy: str | None = field(default=None, init=False)
+    _began_ms: int = field(default=0, init=False)
+    _passes: int = field(default=0, init=False)
+    _passed_ms: int = field(default=0, init=False)
+    # The last plan, the bytes of ledgers that are due by it, and the journal that it was made for.
+    _plan: Plan = field(default_factory=lambda: Plan(0), init=False)
+    _sizes: dict[int, int] = field(default_factory=dict, init=False)
+    _journal: Journal = field(default_factory=Journal, init=False)
+    _failed_passes: int = field(default=0, init=False)
+    _failing_since_ms: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._began_ms = self.clock.now_ms()
+
+    def stop(self) -> None:
+        """Have it end soon, with nothing half done, and nothing begun any more."""
+        self.stopping.set()
+
+    def run(self, progress: "Progress", *, once: bool = False) -> None:
+        """Make passes until it is stopped; ``once``: one, and wait for the offloads that it began.
+
+        Raises `LockLostError`, after which nothing more is done, and `PolicyChangedError`. What ZooKeeper and stores refuse is noted, and
+        tried again with the next pass, but with ``once`` it is raised.
+        """
+        try:
+            while not self.stopping.is_set():
+                self._pass_or_trouble(progress, once=once)
+                if once:
+                    self._finish()
+                    break
+                self._until_next_pass()
+        finally:
+            self.stopping.set()
+            self.background.stop()
+            if not self.lock.is_lost:
+                self._complete_or_give_up()
+                self._write_end()
+        if self._other_policy is not None and self.reopen is None:
+            raise PolicyChangedError(self._other_policy)
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How much must not be done, by why, in the last plan."""
+        return Counter(one.code for one in self._plan.refused)
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether ledgers that were copied could not be completed before it ended."""
+        return self.background.has_given_up
+
+    # Passes.
+
+    def _pass_or_trouble(self, progress: "Progress", *, once: bool) -> None:
+        try:
+            self._pass(progress, once=once)
+        except LedgerfsError as error:
+            has_stopped = isinstance(error, StoppedError)
+            if self.lock.is_lost:
+                raise
+            if not has_stopped:
+                code = f"pass {type(error).__name__}"
+                self.events.note(failed(code, error.key or "", f"this pass ended early: {error}", error))
+                self._note_failure()
+            if once and not has_stopped:
+                raise
+
+    def _pass(self, progress: "Progress", *, once: bool) -> None:
+        # A service that has lost its lock is not to find that out by its first deletion.
+        self.lock.commit([])
+        offloaded_before = self.events.offloaded()
+        looked = self.looking.look(self._until_stopped(progress))
+        self._look_at_policy()
+        now_ms, noted_ms = self.clock.now_ms(), self.clock.later_ms()
+        has_admin = self.by_brokers is not None
+        situation = Situation(self.looking.file, now_ms, noted_ms, has_admin, looked.journal, looked.orphans)
+        plan = plan_of(looked.survey, situation)
+        self._plan, self._sizes, self._journal = plan, _sizes(looked, plan), looked.journal
+        self.events.forget_offloaded(offloaded_before)
+        self._tell_unread(looked, plan)
+        direct = [one for one in plan.actions if _is_offload(one, Via.DIRECT)]
+        if once:
+            self.rates.take_all()
+        else:
+            self.rates.follow(direct)
+        self.background.replace(direct, self._sizes)
+        acting = self.acting(looked.survey, situation)
+        for action in sorted(plan.actions, key=lambda one: _ORDER.index(one.kind)):
+            self._look_at_policy()
+            self._complete()
+            self._begin(action, acting)
+        self._look_at_policy()
+        self._passes, self._passed_ms = self._passes + 1, self.clock.now_ms()
+        self._failed_passes = self._failing_since_ms = 0
+        self._write_status()
+
+    def _begin(self, action: Action, acting: "Acting") -> None:
+        """Carry out an action that is none of the background's; by a policy that was edited meanwhile nothing is deleted or trimmed."""
+        if _is_offload(action, Via.DIRECT) or (self._other_policy and action.kind is not ActionKind.OFFLOAD):
+            return
+        if action.kind not in {ActionKind.OFFLOAD, ActionKind.TRIM}:
+            for one in acting.carry_out(action):
+                self.events.note(one)
+        elif self.by_brokers is not None:
+            self.by_brokers.begin(action)
+
+    def _look_at_policy(self) -> None:
+        """End the service if the policy was edited, and can be used; raise `StoppedError` if the service is to end."""
+        if not self.stopping.is_set():
+            self._other_policy = self.other_policy()
+            if self._other_policy is not None and self._can_reopen():
+                self.stopping.set()
+        self._require_going()
+
+    def _can_reopen(self) -> bool:
+        """Whether another service can go by the policy as it is now, or none is to."""
+        try:
+            self.reopened = None if self.reopen is None else self.reopen()
+        except LedgerfsError as error:
+            text = f"the policy was edited, and cannot be used: nothing is deleted or trimmed meanwhile: {error}"
+            self.events.note(failed("policy", error.key or "", text, error))
+            return False
+        return True
+
+    def _require_going(self) -> None:
+        if self.stopping.is_set():
+            raise StoppedError("the service is ending")
+
+    def _until_stopped(self, progress: "Progress") -> "Progress":
+        """Return what is told of a look, and ends it once the service is to end: it only reads, and may take minutes."""
+
+        def update(what: str, done: int, total: int | None) -> None:
+            self._require_going()
+            progress(what, done, total)
+
+        return update
+
+    def _until_next_pass(self) -> None:
+        until = time.monotonic() + self.looking.file.service.every_ms / 1000
+        while not self.stopping.is_set() and time.monotonic() < until:
+            self._complete()
+            with suppress(StoppedError):
+                self._look_at_policy()
+            time.sleep(min(_SLICE_S, max(0.0, until - time.monotonic())))
+
+    def _finish(self) -> None:
+        """Wait until all that was begun is done, or it is stopped."""
+        while not self.stopping.is_set():
+            self._complete(everything=self.background.has_begun_all)
+            if self.background.has_begun_all and (self.by_brokers is None or self.by_brokers.is_idle):
+                self._complete_or_give_up()
+                return
+            self.background.wait(_STEP_S)
+
+    def _complete(self, *, everything: bool = False) -> None:
+        try:
+            self.background.complete(everything=everything)
+        except LedgerfsError as error:
+            if self.lock.is_lost:
+                raise
+            text = f"copied ledgers are completed later: {error}"
+            self.events.note(failed(f"complete {type(error).__name__}", "", text, error))
+
+    def _complete_or_give_up(self) -> None:
+        """Complete all that is copied, in a bounded number of tries: what cannot be completed must not keep the service from its end."""
+        for left in reversed(range(_TRIES)):
+            self._complete(everything=True)
+            if self.background.is_idle:
+                return
+            if left:
+                time.sleep(_STEP_S)
+        self.background.give_up()
+
+    # Telling.
+
+    def _tell_unread(self, looked: "Looked", plan: Plan) -> None:
+        """Tell what could not be read: work that may be due there is not done."""
+        unread = [
+            failed("unreadable", one.subject, f"{one.subject}: {one.message}")
+            for one in plan.refused
+            if one.code == Refusal.UNREADABLE.value
+        ]
+        unread += [failed("unknown-owner", one, f"owners not known: {one}") for one in looked.survey.owners.not_told]
+        # A node of which much is refused is told once.
+        told = list(dict.fromkeys(unread))
+        for one in told[:_MOST_UNREAD]:
+            self.events.note(one)
+        if len(told) > _MOST_UNREAD:
+            text = f"{len(told) - _MOST_UNREAD:,} more could not be read"
+            self.events.note(failed("more-unreadable", "", text))
+
+    def _status(self) -> Status:
+        """Return the status by the last plan, and by what was done since."""
+        ours, theirs = self._backlog(Via.DIRECT), self._backlog(Via.BROKER)
+        return Status(
+            self._began_ms,
+            self._passed_ms,
+            self._passes,
+            *ours,
+            self.rates.rate,
+            self.events.counts(),
+            dict(Counter(one.action for one in self._plan.waiting)),
+            dict(self.refused),
+            _kinds(self._journal),
+            self.events.troubles(),
+            self._failed_passes,
+            self._failing_since_ms,
+            *theirs,
+        )
+
+    def _backlog(self, via: Via) -> tuple[int, int, int]:
+        """Return how many ledgers and bytes are due to be offloaded, and since when the oldest of them is, 0 if that is not known."""
+        offloaded = self.events.offloaded()
+        due = [(one, set(one.ledger_ids) - offloaded) for one in self._plan.actions if _is_offload(one, via)]
+        ids = [ledger_id for _, some in due for ledger_id in some]
+        since = [action.since_ms for action, some in due if some and action.since_ms is not None]
+        return len(ids), sum(self._sizes.get(one, 0) for one in ids), min(since, default=0)
+
+    def _note_failure(self) -> None:
+        """Write that a pass ended early, beside what is known of the last whole one: the status shows that work stands still."""
+        self._told("the status is not read", self._read_written)
+        self._failed_passes += 1
+        self._failing_since_ms = self._failing_since_ms or self.clock.now_ms()
+        self._write_status()
+
+    def _count_journal(self) -> None:
+        """Count the records that are there by now: a pass has those that it began with."""
+        nodes = self.looking.cluster.nodes
+        nodes.catch_up()
+        self._journal = read_journal(nodes)
+
+    def _write_end(self) -> None:
+        """Write what was offloaded since the last pass, which only began that, what is in the journal now, and what went wrong."""
+        if self._passes or self._failed_passes:
+            self._told("the journal is not counted", self._count_journal)
+            self._write_status()
+
+    def _write_status(self) -> None:
+        """Write the status; an error never ends the work: the node may not be ours to set."""
+        self._told("the status is not written", self._put_status)
+
+    def _read_written(self) -> None:
+        """Take from the service before when it ended its last whole pass, if this one has not ended any yet."""
+        if not self._passed_ms and (before := read_status(self.lock.newest())) is not None:
+            self._passed_ms = before.passed_ms
+
+    def _put_status(self) -> None:
+        sent_ns = time.monotonic_ns()
+        written_ms = write_status(self.lock, self._status())
+        if written_ms is not None:
+            self.clock.compare(written_ms, sent_ns)
+
+    def _told(self, failure: str, tell: Callable[[], None]) -> None:
+        """Tell something; an error is a trouble, unless nothing can be done any more."""
+        try:
+            tell()
+        except LedgerfsError as error:
+            if self.lock.is_lost:
+                raise
+            self.events.note(failed(f"{failure}: {type(error).__name__}", "", f"{failure}: {error}", error))
+
+
+def _kinds(journal: Journal) -> dict[str, int]:
+    """Return {kind: how many records}."""
+    counts = Counter(one.kind.value for one in journal.records)
+    return {kind.value: counts[kind.value] for kind in RecordKind}
+
+
+def _sizes(looked: "Looked", plan: Plan) -> dict[int, int]:
+    """Return {ledger: its bytes} of what is due to be offloaded."""
+    due = (one for action in plan.actions if action.kind is ActionKind.OFFLOAD for one in action.ledger_ids)
+    listed = looked.survey.listed
+    rows = listed[np.isin(listed["ledger_id"], np.array(sorted(set(due)), np.int64))]
+    return dict(zip(rows["ledger_id"].tolist(), rows["size"].tolist(), strict=True))
+
+
+def _is_offload(action: Action, via: Via) -> bool:
+    return action.kind is ActionKind.OFFLOAD and action.via is via

@@ -1,0 +1,177 @@
+"""What the service tells of itself: a node in ZooKeeper, which `ledgerfs lifecycle status` reads, and gauges for Prometheus."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeVar
+
+from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, ObjectNotFoundError
+from ledgerfs_cluster.lifecycle.service.events import Trouble
+from ledgerfs_cluster.rules.gauges_file import gauge_lines
+from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, SetNode
+from ledgerfs_cluster.zookeeper.nodes import NodeReader
+
+STATUS_PATH = "/ledgerfs_cluster/lifecycle/status"
+_MOST_MS = 1 << 47
+"""More is no time that a calendar has."""
+_MOST_TEXT = 500
+_NUMBERS = (
+    *("began_ms", "passed_ms", "passes", "backlog_ledgers", "backlog_bytes", "oldest_due_ms"),
+    *("failed_passes", "failing_since_ms"),
+    *("broker_backlog_ledgers", "broker_backlog_bytes", "broker_oldest_due_ms"),
+)
+_COUNTS = ("done", "waiting", "refused", "journal")
+_LONG = 2**63
+_Kind = TypeVar("_Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The service as it was at the end of its last pass; of one that ended early there are the latest troubles, and what was done.
+
+    Attributes
+    ----------
+    began_ms, passed_ms
+        When the service began, and when the last whole pass ended, ms since 1970 UTC; that may be one of the service before. 0 for none.
+    passes
+        How many whole ones there were since the service began.
+    backlog_ledgers, backlog_bytes, oldest_due_ms
+        What is due to be offloaded by this program and is not yet, and since when; 0 for nothing.
+    rate
+        Bytes a second that may be offloaded now; None without a bound.
+    done
+        {kind of work with ``_ledgers`` or ``_bytes``: how many since the service began}.
+    waiting, refused
+        {kind: how many}, by the last plan.
+    journal
+        {kind: records of the journal}.
+    troubles
+        The latest, the oldest first.
+    failed_passes, failing_since_ms
+        How many passes have ended early since the last whole one, and when the first of them did; 0 for none.
+    broker_backlog_ledgers, broker_backlog_bytes, broker_oldest_due_ms
+        What is due to be offloaded by brokers, and since when; 0 for nothing.
+
+    """
+
+    began_ms: int
+    passed_ms: int
+    passes: int
+    backlog_ledgers: int = 0
+    backlog_bytes: int = 0
+    oldest_due_ms: int = 0
+    rate: float | None = None
+    done: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    journal: Mapping[str, int] = field(default_factory=dict)
+    troubles: Sequence[Trouble] = ()
+    failed_passes: int = 0
+    failing_since_ms: int = 0
+    broker_backlog_ledgers: int = 0
+    broker_backlog_bytes: int = 0
+    broker_oldest_due_ms: int = 0
+
+
+def write_status(lock: ClusterLock, status: Status) -> int | None:
+    """Write the status for others to read, and return when that was by the server's clock; None if it is not known.
+
+    Raises `LockLostError`, and the errors of ZooKeeper.
+    """
+    troubles = [replace(one, text=one.text[:_MOST_TEXT]) for one in status.troubles]
+    data = json.dumps(asdict(replace(status, troubles=troubles))).encode()
+    node = lock.node(STATUS_PATH)
+    version = -1 if node is None else node.version
+    try:
+        lock.commit([MakeNode(STATUS_PATH, data) if node is None else SetNode(STATUS_PATH, data, version)])
+    except ChangedMeanwhileError:
+        # Only an operator's hand comes between: the next pass writes it.
+        return None
+    written = lock.node(STATUS_PATH)
+    return written.changed_ms if written is not None and written.version == version + 1 else None
+
+
+def read_status(nodes: NodeReader) -> Status | None:
+    """Return what a service has written last; None if none ever did.
+
+    Raises `CorruptMetadataError` for what is no status, and the errors of ZooKeeper.
+    """
+    try:
+        node = nodes.get(STATUS_PATH)
+    except ObjectNotFoundError:
+        return None
+    return parse_status(node.data, key=node.path)
+
+
+def parse_status(data: bytes, *, key: str) -> Status:
+    """Parse the data of the status' node, whose path is ``key``; names that are not known are left out.
+
+    Raises `CorruptMetadataError` for anything else than a status.
+    """
+    try:
+        told = _typed(json.loads(data), dict)
+        found: dict[str, Any] = {name: _number(told[name], _most(name)) for name in _NUMBERS if name in told}
+        for name in _COUNTS:
+            found[name] = {key: _number(value) for key, value in _typed(told.get(name, {}), dict).items()}
+        troubles = [
+            Trouble(_number(one["when_ms"], _MOST_MS), _typed(one["text"], str), _number(one["times"]))
+            for one in _typed(told.get("troubles", []), list)
+        ]
+        return Status(**found, rate=_rate(told.get("rate")), troubles=troubles)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptMetadataError(f"no status of the lifecycle service: {error}", key=key) from error
+
+
+def gauges_of(source: str, status: Status) -> list[str]:
+    """Return the lines of Prometheus's text format."""
+    gauges: tuple[tuple[str, str, float | Mapping[str, int] | None, str], ...] = (
+        ("last_pass_timestamp_seconds", "When the last whole pass ended, seconds since 1970.", status.passed_ms / 1000, ""),
+        ("failed_passes", "Passes that have ended early since the last whole one.", status.failed_passes, ""),
+        ("backlog_ledgers", "Ledgers that are due to be offloaded by the service itself.", status.backlog_ledgers, ""),
+        ("backlog_bytes", "Bytes that are due to be offloaded by the service itself.", status.backlog_bytes, ""),
+        ("oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", status.oldest_due_ms / 1000, ""),
+        ("broker_backlog_ledgers", "Ledgers that are due to be offloaded by brokers.", status.broker_backlog_ledgers, ""),
+        ("broker_backlog_bytes", "Bytes that are due to be offloaded by brokers.", status.broker_backlog_bytes, ""),
+        ("broker_oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", status.broker_oldest_due_ms / 1000, ""),
+        ("rate_bytes_per_second", "Bytes a second that may be offloaded now.", status.rate, ""),
+        ("troubles", "Troubles that the status has.", len(status.troubles), ""),
+        ("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what"),
+        ("waiting", "Things that are not due yet.", status.waiting, "what"),
+        ("refused", "Things that must not be done, by why.", status.refused, "why"),
+        ("journal_records", "Records of the journal.", status.journal, "kind"),
+    )  # fmt: skip
+    lines: list[str] = []
+    for name, about, value, label in gauges:
+        values = value if isinstance(value, Mapping) else {"": value}
+        samples = (
+            ({"cluster": source, **({label: key} if label else {})}, round(one, 3))
+            for key, one in values.items()
+            if one is not None
+        )
+        if value is not None:
+            lines += gauge_lines(f"ledgerfs_lifecycle_{name}", about, samples)
+    return lines
+
+
+def _most(name: str) -> int:
+    return _MOST_MS if name.endswith("_ms") else _LONG
+
+
+def _number(value: object, most: int = _LONG) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < most:
+        raise ValueError(f"{str(value)[:50]!r} is no number from 0 on that fits")
+    return value
+
+
+def _rate(value: object) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LONG:
+        raise ValueError(f"{str(value)[:50]!r} is no rate")
+    return float(value)
+
+
+def _typed(value: object, kind: type[_Kind]) -> _Kind:
+    if not isinstance(value, kind):
+        raise TypeError(f"{str(value)[:50]!r} is no {kind.__name__}")
+    return value

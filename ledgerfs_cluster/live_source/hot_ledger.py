@@ -1,0 +1,98 @@
+"""One ledger in BookKeeper: its entries from whichever replicas give them, also where bookies fail or are exchanged meanwhile."""
+
+import time
+from typing import TYPE_CHECKING
+
+from ledgerfs.catalog.reader import OnDamage
+from ledgerfs.errors import CorruptLedgerError
+from ledgerfs_cluster.bookies.pool import leases_of
+from ledgerfs_cluster.bookies.reading import Lack, LedgerReading
+from ledgerfs_cluster.bookies.window import Refusal
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
+from ledgerfs_cluster.live_source.access import ClusterAccess
+from ledgerfs_cluster.live_source.refusals import is_passing, refusal_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledgerfs.formats.records import EntryBatch
+
+_ROUNDS = 3
+"""How often all replicas are asked for an entry, each time by metadata that is read anew."""
+
+_PAUSE_S = 0.5
+
+
+class HotLedger:
+    """Reads a ledger of bookies.
+
+    Parameters
+    ----------
+    entry_bytes
+        Bytes of an entry, on average.
+
+    """
+
+    __slots__ = ("_access", "_entry_bytes", "_node", "ledger_id")
+
+    def __init__(self, access: ClusterAccess, ledger_id: int, entry_bytes: int) -> None:
+        self._access = access
+        self._entry_bytes = entry_bytes
+        self._node: LedgerNode | None = None
+        self.ledger_id = ledger_id
+
+    def node(self) -> LedgerNode:
+        """Return the ledger's metadata, read once; raises as `ClusterAccess.ledger_node`."""
+        if self._node is None:
+            self._node = self._access.ledger_node(self.ledger_id)
+        return self._node
+
+    def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
+        """Yield entries in whole buffers.
+
+        Raises `ObjectNotFoundError` when the ledger was deleted, `CorruptLedgerError` for entries that no bookie has undamaged (or calls
+        ``on_damage``), `StoreUnreachableError`, `AccessDeniedError`, `StoppedError`.
+        """
+        rounds = 0
+        while first <= last:
+            lack: Lack | None = None
+            for found in self._windows(first, last):
+                if isinstance(found, Lack):
+                    lack = found
+                    break
+                yield found
+                first, rounds = found.last_entry + 1, 0
+            if lack is None:
+                return
+            lost, refusals = lack.entries[0]
+            if lack.rest is not None and lack.rest.first_entry < lost:
+                yield lack.rest.slice(first, lost - 1)
+                first, rounds = lost, 0
+            rounds += 1
+            # Whether the ledger is deleted, or entries were moved to other bookies, its metadata tells.
+            self._node = self._access.ledger_node(self.ledger_id)
+            if rounds < _ROUNDS:
+                time.sleep(_PAUSE_S * rounds if is_passing(refusals) else 0)
+                continue
+            error = refusal_error(self.ledger_id, f"entry {lost}", refusals)
+            if on_damage is None or not isinstance(error, CorruptLedgerError):
+                raise error
+            first, rounds = _behind(lack.entries), 0
+            on_damage(lost, first - 1, error)
+
+    def _windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
+        node = self.node()
+        with leases_of(self._access.pool) as leases:
+            access = self._access
+            reading = LedgerReading(leases, node, self._entry_bytes, access.traffic, access.is_stopping)
+            yield from reading.windows(first, last)
+
+
+def _behind(lost: list[tuple[int, list[Refusal]]]) -> int:
+    """Return the id behind the first run of lost entries without a gap."""
+    behind = lost[0][0]
+    for entry, _ in lost:
+        if entry != behind:
+            break
+        behind += 1
+    return behind

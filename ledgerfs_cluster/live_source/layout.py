@@ -1,0 +1,160 @@
+"""Living clusters: topics are lists of ledgers in ZooKeeper, each ledger in BookKeeper, in a bucket, or in both.
+
+A listing reads the list of every topic, and asks bookies only where open ledgers end. Nothing is ever written, and no ledger fenced.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.catalog_rows import NO_UUID
+from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.layout import Names, OpenLedger, Progress
+from ledgerfs.catalog.layouts_known import register_rows
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.listing import with_gaps
+from ledgerfs.catalog.missing_ledgers import GapKind
+from ledgerfs.catalog.reader import LedgerReader, OnRead
+from ledgerfs.catalog.source import Source
+from ledgerfs.catalog.tail import Tail
+from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError, RefusedLedgerError
+from ledgerfs.formats.ledger_metadata import LedgerState
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs_cluster.cluster_ledgers import gaps_of, lacking_findings, require_same_topic
+from ledgerfs_cluster.formats.bookkeeper.ledger_paths import layout_path, require_layout
+from ledgerfs_cluster.formats.managed_ledgers.names import is_of_transactions
+from ledgerfs_cluster.live_source import rows
+from ledgerfs_cluster.live_source.access import ClusterAccess
+from ledgerfs_cluster.live_source.cluster_schemas import ClusterSchemas
+from ledgerfs_cluster.live_source.listed_ledgers import ListedLedgers
+from ledgerfs_cluster.live_source.reader import LiveReader
+from ledgerfs_cluster.live_source.tail import TopicTail
+from ledgerfs_cluster.live_source.topics import listed_topics, managed_ledger_names
+from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
+
+    from ledgerfs_cluster.live_source.ledger_check import LiveCheck
+
+
+register_rows(rows)
+
+
+class LiveCluster(Source):
+    """A living cluster."""
+
+    __slots__ = ("_access", "traffic")
+
+    what = "a living cluster"
+    layouts = (rows.NAME,)
+    keeps_schemas = True
+
+    def __init__(self, cluster: LivingCluster, on_change: Callable[[], None] = lambda: None) -> None:
+        self._access = ClusterAccess(cluster, on_change)
+        self.traffic = self._access.traffic
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.cluster,))
+
+    @property
+    def cluster(self) -> LivingCluster:
+        """Its metadata, and how its topics are read."""
+        return self._access.cluster
+
+    @property
+    def url(self) -> str:
+        """The place as a URL."""
+        return self.cluster.url
+
+    def opened(self, cache_dir: str | None, on_change: Callable[[], None]) -> "LiveCluster":  # noqa: ARG002  (nothing is kept)
+        """Return the cluster with lists and connections of its own."""
+        return LiveCluster(self.cluster, on_change)
+
+    def list_ledgers(self, previous: Catalog | None, progress: Progress | None) -> Catalog:  # noqa: ARG002  (every list may have changed)
+        """Read all lists of ledgers, and where open ledgers end.
+
+        Raises `BucketNotFoundError` for servers without the chroot, `StoreUnreachableError` when ZooKeeper does not answer,
+        `UnsupportedFormatError` for a layout of ledgers that is not known, and the error of bookies that demand another login.
+        Damaged nodes, and open ledgers whose bookies are silent, are gaps of their topics, and raise nothing.
+        """
+        nodes = self.cluster.nodes
+        try:
+            nodes.children("/")
+        except ObjectNotFoundError as error:
+            reason = "these servers have no such path, below which a cluster would be"
+            raise BucketNotFoundError(reason, key=self.url) from error
+        with suppress(ObjectNotFoundError):
+            node = nodes.get(layout_path(self._access.reading.ledgers_path))
+            require_layout(node.data, key=node.path)
+        names = Names()
+        found = ListedLedgers(self._access, names, place=1)
+        managed_ledgers = managed_ledger_names(nodes)
+        topics = [name for name in managed_ledgers if not is_of_transactions(name)]
+        for topic in listed_topics(nodes, topics, progress):
+            found.take(topic)
+        found.find_ends(progress)
+        notes = {"logs of transactions, which are no topics": len(managed_ledgers) - len(topics)}
+        remains = replace(found.remains(), notes=notes)
+        places = ("", self._access.reading.ledgers_path)
+        catalog = Catalog.of(names.texts, found.table(), {rows.NUMBER: remains}, places=places)
+        return with_gaps(catalog, [*map(_gap_of_lost, catalog.lost), *gaps_of(catalog, rows.NUMBER)])
+
+    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (bookies know where entries are)
+        """Return a reader of one ledger; nothing is asked before it is needed."""
+        return LiveReader(self._access, ref)
+
+    def tail(self, managed_ledger: str | None) -> Tail:
+        """Return what looks at the end of a topic."""
+        return TopicTail(self._access, managed_ledger or "")
+
+    def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield the ledgers that topics list as the last one, and that are gone; and what could not be learned of topics."""
+        reason = "the topic lists this ledger, and neither BookKeeper nor a bucket has it: its entries are lost"
+        for row in catalog.lost[catalog.lost["layout"] == rows.NUMBER]:
+            ref = catalog.ref_of(row)
+            yield Finding(Severity.DAMAGE, "lost-ledger", reason, ref.key, None, ref.ledger_id, ref.topic)
+        yield from lacking_findings(catalog, rows.NUMBER)
+
+    def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "LiveCheck":
+        """Read every entry of a ledger, from where it is read."""
+        # numba, which this imports, is not needed for a quick look.
+        from ledgerfs_cluster.live_source.ledger_check import LiveCheck
+
+        return LiveCheck(cast("LiveReader", ledger), on_read, digest=digest).run()
+
+    def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:
+        """Return all versions that the cluster has, those that are deleted softly among them; raises as `ClusterSchemas.versions`."""
+        return ClusterSchemas(self._access).versions(topic)
+
+    def schema_topics(self) -> list[str]:
+        """Return the topics that have schemas; raises as `ClusterSchemas.topics`."""
+        return ClusterSchemas(self._access).topics()
+
+    def uuid_of_copy(self, ref: LedgerRef) -> str | None:
+        """Return the uuid of an offloaded ledger; others have none."""
+        return None if ref.uuid == NO_UUID else ref.uuid
+
+    def created_ms_of(self, ref: LedgerRef) -> int | None:
+        """Return when a ledger was made, by its metadata."""
+        if ref.created_ms is not None:
+            return ref.created_ms
+        metadata = self.open_ledger(ref).metadata()
+        return None if metadata is None else metadata.created_ms
+
+    def require_copyable(self, ref: LedgerRef, managed_ledger: str | None, state: int | None) -> None:
+        """Raise `RefusedLedgerError` for a ledger that is still written, or whose own metadata does not name the topic that lists it."""
+        require_same_topic(ref, managed_ledger)
+        if state != LedgerState.CLOSED:
+            raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)
+
+
+def _gap_of_lost(row: np.void) -> tuple[Any, ...]:
+    """Return the row of `GAP` for a ledger that its topic lists as open, and that is gone."""
+    key = (0, 0, int(row["ledger_id"]), int(row["name"]), int(row["place"]))
+    return (*key, rows.NUMBER, GapKind.NOT_IN_BOOKKEEPER, False, -1, -1, 0, int(row["changed_ms"]))

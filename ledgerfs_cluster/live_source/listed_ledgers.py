@@ -1,0 +1,250 @@
+"""Ledgers as topics list them, as rows of a catalog; of those that are open, the end is found out."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ledgerfs.catalog.catalog_rows import LEDGER, Table
+from ledgerfs.catalog.layout import Names, Progress
+from ledgerfs.catalog.ledger_ref import CatalogState
+from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptMetadataError,
+    CorruptObjectError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StoreUnreachableError,
+    UnsupportedFormatError,
+)
+from ledgerfs_cluster.cluster_ledgers import ClusterRemains, Lacking, ledger_row
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from ledgerfs_cluster.live_source.access import ClusterAccess
+from ledgerfs_cluster.live_source.open_ledgers import LedgerEnd, ends_of
+from ledgerfs_cluster.live_source.rows import NUMBER, Place, cut_bytes, pack_own
+from ledgerfs_cluster.live_source.topics import ListedTopic, UnlistedTopic, listed_topic
+
+_NAME = LEDGER.names.index("name") if LEDGER.names else 0
+
+_TRIES = 3
+"""How often a topic is looked at again whose last ledger is gone, since it has just got another one."""
+
+
+class _Open(NamedTuple):
+    """A ledger whose end the topic's list does not tell: the one that is, or was, written last, or one that is listed without entries."""
+
+    topic: ListedTopic
+    info: LedgerInfo
+
+
+class ListedLedgers:
+    """Collects the ledgers of a cluster.
+
+    Attributes
+    ----------
+    growing
+        The metadata of the ledgers that are still written, by id.
+
+    """
+
+    __slots__ = ("_access", "_empty", "_lacking", "_names", "_open", "_place", "_rows", "_topics", "growing")
+
+    def __init__(self, access: ClusterAccess, names: Names, place: int) -> None:
+        self._access = access
+        self._names = names
+        self._place = place
+        self._rows: list[tuple[Any, ...]] = []
+        self._open: list[_Open] = []
+        self._empty: set[int] = set()
+        self._topics: set[int] = set()
+        self._lacking: list[Lacking] = []
+        self.growing: dict[int, LedgerNode] = {}
+
+    def take(self, topic: ListedTopic | UnlistedTopic) -> None:
+        """Take the ledgers of a topic; where the line of one tells no entries, and of that with the greatest id, the end is to be found.
+
+        Brokers drop closed ledgers without entries: a line of 0 may be wrong, and entries would be missing without a word.
+        """
+        name = self._names.row_of(topic.name)
+        if isinstance(topic, UnlistedTopic):
+            self._lacking.append(Lacking(name, UNKNOWN, GapKind.LIST_UNREADABLE, topic.error))
+            return
+        self._topics.add(name)
+        for info in topic.info.ledgers:
+            is_last = info is topic.info.ledgers[-1]
+            if info.entries and (info.is_offloaded or not is_last):
+                self._add(topic, info, info.entries, info.size)
+            else:
+                self._open.append(_Open(topic, info))
+
+    def find_ends(self, progress: Progress | None) -> None:
+        """Find where open ledgers end; raises as `ledgerfs_cluster.live_source.layout.LiveCluster.list_ledgers`."""
+        for _ in range(_TRIES):
+            gone = self._find_ends(progress)
+            if not (gone or self._open):
+                return
+            self._look_again(gone)
+        for one in self._find_ends(None):
+            self._add_gone(one.topic, one.info)
+        for one in self._open:
+            reason = "its bookies changed each time that they were asked where it ends; try again"
+            self._add_unknown(one, StoreUnreachableError(reason, key=f"ledger {one.info.ledger_id}"))
+
+    def table(self) -> Table:
+        """Return all rows of `LEDGER`."""
+        return np.array(self._rows, LEDGER)
+
+    def remains(self) -> ClusterRemains:
+        """Return the ledgers without entries, and the topics that have no others."""
+        have_others = {row[_NAME] for row in self._rows} | {one.name for one in self._lacking}
+        return ClusterRemains(
+            frozenset(self._empty),
+            frozenset(self._topics - have_others),
+            tuple(self._lacking),
+            is_lasting=not self._lacking,
+        )
+
+    def _find_ends(self, progress: Progress | None) -> list[_Open]:
+        """Add the open ledgers, and return those that BookKeeper does not have; those that changed meanwhile are left."""
+        asked, self._open = self._open, []
+        gone: list[_Open] = []
+        growing: list[tuple[_Open, LedgerNode]] = []
+        paths = [self._access.path_of(one.info.ledger_id) for one in asked]
+        found = self._access.cluster.nodes.get_many(paths)
+        for one, node in zip(asked, found, strict=True):
+            if isinstance(node, ObjectNotFoundError):
+                gone.append(one)
+                continue
+            if isinstance(node, LedgerfsError):
+                raise node
+            try:
+                ledger = parse_ledger_node(node.data, one.info.ledger_id, key=node.path)
+            except CorruptMetadataError as error:
+                self._add_unknown(one, error)
+                continue
+            if ledger.is_closed:
+                self._add(one.topic, one.info, ledger.last_entry + 1, ledger.length)
+            else:
+                growing.append((one, ledger))
+                self.growing[ledger.ledger_id] = ledger
+        self._find_growing(growing, progress)
+        return gone
+
+    def _find_growing(self, growing: list[tuple[_Open, LedgerNode]], progress: Progress | None) -> None:
+        if progress is not None and growing:
+            progress("asking where open ledgers end", 0, len(growing))
+        ends = ends_of(
+            self._access.pool,
+            [node for _, node in growing],
+            self._access.traffic,
+            acknowledged=self._access.reading.open_end == "acknowledged",
+        )
+        for (one, node), end in zip(growing, ends, strict=True):
+            if isinstance(end, LedgerEnd):
+                self._add(one.topic, one.info, end.last_entry + 1, end.length, is_open=True)
+            elif self._has_changed(node):
+                self._open.append(one)
+            elif isinstance(end, AccessDeniedError):
+                raise end
+            else:
+                self._add_unknown(one, end)
+
+    def _has_changed(self, old: LedgerNode) -> bool:
+        """Whether a ledger got other bookies, was closed, or went, since its node was read."""
+        try:
+            new = self._access.ledger_node(old.ledger_id)
+        except ObjectNotFoundError:
+            return True
+        return (new.state, new.ensembles) != (old.state, old.ensembles)
+
+    def _look_again(self, gone: list[_Open]) -> None:
+        """Take topics anew of which nodes are gone: they may have dropped these ledgers, or got others since their lists were read."""
+        of_topics: dict[str, list[_Open]] = {}
+        for one in gone:
+            of_topics.setdefault(one.topic.name, []).append(one)
+        changed: list[ListedTopic] = []
+        taken: list[ListedTopic | UnlistedTopic] = []
+        for name, some in of_topics.items():
+            old = some[-1].topic
+            new = self._listed_now(name)
+            if isinstance(new, ListedTopic) and new.info == old.info:
+                self._open += some
+                continue
+            changed.append(old)
+            taken += () if new is None else (new,)
+        self._drop(changed)
+        for topic in taken:
+            self.take(topic)
+
+    def _listed_now(self, name: str) -> ListedTopic | UnlistedTopic | None:
+        """Return a topic as its list is now, or why that cannot be read; None if it was deleted."""
+        try:
+            return listed_topic(self._access.cluster.nodes, name)
+        except ObjectNotFoundError:
+            return None
+        except CorruptMetadataError as error:
+            return UnlistedTopic(name, error)
+
+    def _drop(self, topics: list[ListedTopic]) -> None:
+        """Forget what was taken of topics, of which all is taken again: a ledger of them that is still asked for would be there twice."""
+        names = {self._names.row_of(one.name) for one in topics}
+        if not names:
+            return
+        self._rows = [row for row in self._rows if row[_NAME] not in names]
+        self._open = [one for one in self._open if self._names.row_of(one.topic.name) not in names]
+        self._lacking = [one for one in self._lacking if one.name not in names]
+        self._topics -= names
+        self._empty -= {info.ledger_id for one in topics for info in one.info.ledgers}
+
+    def _add_gone(self, topic: ListedTopic, info: LedgerInfo) -> None:
+        """Add a ledger that BookKeeper does not have: as the index of its objects tells, or its line, if that says that it ended empty."""
+        if info.context is not None and info.is_offloaded:
+            try:
+                self._add(topic, info, *self._access.offloaded.told(topic.name, info, info.context))
+            except ObjectNotFoundError:
+                self._rows.append(self._row(topic, info, 0, 0, CatalogState.LOST))
+            except (CorruptObjectError, UnsupportedFormatError) as error:
+                self._add_unknown(_Open(topic, info), error)
+        elif info.closed_ms and not info.entries:
+            self._empty.add(info.ledger_id)
+        else:
+            self._rows.append(self._row(topic, info, 0, 0, CatalogState.LOST))
+
+    def _add_unknown(self, one: _Open, error: LedgerfsError) -> None:
+        kind = GapKind.END_UNKNOWN if isinstance(error, StoreUnreachableError) else GapKind.UNREADABLE
+        self._lacking.append(Lacking(self._names.row_of(one.topic.name), one.info.ledger_id, kind, error))
+
+    def _add(self, topic: ListedTopic, info: LedgerInfo, entries: int, length: int, *, is_open: bool = False) -> None:
+        if entries > 0:
+            self._rows.append(self._row(topic, info, entries, length, is_open=is_open))
+        else:
+            self._empty.add(info.ledger_id)
+
+    def _row(
+        self,
+        topic: ListedTopic,
+        info: LedgerInfo,
+        entries: int,
+        length: int,
+        state: CatalogState = CatalogState.SOUND,
+        *,
+        is_open: bool = False,
+    ) -> tuple[Any, ...]:
+        context = info.context
+        where = Place.BOOKKEEPER
+        if context is not None and context.is_complete:
+            where = Place.BUCKET if context.is_deleted_from_bookkeeper else Place.BOTH
+        return ledger_row(
+            (info.ledger_id, self._names.row_of(topic.name), self._place, NUMBER),
+            entries=entries,
+            length=length,
+            cut_bytes=cut_bytes(where),
+            times_ms=(0, info.closed_ms or topic.changed_ms),
+            own=pack_own(where),
+            uuid=context.uuid if context is not None and context.is_complete else None,
+            state=state,
+            # What is only in a bucket may be a restored copy, whose messages are of any time.
+            is_ordered=where is not Place.BUCKET,
+            is_open=is_open,
+        )

@@ -1,0 +1,127 @@
+"""What bookies alone know of a living cluster's ledgers: where open ones end, the newest entry of each, topics' policies.
+
+Here so that rooms that know no layout can ask.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs.storage.traffic import Traffic
+from ledgerfs_cluster.bookies.asking import Asked, ask_each
+from ledgerfs_cluster.bookies.pool import BookiePool, leases_of, shared_pool
+from ledgerfs_cluster.bookies.reading import Lack, LedgerReading
+from ledgerfs_cluster.bookies.window import UNREACHABLE, Refusal
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
+from ledgerfs_cluster.formats.bookkeeper.requests import NEWEST
+from ledgerfs_cluster.formats.stored_schema import parse_stored_schema
+from ledgerfs_cluster.live_source.open_ledgers import ends_of
+from ledgerfs_cluster.live_source.policy_events import LastEvents, without_ids
+from ledgerfs_cluster.live_source.refusals import refusal_error
+from ledgerfs_cluster.snapshot.answers import EventLedgers
+from ledgerfs_cluster.zookeeper.living_cluster import LiveReading
+
+_AT_ONCE = 8
+_ENTRY_BYTES = 1024
+
+
+class NewestEntries:
+    """Asks the bookies of one cluster; nothing is fenced or recovered (`ledgerfs_cluster.snapshot.answers.BookieReads`)."""
+
+    __slots__ = ("_reading", "_traffic")
+
+    def __init__(self, reading: LiveReading) -> None:
+        self._reading = reading
+        self._traffic = Traffic()
+
+    @property
+    def _pool(self) -> BookiePool:
+        return shared_pool(self._reading.timeout_s, self._reading.bookie_rate)
+
+    def ends(self, nodes: Sequence[LedgerNode]) -> list[tuple[int, int] | LedgerfsError]:
+        """Return entries and bytes of each open ledger, with those that enough bookies have though no other entry confirms them."""
+        ends = ends_of(self._pool, nodes, self._traffic, acknowledged=True)
+        return [end if isinstance(end, LedgerfsError) else (end.last_entry + 1, end.length) for end in ends]
+
+    def none_has_any(self, node: LedgerNode, silent: set[str]) -> bool | LedgerfsError:
+        """Return whether all bookies of a ledger say that they have no entry of it; why that is not known if one of them does not.
+
+        ``silent`` gets those that do not answer; who is in it is not asked.
+        """
+        bookies = [bookie for ensemble in node.ensembles for bookie in ensemble.bookies]
+        refused = [Refusal(bookie, UNREACHABLE) for bookie in bookies if bookie in silent]
+        if refused:
+            return refusal_error(node.ledger_id, "whether it has entries", refused)
+        told = ask_each(self._pool, [Asked(node, NEWEST, bookie) for bookie in bookies], self._traffic)
+        refused = [Refusal(bookie, one.code) for bookie, one in zip(bookies, told, strict=True) if not one.is_answer]
+        silent.update(one.bookie for one in refused if one.code == UNREACHABLE)
+        if refused:
+            return refusal_error(node.ledger_id, "whether it has entries", refused)
+        return len(node.ensembles) == 1 and not any(one.is_there for one in told)
+
+    def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:
+        """Yield the newest entry of each ledger, open or closed; None of an empty one."""
+        still_open = [node for node in nodes if not node.is_closed]
+        ends = dict(zip([node.ledger_id for node in still_open], self.ends(still_open), strict=True))
+        with ThreadPoolExecutor(_AT_ONCE) as workers:
+            yield from workers.map(lambda node: self._last_entry(node, ends.get(node.ledger_id)), nodes)
+
+    def entries(self, asked: Sequence[tuple[LedgerNode, int]]) -> Iterator[bytes | LedgerfsError]:
+        """Yield each entry, or why no replica has given it; some are asked for at a time."""
+        return ordered_map(lambda one: self._entry_or_why_not(*one), asked, _AT_ONCE, "ledgerfs-entries")
+
+    def last_events(self, events: EventLedgers) -> Sequence[tuple[str, Any]] | LedgerfsError:
+        """Return keys and decoded events: of each key the last one for this cluster, and the last global one; none that was deleted."""
+        try:
+            schemas = {
+                version: parse_stored_schema(
+                    self._entry(node, entry), key=f"ledger {node.ledger_id}", version=version
+                ).schema
+                for version, node, entry in events.schemas
+            }
+            last = LastEvents(events.topic, schemas)
+            for node in events.compacted:
+                last.take(node.ledger_id, map(without_ids, self._entries(node, 0, self._end_of(node))))
+            for node in events.ledgers:
+                last.take(node.ledger_id, self._entries(node, 0, self._end_of(node)))
+            return last.values()
+        except LedgerfsError as error:
+            return error
+
+    def _end_of(self, node: LedgerNode) -> int:
+        """Return the last entry of a ledger that was acknowledged; the newest event lies above what other entries confirm."""
+        if node.is_closed:
+            return node.last_entry
+        end = self.ends([node])[0]
+        if isinstance(end, LedgerfsError):
+            raise end
+        return end[0] - 1
+
+    def _entry(self, node: LedgerNode, entry_id: int) -> bytes:
+        return next(bytes(entry) for batch in self._entries(node, entry_id, entry_id) for _, entry in batch)
+
+    def _entries(self, node: LedgerNode, first: int, last: int) -> Iterator[EntryBatch]:
+        """Yield entries of a ledger; raises as reading it does."""
+        with leases_of(self._pool) as leases:
+            for found in LedgerReading(leases, node, _ENTRY_BYTES, self._traffic).windows(first, last):
+                if isinstance(found, Lack):
+                    entry_id, refusal = found.entries[0]
+                    raise refusal_error(node.ledger_id, f"entry {entry_id}", refusal)
+                yield found
+
+    def _last_entry(
+        self, node: LedgerNode, end: tuple[int, int] | LedgerfsError | None
+    ) -> bytes | LedgerfsError | None:
+        if isinstance(end, LedgerfsError):
+            return end
+        last = node.last_entry if end is None else end[0] - 1
+        return None if last < 0 else self._entry_or_why_not(node, last)
+
+    def _entry_or_why_not(self, node: LedgerNode, entry_id: int) -> bytes | LedgerfsError:
+        try:
+            return self._entry(node, entry_id)
+        except LedgerfsError as error:
+            return error

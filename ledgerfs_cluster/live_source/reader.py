@@ -1,0 +1,280 @@
+"""Reading one ledger of a living cluster: from bookies or from its bucket, and from the other place once it is gone from the one.
+
+Offloads, deletions and trims go on meanwhile. A read begins where the topic's list had the ledger when it was last read. If that fails, the
+list is read again: that a ledger is gone, or an entry lost, is never concluded from a list of before.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import Cuts, LedgerReader, OnDamage, Origin, Stream
+from ledgerfs.errors import (
+    CorruptLedgerError,
+    CorruptMetadataError,
+    EntryRangeError,
+    LedgerfsError,
+    NotFoundError,
+    StaleObjectError,
+)
+from ledgerfs.formats.ledger_metadata import LedgerMetadata, LedgerState
+from ledgerfs.layouts.described import describe_metadata, describe_ref
+from ledgerfs_cluster.cluster_ledgers import entries_between_cuts
+from ledgerfs_cluster.live_source.access import ClusterAccess
+from ledgerfs_cluster.live_source.hot_ledger import HotLedger
+from ledgerfs_cluster.live_source.places import BOOKKEEPER, BUCKET, Attempts, Found, places_of
+from ledgerfs_cluster.live_source.rows import IN_BUCKET, Place, cut_bytes
+from ledgerfs_cluster.live_source.stream import stream_live
+
+if TYPE_CHECKING:
+    from ledgerfs.formats.records import EntryBatch
+    from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
+    from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
+
+_T = TypeVar("_T")
+
+OnFailure = Callable[[str, LedgerfsError], None]
+"""Called with a place where a ledger should be and cannot be read, and why."""
+
+_MOVED = (NotFoundError, StaleObjectError)
+
+_PAUSES_S = (0.2, 0.8)
+"""Before a ledger that is in no place is looked for again."""
+
+
+class LiveReader(LedgerReader):
+    """`LedgerReader` of a ledger of a living cluster. Safe in threads and after a fork: what it keeps is only ever replaced whole."""
+
+    __slots__ = ("_access", "_found", "ref")
+
+    def __init__(self, access: ClusterAccess, ref: LedgerRef) -> None:
+        self.ref = ref
+        self._access = access
+        self._found: Found | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self._access, self.ref))
+
+    @property
+    def is_remote(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def stream(self) -> Stream:
+        """All ledgers of a living cluster are streamed in the same way."""
+        return stream_live
+
+    def cuts(self) -> Cuts:
+        """Return entries a MiB apart, or 64 MiB in a bucket."""
+        between = entries_between_cuts(self.ref.entries, self.ref.length, cut_bytes(self._listed_place))
+        return np.arange(0, self.ref.entries, between, dtype=np.int64)
+
+    def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
+        """Yield the same entries in whole buffers; with ``on_damage``, which is told, damaged and lost ones are left out.
+
+        Raises `EntryRangeError`, `StaleObjectError` (trimmed, or its topic deleted, since the listing), `CorruptLedgerError` (no bookie
+        has an entry undamaged, or the object is damaged), `NotFoundError` (listed, but neither in BookKeeper nor in a bucket),
+        `StoreUnreachableError`, `AccessDeniedError`, and the errors of the bucket.
+        """
+        if not 0 <= first <= last <= self.last_entry:
+            raise EntryRangeError(
+                f"entries {first} to {last} asked for; the ledger has 0 to {self.last_entry}", key=self.ref.key
+            )
+        return self.batches_from_anywhere(first, last) if on_damage is None else self._kept(first, last, on_damage)
+
+    def batches_from_anywhere(
+        self, first: int, last: int, on_damage: OnDamage | None = None, on_failure: OnFailure | None = None
+    ) -> "Iterator[EntryBatch]":
+        """Yield entries as `batches` does, and call ``on_failure`` at the end with each place that failed where another one did not."""
+        told = None if on_damage is None else _Told(on_damage, first)
+        attempts = Attempts()
+        failures: dict[str, LedgerfsError] = {}
+        while first <= last:
+            found = self._find(attempts, may_skip=told is not None)
+            try:
+                for batch in found.reader.batches(first, last, told if attempts.is_last(found) else None):
+                    yield batch
+                    first, attempts.moves = batch.last_entry + 1, 0
+            except LedgerfsError as error:
+                first = first if told is None else max(first, told.behind)
+                self._found = None
+                attempts.note(found, error)
+                if not isinstance(error, _MOVED):
+                    failures[found.place] = error
+            else:
+                break
+        if on_failure is not None:
+            failures.pop(attempts.last_resort or "", None)
+            for failed, why in failures.items():
+                on_failure(failed, why)
+
+    def _kept(self, first: int, last: int, on_damage: OnDamage) -> "Iterator[EntryBatch]":
+        """Yield the entries that there are: a ledger that is in no place any more is damaged to its end."""
+        told = _Told(on_damage, first)
+        try:
+            for batch in self.batches_from_anywhere(first, last, told):
+                yield batch
+                told.behind = max(told.behind, batch.last_entry + 1)
+        except NotFoundError as error:
+            told(told.behind, last, CorruptLedgerError(error.reason, key=error.key))
+
+    def expect(self) -> bool:
+        """Look where the ledger is, which its first read then knows; returns whether bookies have it."""
+        try:
+            return isinstance(self._find(Attempts()).reader, HotLedger)
+        except LedgerfsError:
+            # Raised again when it is read.
+            return False
+
+    def reread(self) -> None:
+        """Look for the ledger again, and forget what caches keep of its object."""
+        found = self._found
+        if found is not None and not isinstance(found.reader, HotLedger):
+            found.reader.reread()
+        self._found = None
+
+    def metadata(self) -> LedgerMetadata | None:
+        """Return BookKeeper's metadata; raises as `batches`.
+
+        Of a ledger that was still written when the cluster was listed, as if it ended at its last entry of then, but not closed.
+        """
+        found = self._asked(lambda hot: _metadata_of(hot.node()), lambda cold: cold.metadata())
+        if found is None or (found.last_entry, found.length) == (self.last_entry, self.length):
+            return found
+        return replace(found, last_entry=self.last_entry, length=self.length, state=LedgerState.OPEN)
+
+    def origin(self) -> Origin:
+        """Return the blocks of the object; none of bookies."""
+        return self._asked(lambda _: Origin(), lambda cold: cold.origin())
+
+    def user_metadata(self) -> Mapping[str, str] | None:
+        """Return the user metadata of the objects; None of bookies."""
+        return self._asked(lambda _: None, lambda cold: cold.user_metadata())
+
+    def describe(self) -> dict[str, Any]:
+        """Return ledger metadata, and where it is."""
+        info = self._listed()
+        metadata = self.metadata()
+        cold = self._asked(lambda _: None, lambda cold: cold.describe())
+        return {
+            **describe_ref(self.ref),
+            "where": BOOKKEEPER if cold is None else BUCKET,
+            "offload": None if info.context is None else _described(info.context),
+            "ledger_metadata": None if metadata is None else describe_metadata(metadata),
+            # What is in a bucket has both; bookies tell of none.
+            "blocks": [] if cold is None else cold["blocks"],
+            "objects": {} if cold is None else cold["objects"],
+        }
+
+    @property
+    def _listed_place(self) -> Place:
+        return Place.BUCKET if self.ref.objects[0][0] == IN_BUCKET else Place.BOOKKEEPER
+
+    def _listed(self) -> "LedgerInfo":
+        return self._access.listed_ledger(self.ref.managed_ledger or "", self.ref.ledger_id)
+
+    def _find(self, attempts: Attempts, *, may_skip: bool = False) -> Found:
+        """Return where to read the ledger; raises as `batches` once every place has failed.
+
+        With ``may_skip`` a damaged place is returned once more, as the last resort.
+        """
+        found = self._found
+        if found is not None and not attempts.failed and attempts.info is None:
+            return found
+        known = None if attempts.failed or attempts.info else self._access.known_ledger(self.ref)
+        if known is not None:
+            found = self._found = self._open_any(known, attempts)
+            if found is not None:
+                return found
+            attempts.info = known
+        for pause_s in (0.0, *_PAUSES_S):
+            time.sleep(pause_s)
+            try:
+                info = attempts.look(self._listed())
+            except StaleObjectError:
+                self._access.expire()
+                raise
+            found = self._found = self._open_any(info, attempts)
+            if found is None and may_skip and (place := attempts.damaged()) is not None:
+                attempts.last_resort = place
+                found = self._open(place, info)
+            if found is not None:
+                return found
+            # A topic that is being deleted loses its ledgers before its list, and a broker may just write the list.
+            if not all(isinstance(error, _MOVED) for error in attempts.failed.values()):
+                break
+        raise attempts.error(self.ref.key)
+
+    def _open_any(self, info: "LedgerInfo", attempts: Attempts) -> Found | None:
+        """Return the first place that has not failed; one that fails now is noted."""
+        for place in places_of(info, self._access.reading.read_from):
+            if place not in attempts.failed:
+                try:
+                    return self._open(place, info)
+                except LedgerfsError as error:
+                    attempts.failed[place] = error
+        return None
+
+    def _open(self, place: str, info: "LedgerInfo") -> Found:
+        others = frozenset(places_of(info, self._access.reading.read_from)) - {place}
+        if place == BUCKET and info.context is not None:
+            # Where the line tells no entries, the listing has them from BookKeeper or from the index.
+            told = info if info.entries else replace(info, entries=self.ref.entries, size=self.ref.length)
+            return Found(
+                place, self._access.offloaded.open(self.ref.managed_ledger or "", told, info.context), others, info
+            )
+        hot = HotLedger(self._access, self.ref.ledger_id, max(1, self.ref.length // max(1, self.ref.entries)))
+        _require_agreed(info, hot.node(), self.ref.key)
+        return Found(place, hot, others, info)
+
+    def _asked(self, of_hot: "Callable[[HotLedger], _T]", of_cold: "Callable[[LedgerReader], _T]") -> _T:
+        """Return what the present place of the ledger answers; if it cannot, what the other one does."""
+        attempts = Attempts()
+        while True:
+            found = self._find(attempts)
+            try:
+                return of_hot(found.reader) if isinstance(found.reader, HotLedger) else of_cold(found.reader)
+            except LedgerfsError as error:
+                self._found = None
+                attempts.note(found, error)
+
+
+class _Told:
+    """Hands on what is told of damage, once for each entry, however often its ledger is begun anew."""
+
+    __slots__ = ("_on_damage", "behind")
+
+    def __init__(self, on_damage: OnDamage, first: int) -> None:
+        self._on_damage = on_damage
+        self.behind = first
+
+    def __call__(self, first: int, last: int, error: "CorruptLedgerError") -> None:
+        self._on_damage(first, last, error)
+        self.behind = last + 1
+
+
+def _require_agreed(info: "LedgerInfo", node: "LedgerNode", key: str) -> None:
+    """Raise `CorruptMetadataError` if a topic lists fewer or more entries than a closed ledger has: these would be missing in silence."""
+    if info.entries and node.is_closed and info.entries != node.last_entry + 1:
+        reason = f"its topic lists {info.entries:,} entries, BookKeeper's metadata {node.last_entry + 1:,}"
+        raise CorruptMetadataError(reason, key=key)
+
+
+def _metadata_of(node: "LedgerNode") -> LedgerMetadata:
+    return replace(node.closed_at(node.last_entry, node.length), state=node.state)
+
+
+def _described(context: "OffloadContext") -> dict[str, Any]:
+    return {
+        "uuid": context.uuid,
+        "is_complete": context.is_complete,
+        "is_deleted_from_bookkeeper": context.is_deleted_from_bookkeeper,
+        "offloaded_ms": context.offloaded_ms,
+        "driver": context.driver,
+        "properties": dict(context.properties),
+    }

@@ -1,0 +1,215 @@
+"""The end of one topic of a living cluster, looked at again and again: for each look a few small requests, never a watch.
+
+The node of the ledger that is written, and its bookies, tell how far that can be read. The list of ledgers, which may be long, is asked for
+when that ledger is closed or gone, and else once a second. What disappears from the list unread is told, as far as anybody knows of it.
+
+Ledgers that come and go between two looks leave no trace but the number of times that the list was changed. Brokers trim from the oldest
+ledger on, so while the newest one of the look before is listed, none is gone that came after it. If it is gone, another one may have come
+between it and the first that is new, unless there is no id between these, or the list was changed too seldom: each ledger that comes is
+a change of its own, and the trim of one that has entries is another.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerfs.catalog.catalog_rows import is_sound, ref_of_row
+from ledgerfs.catalog.layout import Names
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.tail import Gone, Look, Next
+from ledgerfs.errors import ObjectNotFoundError, StaleObjectError, StoreUnreachableError
+from ledgerfs_cluster.bookies.asking import Asked, ask_each
+from ledgerfs_cluster.formats.bookkeeper.requests import NEWEST
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs_cluster.live_source.access import ClusterAccess
+from ledgerfs_cluster.live_source.listed_ledgers import ListedLedgers
+from ledgerfs_cluster.live_source.reader import LiveReader
+from ledgerfs_cluster.live_source.topics import ListedTopic
+from ledgerfs_cluster.snapshot.managed_ledger_paths import list_of_ledgers
+
+if TYPE_CHECKING:
+    from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
+    from ledgerfs_cluster.zookeeper.nodes import Node
+
+_LIST_S = 1.0
+"""How long a list of ledgers is used for, unless something shows that it has changed."""
+
+_REMEMBERED_S = 10.0
+"""So long bookies know at least of entries whose ledger was deleted: they collect them every fifteen seconds, or minutes."""
+
+_TRIMMED = "trimmed before it was read"
+_UNSEEN = "may have come and gone since the topic was looked at {:.1f} s before"
+_UNKNOWN_END = "trimmed while it was written, and no bookie knows any more where it ended"
+
+
+class _Seen(NamedTuple):
+    """A ledger at the last look: its last entry, and its metadata if it was still written, so that it may have got more since."""
+
+    last_entry: int
+    node: "LedgerNode | None"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Ledgers of a topic by id, from one on: those that have entries, and all that are listed."""
+
+    refs: Mapping[int, LedgerRef]
+    listed: Mapping[int, _Seen]
+
+
+class TopicTail:
+    """`ledgerfs.catalog.tail.Tail` of a managed ledger."""
+
+    __slots__ = ("_access", "_listed_s", "_looked_s", "_name", "_node", "_seen", "_seen_version", "_topic")
+
+    def __init__(self, access: ClusterAccess, name: str) -> None:
+        self._access = access
+        self._name = name
+        self._node: Node | None = None
+        self._topic = ListedTopic(name, ManagedLedgerInfo(()), 0)
+        self._listed_s = self._looked_s = 0.0
+        self._seen: dict[int, _Seen] = {}
+        self._seen_version = 0
+
+    def look(self, since: Next, *, is_anew: bool = False) -> Look:
+        """Return the topic from a ledger on (`ledgerfs.catalog.tail.Tail.look`).
+
+        Raises `StoreUnreachableError` also while the topic lists a ledger that is nowhere, as a broker may do for a moment.
+        """
+        now = time.monotonic()
+        is_listed_now = is_anew or self._node is None or now - self._listed_s >= _LIST_S
+        if is_listed_now:
+            self._list()
+        found = self._find(since)
+        if not is_listed_now and (found is None or not self._is_as_before(found, since)):
+            self._list()
+            found = self._find(since)
+        if found is not None and self._is_ahead(found):
+            self._list()
+            found = self._find(since)
+        if found is None:
+            raise StoreUnreachableError(
+                "the topic lists a ledger that is not there", key=managed_ledger_path(self._name)
+            )
+        if not found.listed:
+            if self._seen:
+                raise self._behind()
+            return Look((), since, is_ended=self._is_terminated)
+        last = max(found.listed)
+        if self._seen and last < max(self._seen):
+            raise self._behind()
+        gone = tuple(self._gone(since, found, now - self._looked_s))
+        self._seen, self._looked_s, self._seen_version = dict(found.listed), time.monotonic(), self._version
+        readers = [LiveReader(self._access, found.refs[one]) for one in sorted(found.refs)]
+        end = Next(last, found.listed[last].last_entry + 1)
+        return Look(readers, end, gone, is_ended=self._is_terminated and found.listed[last].node is None)
+
+    @property
+    def _is_terminated(self) -> bool:
+        return self._topic.info.terminated is not None
+
+    @property
+    def _version(self) -> int:
+        return 0 if self._node is None else self._node.version
+
+    def _came(self, found: _Found) -> list[int]:
+        """Return the ids of the ledgers that are listed now, and were not at the last look."""
+        newest = max(self._seen, default=-1)
+        return sorted(one for one in found.listed if one > newest)
+
+    def _is_ahead(self, found: _Found) -> bool:
+        """Whether ledgers were found by a later list than the one whose version is known."""
+        is_gone = bool(self._seen) and max(self._seen) not in found.listed
+        return is_gone and self._version - self._seen_version < max(1, len(self._came(found)))
+
+    def _may_have_missed(self, found: _Found) -> bool:
+        """Whether ledgers may have come after all of the last look, and gone before this one."""
+        newest, came = max(self._seen, default=-1), self._came(found)
+        if newest < 0 or newest in found.listed or not came or came[0] == newest + 1:
+            return False
+        return self._version - self._seen_version > len(came) + 1
+
+    def _list(self) -> None:
+        """Ask for the list of ledgers."""
+        path = managed_ledger_path(self._name)
+        try:
+            node = self._access.cluster.nodes.get(path)
+        except ObjectNotFoundError as error:
+            raise ObjectNotFoundError("the topic was deleted", key=path) from error
+        before = self._node
+        if before is not None and node.created_ms != before.created_ms:
+            raise StaleObjectError("the topic was deleted, and made again with other ledgers", key=path)
+        # A list that is set to nothing may have been nothing before.
+        if before is None or node.data != before.data or not node.data:
+            self._topic = ListedTopic(self._name, list_of_ledgers(node), node.changed_ms)
+        self._node, self._listed_s = node, time.monotonic()
+
+    def _find(self, since: Next) -> _Found | None:
+        """Return the listed ledgers and where they end; None if one of them is nowhere."""
+        some = tuple(one for one in self._topic.info.ledgers if one.ledger_id >= since.ledger_id)
+        place = self._access.reading.ledgers_path
+        found = ListedLedgers(self._access, Names(), 0)
+        found.take(self._topic._replace(info=replace(self._topic.info, ledgers=some)))
+        found.find_ends(None)
+        for one in found.remains().lacking:
+            raise one.error
+        table = found.table()
+        refs = [ref_of_row(row, self._name, place) for row in table[is_sound(table)]]
+        wanted = {ref.ledger_id: ref for ref in refs if ref.ledger_id >= since.ledger_id}
+        empty = {one for one in found.remains().empty if one >= since.ledger_id}
+        listed = {one: _Seen(ref.last_entry, found.growing.get(one)) for one, ref in wanted.items()}
+        listed |= {one: _Seen(-1, found.growing.get(one)) for one in empty}
+        # Of a topic that changed meanwhile, only what is still listed counts: the rest shows in the next list.
+        return _Found(wanted, listed) if listed.keys() >= {one.ledger_id for one in some} else None
+
+    def _is_as_before(self, found: _Found, since: Next) -> bool:
+        """Whether nothing shows that the list has changed: its last ledger is still written, and none is missing."""
+        last = max(found.listed, default=-1)
+        if last < 0 or found.listed[last].node is None:
+            return False
+        return all(one in found.listed for one in self._seen if one >= since.ledger_id)
+
+    def _gone(self, since: Next, found: _Found, unwatched_s: float) -> Iterator[Gone]:
+        """Yield what was there at the last look, was not read, and is not listed any more."""
+        newest, is_end_known = max(self._seen, default=-1), True
+        for ledger_id in sorted(self._seen.keys() - found.listed.keys()):
+            if ledger_id < since.ledger_id:
+                continue
+            first = since.entry_id if ledger_id == since.ledger_id else 0
+            last = self._end_of(ledger_id, self._seen[ledger_id])
+            if last is None or (last < 0 and unwatched_s > _REMEMBERED_S and self._may_be_trimmed(found)):
+                is_end_known = ledger_id != newest
+                yield Gone(ledger_id, first, None, _UNKNOWN_END)
+            elif first <= last:
+                yield Gone(ledger_id, first, last, _TRIMMED)
+        if is_end_known and self._may_have_missed(found):
+            yield Gone(newest + 1, 0, None, _UNSEEN.format(unwatched_s))
+
+    def _may_be_trimmed(self, found: _Found) -> bool:
+        """Whether the list was changed often enough for a trim: a ledger that never had an entry goes as the next one comes."""
+        return self._version - self._seen_version > len(self._came(found))
+
+    def _end_of(self, ledger_id: int, seen: _Seen) -> int | None:
+        """Return the last entry of a ledger that is not listed any more, -1 for none; None if nobody knows it."""
+        if seen.node is None:
+            return seen.last_entry
+        node = seen.node
+        with suppress(ObjectNotFoundError):  # of a deleted ledger, whose entries bookies keep for a while
+            node = self._access.ledger_node(ledger_id)
+        if node.is_closed:
+            return node.last_entry
+        asked = [Asked(node, NEWEST, bookie) for bookie in node.ensembles[-1].bookies]
+        told = ask_each(self._access.pool, asked, self._access.traffic)
+        newest = [one.entry for one in told if one.is_there]
+        if newest:
+            return max(newest)
+        if not all(one.is_answer for one in told):
+            raise StoreUnreachableError("no bookie tells where it ended", key=f"ledger {ledger_id}")
+        return None if seen.last_entry >= 0 else -1
+
+    def _behind(self) -> StoreUnreachableError:
+        reason = "the server of ZooKeeper knows less than another one did before: it is behind"
+        return StoreUnreachableError(reason, key=managed_ledger_path(self._name))

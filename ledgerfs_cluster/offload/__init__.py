@@ -1,0 +1,6 @@
+"""Offloading as a managed ledger does it: PIP-17's interfaces, over a bucket, and of a topic of a living cluster."""
+
+from ledgerfs_cluster.offload.ledger_offloader import LedgerOffloader, NullLedgerOffloader
+from ledgerfs_cluster.offload.managed_ledger import ManagedLedger
+
+__all__ = ["LedgerOffloader", "ManagedLedger", "NullLedgerOffloader"]

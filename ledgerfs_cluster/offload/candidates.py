@@ -1,0 +1,97 @@
+"""Which ledgers of a topic can be offloaded, by its list and by BookKeeper as they are now."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    parse_managed_ledger_info,
+)
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of, managed_ledger_path
+from ledgerfs_cluster.live_source.closed_ledgers import StoredLedger
+from ledgerfs_cluster.offload.outcomes import Outcome, Status
+from ledgerfs_cluster.zookeeper.node import Node
+from ledgerfs_cluster.zookeeper.nodes import NodeReader
+
+
+def not_offloaded(topic: str, ledger_id: int, reason: str, error: LedgerfsError | None = None) -> Outcome:
+    """Return why a ledger was not offloaded."""
+    status = Status.SKIPPED if error is None else Status.FAILED
+    return Outcome(status, "offload refused", topic, reason, (ledger_id,), error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A topic's list, with at least one ledger, as it was read."""
+
+    node: Node
+    info: ManagedLedgerInfo
+
+    @property
+    def topic(self) -> str:
+        """The managed ledger."""
+        return managed_ledger_of(self.node.path) or self.node.path
+
+    @property
+    def last(self) -> int:
+        """The greatest id, which a broker that loads the topic makes anew."""
+        return self.info.ledgers[-1].ledger_id
+
+    def ledger(self, ledger_id: int) -> LedgerInfo | None:
+        """Return the line of a ledger; None if there is none."""
+        return next((one for one in self.info.ledgers if one.ledger_id == ledger_id), None)
+
+
+def listed_now(nodes: NodeReader, managed_ledger: str) -> Listed:
+    """Return a topic's list.
+
+    Raises `ObjectNotFoundError` without one, `StaleObjectError` for an empty one, `CorruptMetadataError`, and the errors of ZooKeeper.
+    """
+    node = nodes.get(managed_ledger_path(managed_ledger))
+    info = parse_managed_ledger_info(node.data, key=node.path)
+    if not info.ledgers:
+        raise StaleObjectError("the topic has no ledgers (any more)", key=node.path)
+    return Listed(node, info)
+
+
+def listed_or_none(nodes: NodeReader, managed_ledger: str) -> Listed | None:
+    """Return a topic's list; None if there is none, or an empty one."""
+    try:
+        return listed_now(nodes, managed_ledger)
+    except (ObjectNotFoundError, StaleObjectError):
+        return None
+
+
+def candidate(listed: Listed, ledger_id: int, find: Callable[[int], StoredLedger]) -> StoredLedger | Outcome:
+    """Return a ledger as BookKeeper has it if it can be offloaded; else that it is offloaded, or why it cannot be.
+
+    ``find`` returns a ledger of BookKeeper, or raises `ObjectNotFoundError`, and other errors, which are raised.
+    """
+    info = listed.ledger(ledger_id)
+    if info is None:
+        return not_offloaded(listed.topic, ledger_id, "the topic does not list it (any more)")
+    if info.is_offloaded:
+        return Outcome(Status.OK, "offloaded", listed.topic, ledger_ids=(ledger_id,))
+    if ledger_id == listed.last:
+        reason = "the last ledger of a topic is made anew by the broker that loads it: it is never offloaded"
+        return not_offloaded(listed.topic, ledger_id, reason)
+    try:
+        found = find(ledger_id)
+    except ObjectNotFoundError as error:
+        return not_offloaded(listed.topic, ledger_id, "BookKeeper does not have it (any more)", error)
+    node = found.node
+    why = why_not_readable((info.entries, info.size), node.last_entry + 1, node.length, is_closed=node.is_closed)
+    return found if why is None else not_offloaded(listed.topic, ledger_id, why)
+
+
+def why_not_readable(listed: tuple[int, int], entries: int, length: int, *, is_closed: bool) -> str | None:
+    """Return why a ledger of BookKeeper is not copied for a list, which tells entries and bytes; None if it can be."""
+    if not is_closed:
+        return "it is not closed in BookKeeper: a writer may live"
+    if not entries:
+        return "it has no entries"
+    if listed != (entries, length):
+        return f"its topic lists {listed[0]:,} entries of {listed[1]:,} bytes, BookKeeper has {entries:,} of {length:,}"
+    return None

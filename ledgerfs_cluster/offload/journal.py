@@ -1,0 +1,316 @@
+"""The journal of work on a cluster, in its own ZooKeeper: attempts to offload, and what is marked to be deleted.
+
+Each record is a node of its own. An attempt is noted before the first byte is uploaded, and its record goes with the commit that sets the
+list: one that is there names objects of a process that failed, or that goes on without the lock and cannot commit. What is marked has a
+record for as long as its grace; the record goes with what is deleted. So a crash at any step leaves a record to continue from.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+from uuid import uuid4
+
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptMetadataError,
+    InvalidOptionError,
+    LedgerfsError,
+    NotFoundError,
+    ObjectNotFoundError,
+    RefusedLedgerError,
+)
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs_cluster.formats.managed_ledgers.names import is_managed_ledger
+from ledgerfs_cluster.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation
+from ledgerfs_cluster.zookeeper.node import Node
+from ledgerfs_cluster.zookeeper.nodes import NodeReader
+
+ROOT = "/ledgerfs_cluster/lifecycle/journal"
+"""The node whose children are the records, below the chroot of the cluster."""
+MOST_MARKED = 5_000
+"""Records of what is to be deleted at a time: a cluster with more orphans marks the others once these are deleted."""
+MOST_BYTES = 65_536
+"""Of a record."""
+AGAIN_MS = 600_000
+"""After the objects of an attempt are deleted they are looked for again: a request of a process that died may arrive later. No store lets
+one wait for longer."""
+
+_AT_ONCE = 100
+_MOST_TEXT = 4096
+_LEDGER_ID = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_LONG, _INT = 2**63, 2**31
+
+
+class RecordKind(Enum):
+    """What a record is about; the value is the word in node names, JSON and tables."""
+
+    ATTEMPT = "attempt"
+    """An attempt to offload a ledger, which no list names before it is complete."""
+    ORPHAN = "orphan"
+    """A ledger in BookKeeper that nothing names: marked to be deleted."""
+    OBJECTS = "objects"
+    """The objects of an offload that no list names: marked to be deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRecord:
+    """A record.
+
+    Attributes
+    ----------
+    kind, ledger_id
+        What it is about.
+    managed_ledger
+        The topic; None if it is not known.
+    uuid, bucket
+        Of the offload, and the URL of its bucket; None for a ledger in BookKeeper.
+    reason
+        Why it is to be deleted, in one sentence.
+    ledger_version
+        Of the ledger's own node when it was marked; -1 for none.
+    size
+        Bytes that are freed.
+    noted_ms
+        When it was written, ms since 1970 UTC.
+    due_ms
+        From when on it may be deleted. Of an attempt 0 until its objects were deleted once, and then when they are looked for again.
+    version
+        Of the record's own node, which is no part of its data.
+
+    """
+
+    kind: RecordKind
+    ledger_id: int
+    managed_ledger: str | None
+    uuid: str | None
+    bucket: str | None
+    reason: str
+    ledger_version: int = -1
+    size: int = 0
+    noted_ms: int = 0
+    due_ms: int = 0
+    version: int = field(default=0, compare=False)
+
+    @classmethod
+    def attempt(
+        cls, managed_ledger: str, ledger_id: int, bucket: str, now_ms: int, uuid: str | None = None
+    ) -> "JournalRecord":
+        """Return the record of an attempt to offload; of a new one without ``uuid``."""
+        return cls(
+            *(RecordKind.ATTEMPT, ledger_id, managed_ledger, uuid or str(uuid4()), bucket, "an attempt to offload"),
+            noted_ms=now_ms,
+        )
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it is about what is to be deleted."""
+        return self.kind is not RecordKind.ATTEMPT
+
+    @property
+    def key(self) -> LedgerKey:
+        """The names of the objects of an offload."""
+        if self.uuid is None:
+            raise ValueError(f"{self.name} has no objects")
+        return LedgerKey(self.uuid, self.ledger_id, is_index=False)
+
+    @property
+    def name(self) -> str:
+        """The name of its node: ``<kind>-<ledgerId>``, with ``-<uuid>`` behind it if there is one."""
+        return f"{self.kind.value}-{self.ledger_id}" + ("" if self.uuid is None else f"-{self.uuid}")
+
+    @property
+    def path(self) -> str:
+        """The path of its node, below the chroot of the cluster."""
+        return f"{ROOT}/{self.name}"
+
+    def made(self) -> MakeNode:
+        """Return the change that writes it."""
+        return MakeNode(self.path, self.build())
+
+    def dropped(self) -> DropNode:
+        """Return the change that removes it, as it was read."""
+        return DropNode(self.path, self.version)
+
+    def build(self) -> bytes:
+        """Return the data of its node: JSON, one key an attribute; raises `InvalidOptionError` for what could not be read again."""
+        told = {name: getattr(self, name) for name in self.__slots__ if name != "version"}
+        data = json.dumps({**told, "kind": self.kind.value}).encode()
+        try:
+            _parse(data, self.path)
+        except CorruptMetadataError as error:
+            raise InvalidOptionError(f"this is not a record of a journal: {error.reason}", key=self.path) from error
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """All records.
+
+    Attributes
+    ----------
+    records
+        In the order of their nodes' names.
+    unreadable
+        {path: reason} of nodes that are damaged, or may not be read.
+
+    """
+
+    records: Sequence[JournalRecord] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def marked(self) -> tuple[JournalRecord, ...]:
+        """Those of what is to be deleted."""
+        return tuple(one for one in self.records if one.is_marked)
+
+    @property
+    def attempts(self) -> tuple[JournalRecord, ...]:
+        """Those of attempts to offload."""
+        return tuple(one for one in self.records if not one.is_marked)
+
+
+def parse_record_name(name: str) -> tuple[RecordKind, int, str | None]:
+    """Return kind, ledger and uuid of the name of a node; raises `CorruptMetadataError` for any other name."""
+    kind, _, rest = name.partition("-")
+    ledger, has_uuid, uuid = rest.partition("-")
+    kinds = {one.value: one for one in RecordKind}
+    is_ours = kind in kinds and _LEDGER_ID.fullmatch(ledger) is not None and int(ledger) < _LONG
+    if not is_ours or (has_uuid and _UUID.fullmatch(uuid) is None):
+        raise CorruptMetadataError("the node is not named as a record of the journal", key=f"{ROOT}/{name}"[:200])
+    return kinds[kind], int(ledger), uuid if has_uuid else None
+
+
+def parse_record(node: Node) -> JournalRecord:
+    """Parse the node of a record; keys that are not known are ignored.
+
+    Its times are not before those at which ZooKeeper made and set the node: the clock of the writer may have been behind. Raises
+    `CorruptMetadataError` for anything else than a whole record, and for one of another node.
+    """
+    found = _parse(node.data, node.path)
+    late_ms = max(0, node.created_ms - found.noted_ms)
+    due_ms = found.due_ms + late_ms
+    if found.kind is RecordKind.ATTEMPT:
+        due_ms = max(found.due_ms, node.changed_ms + AGAIN_MS) if found.due_ms else 0
+    return replace(found, noted_ms=found.noted_ms + late_ms, due_ms=due_ms, version=node.version)
+
+
+def read_journal(nodes: NodeReader) -> Journal:
+    """Read all records; those that cannot be parsed, or may not be read, are named.
+
+    Raises `AccessDeniedError` for a folder that may not be listed, and `StoreUnreachableError`.
+    """
+    records: list[JournalRecord] = []
+    unreadable: dict[str, str] = {}
+    try:
+        paths = [f"{ROOT}/{name}" for name in nodes.children(ROOT)]
+    except ObjectNotFoundError:
+        return Journal()
+    for path, found in zip(paths, nodes.get_many(paths), strict=True):
+        if isinstance(found, ObjectNotFoundError):
+            continue
+        try:
+            if isinstance(found, LedgerfsError):
+                raise found
+            records.append(parse_record(found))
+        except (AccessDeniedError, CorruptMetadataError) as error:
+            unreadable[path] = error.reason
+    return Journal(records, unreadable)
+
+
+def mark(lock: ClusterLock, records: Iterable[JournalRecord]) -> None:
+    """Write new records; raises `ChangedMeanwhileError` for one that is there."""
+    _commit_all(lock, [one.made() for one in records])
+
+
+def drop(lock: ClusterLock, records: Iterable[JournalRecord]) -> None:
+    """Remove records that are as they were read; raises `ChangedMeanwhileError` for one that is not."""
+    _commit_all(lock, [one.dropped() for one in records])
+
+
+def undo(lock: ClusterLock, name: str) -> JournalRecord | None:
+    """Take back what is marked, by the name of its node, and return it; None for a record that could not be read, and is dropped.
+
+    Nothing continues from a record that cannot be read, and nothing depends on it: what it was about is looked for again.
+
+    Raises `NotFoundError` for one that is not there, and `RefusedLedgerError` for an attempt.
+    """
+    parse_record_name(name)
+    node = lock.node(f"{ROOT}/{name}")
+    if node is None:
+        raise NotFoundError("the journal has no such record", key=name)
+    try:
+        found = parse_record(node)
+    except CorruptMetadataError:
+        # At the version that could not be read: one that was put there meanwhile stays.
+        lock.commit([DropNode(node.path, node.version)])
+        return None
+    if not found.is_marked:
+        raise RefusedLedgerError("an attempt to offload is cleaned up, and cannot be taken back", key=name)
+    drop(lock, [found])
+    return found
+
+
+def _commit_all(lock: ClusterLock, changes: Sequence[Operation]) -> None:
+    for start in range(0, len(changes), _AT_ONCE):
+        lock.commit(changes[start : start + _AT_ONCE])
+
+
+def _parse(data: bytes, key: str) -> JournalRecord:
+    told = _object(data, key)
+    kind, ledger_id, uuid = parse_record_name(key.rpartition("/")[2])
+    found = JournalRecord(
+        kind,
+        ledger_id,
+        _text_or_none(told, "managed_ledger", key),
+        uuid,
+        _text_or_none(told, "bucket", key),
+        _text(told, "reason", key),
+        _number(told, "ledger_version", key, -1, _INT),
+        _number(told, "size", key, 0, _LONG),
+        _number(told, "noted_ms", key, 0, _LONG),
+        _number(told, "due_ms", key, 0, _LONG),
+    )
+    if (told.get("kind"), told.get("ledger_id"), told.get("uuid")) != (kind.value, ledger_id, uuid):
+        # What is deleted by a record is what its name says.
+        raise CorruptMetadataError("the record is about something else than its name says", key=key)
+    if (kind is RecordKind.ORPHAN) is not (uuid is None) or (uuid is None) is not (found.bucket is None):
+        raise CorruptMetadataError(f"a record of kind {kind.value} with uuid {uuid} in {found.bucket}", key=key)
+    if kind is RecordKind.ATTEMPT and found.managed_ledger is None:
+        raise CorruptMetadataError("an attempt to offload without a topic", key=key)
+    if found.managed_ledger is not None and not is_managed_ledger(found.managed_ledger):
+        raise CorruptMetadataError("managed_ledger is not the name of one", key=key)
+    return found
+
+
+def _object(data: bytes, key: str) -> Mapping[str, Any]:
+    if len(data) > MOST_BYTES:
+        raise CorruptMetadataError(f"the node has {len(data):,} bytes, more than any record", key=key)
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptMetadataError(f"the node is not JSON: {error}", key=key) from error
+    if not isinstance(told, dict):
+        raise CorruptMetadataError("the node is not a JSON object", key=key)
+    return told
+
+
+def _number(told: Mapping[str, Any], name: str, key: str, least: int, end: int) -> int:
+    value = told.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < end:
+        raise CorruptMetadataError(f"{name} is not a number from {least} on that fits", key=key)
+    return value
+
+
+def _text(told: Mapping[str, Any], name: str, key: str) -> str:
+    value = told.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= _MOST_TEXT:
+        raise CorruptMetadataError(f"{name} is not a text of 1 to {_MOST_TEXT:,} characters", key=key)
+    return value
+
+
+def _text_or_none(told: Mapping[str, Any], name: str, key: str) -> str | None:
+    return None if told.get(name) is None else _text(told, name, key)

@@ -1,0 +1,40 @@
+"""The bytes that the node of a managed ledger gets: compressed as they were before, and never more than a ZooKeeper takes."""
+
+from collections.abc import Iterable
+
+from ledgerfs.errors import ListFullError
+from ledgerfs.formats.decompression import Compression
+from ledgerfs.messages.codecs.compress import compress
+from ledgerfs_cluster.formats.managed_ledgers.list_changes import EditedList
+from ledgerfs_cluster.formats.managed_ledgers.stored_values import compressed
+from ledgerfs_cluster.zookeeper.changes import MakeNode, Operation, SetNode
+
+MOST_BYTES = 1_000_000
+"""A server takes 1 MiB at once (``jute.maxbuffer``), with all else that belongs to the same commit."""
+_MOST_WITH_ALL = 1_040_000
+_MORE_BYTES = 256
+"""Of a change besides its path and data: the chroot, and numbers."""
+FULL = f"its list of ledgers has no room for another offload: a ZooKeeper takes {MOST_BYTES:,} bytes"
+
+
+def stored(edited: EditedList, *, key: str) -> bytes:
+    """Return the value of the node ``key``.
+
+    Brokers take a value that is not compressed for one that is, and the reverse, whatever they are configured to write. A list that was
+    compressed stays so, for plain it may have more bytes than ZooKeeper takes. Raises `ListFullError` for more than `MOST_BYTES`.
+    """
+    if edited.codec == Compression.NONE:
+        data, how = edited.plain, "without compression; brokers compress it with managedLedgerInfoCompressionType"
+    else:
+        codec = Compression(edited.codec)
+        data, how = compressed(edited.plain, codec, compress(codec, edited.plain)), f"compressed with {codec.name}"
+    if len(data) > MOST_BYTES:
+        reason = f"the list of ledgers would have {len(data):,} bytes ({how}); a ZooKeeper takes {MOST_BYTES:,}"
+        raise ListFullError(reason, key=key)
+    return data
+
+
+def fits(changes: Iterable[Operation]) -> bool:
+    """Whether a server takes all changes of one commit at once."""
+    sizes = (len(one.path) + (len(one.data) if isinstance(one, MakeNode | SetNode) else 0) for one in changes)
+    return sum(size + _MORE_BYTES for size in sizes) <= _MOST_WITH_ALL

@@ -1,0 +1,177 @@
+"""`ManagedLedger`: PIP-17's interface of one topic of a living cluster, without its broker."""
+
+import warnings
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ledgerfs.errors import EntryRangeError, InvalidOptionError, OffloadRemarkWarning, RefusedLedgerError
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    ManagedLedgerInfo,
+    Position,
+    parse_managed_ledger_info,
+)
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs_cluster.offload.offload_driver import bucket_in, driver_for, folder_in_bucket, require_place
+from ledgerfs_cluster.offload.outcomes import Status
+
+DEFAULT_BLOCK_SIZE = 64 << 20
+
+if TYPE_CHECKING:
+    from ledgerfs_cluster.offload.one_step import OneStep
+    from ledgerfs_cluster.offload.outcomes import Outcome
+    from ledgerfs_cluster.zookeeper.nodes import Nodes
+
+
+class ManagedLedger:
+    """One topic, whose ledgers are offloaded up to a position.
+
+    Parameters
+    ----------
+    topic
+        ``persistent://tenant/namespace/topic``, or the name of the managed ledger.
+
+    """
+
+    __slots__ = ("_closing", "_nodes", "_step", "name")
+
+    def __init__(self, nodes: "Nodes", step: "OneStep", topic: str) -> None:
+        self._nodes = nodes
+        self._step = step
+        self._closing = ExitStack()
+        self.name = managed_ledger_of(topic)
+
+    @classmethod
+    def open(
+        cls,
+        cluster: str,
+        topic: str,
+        bucket: str,
+        *,
+        driver: str | None = None,
+        name: str | None = None,
+        region: str = "",
+        endpoint: str = "",
+        block_size: int = DEFAULT_BLOCK_SIZE,
+        storage_options: Mapping[str, Any] | None = None,
+        cluster_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Take the lock of a cluster, to offload a topic of it into a bucket; `close`, or ``with``, gives it back.
+
+        Parameters
+        ----------
+        cluster
+            ``pulsar+zk://host:port,…[/chroot]``.
+        topic
+            Its name, or that of its managed ledger.
+        bucket
+            The URL of the bucket.
+        driver, name, region, endpoint
+            As a broker notes them of an offload, and finds it by; ``driver`` is that of the URL's store, ``aws-s3`` of a folder, and
+            ``name`` the bucket of the URL unless told.
+        block_size
+            Bytes.
+        storage_options, cluster_options
+            Of the bucket's filesystem, and of the cluster (its guide has a list).
+
+        Raises
+        ------
+        LockHeldError
+            Another process changes the cluster.
+        UnusableUrlError, InvalidOptionError, StoreUnreachableError
+            No such cluster or bucket, or none that answers.
+
+        """
+        # These import kazoo, numba and fsspec.
+        from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
+        from ledgerfs_cluster.offload.opening import opened_step
+
+        if folder_in_bucket(bucket):
+            raise InvalidOptionError("a folder in a bucket: no broker would find what is offloaded there", key=bucket)
+        closing = ExitStack()
+        with ExitStack() as undoing:
+            undoing.enter_context(closing)
+            tier_name = bucket_in(bucket) if name is None else name
+            driver = driver or driver_for(bucket)
+            require_place(bucket, driver, tier_name, endpoint)
+            options = storage_options or {}
+            place = OffloadBucket("", bucket, driver, tier_name, region, endpoint, block_size, options)
+            nodes, step = opened_step(closing, cluster, cluster_options, place)
+            made = cls(nodes, step, topic)
+            made._closing = closing
+            undoing.pop_all()
+        return made
+
+    def close(self) -> None:
+        """Give the lock back, if `open` took it."""
+        self._closing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def offload_prefix(self, position: Position | tuple[int, int]) -> Position:
+        """Offload all ledgers before that of a position, and return the first position that is not offloaded.
+
+        As PIP-17's ``asyncOffloadPrefix``: a ledger is offloaded whole, so the one that has the position stays; the last ledger of a topic
+        always does. Ledgers that are offloaded already are left alone. What is left for somebody is an `OffloadRemarkWarning`: objects of a
+        broker's failed attempt in a bucket that is not this one, or a broker that has taken the topic meanwhile.
+
+        Raises
+        ------
+        EntryRangeError
+            A position that the topic does not have.
+        RefusedLedgerError
+            A broker has the topic, or a ledger could not be offloaded; those before it are.
+
+        """
+        wanted = Position(*position)
+        info = self._info()
+        self._require_in(info, wanted)
+        due = [one for one in info.ledgers[:-1] if one.ledger_id < wanted.ledger_id and not one.is_offloaded]
+        outcomes = self._step.offload(self.name, [one.ledger_id for one in due if one.entries]) if due else []
+        left = [one for one in outcomes if one.status is not Status.OK and one.ledger_ids]
+        try:
+            reached = first_not_offloaded(self._info())
+            self._require_done(left, wanted, reached)
+        finally:
+            for one in outcomes:
+                if one.status is Status.FAILED and not one.ledger_ids:
+                    warnings.warn(f"{self.name}: {one.message}", OffloadRemarkWarning, stacklevel=2)
+        return reached
+
+    def _info(self) -> ManagedLedgerInfo:
+        self._nodes.catch_up()
+        node = self._nodes.get(managed_ledger_path(self.name))
+        return parse_managed_ledger_info(node.data, key=node.path)
+
+    def _require_in(self, info: ManagedLedgerInfo, position: Position) -> None:
+        ids = [one.ledger_id for one in info.ledgers]
+        if not ids or not ids[0] <= position.ledger_id <= ids[-1]:
+            has = f"ledgers {ids[0]} to {ids[-1]}" if ids else "no ledgers"
+            raise EntryRangeError(
+                f"position {position.ledger_id}:{position.entry_id} asked for; the topic has {has}", key=self.name
+            )
+
+    def _require_done(self, left: "list[Outcome]", wanted: Position, reached: Position) -> None:
+        if left and reached.ledger_id < wanted.ledger_id:
+            first = min(left, key=lambda one: one.ledger_ids)
+            reason = f"offloaded up to {reached.ledger_id}:{reached.entry_id}; ledger {first.ledger_ids[0]} was not: {first.message}"
+            raise RefusedLedgerError(reason, key=self.name)
+
+
+def first_not_offloaded(info: ManagedLedgerInfo) -> Position:
+    """Return where the first ledger with entries begins that is not offloaded: at the latest that of the last one, which never is.
+
+    Of a topic without ledgers it is (-1, -1).
+    """
+    for one in info.ledgers[:-1]:
+        if not one.is_offloaded and one.entries:
+            return Position(one.ledger_id, 0)
+    return Position(info.ledgers[-1].ledger_id, 0) if info.ledgers else Position(-1, -1)

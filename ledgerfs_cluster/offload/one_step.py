@@ -1,0 +1,329 @@
+"""Offloading ledgers of one topic without its broker, in the one step that lost nothing in any run.
+
+PIP-17 notes an attempt in the topic's list, uploads, and completes it; done by another program than the broker, that loses data: a broker
+that loads the topic in between deletes the objects of the attempt. So here the list does not know of an attempt before its objects are
+whole and were read back. Then one versioned set completes all ledgers that were copied; whatever changed the list meanwhile makes it fail,
+and it is looked at again. The note of each attempt (`ledgerfs_cluster.offload.journal`) goes in that same commit.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from ledgerfs.errors import (
+    ChangedMeanwhileError,
+    LedgerfsError,
+    ListFullError,
+    LockLostError,
+    RefusedLedgerError,
+    UncertainWriteError,
+)
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs_cluster.formats.managed_ledgers.list_changes import with_contexts
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import build_context
+from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers, StoredLedger
+from ledgerfs_cluster.offload.candidates import Listed, candidate, listed_now, listed_or_none, not_offloaded
+from ledgerfs_cluster.offload.cleaning import remove_objects
+from ledgerfs_cluster.offload.copied_ledger import CopiedLedger, Pace, copy_ledger
+from ledgerfs_cluster.offload.journal import JournalRecord
+from ledgerfs_cluster.offload.list_bytes import FULL, MOST_BYTES, fits, stored
+from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
+from ledgerfs_cluster.offload.owners import let_go
+from ledgerfs_cluster.snapshot.bundles import Owner
+from ledgerfs_cluster.snapshot.survey import is_of_brokers
+from ledgerfs_cluster.zookeeper.changes import ClusterLock, Operation, SetNode
+
+if TYPE_CHECKING:
+    from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
+    from ledgerfs_cluster.offload.offload_bucket import OpenBucket
+    from ledgerfs_cluster.offload.owners import TopicOwners
+
+_TRIES = 20
+"""How often a set is tried of which the list was changed in between: brokers change it when ledgers begin, which takes seconds."""
+BETWEEN_SETS_S = 60.0
+"""A broker that has loaded the topic meanwhile loads it again after each set, and its clients wait."""
+_THREADS = 2
+"""Each has up to four blocks in memory."""
+_MORE_OF_A_LINE = 16
+"""By which the line of a ledger grows besides its context: lengths, and its size and entries."""
+
+
+class OneStep:
+    """Offloads ledgers of topics that no broker has loaded: `copy` each, then `complete` those of a topic together. Safe in threads.
+
+    Parameters
+    ----------
+    noted_ms
+        Tells the time that is noted, of which deletions wait for a while: rather a late one, ms since 1970 UTC.
+    url_of
+        Returns the URL of the bucket that has the objects of an offload, such as a failed one of a broker; None if none is known.
+    pace
+        Is called with the bytes of each batch before they are sent, and when they were read back; it may wait, or end the copy.
+
+    """
+
+    __slots__ = (
+        "_beginning",
+        "_in_flight",
+        "_ledgers",
+        "_lock",
+        "_noted_ms",
+        "_owners",
+        "_pace",
+        "_tier",
+        "_url_of",
+    )
+
+    def __init__(
+        self,
+        lock: ClusterLock,
+        ledgers: ClosedLedgers,
+        owners: "TopicOwners",
+        tier: "OpenBucket",
+        *,
+        noted_ms: "Callable[[], int]",
+        url_of: "Callable[[OffloadContext], str | None]",
+        pace: "Pace | None" = None,
+    ) -> None:
+        self._lock = lock
+        self._ledgers = ledgers
+        self._owners = owners
+        self._tier = tier
+        self._noted_ms = noted_ms
+        self._url_of = url_of
+        self._pace = pace
+        self._beginning = Lock()
+        # {uuid: its topic, and by how many bytes the list grows when it is completed}
+        self._in_flight: dict[str, tuple[str, int]] = {}
+
+    @property
+    def in_flight(self) -> frozenset[str]:
+        """The uuids of attempts that were begun here, and neither completed nor given up: whoever cleans leaves these alone."""
+        return frozenset(self._in_flight.copy())
+
+    def offload(self, managed_ledger: str, ledger_ids: Iterable[int]) -> list[Outcome]:
+        """Offload ledgers of a topic, the oldest first; those that cannot be, or are already, are no error, but outcomes.
+
+        Raises `RefusedLedgerError` for a topic that may not be offloaded so, `LockLostError`, and the errors of ZooKeeper. A ledger whose
+        copy fails is an outcome, and its objects are removed; nothing of it is in the list.
+        """
+        self.require_free(managed_ledger)
+        outcomes: list[Outcome] = []
+        waiting: list[CopiedLedger] = []
+        last_set = time.monotonic()
+        try:
+            copies = ordered_map(partial(self.copy, managed_ledger), sorted(ledger_ids), _THREADS, "ledgerfs-offload")
+            for found in copies:
+                if not isinstance(found, CopiedLedger):
+                    outcomes.append(found)
+                    continue
+                waiting.append(found)
+                if time.monotonic() - last_set >= BETWEEN_SETS_S:
+                    whole, waiting = waiting, []
+                    self.complete(managed_ledger, whole, outcomes)
+                    last_set = time.monotonic()
+            whole, waiting = waiting, []
+            self.complete(managed_ledger, whole, outcomes)
+        except LockLostError:
+            # Whose lock it is now cleans what is noted; a commit that was sent may have named the objects.
+            waiting = []
+            raise
+        finally:
+            for one in waiting:
+                self.give_up(one.attempt, outcomes)
+        return outcomes
+
+    def require_free(self, managed_ledger: str) -> None:
+        """Raise `RefusedLedgerError` for a topic that is not offloaded without its broker: one has it, or that is not known."""
+        if is_of_brokers(managed_ledger):
+            raise RefusedLedgerError("brokers' own topics are not offloaded", key=managed_ledger)
+        owner = self._owners.owner_of(managed_ledger)
+        if owner is Owner.SOME:
+            reason = 'a broker has the topic: have it offload (via = "broker"), or unload the topic'
+            raise RefusedLedgerError(reason, key=managed_ledger)
+        if owner is Owner.UNKNOWN:
+            reason = "ZooKeeper does not tell which broker has the topic (extensible load manager): only brokers can offload it"
+            raise RefusedLedgerError(reason, key=managed_ledger)
+
+    def copy(self, managed_ledger: str, ledger_id: int) -> CopiedLedger | Outcome:
+        """Copy a ledger, which no list names then; else return that it is offloaded already, or why it was not.
+
+        The caller completes the copy, or gives it up. Raises `LockLostError`, and the errors of ZooKeeper.
+        """
+        listed = listed_now(self._lock.newest(), managed_ledger)
+        found = candidate(listed, ledger_id, self._ledgers.found)
+        if not isinstance(found, StoredLedger):
+            return found
+        attempt = JournalRecord.attempt(managed_ledger, ledger_id, self._tier.bucket.store.url, self._noted_ms())
+        if not self._has_room(listed, attempt):
+            return not_offloaded(managed_ledger, ledger_id, FULL, ListFullError(FULL, key=managed_ledger))
+        try:
+            self._lock.commit([attempt.made()])
+        except LedgerfsError:
+            self._in_flight.pop(attempt.key.uuid, None)
+            raise
+        try:
+            return copy_ledger(self._ledgers, found, attempt, self._tier, self._pace)
+        except LockLostError:
+            raise
+        except LedgerfsError as error:
+            self.give_up(attempt, is_certain=not isinstance(error, UncertainWriteError))
+            return not_offloaded(managed_ledger, ledger_id, str(error), error)
+        except BaseException:
+            self.give_up(attempt)
+            raise
+
+    def _has_room(self, listed: Listed, attempt: JournalRecord) -> bool:
+        """Whether a topic's list has room for an attempt besides all that go on; it is in flight from then on."""
+        info = listed.ledger(attempt.ledger_id)
+        more = build_context(self._tier.place.context(attempt.key.uuid, attempt.noted_ms)).ByteSize() + _MORE_OF_A_LINE
+        if info is not None and info.context is not None:
+            more = max(0, more - build_context(info.context).ByteSize())
+        with self._beginning:
+            others = sum(size for name, size in self._in_flight.copy().values() if name == attempt.managed_ledger)
+            # Of a compressed list this is more than it takes.
+            if len(listed.node.data) + others + more > MOST_BYTES:
+                return False
+            self._in_flight[attempt.key.uuid] = listed.topic, more
+        return True
+
+    # Completing.
+
+    def complete(self, managed_ledger: str, copies: Sequence[CopiedLedger], outcomes: list[Outcome]) -> None:
+        """Set the contexts of all copies by one commit, and have a broker that has taken the topic read the list again.
+
+        More than a ZooKeeper takes at once are completed by several commits, the oldest first; what the list has no room for, and what
+        cannot be completed any more, is given up. Raises `LockLostError`, after which the copies are not to be touched, and the errors of
+        ZooKeeper.
+        """
+        url = self._tier.bucket.store.url
+        if any(one.attempt.bucket != url for one in copies):
+            raise ValueError(f"copies in other buckets than {url}")
+        left = sorted(copies, key=lambda one: one.attempt.ledger_id)
+        while left:
+            left = self._complete_some(managed_ledger, left, outcomes)
+
+    def _complete_some(
+        self, managed_ledger: str, copies: Sequence[CopiedLedger], outcomes: list[Outcome]
+    ) -> list[CopiedLedger]:
+        """Complete as many copies as one commit takes; return those that are left, none if nothing more can be done."""
+        left = list(copies)
+        for _ in range(_TRIES):
+            listed = listed_or_none(self._lock.newest(), managed_ledger)
+            left = [one for one in left if self._still_wanted(listed, one, outcomes, managed_ledger)]
+            if not left or listed is None:
+                return []
+            owner = self._owners.owner_of(managed_ledger)
+            if owner is not Owner.NONE and not self._owners.can_unload:
+                return self._give_up_all(left, outcomes, "a broker has taken the topic meanwhile")
+            some, changes = self._that_fit(listed, left)
+            if not some:
+                return self._give_up_all(left, outcomes, FULL, ListFullError(FULL, key=managed_ledger))
+            try:
+                self._lock.commit(changes)
+            except ChangedMeanwhileError as error:
+                if error.key != listed.node.path:
+                    raise
+                continue
+            for one in some:
+                self._in_flight.pop(one.attempt.key.uuid, None)
+            ids, size = tuple(one.attempt.ledger_id for one in some), sum(one.stored.node.length for one in some)
+            outcomes.append(Outcome(Status.OK, "offloaded", managed_ledger, ledger_ids=ids, size=size))
+            replaced = (self._replaced(listed, one.attempt) for one in some)
+            outcomes += [one for one in replaced if isinstance(one, Outcome)]
+            outcomes += let_go(self._owners, managed_ledger)
+            return left[len(some) :]
+        reason = f"the topic's list changed {_TRIES} times while it was to be set"
+        return self._give_up_all(left, outcomes, reason)
+
+    def _give_up_all(
+        self, copies: Iterable[CopiedLedger], outcomes: list[Outcome], reason: str, error: LedgerfsError | None = None
+    ) -> list[CopiedLedger]:
+        """Give copies up, and add why; return none, which are left."""
+        for one in copies:
+            self.give_up(one.attempt, outcomes)
+            topic = one.attempt.managed_ledger or ""
+            outcomes.append(not_offloaded(topic, one.attempt.ledger_id, reason, error))
+        return []
+
+    def _still_wanted(
+        self, listed: Listed | None, copied: CopiedLedger, outcomes: list[Outcome], managed_ledger: str
+    ) -> bool:
+        """Whether a ledger is as it was copied; what there is of the copy is removed if not."""
+        ledger_id = copied.attempt.ledger_id
+        found = (
+            not_offloaded(managed_ledger, ledger_id, "the topic is gone")
+            if listed is None
+            else candidate(listed, ledger_id, self._ledgers.found)
+        )
+        if isinstance(found, StoredLedger):
+            if found == copied.stored:
+                return True
+            found = not_offloaded(managed_ledger, ledger_id, "its metadata changed while it was copied")
+        self.give_up(copied.attempt, outcomes)
+        outcomes.append(found)
+        return False
+
+    def _that_fit(
+        self, listed: Listed, copies: Sequence[CopiedLedger]
+    ) -> tuple[Sequence[CopiedLedger], list[Operation]]:
+        """Return the first copies that the list has room for and one commit takes, at least half of them, and what completes them."""
+        count = len(copies)
+        while count:
+            with suppress(ListFullError):
+                changes = self._changes(listed, copies[:count])
+                if fits(changes):
+                    return copies[:count], changes
+            count //= 2
+        return [], []
+
+    def _changes(self, listed: Listed, copies: Sequence[CopiedLedger]) -> list[Operation]:
+        now_ms = self._noted_ms()
+        replaced = (self._replaced(listed, one.attempt) for one in copies)
+        contexts = {one.attempt.ledger_id: self._tier.place.context(one.attempt.key.uuid, now_ms) for one in copies}
+        edited = with_contexts(listed.node.data, contexts, key=listed.node.path)
+        changes: list[Operation] = [SetNode.of(listed.node, stored(edited, key=listed.node.path))]
+        changes += [one.attempt.dropped() for one in copies]
+        changes += [one.made() for one in replaced if isinstance(one, JournalRecord)]
+        return changes
+
+    def _replaced(self, listed: Listed, attempt: JournalRecord) -> JournalRecord | Outcome | None:
+        """Return the failed attempt whose context is replaced, to be noted for its objects to be cleaned; None if there is none.
+
+        Where its objects are may not be known: then what an operator has to do is returned.
+        """
+        info = listed.ledger(attempt.ledger_id)
+        before = None if info is None else info.context
+        if before is None or before.uuid is None:
+            return None
+        bucket = before.get("bucket")
+        url = attempt.bucket if bucket is None else self._url_of(before)
+        topic = attempt.managed_ledger or ""
+        if url is not None:
+            return JournalRecord.attempt(topic, attempt.ledger_id, url, self._noted_ms(), before.uuid)
+        key = LedgerKey(before.uuid, attempt.ledger_id, is_index=False).data_key
+        endpoint = before.get("serviceEndpoint") or "none"
+        text = f"a broker's failed attempt has left {key} in bucket {bucket} (endpoint {endpoint}), which nobody named: remove it there"
+        return failed("left-elsewhere", key, text)
+
+    def give_up(
+        self, attempt: JournalRecord, outcomes: list[Outcome] | None = None, *, is_certain: bool = True
+    ) -> None:
+        """Remove what an attempt left that no commit was sent of. What cannot be removed now is noted, and cleaned later.
+
+        Without ``is_certain`` a request may still arrive: the note stays.
+        """
+        try:
+            remove_objects(self._tier.bucket, attempt)
+            if is_certain:
+                self._lock.commit([attempt.dropped()])
+        except LedgerfsError as error:
+            if outcomes is not None:
+                text = f"{attempt.key.data_key} is cleaned later: {error}"
+                outcomes.append(failed("cleaned-later", attempt.ledger_id, text, error))
+        finally:
+            self._in_flight.pop(attempt.key.uuid, None)

@@ -1,0 +1,301 @@
+"""Requests to a broker's admin API: address, token and TLS, retries, redirects to other brokers, and every failure by its name.
+
+A change is not sent again where it may have been done, unless doing it twice is as good as once; where the answer is lost and it is not
+known whether it was done, the error says so.
+"""
+
+import errno
+import http.client
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from ledgerfs.display import printable
+from ledgerfs.errors import (
+    AdminApiError,
+    AdminApiUnreachableError,
+    InvalidOptionError,
+    LedgerfsError,
+    StoreTimeoutError,
+    UncertainRequestError,
+    WrongBodyError,
+)
+from ledgerfs.storage.retries import Tries, retry
+from ledgerfs.storage.sent_requests import Asked, Sent
+from ledgerfs.storage.traffic import Traffic
+from ledgerfs_cluster.pulsar_admin.answer import OTHER_PROTOCOL, Answer
+
+MOST_BYTES = 64 << 20
+"""Of one answer: all schemas of a topic."""
+_PIECE = 1 << 16
+_MOST_REDIRECTS = 10
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_SAME_METHOD = frozenset({307, 308})
+_BUSY = frozenset({429, 502, 503, 504})
+_REFUSED = frozenset({429, 503})
+_NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL})
+
+
+def tls_context(
+    ca: Path | None = None, certificate: Path | None = None, key: Path | None = None
+) -> ssl.SSLContext | None:
+    """Return TLS with files in PEM: who signed the broker's certificate, and the certificate and key of this client; None without any.
+
+    Raises `InvalidOptionError`, which names the file.
+    """
+    if ca is certificate is key is None:
+        return None
+    if key is not None and certificate is None:
+        raise InvalidOptionError("a key needs the certificate that it is of", key=str(key))
+    try:
+        context = ssl.create_default_context(cafile=None if ca is None else str(ca))
+    except OSError as error:
+        raise InvalidOptionError(f"cannot be used as certificates of authorities: {error}", key=str(ca)) from error
+    if certificate is not None:
+        try:
+            context.load_cert_chain(certificate, key, password=_no_password)
+        except (OSError, ValueError) as error:
+            raise InvalidOptionError(f"cannot be used as certificate and key: {error}", key=str(certificate)) from error
+    return context
+
+
+class AdminRequests:
+    """Sends requests to one broker, from any thread.
+
+    Parameters
+    ----------
+    address
+        Of the web service: ``http://host:8080``, ``https://host:8443``, perhaps with the path of a proxy.
+    token
+        For ``Authorization: Bearer``; None for none. Brokers to which the first one leads get it, too, but never without TLS after TLS.
+    tls
+        With which certificates, as `tls_context` makes it; None for those that the system trusts.
+
+    Raises `InvalidOptionError` for an address or a token that cannot be one.
+
+    """
+
+    __slots__ = ("_has_answered", "_headers", "_opener", "_traffic", "address")
+
+    def __init__(self, address: str, token: str | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self.address = _checked_address(address)
+        self._headers = {"Accept": "application/json", "User-Agent": "ledgerfs"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {_checked_token(token)}"
+        https = urllib.request.HTTPSHandler(context=ssl.create_default_context() if tls is None else tls)
+        self._opener = urllib.request.build_opener(https, _NoRedirects)
+        self._has_answered = False
+        self._traffic = Traffic()
+
+    def get(self, path: str, accept: Collection[int] = ()) -> Answer:
+        """Return the answer to a GET, of whatever status but those of a refusal, unless they are in ``accept``."""
+        answer = self._asked("GET", path, is_repeatable=True)
+        return answer if answer.status in accept else answer.require_allowed()
+
+    def told(self, path: str) -> Any:  # noqa: ANN401  (JSON)
+        """Return the value that a GET is answered with; raises as `get`, `Answer.require_ok` and `Answer.json`."""
+        return self.get(path).require_ok().json()
+
+    def change(self, method: str, path: str, value: object = None, *, is_repeatable: bool) -> Answer:
+        """Have the broker do something, and return its answer, of whatever status but those of a refusal.
+
+        Parameters
+        ----------
+        method
+            ``PUT``, ``POST`` or ``DELETE``. Redirects keep it, and the body; one that does not is an error.
+        path
+            Of the API, encoded.
+        value
+            The body, of which JSON is made; None for none.
+        is_repeatable
+            Whether doing it twice is as good as once, so that a request whose answer was lost is sent again; `Answer.is_repeated` tells
+            of that. Otherwise only what was certainly not done is tried again: no connection was made, or the broker is busy.
+
+        Raises
+        ------
+        UncertainRequestError
+            The broker may have done it, or may still do it.
+        AdminApiError, AuthenticationError, AccessDeniedError
+            It was not done.
+
+        """
+        body = None if value is None else json.dumps(value).encode()
+        return self._asked(method, path, body, is_repeatable=is_repeatable).require_allowed()
+
+    def _asked(self, method: str, path: str, body: bytes | None = None, *, is_repeatable: bool) -> Answer:
+        tries = Tries(is_first_contact=not self._has_answered)
+        asked = Asked(method, path)
+        may_be_done = False
+
+        def attempt() -> Answer:
+            nonlocal may_be_done
+            try:
+                with Sent(asked, self._traffic, tries.number):
+                    return self._answered(method, path, body, tries)
+            except Exception as error:
+                if method != "GET" and not _is_surely_undone(error):
+                    may_be_done = True
+                    if not is_repeatable:
+                        raise _uncertain(self._translated(error, path)) from error
+                raise
+
+        try:
+            answer = retry(attempt, tries, asked.tell_retry)
+        except UncertainRequestError:
+            raise
+        except Exception as error:
+            found = tries.given_up(error, self._translated(error, path))
+            raise (_uncertain(found) if may_be_done else found) from error
+        self._has_answered = True
+        return replace(answer, is_repeated=True) if may_be_done else answer
+
+    def _answered(self, method: str, path: str, body: bytes | None, tries: Tries) -> Answer:
+        """Return the answer of the broker that does not lead to another one. Raises urllib's errors, also for a busy one."""
+        url = self.address + path
+        for _ in range(_MOST_REDIRECTS):
+            status, location, content = self._once(method, url, body, tries)
+            if status not in _REDIRECTS:
+                return Answer(self.address, path, status, content)
+            if method != "GET" and status not in _SAME_METHOD:
+                raise AdminApiError(
+                    f"the broker leads to {printable(location)!r} with status {status}, with which a {method} becomes a GET; "
+                    "give the address that it leads to",
+                    key=url,
+                )
+            url = _redirected(url, location)
+        raise AdminApiError(
+            f"the broker leads from one broker to the next more than {_MOST_REDIRECTS} times", key=self.address
+        )
+
+    def _once(self, method: str, url: str, body: bytes | None, tries: Tries) -> tuple[int, str, bytes]:
+        is_change = method != "GET"
+        headers = {**self._headers, "Content-Type": "application/json"} if is_change else self._headers
+        request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310  (the scheme is checked)
+        # What a change has become is not known after a time-out, so that it gets all of the time.
+        patience = tries.rest if is_change else tries.patience
+        try:
+            with self._opener.open(request, timeout=max(patience, 0.1)) as answer:
+                return answer.status, "", _body(answer, tries)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code in _BUSY:
+                    raise
+                return error.code, error.headers.get("Location", ""), _body(error.fp, tries)
+        except urllib.error.URLError as error:
+            raise error.reason if isinstance(error.reason, OSError) else error from error
+        except (http.client.RemoteDisconnected, http.client.BadStatusLine) as error:
+            if self._has_answered or (is_change and isinstance(error, http.client.RemoteDisconnected)):
+                raise
+            raise AdminApiError(f"no answer of HTTP: {OTHER_PROTOCOL}", key=self.address) from error
+
+    def _translated(self, error: BaseException, path: str) -> LedgerfsError:
+        where = self.address + path
+        if isinstance(error, StoreTimeoutError):
+            return AdminApiUnreachableError(error.reason, key=where)
+        if isinstance(error, WrongBodyError):
+            return AdminApiError(error.reason, key=where)
+        if isinstance(error, LedgerfsError):
+            return error
+        if isinstance(error, urllib.error.HTTPError):
+            return AdminApiError(f"the admin API is busy or broken: status {error.code}", key=where)
+        if isinstance(error, http.client.HTTPException):
+            return AdminApiError(f"no usable answer of HTTP ({type(error).__name__}): {_text_of(error)}", key=where)
+        return AdminApiUnreachableError(_why_unreachable(error), key=self.address)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Hands redirects on, since the standard library's would send the token without TLS, and to other schemes."""
+
+    def redirect_request(self, *_: Any) -> None:  # noqa: ANN401
+        """Follow none."""
+        return
+
+
+def _no_password() -> str:
+    """Refuse: OpenSSL would ask the terminal."""
+    raise ValueError("the key is encrypted with a password, which is not supported")
+
+
+def _checked_address(address: str) -> str:
+    """Return the address of a web service without a slash at its end; raises `InvalidOptionError` for what is none."""
+    try:
+        parts = urlsplit(address)
+        has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError as error:
+        raise InvalidOptionError(f"no address of a broker: {error}", key="broker") from error
+    if parts.username is not None or parts.password is not None:
+        raise InvalidOptionError("an address has no login in it; a token is given with --token-file", key="broker")
+    if parts.scheme not in {"http", "https"} or not has_host or parts.query or parts.fragment or "," in parts.netloc:
+        raise InvalidOptionError(f"expected the address of one broker; {OTHER_PROTOCOL}", key=address)
+    if not (address.isascii() and address.isprintable()) or " " in address:
+        raise InvalidOptionError("an address has only ASCII characters", key=printable(address))
+    return address.rstrip("/")
+
+
+def _checked_token(token: str) -> str:
+    """Return a token as it is sent; raises `InvalidOptionError`, which does not show it."""
+    token = token.strip().removeprefix("token:")
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidOptionError("the token is empty, or has characters that no token has", key="token")
+    return token
+
+
+def _body(answer: Any, tries: Tries) -> bytes:  # noqa: ANN401  (http.client's)
+    """Return all bytes of a body: not more than `MOST_BYTES`, not less than it promised, and not later than the time for the request."""
+    pieces, size = [], 0
+    while piece := answer.read1(_PIECE):
+        size += len(piece)
+        pieces.append(piece)
+        if size > MOST_BYTES:
+            raise AdminApiError(f"the answer has more than {MOST_BYTES} bytes, which no topic's schemas have")
+        if tries.rest <= 0:
+            raise StoreTimeoutError("the broker did not send all of its answer in time")
+    if getattr(answer, "length", None):
+        raise WrongBodyError(f"the answer ends {answer.length} bytes before its end")
+    return b"".join(pieces)
+
+
+def _redirected(url: str, location: str) -> str:
+    target = urljoin(url, location)
+    schemes = (urlsplit(url).scheme, urlsplit(target).scheme)
+    if not location or schemes[1] not in {"http", "https"} or schemes == ("https", "http"):
+        raise AdminApiError(f"the broker leads to {printable(target)!r}, which is not followed", key=url)
+    return target
+
+
+def _is_surely_undone(error: Exception) -> bool:
+    """Whether no broker has begun with what it was asked for: none was reached, none is there, or it refused."""
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code in _REFUSED
+    if isinstance(error, ConnectionRefusedError | socket.gaierror | ssl.SSLCertVerificationError | AdminApiError):
+        return True
+    return isinstance(error, OSError) and not isinstance(error, LedgerfsError) and error.errno in _NO_WAY
+
+
+def _uncertain(error: LedgerfsError) -> UncertainRequestError:
+    return UncertainRequestError(f"it is not known whether the broker has done it: {error.reason}", key=error.key)
+
+
+def _why_unreachable(error: BaseException) -> str:
+    text = _text_of(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        told = error.verify_message or text
+        return f"its certificate is not trusted: {told}; --tls-ca names the file of the authority that signed it"
+    if isinstance(error, ssl.SSLError):
+        return (
+            f"no connection with TLS: {text}; is this the port for TLS, and does it ask for a certificate (--tls-cert)?"
+        )
+    if isinstance(error, TimeoutError):
+        return "the broker did not answer in time"
+    return f"the broker cannot be reached: {text}"
+
+
+def _text_of(error: BaseException) -> str:
+    return printable(" ".join(str(error).split())) or type(error).__name__

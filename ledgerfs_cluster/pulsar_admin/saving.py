@@ -1,0 +1,131 @@
+"""Saving the schemas of many topics: each that fails is named, and the others are saved."""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from ledgerfs.catalog.time_arguments import iso_time
+from ledgerfs.errors import (
+    AdminApiUnreachableError,
+    AuthenticationError,
+    CorruptObjectError,
+    InvalidOptionError,
+    LedgerfsError,
+    SchemaConflictError,
+    UncertainWriteError,
+    UnknownSchemaError,
+    UnsupportedFormatError,
+)
+from ledgerfs.formats.schemas.schema_info import SchemaVersion
+from ledgerfs.schemas.saved_schemas import SavedSchemas
+from ledgerfs.schemas.schema_store import SchemaStore
+from ledgerfs.storage.ordered_map import ordered_map
+
+THREADS = 8
+_OF_ONE_TOPIC = (CorruptObjectError, UnsupportedFormatError)
+"""Errors in what is saved of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTopic:
+    """What became of one topic's schemas.
+
+    Attributes
+    ----------
+    versions, new
+        How many versions the source has, deletions not counted, and how many objects were written.
+    error
+        Why not all of them are saved; None if they are.
+
+    """
+
+    topic: str
+    versions: int
+    new: int
+    error: LedgerfsError | None = None
+
+
+def save_schemas(
+    source: SchemaStore, saved: SavedSchemas, topics: Iterable[str], threads: int = THREADS
+) -> Iterator[SavedTopic]:
+    """Save what the source knows of the schemas of topics, some at a time; yield what became of each, in their order.
+
+    Raises what ends all of them: `AdminApiUnreachableError`, `AuthenticationError`, and the errors of the place where they are saved. What
+    is saved by then stays.
+    """
+
+    def save_one(topic: str) -> SavedTopic:
+        # Before the source is asked: what others save later may be of a version that it did not have yet.
+        kept = _kept(saved, topic)
+        try:
+            found = source.versions(topic)
+        except (AdminApiUnreachableError, AuthenticationError):
+            raise
+        except LedgerfsError as error:
+            return SavedTopic(topic, 0, 0, error)
+        return _saved(saved, topic, found, kept)
+
+    return ordered_map(save_one, topics, threads, "ledgerfs-schemas")
+
+
+def _kept(saved: SavedSchemas, topic: str) -> tuple[SchemaVersion, ...]:
+    try:
+        return saved.versions(topic)
+    except _OF_ONE_TOPIC:
+        # It is told by what adds to them, after the new ones are saved.
+        return ()
+
+
+def _saved(
+    saved: SavedSchemas, topic: str, found: tuple[SchemaVersion, ...], kept: tuple[SchemaVersion, ...]
+) -> SavedTopic:
+    lost = {one.version: one.schema.unreadable for one in found if one.schema.unreadable}
+    readable = tuple(one for one in found if one.version not in lost)
+    count = sum(not one.is_deletion for one in readable)
+    now_ms = int(time.time() * 1000)
+    try:
+        new = saved.add(topic, (replace(one, saved_ms=now_ms) for one in readable))
+        _require_one_cluster(topic, readable, tuple(one for one in kept if one.version not in lost))
+    except (*_OF_ONE_TOPIC, InvalidOptionError, UncertainWriteError, SchemaConflictError) as error:
+        return SavedTopic(topic, count, 0, error)
+    if lost:
+        return SavedTopic(topic, count, new, UnknownSchemaError("; ".join(lost.values()), key=topic))
+    return SavedTopic(topic, count, new)
+
+
+def _require_one_cluster(topic: str, found: tuple[SchemaVersion, ...], kept: tuple[SchemaVersion, ...]) -> None:
+    """Raise `SchemaConflictError` if one that was saved before is of another cluster than what the source has.
+
+    In one cluster numbers begin anew only after all versions are deleted. So what was registered after a version that the source still has
+    is there as well, unless a later deletion, which has a number of its own, hides it; and of one number there is only one at a time.
+    """
+    hidden = max((one.version for one in found if one.is_deletion), default=-1)
+    there = [one for one in found if not one.is_deletion]
+    for other in kept:
+        is_registered = not (other.is_deletion or other.is_by_hand or other.is_by_import)
+        if not is_registered or other.timestamp_ms is None or other.version <= hidden:
+            continue
+        proof = None if any(_is_same(one, other) for one in there) else _contradicting(there, other)
+        if proof is not None:
+            reason = (
+                f"schema version {other.version}, saved from {other.source}, was registered at {iso_time(other.timestamp_ms)}, and "
+                f"{proof.source} does not have it, although its version {proof.version} is there since {iso_time(proof.timestamp_ms)}: "
+                "these are two clusters. Both are saved, and nothing tells which of them a message means; save each cluster's schemas to a "
+                "place of its own (--to)"
+            )
+            raise SchemaConflictError(reason, key=topic)
+
+
+def _contradicting(there: list[SchemaVersion], other: SchemaVersion) -> SchemaVersion | None:
+    """Return one that could not be there if another, which is not, had been registered in the same cluster."""
+    when = other.timestamp_ms or 0
+    for one in there:
+        since = one.timestamp_ms or 0
+        if since < when or (one.version, since) == (other.version, when):
+            return one
+    return None
+
+
+def _is_same(one: SchemaVersion, other: SchemaVersion) -> bool:
+    is_of_then = (one.version, one.timestamp_ms) == (other.version, other.timestamp_ms)
+    return is_of_then and one.schema.means_the_same(other.schema)

@@ -1,0 +1,203 @@
+"""Brokers, as the package ``pulsar-client`` reads topics from them: an optional extra, which is imported when it is needed."""
+
+import json
+import os
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ledgerfs.display import printable
+from ledgerfs.errors import (
+    AccessDeniedError,
+    AuthenticationError,
+    BrokerRefusalError,
+    InvalidNameError,
+    InvalidOptionError,
+    LedgerfsError,
+    NotFoundError,
+    ObjectNotFoundError,
+    StoreUnreachableError,
+)
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs_cluster.snapshot.cluster_names import CLUSTERS, only_cluster
+from ledgerfs_cluster.zookeeper.nodes import NodeReader
+
+_SERVICE = re.compile(r"pulsar(\+ssl)?://[^\s@/?#]+/?", re.ASCII)
+_EXPECTED = "expected the address of brokers: pulsar://host:6650, or pulsar+ssl://host:6651"
+_MISSING = "the metadata of the cluster do not contain the address of its brokers; pass --service pulsar://host:6650"
+_AHEAD = 100
+"""Messages that the client takes ahead: they may have some MiB each."""
+
+_BY_NAME: dict[str, tuple[type[LedgerfsError], str]] = {
+    "AuthenticationError": (AuthenticationError, "the broker does not know who asks"),
+    "AuthorizationError": (AccessDeniedError, "the broker refused"),
+    "TopicNotFound": (NotFoundError, "the broker has no such topic"),
+    "InvalidTopicName": (InvalidNameError, "the broker does not take this name"),
+    **dict.fromkeys(
+        ("Timeout", "ConnectError", "NotConnected", "ReadError", "LookupError", "ServiceUnitNotReady", "AlreadyClosed"),
+        (StoreUnreachableError, "no broker answers"),
+    ),
+}
+
+
+def service_address(nodes: NodeReader, *, has_tls: bool) -> str:
+    """Return the URL of brokers, one with TLS if that is wanted, or there is no other; raises `InvalidOptionError` without any."""
+    name = only_cluster(nodes)
+    try:
+        told = json.loads(nodes.get(f"{CLUSTERS}/{name}").data) if name is not None else None
+    except (ObjectNotFoundError, ValueError, RecursionError):
+        told = None
+    names = ["brokerServiceUrlTls"] if has_tls else ["brokerServiceUrl", "brokerServiceUrlTls"]
+    url = next((told[name] for name in names if told.get(name)), None) if isinstance(told, dict) else None
+    if not isinstance(url, str) or not url:
+        raise InvalidOptionError(_MISSING, key="--service")
+    return url
+
+
+class PulsarService:
+    """Brokers, or a proxy before them, until they are closed; the first reading connects.
+
+    Parameters
+    ----------
+    url
+        ``pulsar://host:6650,host:6650`` or ``pulsar+ssl://…``.
+    token
+        Who asks; None for nobody, or whoever the certificate is of.
+    ca, certificate, key
+        Files in PEM: who signed the brokers' certificates, and the certificate and key of this client.
+
+    Raises `InvalidOptionError` for what is no address, and where ``pulsar-client`` is not installed.
+
+    """
+
+    silence_s = 3.0
+    """How long nothing may come before it counts as a pause; after three of them the reading is over."""
+    patience_s = 45.0
+    """How long nothing may come where something has to: a broker may read it from a slow store, and tries again after 15 s."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        ca: Path | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
+        if not _SERVICE.fullmatch(url.strip()):
+            raise InvalidOptionError(_EXPECTED, key=printable(url))
+        self._url = url.strip()
+        self._token, self._ca, self._certificate, self._key = token, ca, certificate, key
+        self._pulsar = _package()
+        self._client: Any = None
+
+    @contextmanager
+    def reading(self, topic: str, start: Position | None) -> Iterator["TopicReading"]:
+        """Return a reader of all messages of a topic, or of those from an entry on.
+
+        It and its methods raise `StoreUnreachableError`, `AuthenticationError`, `AccessDeniedError`, `NotFoundError`, `InvalidNameError`,
+        and `BrokerRefusalError` for any other refusal.
+        """
+        with _our_errors(self._pulsar, topic):
+            reader = self._connected().create_reader(
+                topic,
+                self._pulsar.MessageId.earliest if start is None else self._pulsar.MessageId(-1, *start, -1),
+                receiver_queue_size=_AHEAD,
+                start_message_id_inclusive=True,
+                crypto_failure_action=self._pulsar.ConsumerCryptoFailureAction.CONSUME,
+            )
+        try:
+            yield TopicReading(self._pulsar, reader, topic)
+        finally:
+            with _our_errors(self._pulsar, topic):
+                reader.close()
+
+    def publish(self, topic: str, key: str, data: bytes) -> None:
+        """Send one message; raises the errors of `reading`."""
+        with _our_errors(self._pulsar, topic):
+            producer = self._connected().create_producer(topic, batching_enabled=False)
+            try:
+                producer.send(data, partition_key=key)
+            finally:
+                producer.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _connected(self) -> Any:  # noqa: ANN401  (the package has no types)
+        if self._client is None:
+            self._client = self._new_client()
+        return self._client
+
+    def _new_client(self) -> Any:  # noqa: ANN401
+        pulsar = self._pulsar
+        authentication = None
+        if self._token is not None:
+            authentication = pulsar.AuthenticationToken(self._token)
+        elif self._certificate is not None:
+            authentication = pulsar.AuthenticationTLS(str(self._certificate), str(self._key or self._certificate))
+        own: dict[str, str] = {}
+        if self._certificate is not None:
+            own["tls_certificate_file_path"] = str(self._certificate)
+            own["tls_private_key_file_path"] = str(self._key or self._certificate)
+        trusted = ssl.get_default_verify_paths().cafile if self._ca is None else str(self._ca)
+        # The client would write its log to standard output.
+        logger = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
+        return pulsar.Client(
+            self._url,
+            authentication,
+            tls_trust_certs_file_path=trusted,
+            tls_validate_hostname=True,
+            logger=logger,
+            **own,
+        )
+
+
+class TopicReading:
+    """One reader of a topic, for one thread."""
+
+    __slots__ = ("_pulsar", "_reader", "_topic")
+
+    def __init__(self, pulsar: ModuleType, reader: Any, topic: str) -> None:  # noqa: ANN401  (the package has no types)
+        self._pulsar = pulsar
+        self._reader = reader
+        self._topic = topic
+
+    def next(self, wait_s: float) -> Any:  # noqa: ANN401
+        """Return the next message in the order in which brokers send them; None if none comes for so long."""
+        with _our_errors(self._pulsar, self._topic):
+            try:
+                return self._reader.read_next(round(wait_s * 1000))
+            except self._pulsar.Timeout:
+                return None
+
+    def is_at_end(self) -> bool:
+        """Whether brokers say that the topic has no message behind the last one that came."""
+        with _our_errors(self._pulsar, self._topic):
+            return not self._reader.has_message_available()
+
+
+def _package() -> ModuleType:
+    try:
+        import pulsar
+    except ImportError as error:
+        reason = "brokers are asked through the package pulsar-client; pip install 'ledgerfs[pulsar]'"
+        raise InvalidOptionError(reason, key="pulsar-client") from error
+    module: ModuleType = pulsar
+    return module
+
+
+@contextmanager
+def _our_errors(pulsar: ModuleType, topic: str) -> Iterator[None]:
+    """Raise errors of the client by our names."""
+    try:
+        yield
+    except pulsar.exceptions.PulsarException as error:
+        kind, reason = _BY_NAME.get(type(error).__name__, (BrokerRefusalError, "the broker refuses"))
+        raise kind(f"{reason}: {printable(str(error))}", key=topic) from error

@@ -1,0 +1,227 @@
+"""Ledgers that a recovery writes into the bucket: copies under other ids, and markers that end open transactions.
+
+Their names depend on what is in them: the next run takes what is there, if it is whole. A data object without an index is left to the
+store, which takes the same bytes again as written: another run may be about to put its index.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+import numpy as np
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.reader import LedgerReader
+from ledgerfs.errors import (
+    CorruptLedgerError,
+    CorruptObjectError,
+    ObjectExistsError,
+    RefusedLedgerError,
+    StaleObjectError,
+)
+from ledgerfs.formats.crc import crc32c
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.formats.pulsar_blob.user_metadata import CLUSTER_KEY
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.layouts.pulsar_blob.columns import NUMBER
+from ledgerfs.layouts.pulsar_blob.new_ledger import (
+    SMALLEST_BLOCK_SIZE,
+    NewLedger,
+    made_up_metadata,
+    made_up_user_metadata,
+    new_key,
+    of_topic,
+    require_topic,
+)
+from ledgerfs.layouts.pulsar_blob.writer import UnindexedLedger, WrittenLedger, as_stored, publish
+from ledgerfs.messages.decode.entry_fields import Transaction
+from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
+from ledgerfs.writing.admission import is_current
+from ledgerfs.writing.copied_properties import copied_user_metadata, own_block_size
+from ledgerfs.writing.deletion import has_index, remove_ledger
+from ledgerfs.writing.sources import EntryBatches, OffloadedLedger
+from ledgerfs.writing.write import ref_of, write_ledger
+from ledgerfs_cluster.offload.object_copies import copy_object
+from ledgerfs_cluster.offload.record_digest import cryptographic, digest_of
+
+_ABORTED = 22
+"""The type of a marker."""
+_Digest = tuple[int, int, str]
+
+
+def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger: str) -> LedgerRef:
+    """Copy a ledger within its bucket to another id and topic, read it back, and return the copy; one that is there and whole is taken.
+
+    Neither the data object nor its blocks name the ledger's id: the store copies the data object itself where it can, and the index is
+    written again.
+
+    Parameters
+    ----------
+    bucket
+        Where the ledger is.
+    ref
+        The ledger, as the bucket's catalog has it.
+    ledger_id
+        Of the copy; whether it is free is not checked here.
+    managed_ledger
+        Of the copy, another one than the ledger's: readers of the bucket would get each message twice.
+
+    Raises
+    ------
+    RefusedLedgerError
+        The ledger is of the same topic, or of a layout that is not written.
+    InvalidNameError
+        An invalid id, or name of a topic.
+    CorruptLedgerError
+        The ledger is damaged, or the copy is not what it should be; a copy that was written is removed again.
+    StaleObjectError, ObjectExistsError
+        Another writer replaces or removes one of the two meanwhile.
+    StoreError, StoreUnreachableError, AccessDeniedError
+        Of the bucket.
+
+    """
+    require_topic(managed_ledger)
+    if ref.managed_ledger == managed_ledger:
+        reason = "under another id of the same topic, readers of the bucket would get each message twice"
+        raise RefusedLedgerError(reason, key=ref.key)
+    if ref.layout != NUMBER:
+        raise RefusedLedgerError("only ledgers of the layout that is written here are copied to other ids", key=ref.key)
+    reader = bucket.reader(ref)
+    key = new_key(ledger_id, copied_uuid(ref.uuid, ledger_id, managed_ledger))
+    ledger = _new_ledger(reader, key, managed_ledger)
+
+    def expected() -> _Digest:
+        return digest_of(OffloadedLedger(reader).checked, cryptographic)
+
+    def write() -> tuple[WrittenLedger, _Digest]:
+        digest, store = expected(), bucket.raw_store
+        whole = as_stored(store, replace(ledger, key=new_key(ref.ledger_id, ref.uuid)))
+        if whole is None or not is_current(store, ref):
+            raise StaleObjectError("the ledger was replaced or removed since it was listed", key=ref.key)
+        data = copy_object(store, whole.data, ledger.key.data_key, ledger.user_metadata_as("data"), ledger.block_size)
+        index = replace(whole.offload_index, metadata=ledger.metadata)
+        return publish(store, UnindexedLedger(ledger, data, index)), digest
+
+    return _write_once(bucket, ledger, expected, write)
+
+
+def copied_uuid(uuid: str, ledger_id: int, managed_ledger: str) -> str:
+    """Return the uuid of a ledger's copy under an id: the same for each run that makes it."""
+    return str(uuid5(UUID(uuid), f"{managed_ledger} {ledger_id}"))
+
+
+def end_transactions(
+    bucket: Bucket, managed_ledger: str, ledger_id: int, transactions: Sequence[Transaction], at_ms: int
+) -> LedgerRef:
+    """Write a ledger with a marker for each transaction that was left open, and return it; one that is there and whole is taken.
+
+    Brokers do not need it, since they hide messages by a snapshot. Readers of the bucket would wait for these transactions forever.
+
+    Parameters
+    ----------
+    bucket
+        Where the topic's ledgers are.
+    managed_ledger
+        The topic: ``tenant/namespace/persistent/<topic, URL-encoded>``.
+    ledger_id
+        Behind all ledgers of the topic.
+    transactions
+        At least one.
+    at_ms
+        Publish time of the markers, ms since 1970 UTC; the same for each run, so that it writes the same bytes.
+
+    Raises `CorruptLedgerError`, `StaleObjectError` and the errors of the store.
+    """
+    key = new_key(ledger_id, str(uuid5(NAMESPACE_URL, f"{managed_ledger} {ledger_id}")))
+    block_size = max(SMALLEST_BLOCK_SIZE, bucket.raw_store.writes.smallest_part)
+    ledger = NewLedger(key, made_up_metadata(managed_ledger), made_up_user_metadata(managed_ledger), block_size)
+    entries = [_marker(one, at_ms) for one in transactions]
+    lengths = np.array([len(one) for one in entries], np.int64)
+    batch = EntryBatch(0, memoryview(b"".join(entries)), np.cumsum(lengths) - lengths, lengths)
+
+    def digest() -> _Digest:
+        return digest_of(lambda: iter([batch]), cryptographic)
+
+    return _write_once(bucket, ledger, digest, lambda: (write_ledger(bucket, ledger, EntryBatches([batch])), digest()))
+
+
+def _marker(transaction: Transaction, at_ms: int) -> bytes:
+    """Return an entry with all that Pulsar requires of a marker."""
+    most, least = (bits & 0xFFFF_FFFF_FFFF_FFFF for bits in transaction)
+    record = MessageMetadataRecord(
+        producer_name=b"",
+        sequence_id=0,
+        publish_time_ms=at_ms,
+        marker_type=_ABORTED,
+        transaction_least=least,
+        transaction_most=most,
+    )
+    metadata = record.SerializeToString(deterministic=True)
+    framed = struct.pack(">I", len(metadata)) + metadata
+    return b"\x0e\x01" + struct.pack(">I", crc32c(np.frombuffer(framed, np.uint8), 0, len(framed))) + framed
+
+
+def _new_ledger(reader: LedgerReader, key: LedgerKey, managed_ledger: str) -> NewLedger:
+    metadata = reader.metadata()
+    if metadata is None or not reader.ref.is_sound:
+        reason = "the ledger is damaged (run 'ledgerfs verify' for all damage); it is not copied"
+        raise CorruptLedgerError(reason, key=reader.ref.key)
+    user_metadata = copied_user_metadata(reader, managed_ledger)
+    # It is of the cluster that will name it, whichever that is.
+    user_metadata.pop(CLUSTER_KEY, None)
+    return NewLedger(key, of_topic(metadata, managed_ledger), user_metadata, own_block_size(reader))
+
+
+def _write_once(
+    bucket: Bucket,
+    ledger: NewLedger,
+    expected: Callable[[], _Digest],
+    write: Callable[[], tuple[WrittenLedger, _Digest]],
+) -> LedgerRef:
+    """Return a ledger that is there and whole, or write it and read it back; ``expected`` reads what it is made of."""
+
+    def there() -> LedgerRef | None:
+        found = as_stored(bucket.raw_store, ledger)
+        return ref_of(found) if found is not None and _is_whole(bucket, found, expected) else None
+
+    if (taken := there()) is not None:
+        return taken
+    if has_index(bucket, ledger.key):
+        remove_ledger(bucket, ledger.key)
+    try:
+        return _written(bucket, ledger, write)
+    except ObjectExistsError:
+        if (taken := there()) is not None:
+            return taken
+        remove_ledger(bucket, ledger.key)
+        return _written(bucket, ledger, write)
+
+
+def _written(bucket: Bucket, ledger: NewLedger, write: Callable[[], tuple[WrittenLedger, _Digest]]) -> LedgerRef:
+    written, sent = write()
+    bucket.expire()
+    if not _is_whole(bucket, written, lambda: sent):
+        remove_ledger(bucket, ledger.key)
+        raise CorruptLedgerError(
+            "what was read back is not what was written; it is removed again", key=written.data.key
+        )
+    if not is_current(bucket.raw_store, ref_of(written)):
+        raise StaleObjectError(
+            "another writer has replaced or removed the ledger meanwhile; run it again", key=written.data.key
+        )
+    return ref_of(written)
+
+
+def _is_whole(bucket: Bucket, there: WrittenLedger, expected: Callable[[], _Digest]) -> bool:
+    """Whether it is of its topic, and all entries are as they should be."""
+    ref = ref_of(there)
+    if ref.managed_ledger != there.ledger.metadata.managed_ledger:
+        return False
+    reader = bucket.uncached_reader(ref)
+    try:
+        found = digest_of(lambda: reader.batches(ref.first_entry, ref.last_entry), cryptographic)
+    except CorruptObjectError:
+        return False
+    return found == expected()

@@ -1,0 +1,106 @@
+"""The messages of transactions in a topic, by what became of their transactions: the outcomes of a scan, for all entries of the topic.
+
+A topic without transactions costs no more than reading it and the walk over the metadata of its entries.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ledgerfs.catalog.reader import LedgerReader
+from ledgerfs.errors import CorruptMessageError, RefusedLedgerError
+from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.decode.entry_checksum import EntryState, check_entries
+from ledgerfs.messages.decode.entry_fields import Transaction, messages_in_transactions, outcomes_in, transactions_at
+from ledgerfs.messages.decode.metadata_walk import walk_metadata
+from ledgerfs.scan.topic_entries import Reach, read_entries
+from ledgerfs.scan.transaction_outcomes import OPEN, TransactionOutcomes
+
+States = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTransactions:
+    """The transactions of a topic.
+
+    Attributes
+    ----------
+    entries
+        {ledger id: {``committed``, ``aborted`` or ``open``: ids of the entries of such transactions}}, for ledgers that have some.
+    transactions
+        {state: transactions with messages that ended so}.
+    greatest
+        {coordinator: the greatest number that it gave to a transaction}, by all messages and markers.
+
+    """
+
+    entries: Mapping[int, States] = field(default_factory=dict)
+    transactions: Mapping[str, set[Transaction]] = field(default_factory=dict)
+    greatest: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def open(self) -> list[Transaction]:
+        """Transactions without an outcome up to the topic's end."""
+        return sorted(self.transactions.get(OPEN, ()))
+
+    @property
+    def hidden_messages(self) -> dict[int, Int64]:
+        """{ledger id: entries that are not to be seen}: those of aborted transactions, and of open ones."""
+        return {
+            ledger_id: np.array(sorted([*states.get("aborted", ()), *states.get(OPEN, ())]), np.int64)
+            for ledger_id, states in self.entries.items()
+        }
+
+    def count(self, state: str) -> int:
+        """Return how many entries are of transactions that ended so."""
+        return sum(len(states.get(state, ())) for states in self.entries.values())
+
+    def hidden(self) -> list[Transaction]:
+        """Return the transactions whose messages are not to be seen.
+
+        Raises `RefusedLedgerError` for one with other messages that are to be seen: brokers know transactions by their ids alone.
+        """
+        hidden = {*self.transactions.get("aborted", ()), *self.open}
+        both = sorted(hidden & self.transactions.get("committed", set()))
+        if both:
+            reason = "an id of two transactions, one committed and one not (of clusters that both counted from 0?): brokers would hide both"
+            raise RefusedLedgerError(reason, key=f"transaction {both[0]}")
+        return sorted(hidden)
+
+
+def transactions_in(readers: Sequence[LedgerReader]) -> TopicTransactions:
+    """Return the transactions of a topic, and what became of each message; reads all of its ledgers, given in the order of their ids.
+
+    Raises `CorruptMessageError` for a marker, or a message of a transaction, whose checksum is wrong, and as the readers.
+    """
+    outcomes = TransactionOutcomes(readers, {}, is_damage_skipped=False)
+    entries: dict[int, dict[str, list[int]]] = {}
+    transactions: dict[str, set[Transaction]] = {}
+    greatest: dict[int, int] = {}
+    for place, batch in read_entries(readers, Reach.of(range(len(readers)))):
+        table, ref = walk_metadata(batch), readers[place.number].ref
+        messages, markers = np.flatnonzero(messages_in_transactions(table)), outcomes_in(table)
+        if not messages.size and not markers:
+            continue
+        _require_sound(batch, np.array([*messages, *(row for row, _, _ in markers)], np.int64), ref.key)
+        ids = transactions_at(table, messages)
+        for most, least in (*ids, *(one for _, one, _ in markers)):
+            greatest[most] = max(greatest.get(most, least), least)
+        outcomes.look_ahead(place, batch, table, messages)
+        for row, transaction in zip(messages.tolist(), ids, strict=True):
+            entry_id = batch.id_of(row)
+            state = outcomes.state_of(transaction, ref.ledger_id, entry_id)
+            entries.setdefault(ref.ledger_id, {}).setdefault(state, []).append(entry_id)
+            transactions.setdefault(state, set()).add(transaction)
+    return TopicTransactions(entries, transactions, greatest)
+
+
+def _require_sound(batch: EntryBatch, rows: Int64, key: str) -> None:
+    """Raise `CorruptMessageError` for the first of some entries whose checksum is wrong: it would tell of another transaction."""
+    some = EntryBatch(batch.first_entry, batch.buffer, batch.offsets[rows], batch.lengths[rows], batch.ids_of(rows))
+    wrong = np.flatnonzero(check_entries(some).states >= EntryState.MISMATCH)
+    if wrong.size:
+        entry = some.id_of(int(wrong[0]))
+        raise CorruptMessageError(f"entry {entry} is of a transaction, and has a wrong checksum", key=key)

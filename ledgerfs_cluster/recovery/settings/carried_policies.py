@@ -1,0 +1,191 @@
+"""Which of a namespace's former policies its successor in the new cluster gets: a pure function of what both clusters are.
+
+Policies that make brokers delete are held back. Time went on while the cluster was lost, so a retention or a time
+to live that was right then may have ended for all that is restored, and what brokers trim of offloaded ledgers they delete from the bucket,
+which may have the only copy. A namespace without any retention is no safer: there brokers delete whatever no subscription needs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ledgerfs.errors import CorruptMetadataError
+from ledgerfs_cluster.snapshot.policies import OffloadTarget, policies_of
+
+RETENTION, TTL, BACKLOG = "retention_policies", "message_ttl_in_seconds", "backlog_quota_map"
+EXPIRATION, OFFLOAD, CLUSTERS = "subscription_expiration_time_minutes", "offload_policies", "replication_clusters"
+HELD: Mapping[str, Any] = {
+    RETENTION: {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
+    TTL: 0,
+    EXPIRATION: 0,
+}
+"""What a namespace has while its policies of deleting are held back: nothing ends by itself."""
+_EVICTION = "consumer_backlog_eviction"
+_UNWRITTEN = frozenset({"deleted", "migrated", "allowed_clusters", "clusterDispatchRate", "latency_stats_sample_rate"})
+"""What is no setting of the namespace, or one that its cluster alone has a meaning for."""
+BY_CLUSTER = ("topicDispatchRate", "subscriptionDispatchRate", "clusterSubscribeRate", "publishMaxMessageRate")
+_AUTH, _TOPIC_AUTH = "auth_policies", ("destination_auth", "subscription_auth_roles")
+
+
+@dataclass(frozen=True, slots=True)
+class NewCluster:
+    """What has to be known of the cluster in which topics are restored.
+
+    Attributes
+    ----------
+    name
+        As its brokers are configured.
+    tier
+        Where its brokers find the bucket; None if that is not known.
+    offloaders
+        The folder of its brokers' offloaders; None if that is not known.
+    has_transactions
+        Whether its brokers have transactions.
+
+    """
+
+    name: str
+    tier: OffloadTarget | None = None
+    offloaders: str | None = None
+    has_transactions: bool = False
+
+
+def carried_policies(
+    former: Mapping[str, Any] | None, cluster: NewCluster, *, key: str, is_renamed: bool
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the policies of a new namespace, as its node in ZooKeeper would have them, and {former policy: why it is not as it was}.
+
+    Parameters
+    ----------
+    former
+        As its node in ZooKeeper had them; None if nothing is known of it.
+    cluster
+        The new one.
+    key
+        The former node, for errors.
+    is_renamed
+        Whether topics have other names now, of which rights of single topics tell nothing.
+
+    Raises
+    ------
+    CorruptMetadataError
+        The policies are none that a broker could have written.
+
+    """
+    why: dict[str, str] = {}
+    policies = {name: value for name, value in (former or {}).items() if value is not None and name not in _UNWRITTEN}
+    _without_replication(policies, why, cluster)
+    _by_new_cluster(policies, why, cluster, key)
+    _with_rights(policies, why, key, is_renamed=is_renamed)
+    _with_offloading(policies, why, cluster, key)
+    policies[CLUSTERS] = [cluster.name]
+    if isinstance(policies.get(TTL), int) and policies[TTL] < 0:
+        # Older brokers wrote it for none.
+        del policies[TTL]
+    _hold(policies, why)
+    return policies, why
+
+
+def _without_replication(policies: dict[str, Any], why: dict[str, str], cluster: NewCluster) -> None:
+    former = policies.pop(CLUSTERS, None) or []
+    if isinstance(former, list) and len(former) > 1:
+        told = ", ".join(sorted(map(str, former)))
+        why[CLUSTERS] = f"it was replicated between {told}, and is in {cluster.name} alone"
+    if policies.pop("replicatorDispatchRate", None):
+        why["replicatorDispatchRate"] = "it is not replicated"
+    if policies.pop("resource_group_name", None):
+        why["resource_group_name"] = "whether the new cluster has this group is not known"
+
+
+def _by_new_cluster(policies: dict[str, Any], why: dict[str, str], cluster: NewCluster, key: str) -> None:
+    """Have what is set for the former cluster set for the new one; of several clusters only one of the same name can be meant."""
+    for name in BY_CLUSTER:
+        told = _mapping(policies.pop(name, None) or {}, name, key)
+        rates = [told[cluster.name]] if cluster.name in told else list(told.values())
+        if len(rates) == 1:
+            policies[name] = {cluster.name: rates[0]}
+        elif rates:
+            why[name] = (
+                f"it was set for the clusters {', '.join(sorted(told))}, and which of them this one stands for is not known"
+            )
+
+
+def _with_rights(policies: dict[str, Any], why: dict[str, str], key: str, *, is_renamed: bool) -> None:
+    rights = _mapping(policies.get(_AUTH) or {}, _AUTH, key)
+    if is_renamed and any(rights.get(name) for name in _TOPIC_AUTH):
+        why[_AUTH] = "rights of single topics and subscriptions are of the former names"
+        policies[_AUTH] = {name: value for name, value in rights.items() if name not in _TOPIC_AUTH}
+
+
+def _with_offloading(policies: dict[str, Any], why: dict[str, str], cluster: NewCluster, key: str) -> None:
+    """Carry policies of offloading only if brokers can offload and read by them: with others they would read no offloaded ledger.
+
+    Any of them stands in place of all that brokers are configured with, the folder of their offloaders, too.
+    """
+    for older in ("offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"):
+        if policies.pop(older, -1) not in {-1, None}:
+            why[older] = "beside the policies of offloading it would stand in place of the brokers' own"
+    offload = policies.pop(OFFLOAD, None)
+    if not offload:
+        return
+    target = policies_of({OFFLOAD: _mapping(offload, OFFLOAD, key)}, key=key).target
+    if cluster.tier is None or cluster.offloaders is None:
+        why[OFFLOAD] = "where the new cluster's brokers have the bucket and their offloaders is not known"
+    elif not target.driver or not target.bucket:
+        why[OFFLOAD] = "they name no driver and bucket, and with them brokers would read nothing that is offloaded"
+    elif not _is_same_place(target, cluster.tier):
+        why[OFFLOAD] = (
+            f"they have {target.driver} with the bucket {target.bucket}, and topics are restored from another place"
+        )
+    else:
+        policies[OFFLOAD] = {**offload, "offloadersDirectory": cluster.offloaders}
+
+
+def _is_same_place(one: OffloadTarget, other: OffloadTarget) -> bool:
+    return (one.driver or "").lower() == (other.driver or "").lower() and (
+        (one.bucket, one.region or other.region, one.endpoint)
+        == (other.bucket, other.region or one.region, other.endpoint)
+    )
+
+
+def _hold(policies: dict[str, Any], why: dict[str, str]) -> None:
+    """Let nothing end by itself; quotas of the backlog stay but those that drop what nobody has read yet."""
+    for name, held in HELD.items():
+        if policies.get(name) is not None and policies[name] != held:
+            why[name] = "it is held back, since it may delete what is restored"
+        policies[name] = held
+    quotas = policies.get(BACKLOG)
+    if not isinstance(quotas, Mapping):
+        return
+    kept = {kind: quota for kind, quota in quotas.items() if not _evicts(quota)}
+    if kept != quotas:
+        why[BACKLOG] = "it is held back, since it may drop what no subscription has read"
+        policies[BACKLOG] = kept
+
+
+def deleting_policy(policies: Mapping[str, Any]) -> str | None:
+    """Return the first policy of a namespace that deletes, or expires, messages, in words; None if there is none."""
+    retention = policies.get(RETENTION)
+    if not isinstance(retention, dict):
+        return "no retention of its own, so that of the brokers, usually none"
+    minutes, megabytes = (retention.get(name) for name in HELD[RETENTION])
+    if not minutes == megabytes == -1:
+        return f"a retention of {minutes} minutes and {megabytes} MB"
+    for name, what in ((TTL, "a time to live (s)"), (EXPIRATION, "an expiry of subscriptions (minutes)")):
+        value = policies.get(name)
+        if isinstance(value, int) and value > 0:
+            return f"{what} of {value}"
+    quotas = policies.get(BACKLOG)
+    if any(map(_evicts, quotas.values() if isinstance(quotas, dict) else ())):
+        return f"a backlog quota that evicts ({_EVICTION})"
+    return None
+
+
+def _evicts(quota: object) -> bool:
+    return isinstance(quota, Mapping) and quota.get("policy") == _EVICTION
+
+
+def _mapping(value: object, name: str, key: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise CorruptMetadataError(f"{name} is no JSON object", key=key)
+    return value

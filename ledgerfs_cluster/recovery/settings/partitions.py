@@ -1,0 +1,85 @@
+"""How many partitions the restored topics have, as the dump or their names have it, set in ZooKeeper once all partitions are there."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+
+from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError
+from ledgerfs.formats.topic_names import split_partition
+from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster, is_partition
+from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs_cluster.recovery.planning.topic_plan import TopicPlan
+from ledgerfs_cluster.snapshot.answered_nodes import answered
+from ledgerfs_cluster.snapshot.partitioned_topics import parse_partitions, partitioned_path
+from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode
+from ledgerfs_cluster.zookeeper.node import Node
+from ledgerfs_cluster.zookeeper.nodes import NodeReader
+
+MOST_INFERRED = 10_000
+"""Partitions that are believed of a name alone: clients open each of them, and anybody may have made up a name."""
+
+
+def counts_in_new_cluster(plans: Iterable[TopicPlan], dump: DumpedCluster | None) -> dict[str, int]:
+    """Return {partitioned topic in the new cluster, as a managed ledger without a number: how many partitions it had}.
+
+    A dump may be older than the last partitions, so that none is left out of which there is a ledger. A number beyond `MOST_INFERRED` that
+    the dump does not have makes no partitions: those topics are served by their own names. A damaged node is as good as none.
+    """
+    settings = DumpedSettings() if dump is None else dump.settings
+    counts: dict[str, int] = {}
+    for one in plans:
+        if is_partition(one.source, dump):
+            stem, number = split_partition(one.source)
+            told, count = _told(stem, settings), int(number or 0) + 1
+            if count <= max(MOST_INFERRED, told):
+                target = split_partition(one.target)[0]
+                counts[target] = max(counts.get(target, 0), count, told)
+    return dict(sorted(counts.items()))
+
+
+def _told(stem: str, settings: DumpedSettings) -> int:
+    with suppress(CorruptMetadataError):
+        return settings.partitions(stem) or 0
+    return 0
+
+
+def set_partitions(lock: ClusterLock, counts: Mapping[str, int], there_before: Collection[str] = ()) -> dict[str, str]:
+    """Set the counts of partitioned topics (managed ledgers without the number of a partition) that have none yet.
+
+    Those that were there before may have got more partitions since. Return of those that have another one, or get one meanwhile, what is
+    the matter, in words. Raises the errors of `ClusterLock.commit`.
+    """
+    told: dict[str, str] = {}
+    there = dict(answered(lock.newest().get_many, map(partitioned_path, counts)))
+    for name, count in counts.items():
+        path = partitioned_path(name)
+        found = there.get(path)
+        if found is not None:
+            if (other := _difference(found, count, may_grow=name in there_before)) is not None:
+                told[name] = other
+            continue
+        try:
+            lock.commit([MakeNode(path, json.dumps({"partitions": count}).encode())])
+        except ChangedMeanwhileError as error:
+            told[name] = f"somebody made it meanwhile: {error}"
+    return told
+
+
+def other_counts(nodes: NodeReader, counts: Mapping[str, int]) -> dict[str, str]:
+    """Return of those that the cluster has with another count what is the matter, in words. Raises the errors of ZooKeeper."""
+    names = {partitioned_path(name): name for name in counts}
+    found = answered(nodes.get_many, names)
+    told = {names[path]: _difference(node, counts[names[path]]) for path, node in found}
+    return {name: why for name, why in told.items() if why is not None}
+
+
+def _difference(node: Node, count: int, *, may_grow: bool = False) -> str | None:
+    try:
+        there = parse_partitions(node.data, key=node.path)
+    except CorruptMetadataError as error:
+        return f"the new cluster has it, and nobody knows with how many partitions: {error}"
+    return (
+        None
+        if there == count or (may_grow and there > count)
+        else f"the new cluster has it with {there} partitions, and it had {count}"
+    )

@@ -1,0 +1,224 @@
+"""How the schemas of a topic get the numbers again that its messages carry: what is registered and deleted, in which order.
+
+A broker gives out numbers one after the other, to deletions, too, and the same number again to an equal schema. So each number takes one
+step: a schema is registered, or all before it are deleted. A deletion is the only honest placeholder: with it nothing is decoded wrongly.
+
+After a forced deletion numbers begin at 0 again, and what was saved is of both times. Within one of these *generations* a greater number
+was registered later; so what was registered before something with a number that is not greater is of a generation before. The same schema
+with the same number begins none: it is what a cluster looks like that was restored before.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby, takewhile
+
+from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs.formats.schemas.schema_versions import last_word
+from ledgerfs_cluster.formats.told_schema import is_as_registered, told_text
+
+MOST_STEPS = 10_000
+"""Versions of one topic that are set again: more than any real one has."""
+_OF_AVRO = frozenset({"AVRO", "JSON", "PROTOBUF"})
+"""Types whose definitions brokers compare as Avro does, and not their bytes."""
+
+Step = SchemaInfo | None
+"""A schema that is registered; None for a deletion."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPlan:
+    """What is done for one topic.
+
+    Attributes
+    ----------
+    topic
+        In the new cluster.
+    steps
+        What takes each number, from 0 on.
+    there
+        How many of them are done already.
+    lost
+        {number: why its messages cannot be decoded, though the lost cluster could}. Unless they are hidden nothing is set, since later
+        schemas would get other numbers than messages carry.
+    hides_lost
+        Whether deletions take the numbers of those that are lost; they hide all before them, too.
+    former
+        Numbers that meant other schemas before a forced deletion, which no cluster can have again beside those of today.
+    conflict
+        Why nothing can be set: the broker has others.
+
+    """
+
+    topic: str
+    steps: tuple[Step, ...]
+    there: int = 0
+    lost: Mapping[int, str] = field(default_factory=dict)
+    hides_lost: bool = False
+    former: tuple[int, ...] = ()
+    conflict: str | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is set; None if all is."""
+        if self.conflict is not None:
+            return self.conflict
+        if self.lost and not self.hides_lost:
+            told = "; ".join(f"version {number}: {why}" for number, why in self.lost.items())
+            return f"not all versions of its schema can be set again: {told}"
+        return None
+
+    @property
+    def to_do(self) -> int:
+        """How many steps are left."""
+        return 0 if self.trouble is not None else max(0, len(self.steps) - self.there)
+
+
+def plan_schemas(
+    topic: str,
+    versions: Iterable[SchemaVersion],
+    existing: Sequence[SchemaVersion],
+    *,
+    hides_lost: bool = False,
+) -> SchemaPlan:
+    """Return what sets the schemas of a topic again.
+
+    Parameters
+    ----------
+    topic
+        As it is named in the new cluster.
+    versions
+        All that is known of the lost cluster's (`ledgerfs_cluster.recovery.settings.schema_sources.known_versions`).
+    existing
+        What the new cluster's broker tells (`ledgerfs_cluster.pulsar_admin.schemas.AdminApi.versions`).
+    hides_lost
+        Whether deletions take the numbers of those that are lost.
+
+    """
+    known, former = last_generation(versions)
+    last = max(known, default=-1)
+    if last >= MOST_STEPS:
+        reason = f"its schemas have numbers up to {last}, and not more than {MOST_STEPS} are set again"
+        return SchemaPlan(topic, (), conflict=reason)
+    steps: list[Step] = []
+    troubles: dict[int, str] = {}
+    said: dict[tuple[str, str], int] = {}
+    for number in range(last + 1):
+        step, trouble = _step(known.get(number), said)
+        steps.append(step)
+        if trouble is not None:
+            troubles[number] = trouble
+        if step is None:
+            said.clear()
+        else:
+            said[step.type, _said_by(step)] = number
+    last_deletion = max((one.version for one in known.values() if one.is_deletion), default=-1)
+    lost = {number: why for number, why in troubles.items() if number > last_deletion}
+    plan = SchemaPlan(topic, tuple(steps), 0, lost, hides_lost, tuple(sorted(former)))
+    there, conflict = progress(plan.steps, existing)
+    return replace(plan, there=there, conflict=conflict)
+
+
+def progress(steps: Sequence[Step], existing: Sequence[SchemaVersion]) -> tuple[int, str | None]:
+    """Return how many steps the broker has done by what it tells, and why it is not what steps lead to; None if it is.
+
+    What a deletion hides the broker does not tell: only its number is compared. Versions beyond the last step are those of producers.
+    """
+    there = max((one.version for one in existing), default=-1) + 1
+    hiding = max((one.version for one in existing if one.is_deletion), default=-1)
+    visible = {one.version: one.schema for one in existing if not one.is_deletion}
+    if hiding >= 0 and hiding < len(steps) and steps[hiding] is not None:
+        return there, f"the broker has a deletion as version {hiding}, which was a schema"
+    for number in range(hiding + 1, min(there, len(steps))):
+        step, schema = steps[number], visible.get(number)
+        if step is None:
+            return there, f"the broker does not have version {number} as a deletion, which it was"
+        if schema is None or not is_as_registered(step, schema):
+            return there, f"the broker has another schema as version {number}"
+    if hiding >= len(steps) > 0:
+        return there, f"the broker has a deletion as version {hiding}, behind all that were there, and hides them"
+    return there, None
+
+
+def _step(known: SchemaVersion | None, said: Mapping[tuple[str, str], int]) -> tuple[Step, str | None]:
+    """Return what takes the next number, and why it is only a deletion in place of a schema that was there; None if it is as it was.
+
+    ``said`` is what schemas since the last deletion say, with their numbers. Where definitions are only much alike the broker's answer
+    tells: here they are equal in all that they say.
+    """
+    if known is None:
+        return None, "nothing is known of it"
+    if known.is_deletion:
+        return None, None
+    try:
+        same = said.get((known.schema.type, _said_by(known.schema)))
+    except InvalidSchemaError as error:
+        return None, error.reason
+    if same is not None:
+        return None, f"it is the same as version {same}, of which a broker gives it the number"
+    return known.schema, None
+
+
+def _said_by(schema: SchemaInfo) -> str:
+    """Return a text that is equal for schemas that brokers take for equal; raises `InvalidSchemaError` for one that they do not take."""
+    text = told_text(schema)
+    if schema.type not in {*_OF_AVRO, "KEY_VALUE"}:
+        return text
+    try:
+        # Of pairs brokers compare the text, without the blanks.
+        return json.dumps(json.loads(text), sort_keys=schema.type in _OF_AVRO)
+    except (ValueError, RecursionError):
+        return text
+
+
+def last_generation(versions: Iterable[SchemaVersion]) -> tuple[dict[int, SchemaVersion], frozenset[int]]:
+    """Return the schema, or the deletion, of each number at the end, and the numbers that meant others before, or mean nothing any more.
+
+    What the cluster registered comes first; then what rows were imported with, and then what users gave by hand, for numbers of which
+    nothing else is known.
+    """
+    known = sorted((one for one in versions if one.version >= 0), key=_order)
+    found: dict[int, SchemaVersion] = {}
+    former: set[int] = set()
+    newest_ms = 0
+    for number, group in groupby(known, key=lambda one: one.version):
+        of_number = list(group)
+        registered = [one for one in of_number if not (one.is_by_hand or one.is_by_import)]
+        last = registered[-1] if registered else _given(of_number)
+        if last is None:
+            continue
+        dated = [one for one in registered if one.timestamp_ms is not None]
+        # A number that a smaller one has overtaken was given before a forced deletion.
+        last_ms = last.saved_ms if last.is_deletion and last.timestamp_ms is None else last.timestamp_ms
+        if last_ms is None or last_ms >= newest_ms:
+            found[number] = last
+        if any(number not in found or not _are_same(one, last) for one in dated):
+            former.add(number)
+        if number in found and last in dated:
+            # What a restored cluster registered again is as old as it was.
+            same = list(takewhile(partial(_are_same, last), reversed(dated)))
+            newest_ms = max(newest_ms, same[-1].timestamp_ms or 0)
+    return found, frozenset(former)
+
+
+def _given(of_number: Sequence[SchemaVersion]) -> SchemaVersion | None:
+    imported = [one for one in of_number if one.is_by_import]
+    return imported[-1] if imported else last_word([one for one in of_number if one.is_by_hand])
+
+
+def _are_same(one: SchemaVersion, other: SchemaVersion) -> bool:
+    return one.is_deletion == other.is_deletion and one.schema.means_the_same(other.schema)
+
+
+def _order(one: SchemaVersion) -> tuple[int, float, bool, str]:
+    """Return what orders versions by numbers, and those of one number by times: of one time the order is the same for everybody.
+
+    The admin API does not tell when a deletion was, but before it was saved. A definition that is lost and has no time comes first.
+    """
+    time_ms = one.timestamp_ms
+    if time_ms is None:
+        time_ms = -1 if not one.is_deletion else one.saved_ms
+    return one.version, math.inf if time_ms is None else time_ms, not one.schema.unreadable, repr(one)

@@ -1,0 +1,134 @@
+"""The subscriptions of a restored topic: those of the dump, at the same place, or at the end of what is there before it."""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from ledgerfs.errors import CorruptMetadataError
+from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
+    IN_THE_NODE,
+    CursorInfo,
+    build_cursor_info,
+    parse_cursor_info,
+)
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
+from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path
+from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import SettledCursor, settled_cursor
+from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCursor
+
+
+class Positions:
+    """Moves the positions of one topic.
+
+    Parameters
+    ----------
+    ledgers
+        Of each restored ledger, ascending by old id: the old id, the new one, and its entries.
+    end
+        The id of a ledger behind all of these.
+    renumbered
+        {old id: entries} of ledgers that had so many when the positions were noted, and have others now, as where batches were split since.
+        Which of their messages a position within them means is not known any more.
+
+    """
+
+    __slots__ = ("_end", "_ledgers", "_old", "_renumbered")
+
+    def __init__(
+        self, ledgers: Sequence[tuple[int, int, int]], end: int, renumbered: Mapping[int, int] | None = None
+    ) -> None:
+        self._ledgers = ledgers
+        self._old = [old for old, _, _ in ledgers]
+        self._end = end
+        self._renumbered = renumbered or {}
+
+    def moved(self, at: Position) -> Position:
+        """Return the position behind which what is left of the messages behind ``at`` begins, and perhaps some before it."""
+        return self._moved(at, is_up=False)
+
+    def moved_up(self, at: Position) -> Position:
+        """Return the same for where a range of acknowledged messages begins: perhaps behind some of these, and never before it."""
+        return self._moved(at, is_up=True)
+
+    def _moved(self, at: Position, *, is_up: bool) -> Position:
+        row = bisect_left(self._old, at.ledger_id)
+        if row < len(self._old) and self._old[row] == at.ledger_id:
+            old, new, entries = self._ledgers[row]
+            former = self._renumbered.get(old, entries)
+            last = max(-1, min(at.entry_id, former - 1))
+            if former != entries and last != -1:
+                last = entries - 1 if is_up or last == former - 1 else -1
+            return Position(new, last)
+        if row:
+            _, new, entries = self._ledgers[row - 1]
+            return Position(new, entries - 1)
+        return self.first
+
+    def renumbered_behind(self, at: Position) -> list[int]:
+        """Return the old ids of the renumbered ledgers that have messages behind a position of the new cluster."""
+        if not self._renumbered:
+            return []
+        return [
+            old for old, new, entries in self._ledgers if old in self._renumbered and at < Position(new, entries - 1)
+        ]
+
+    @property
+    def first(self) -> Position:
+        """The position before everything."""
+        return Position(self._ledgers[0][1] if self._ledgers else self._end, -1)
+
+
+def subscriptions_of(
+    source: str, dumped: Mapping[str, DumpedCursor], positions: Positions
+) -> tuple[dict[str, bytes], list[str]]:
+    """Return the nodes of a topic's subscriptions, by name, and what is to be reported of them, a sentence each.
+
+    One whose newest state is not known begins where its node had it: what was acknowledged since then is delivered again, and nothing is
+    left out.
+    """
+    nodes: dict[str, bytes] = {}
+    remarks: list[str] = []
+    for name, cursor in dumped.items():
+        nodes[name], said = _dumped(cursor_path(source, name), cursor, positions)
+        remarks += [f"subscription {name}: {one}" for one in said]
+    return nodes, remarks
+
+
+def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[bytes, list[str]]:
+    made: SettledCursor | None
+    said: list[str] = []
+    try:
+        made = settled_cursor(cursor.node, cursor.newest, positions, key=path)
+    except CorruptMetadataError as error:
+        made, said = _older(path, cursor, positions, cursor.trouble or error.reason)
+    if made is None:
+        return build_cursor_info(CursorInfo(IN_THE_NODE, positions.first)), said
+    if made.batches:
+        said.append(f"{made.batches:,} batches were acknowledged in part, and are delivered again as a whole")
+    if made.left_out:
+        said.append(f"{made.left_out:,} acknowledged ranges have no room, and are delivered again")
+    if others := positions.renumbered_behind(made.mark_delete):
+        which = f"ledger {others[0]} has" if len(others) == 1 else f"{len(others):,} ledgers, such as {others[0]}, have"
+        said.append(
+            f"{which} other entries than by the dump (batches split?): what was acknowledged in part is delivered again"
+        )
+    return made.data, said
+
+
+def _older(path: str, cursor: DumpedCursor, positions: Positions, why: str) -> tuple[SettledCursor | None, list[str]]:
+    """Return a subscription where its node alone has it; None, for the beginning, where that does not tell."""
+    try:
+        told = parse_cursor_info(cursor.node, key=path)
+        if told.mark_delete is None:
+            raise CorruptMetadataError("its node tells no position", key=path)
+        node = build_cursor_info(
+            CursorInfo(
+                IN_THE_NODE,
+                told.mark_delete,
+                last_active_ms=told.last_active_ms,
+                cursor_properties=told.cursor_properties,
+            )
+        )
+        made = settled_cursor(node, None, positions, key=path)
+    except CorruptMetadataError as error:
+        return None, [f"it begins at the earliest message: where it was is not known ({error.reason}; {why})"]
+    return made, [f"it begins where its node had it, which may be earlier than where it was ({why})"]

@@ -1,0 +1,214 @@
+"""Subscriptions: what they have not acknowledged, when they were active, and what of their topics they keep from being trimmed."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ledgerfs_cluster.formats.managed_ledgers.names import cursor_of
+from ledgerfs_cluster.rules.retention import keeps_its_last, moved_cursors, retention_of, slowest_of, trim_of
+from ledgerfs_cluster.snapshot.answers import LastEnd
+from ledgerfs_cluster.snapshot.bundles import Owner, namespace_of
+from ledgerfs_cluster.snapshot.policies import BrokerDefaults
+from ledgerfs_cluster.snapshot.survey import Survey, TopicLedgers, is_system_topic
+from ledgerfs_cluster.snapshot.tables import Table
+
+Slowest = tuple[int, int] | None
+"""The position that all subscriptions of a topic have come to; None if it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorState:
+    """A subscription.
+
+    Attributes
+    ----------
+    managed_ledger, name
+        Of its topic, and its own.
+    position
+        Up to which all is acknowledged: ledger and entry; -1 if it is not known.
+    holes
+        How many ranges are acknowledged after that.
+    backlog
+        Entries that are not acknowledged, without what is not known of the last ledger.
+    backlog_size
+        Bytes after the position, with those of holes; in the ledger of the position by its average entry.
+    last_active_ms
+        When it was last active, ms since 1970 UTC: None if the node does not tell; ``changed_ms`` is when the node was last changed.
+    held_size, held_ids
+        Of ledgers that retention lets go, and that go if no subscription of the topic needs them: bytes, and which these are.
+    freed_size
+        The same if only this subscription is deleted.
+    is_in_use
+        Whether its state is in a ledger: a broker uses it, or died with it.
+    is_stale
+        Whether it may be further: the ledger that has its state could not be read.
+    may_have_own_policies
+        As in `ledgerfs_cluster.rules.retention.TopicRetention`: what is held may be another amount.
+    last_end
+        What is known of the topic's last ledger.
+    ttl_ms
+        The topic's time to live, 0 for none. What is held is what is held behind that.
+    expires_to
+        The position that the time to live moves it to at least once a broker has the topic loaded; None if it is not known to move.
+
+    """
+
+    managed_ledger: str
+    name: str
+    position: tuple[int, int]
+    holes: int
+    backlog: int
+    backlog_size: int
+    last_active_ms: int | None
+    changed_ms: int
+    held_size: int
+    held_ids: tuple[int, ...]
+    freed_size: int
+    is_in_use: bool
+    is_stale: bool
+    may_have_own_policies: bool
+    owner: Owner
+    last_end: LastEnd
+    ttl_ms: int = 0
+    expires_to: tuple[int, int] | None = None
+
+    @property
+    def held_ledgers(self) -> int:
+        """How many ledgers it holds back."""
+        return len(self.held_ids)
+
+    @property
+    def active_ms(self) -> int:
+        """When it was active at the latest, as far as is known."""
+        return self.changed_ms if self.last_active_ms is None else self.last_active_ms
+
+
+class Backlog(NamedTuple):
+    """The durable subscriptions of a topic, and the most entries that one of them has not acknowledged; None if that is not known."""
+
+    subscriptions: int
+    entries: int | None
+
+
+def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[CursorState]:
+    """Yield every subscription, in the order of its topics in the survey."""
+    not_read = survey.namespaces_not_read()
+    for topic in np.unique(survey.cursors["topic"]).tolist():
+        name, ledgers, rows = survey.topics[topic], survey.ledgers_of(topic), survey.cursors_of(topic)
+        namespace, owner = namespace_of(name), survey.owners.of(name)
+        moved, ttl_ms = moved_cursors(survey, topic, ledgers, defaults.ttl_ms, now_ms)
+        held = _Held(ledgers, moved, _going_of(survey, topic, ledgers, defaults, now_ms))
+        for at, row in enumerate(rows):
+            mark = int(row["mark_ledger"]), int(row["mark_entry"])
+            after = int(moved["mark_ledger"][at]), int(moved["mark_entry"][at])
+            backlog, size = backlog_of(ledgers, mark)
+            held_rows = held.by(at)
+            yield CursorState(
+                name,
+                survey.cursor_names[int(row["name"])],
+                mark,
+                int(row["holes"]),
+                max(0, backlog - int(row["hole_entries"])),
+                size,
+                int(row["last_active_ms"]) or None,
+                int(row["changed_ms"]),
+                int(ledgers.sizes[held_rows].sum()),
+                tuple(ledgers.ids[held_rows].tolist()),
+                held.freed_by(at),
+                bool(row["cursors_ledger"] >= 0),
+                bool(row["is_stale"]),
+                namespace in not_read and not is_system_topic(name),
+                owner,
+                ledgers.last_end,
+                ttl_ms,
+                None if after == mark else after,
+            )
+
+
+def backlog_of(ledgers: TopicLedgers, mark: tuple[int, int]) -> tuple[int, int]:
+    """Return how many entries, and bytes, of a topic are after a position."""
+    ledger_id, entry = mark
+    at = int(np.searchsorted(ledgers.ids, ledger_id))
+    after = at
+    entries = size = 0
+    if at < ledgers.ids.size and ledgers.ids[at] == ledger_id:
+        of_ledger, after = int(ledgers.entries[at]), at + 1
+        entries = max(0, of_ledger - entry - 1)
+        size = int(ledgers.sizes[at]) * entries // of_ledger if of_ledger else 0
+    return entries + int(ledgers.entries[after:].sum()), size + int(ledgers.sizes[after:].sum())
+
+
+class _Held:
+    """What the subscriptions of one topic keep, by the rows of its ledgers."""
+
+    __slots__ = ("_all_going", "_going", "_ledgers", "_rows", "_trimmed")
+
+    def __init__(self, ledgers: TopicLedgers, rows: Table, going: Callable[[Slowest], tuple[int, ...]]) -> None:
+        self._ledgers, self._rows, self._going = ledgers, rows, going
+        self._all_going = going(None)
+        self._trimmed = set(going(slowest_of(rows)))
+
+    def by(self, at: int) -> list[int]:
+        """Return the ledgers that one subscription keeps, perhaps with others."""
+        row = self._rows[at]
+        passed = set(self._going((int(row["mark_ledger"]), int(row["mark_entry"]))))
+        return [one for one in self._all_going if one not in passed]
+
+    def freed_by(self, at: int) -> int:
+        """Return how many bytes go if one subscription is deleted."""
+        freed = [one for one in self._going(slowest_of(np.delete(self._rows, at))) if one not in self._trimmed]
+        return int(self._ledgers.sizes[freed].sum())
+
+
+def _going_of(
+    survey: Survey, topic: int, ledgers: TopicLedgers, defaults: BrokerDefaults, now_ms: int
+) -> Callable[[Slowest], tuple[int, ...]]:
+    """Return what tells which ledgers go if all subscriptions have come to a position."""
+    name = survey.topics[topic]
+    rule, _ = retention_of(name, survey.policies.get(namespace_of(name)), defaults, survey.own_policies(name))
+    is_terminated = survey.is_terminated(topic)
+    has_current = keeps_its_last(survey.owners.of(name), ledgers.last_end, is_terminated=is_terminated)
+
+    def going(slowest: Slowest) -> tuple[int, ...]:
+        if not ledgers.ids.size:
+            return ()
+        return trim_of(ledgers, slowest, rule, now_ms, has_current=has_current).going
+
+    return going
+
+
+def backlogs(survey: Survey) -> dict[str, Backlog]:
+    """Return {managed ledger: its backlog} of all topics that have subscriptions.
+
+    It is not known if a subscription may be further than its node tells, or is at no position, if its node is damaged, or if nobody tells
+    how many entries a ledger has.
+    """
+    damaged: dict[str, set[str]] = {}
+    for one in survey.damaged:
+        if (found := cursor_of(one.path)) is not None:
+            damaged.setdefault(found[0], set()).add(found[1])
+    made: dict[str, Backlog] = {}
+    for topic, name in enumerate(survey.topics):
+        rows = survey.cursors_of(topic)
+        lost = damaged.get(name, set()) - {survey.cursor_names[one] for one in rows["name"].tolist()}
+        subscriptions = rows.size + len(lost)
+        if not subscriptions:
+            continue
+        ledgers = survey.ledgers_of(topic)
+        if lost or rows["is_stale"].any() or (rows["mark_ledger"] < 0).any() or not _are_counted(ledgers):
+            made[name] = Backlog(subscriptions, None)
+            continue
+        marks = zip(
+            rows["mark_ledger"].tolist(), rows["mark_entry"].tolist(), rows["hole_entries"].tolist(), strict=True
+        )
+        left = (backlog_of(ledgers, (ledger, entry))[0] - holes for ledger, entry, holes in marks)
+        made[name] = Backlog(subscriptions, max(0, *left))
+    return made
+
+
+def _are_counted(ledgers: TopicLedgers) -> bool:
+    """Whether it is known how many entries each ledger has; brokers drop closed ones without any, so a line of 0 may be wrong."""
+    is_end_known = not ledgers.ids.size or ledgers.last_end not in {LastEnd.UNKNOWN, LastEnd.GONE}
+    return is_end_known and not (ledgers.entries[:-1] == 0).any()

@@ -1,0 +1,165 @@
+"""Ledgers that schemas, compaction and subscriptions name, and that BookKeeper does not have: pure functions over a survey.
+
+Brokers name a ledger after they have made it, and delete it after they name another, but for two: schemas are deleted ledgers first, and so
+are buckets of delayed messages. So one look may show what is healthy, and whoever tells users of it looks twice. What it means differs:
+without a schema or a compacted topic something cannot be read any more; a subscription falls back to the position of its node, and a bucket
+of delayed messages is read again from the topic, when a broker loads it.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+
+import numpy as np
+
+from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION
+from ledgerfs_cluster.rules.findings import Finding, FindingKind
+from ledgerfs_cluster.rules.ownership import are_there
+from ledgerfs_cluster.snapshot.survey import Survey
+from ledgerfs_cluster.snapshot.tables import Table, parts_by
+
+_UNTIL_NOW = 2**63 - 1
+
+
+class Namer(IntEnum):
+    """What names a ledger."""
+
+    SCHEMA = 0
+    """A locator of schemas."""
+    COMPACTED = 1
+    """The state of the cursor of compaction names it as the compacted topic."""
+    COMPACTION = 2
+    """The node of the cursor of compaction names it as what has its state."""
+    SUBSCRIPTION = 3
+    """The node of any other subscription names it so."""
+    DELAYED = 4
+    """A subscription names it as a bucket of its delayed messages."""
+
+
+_SAID = {
+    Namer.SCHEMA: (
+        FindingKind.LOST_SCHEMA_LEDGER,
+        "its locator names the places of versions {}, and BookKeeper has no such ledgers: values of them cannot be decoded",
+        (
+            "give readers the schema by ledgerfs schemas set, if you have it; producers need pulsar-admin schemas "
+            "delete --force and another upload, which begins at version 0 again"
+        ),
+    ),
+    Namer.COMPACTED: (
+        FindingKind.LOST_COMPACTED_LEDGER,
+        (
+            "named by the cursor of compaction as the compacted topic, and BookKeeper has no such ledger: consumers "
+            "with readCompacted fail, and so does the next compaction, which reads it"
+        ),
+        "restore the ledger from a backup or a copy; other consumers, and ledgerfs, read what the topic itself still has",
+    ),
+    Namer.COMPACTION: (
+        FindingKind.LOST_COMPACTED_LEDGER,
+        (
+            "has the state of the cursor of compaction, and BookKeeper has no such ledger: a broker that loads the "
+            "topic falls back to {}, and may not find the compacted topic"
+        ),
+        "restore the ledger from a backup or a copy before a broker loads the topic; the next compaction has only what the topic has",
+    ),
+    Namer.SUBSCRIPTION: (
+        FindingKind.LOST_CURSOR_LEDGER,
+        (
+            "has the subscription's state, and BookKeeper has no such ledger: a broker that loads the topic falls "
+            "back to {} or to the oldest ledger if that is gone, and sends again what was acknowledged since, and "
+            "what was one by one"
+        ),
+        "no message is lost; if you know where it was, pulsar-admin topics reset-cursor once the topic is loaded",
+    ),
+    Namer.DELAYED: (
+        FindingKind.LOST_DELAYED_LEDGER,
+        (
+            "named as buckets of delayed messages, and BookKeeper has no such ledgers: lost, or a broker died between"
+            " deleting them and forgetting them"
+        ),
+        "no message is lost: a broker that loads the topic forgets them, and reads their messages again from the topic",
+    ),
+}
+"""What is found of each, the evidence, and the step that mends it."""
+
+GONE = np.dtype([("namer", "i1"), ("ledger_id", "i8"), ("row", "i8"), ("changed_ms", "i8")])
+"""A ledger that is gone; ``row`` is that of what names it, in `Survey.schemas`, `Survey.cursors` or `Survey.delayed`."""
+
+
+def gone_ledgers(survey: Survey) -> Table:
+    """Return rows of `GONE` that a look shows; what states name that could not be read is left out."""
+    cursors, is_compaction = survey.cursors, _are_of_compaction(survey)
+    is_told = is_compaction & ~cursors["is_stale"] & (cursors["compacted_ledger"] >= 0)
+    is_in_a_ledger = cursors["cursors_ledger"] >= 0
+    compacted = _gone(survey, cursors, Namer.COMPACTED, "compacted_ledger", is_told)
+    # Such a state changes without its node.
+    compacted["changed_ms"][is_in_a_ledger[compacted["row"]]] = _UNTIL_NOW
+    return np.concatenate(
+        [
+            _gone(survey, survey.schemas, Namer.SCHEMA),
+            compacted,
+            _gone(survey, cursors, Namer.COMPACTION, "cursors_ledger", is_compaction & is_in_a_ledger),
+            _gone(survey, cursors, Namer.SUBSCRIPTION, "cursors_ledger", ~is_compaction & is_in_a_ledger),
+            _gone(survey, survey.delayed, Namer.DELAYED),
+        ]
+    )
+
+
+def unread_compactions(survey: Survey) -> int:
+    """Return how many cursors of compaction have a state that was not read: the compacted topic that it names may be gone."""
+    return int((_are_of_compaction(survey) & survey.cursors["is_stale"]).sum())
+
+
+def _are_of_compaction(survey: Survey) -> Mask:
+    if COMPACTION not in survey.cursor_names:
+        return np.zeros(survey.cursors.size, np.bool_)
+    found: Mask = survey.cursors["name"] == survey.cursor_names.index(COMPACTION)
+    return found
+
+
+def named_before(rows: Table, before_ms: int) -> Table:
+    """Return those of some rows of `GONE` that were named so since a time before ledgers were read: others may be newer."""
+    found: Table = rows[rows["changed_ms"] < before_ms]
+    return found
+
+
+def gone_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
+    """Yield a finding for each schema, and for each subscription, whose ledgers are gone."""
+    schemas = rows[rows["namer"] == Namer.SCHEMA]
+    for some in parts_by(schemas, survey.schemas["name"][schemas["row"]]):
+        name = survey.words[int(survey.schemas["name"][some["row"][0]])]
+        versions = ", ".join(map(str, np.sort(survey.schemas["version"][some["row"]]).tolist()))
+        yield _finding(Namer.SCHEMA, f"schema {name}", some["ledger_id"], versions)
+    for row in rows[(rows["namer"] != Namer.SCHEMA) & (rows["namer"] != Namer.DELAYED)]:
+        cursor, namer = survey.cursors[int(row["row"])], Namer(int(row["namer"]))
+        subject = _subscription(survey, cursor)
+        if namer is not Namer.SUBSCRIPTION:
+            subject = topic_of(survey.topics[int(cursor["topic"])])
+        yield _finding(namer, subject, row["ledger_id"], f"{cursor['mark_ledger']}:{cursor['mark_entry']}")
+    delayed = rows[rows["namer"] == Namer.DELAYED]
+    owners = survey.delayed[delayed["row"]]
+    for some in parts_by(delayed, owners["topic"] * np.int64(len(survey.cursor_names)) + owners["name"]):
+        yield _finding(Namer.DELAYED, _subscription(survey, survey.delayed[int(some["row"][0])]), some["ledger_id"])
+
+
+def _finding(namer: Namer, subject: str, ledger_ids: Int64, *told: str) -> Finding:
+    kind, evidence, mend = _SAID[namer]
+    return Finding(kind, subject, tuple(np.unique(ledger_ids).tolist()), -1, 0, evidence.format(*told), mend)
+
+
+def _subscription(survey: Survey, row: np.void) -> str:
+    """Return the subject that a subscription is, of a row of `CURSOR` or `DELAYED`."""
+    return f"{topic_of(survey.topics[int(row['topic'])])} subscription {survey.cursor_names[int(row['name'])]}"
+
+
+def _gone(survey: Survey, table: Table, namer: Namer, column: str = "ledger_id", only: Mask | None = None) -> Table:
+    """Return rows of `GONE` for what a column names, of some rows only."""
+    ids = table[column]
+    is_gone = ~are_there(survey, ids)
+    if only is not None:
+        is_gone &= only
+    places = np.flatnonzero(is_gone)
+    found = np.empty(places.size, GONE)
+    found["namer"], found["row"] = namer, places
+    found["ledger_id"], found["changed_ms"] = ids[places], table["changed_ms"][places]
+    return found

@@ -1,0 +1,144 @@
+"""What a broker would offload of each topic, by its thresholds, at the topic's next rollover; and how far the rest is from that.
+
+The rule is that of a broker's trigger, compared with it in runs: from the newest closed ledger back, sizes are added up, offloaded ledgers
+too; a ledger is chosen that is not offloaded, if the sum with it is over the threshold, or if it was closed long enough ago.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ledgerfs.formats.array_types import Int64
+from ledgerfs_cluster.snapshot.bundles import Owner, namespace_of
+from ledgerfs_cluster.snapshot.policies import BrokerDefaults, OffloadThresholds
+from ledgerfs_cluster.snapshot.survey import Survey, TopicLedgers, is_system_topic
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a topic's thresholds choose, by rows of its ledgers.
+
+    Attributes
+    ----------
+    rows
+        Ascending: the oldest is offloaded first.
+    since_ms
+        From when on the first of them that was due has been, ms since 1970 UTC; None if none is.
+    bytes_left, ms_left
+        How many bytes more, or ms more, the next ledger needs that is closed and not offloaded; -1 where that is no threshold.
+    next_row
+        That ledger; None without one.
+
+    """
+
+    rows: tuple[int, ...]
+    since_ms: int | None
+    next_row: int | None = None
+    bytes_left: int = -1
+    ms_left: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOffloads:
+    """A topic, and what of it would be offloaded.
+
+    Attributes
+    ----------
+    thresholds
+        What holds for it, its own, of its namespace or of the broker, each for itself.
+    may_have_own_policies, owner
+        As in `ledgerfs_cluster.rules.retention.TopicRetention`; a topic that no broker has loaded has no rollovers.
+    chosen
+        Rows of ``ledgers``.
+    offloaded
+        How many of its ledgers are offloaded, and ``offloaded_size`` their bytes.
+    unfinished
+        Ids of ledgers of which an attempt began and is not complete: it goes on, or failed.
+
+    """
+
+    managed_ledger: str
+    thresholds: OffloadThresholds
+    may_have_own_policies: bool
+    owner: Owner
+    ledgers: TopicLedgers
+    chosen: Chosen
+    offloaded: int
+    offloaded_size: int
+    unfinished: tuple[int, ...]
+
+    @property
+    def ledger_ids(self) -> list[int]:
+        """The ledgers that would be offloaded, the oldest first."""
+        return [int(self.ledgers.ids[row]) for row in self.chosen.rows]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the ledgers that would be offloaded."""
+        return int(self.ledgers.sizes[list(self.chosen.rows)].sum())
+
+
+def offloads(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[TopicOffloads]:
+    """Yield every topic that has ledgers, in the order of the survey."""
+    not_read = survey.namespaces_not_read()
+    for row, name in enumerate(survey.topics):
+        ledgers = survey.ledgers_of(row)
+        if not ledgers.ids.size:
+            continue
+        namespace = namespace_of(name)
+        thresholds = survey.policies_of(name).offload(defaults.offload)
+        first = int(survey.topic_table["first"][row])
+        listed = survey.listed[first : first + ledgers.ids.size]
+        is_unfinished = listed["has_context"] & ~listed["is_complete"]
+        is_unfinished &= (listed["uuid_high"] != 0) | (listed["uuid_low"] != 0)
+        yield TopicOffloads(
+            name,
+            thresholds,
+            namespace in not_read and not is_system_topic(name),
+            survey.owners.of(name),
+            ledgers,
+            chosen_of(ledgers, thresholds, now_ms),
+            int(ledgers.are_offloaded.sum()),
+            int(ledgers.sizes[ledgers.are_offloaded].sum()),
+            tuple(ledgers.ids[is_unfinished].tolist()),
+        )
+
+
+def chosen_of(ledgers: TopicLedgers, thresholds: OffloadThresholds, now_ms: int) -> Chosen:
+    """Return what a broker would choose of a topic; a ledger without a time of closing is still open."""
+    rows = np.flatnonzero(ledgers.closed_ms != 0)
+    sizes, closed_ms = ledgers.sizes[rows], ledgers.closed_ms[rows]
+    behind = np.cumsum(sizes[::-1])[::-1]
+    is_due = np.zeros(rows.size, np.bool_)
+    if thresholds.size >= 0:
+        is_due |= behind > thresholds.size
+    if thresholds.time_ms >= 0:
+        is_due |= now_ms - closed_ms >= thresholds.time_ms
+    is_local = ~ledgers.are_offloaded[rows]
+    due = np.flatnonzero(is_due & is_local)
+    since = min((_due_since(int(one), sizes, closed_ms, thresholds) for one in due[:1]), default=None)
+    waiting = np.flatnonzero(is_local & ~is_due)
+    found = tuple(rows[due].tolist())
+    if not waiting.size or thresholds.is_off:
+        return Chosen(found, since)
+    first = int(waiting[0])
+    return Chosen(
+        found,
+        since,
+        int(rows[first]),
+        -1 if thresholds.size < 0 else thresholds.size - int(behind[first]) + 1,
+        -1 if thresholds.time_ms < 0 else thresholds.time_ms - (now_ms - int(closed_ms[first])),
+    )
+
+
+def _due_since(row: int, sizes: Int64, closed_ms: Int64, thresholds: OffloadThresholds) -> int:
+    """Return when a ledger that is due became so: by its age, or when the ledger was closed with which the sum was over the threshold."""
+    times: list[int] = []
+    if thresholds.time_ms >= 0:
+        times.append(int(closed_ms[row]) + thresholds.time_ms)
+    if thresholds.size >= 0:
+        enough = row + int(np.searchsorted(np.cumsum(sizes[row:]), thresholds.size, side="right"))
+        if enough < sizes.size:
+            times.append(int(closed_ms[enough]))
+    return min(times)

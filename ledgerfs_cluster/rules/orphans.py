@@ -1,0 +1,300 @@
+"""Ledgers in BookKeeper that nothing names, and those that a list calls deleted: pure functions over a survey.
+
+A survey reads ledgers before what may own them. One look is not enough: a ledger is made before it is named, and named no more before it is
+deleted. So whoever tells users of orphans looks twice, some seconds apart, and leaves out what is younger than a grace. A dump is one look:
+of it only those are orphans whose owners have not changed since it was begun (`with_unchanged_owners`).
+
+Ledgers of other Pulsar clusters on the same BookKeeper look like orphans, too. Ledgers name topics, and no cluster, so nothing tells for
+sure; `signs_of_sharing` hint at it. A cluster whose metadata are on other servers of ZooKeeper leaves no trace but its topics.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.formats.topic_names import decode_topic, managed_ledger_of, split_partition, topic_of
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
+from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION
+from ledgerfs_cluster.rules.findings import Finding, FindingKind
+from ledgerfs_cluster.rules.ownership import (
+    COMPACTED,
+    DELAYED,
+    MANAGED_LEDGER,
+    SCHEMA,
+    Claim,
+    Claims,
+    is_in,
+    named_ledgers,
+)
+from ledgerfs_cluster.snapshot.survey import Survey
+from ledgerfs_cluster.snapshot.tables import Table
+
+PULSAR = "pulsar"
+_KINDS = {
+    MANAGED_LEDGER: FindingKind.ORPHAN_LEDGER,
+    SCHEMA: FindingKind.ORPHAN_SCHEMA_LEDGER,
+    COMPACTED: FindingKind.ORPHAN_COMPACTED_LEDGER,
+    DELAYED: FindingKind.ORPHAN_DELAYED_LEDGER,
+}
+_NAMED_BY = {
+    FindingKind.ORPHAN_LEDGER: "the topic's list of ledgers",
+    FindingKind.ORPHAN_CURSOR_LEDGER: "the node of its subscription",
+    FindingKind.ORPHAN_SCHEMA_LEDGER: "the locator of its schema",
+    FindingKind.ORPHAN_COMPACTED_LEDGER: "the cursor of compaction",
+    FindingKind.ORPHAN_DELAYED_LEDGER: "the properties of its subscription",
+}
+_OWN_PATH = "/ledgers"
+"""Where BookKeeper keeps its metadata beside those of the one cluster that it was set up with."""
+_SHARED = "do not delete it before you know: there are signs that other Pulsar clusters have their ledgers here, too; "
+
+
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """Ledgers of Pulsar that nothing names.
+
+    Attributes
+    ----------
+    rows
+        Rows of `LEDGER`: old enough, and everything that could name them was read.
+    young
+        How many others are younger than the grace.
+    unreadable, unclear, in_use
+        How many others are left out, by `Claim`.
+
+    """
+
+    rows: Table
+    young: int
+    unreadable: int
+    unclear: int
+    in_use: int
+
+
+def unnamed_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> Unnamed:
+    """Return the ledgers that nothing names, those left alone for ``grace_ms`` before ``now_ms``: made, closed or changed before that."""
+    ledgers = survey.ledgers
+    is_pulsars = ledgers["application"] == _row_of(survey.words, PULSAR)
+    free = ledgers[is_pulsars & ~is_in(ledgers["ledger_id"], named_ledgers(survey))]
+    is_young = np.maximum(free["created_ms"], free["changed_ms"]) > now_ms - grace_ms
+    old = free[~is_young]
+    claims = _claims(survey, old)
+    counts = {claim: int((claims == claim.value).sum()) for claim in Claim}
+    return Unnamed(
+        old[claims == Claim.NONE.value],
+        int(is_young.sum()),
+        counts[Claim.UNREADABLE],
+        counts[Claim.UNCLEAR],
+        counts[Claim.IN_USE],
+    )
+
+
+def flagged_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> tuple[Table, int]:
+    """Return rows of `LISTED` that are called deleted in BookKeeper and are there, and how many more are in lists that changed lately."""
+    flagged = survey.listed[survey.listed["is_deleted_from_bookkeeper"]]
+    there = flagged[is_in(flagged["ledger_id"], survey.ledgers["ledger_id"])]
+    # Brokers delete right behind the flag, and try again for minutes.
+    is_young = survey.topic_table["changed_ms"][there["topic"]] > now_ms - grace_ms
+    return there[~is_young], int(is_young.sum())
+
+
+def orphan_findings(survey: Survey, rows: Table, *, is_shared: bool = False) -> Iterator[Finding]:
+    """Yield a finding for each owner of ledgers that nothing names: one for closed ledgers, one for those that a writer may have open.
+
+    With ``is_shared`` there are signs that other Pulsar clusters have ledgers here (`signs_of_sharing`).
+    """
+    is_open = rows["state"] != LedgerState.CLOSED
+    known = known_topics(survey)
+    for part, opened in ((rows[~is_open], False), (rows[is_open], True)):
+        for group in _groups(part, ("component", "owner", "cursor")):
+            found = _orphans_of(survey, part[group], known, is_open=opened)
+            yield replace(found, mend=f"{_SHARED}{found.mend}") if is_shared and not opened else found
+
+
+def flagged_findings(survey: Survey, rows: Table, lost: Int64, sound: Int64) -> Iterator[Finding]:
+    """Yield a finding for each topic with ledgers that are called deleted, and are there.
+
+    Of those whose objects are lost (sorted ids) BookKeeper has the only copy; ``sound`` are sorted ids of those whose objects were seen.
+    """
+    is_last = is_in(rows["ledger_id"], lost)
+    is_safe = is_in(rows["ledger_id"], sound) & ~is_last
+    safe = "ledgerfs verify the bucket, then bookkeeper shell deleteledger -ledgerid N"
+    unknown = "check again with --bucket that the objects are there, then bookkeeper shell deleteledger -ledgerid N"
+    last = (
+        "do not delete: BookKeeper has the only copy, since the objects are not whole (see this ledger's other finding)"
+    )
+    for part, mend in ((rows[is_safe], safe), (rows[~is_safe & ~is_last], unknown), (rows[is_last], last)):
+        for group in _groups(part, ("topic",)):
+            some = part[group]
+            yield Finding(
+                FindingKind.FLAGGED_DELETED,
+                topic_of(survey.topics[int(some["topic"][0])]),
+                tuple(some["ledger_id"].tolist()),
+                int(some["size"].sum()),
+                0,
+                "listed as offloaded and deleted in BookKeeper, and still there; no broker deletes it again",
+                mend,
+            )
+
+
+def _orphans_of(survey: Survey, rows: Table, known: frozenset[str], *, is_open: bool) -> Finding:
+    component, owner = survey.words[int(rows["component"][0])], survey.words[int(rows["owner"][0])]
+    cursor = None if rows["cursor"][0] < 0 else survey.words[int(rows["cursor"][0])]
+    kind = FindingKind.ORPHAN_CURSOR_LEDGER if cursor is not None else _KINDS[component]
+    state = "not closed" if is_open else "closed"
+    mend = "check again right before, then bookkeeper shell deleteledger -ledgerid N"
+    whose = "; it may be of another Pulsar cluster on the same BookKeeper that has such a topic, too: ledgers name no cluster"
+    mend = f"if no other Pulsar cluster has its ledgers here: {mend}"
+    if topic_made_for(component, owner) not in known:
+        whose = (
+            "; this cluster has no such topic: it was deleted, or is of another Pulsar cluster on the same BookKeeper"
+        )
+        mend = f"find out whose it is; {mend}"
+    if is_open:
+        mend = "report only: a writer may live; look again when its broker is gone"
+    return Finding(
+        kind,
+        _subject(component, owner, cursor),
+        tuple(rows["ledger_id"].tolist()),
+        -1 if is_open else int(rows["length"].sum()),
+        0,
+        f"{state} in BookKeeper, made for this by its metadata, and not named by {_NAMED_BY[kind]}, nor by any other{whose}",
+        mend,
+    )
+
+
+def known_topics(survey: Survey) -> frozenset[str]:
+    """Return the managed ledgers of a cluster, and the topics that they are partitions of."""
+    return frozenset(survey.topics) | {split_partition(one)[0] for one in survey.topics}
+
+
+def topic_made_for(component: str, owner: str) -> str:
+    """Return the managed ledger of the topic that a ledger was made for; of a schema, that of its topic."""
+    if component == MANAGED_LEDGER:
+        return owner
+    try:
+        return managed_ledger_of(f"persistent://{owner}" if component == SCHEMA else owner)
+    except InvalidNameError:
+        return owner
+
+
+def _subject(component: str, owner: str, cursor: str | None) -> str:
+    if component == SCHEMA:
+        return f"schema {owner}"
+    try:
+        topic = topic_of(owner if component == MANAGED_LEDGER else managed_ledger_of(owner))
+    except InvalidNameError:
+        topic = owner
+    return topic if cursor is None else f"{topic} subscription {cursor}"
+
+
+def _claims(survey: Survey, rows: Table) -> "np.ndarray[tuple[int], np.dtype[np.str_]]":
+    """Return the value of the claim on each row."""
+    claims, words = Claims(survey), survey.words
+    found = np.full(rows.size, Claim.UNCLEAR.value, "U16")
+    for group in _groups(rows, ("component", "owner", "cursor", "state")):
+        row = rows[group[0]]
+        told = [None if row[name] < 0 else words[int(row[name])] for name in ("component", "owner", "cursor")]
+        is_open = bool(row["state"] != LedgerState.CLOSED)
+        found[group] = claims.of(told[0], told[1], told[2], is_open=is_open).value
+    return found
+
+
+def _groups(rows: Table, columns: tuple[str, ...]) -> Iterator[Int64]:
+    """Yield the places of the rows that are equal in some columns, in the order of their first rows."""
+    if not rows.size:
+        return
+    order = np.lexsort([rows[name] for name in reversed(columns)])
+    ordered = rows[order]
+    differs: Mask = np.zeros(rows.size - 1, np.bool_)
+    for name in columns:
+        differs |= ordered[name][1:] != ordered[name][:-1]
+    yield from np.split(order, np.flatnonzero(differs) + 1)
+
+
+def _row_of(words: list[str], word: str) -> int:
+    return words.index(word) if word in words else -2
+
+
+def with_unchanged_owners(survey: Survey, rows: Table, before_ms: int) -> Table:
+    """Return those of some rows of `LEDGER` whose owners are as they were at a time, or are not there."""
+    if not rows.size:
+        return rows
+    changed = _Changed(survey, before_ms)
+    # Row -1 is that of no word.
+    words = [*survey.words, None]
+    whose = [rows[name].tolist() for name in ("component", "owner", "cursor")]
+    is_changed = {
+        key: changed.is_owner(words[key[0]], words[key[1]], words[key[2]]) for key in set(zip(*whose, strict=True))
+    }
+    found: Table = rows[[not is_changed[key] for key in zip(*whose, strict=True)]]
+    return found
+
+
+class _Changed:
+    """The lists, subscriptions and locators that were set since a time."""
+
+    __slots__ = ("_compacting", "_cursors", "_of_cursors", "_schemas", "_topics")
+
+    def __init__(self, survey: Survey, before_ms: int) -> None:
+        topics = np.flatnonzero(survey.topic_table["changed_ms"] >= before_ms).tolist()
+        self._topics = frozenset(survey.topics[row] for row in topics)
+        cursors = survey.cursors[survey.cursors["changed_ms"] >= before_ms]
+        self._cursors = frozenset(_names(survey, cursors))
+        self._of_cursors = frozenset(topic for topic, _ in self._cursors)
+        # The state of a subscription in use changes without its node, and names another compacted ledger.
+        in_use = survey.cursors[survey.cursors["cursors_ledger"] >= 0]
+        compacting = {topic for topic, cursor in _names(survey, in_use) if cursor == COMPACTION}
+        self._compacting = frozenset(compacting | {topic for topic, cursor in self._cursors if cursor == COMPACTION})
+        schemas = survey.schemas["name"][survey.schemas["changed_ms"] >= before_ms]
+        self._schemas = frozenset(decode_topic(survey.words[row]) for row in np.unique(schemas).tolist())
+
+    def is_owner(self, component: str | None, owner: str | None, cursor: str | None) -> bool:
+        """Whether what custom metadata tell of an owner is one of these."""
+        if owner is None:
+            return False
+        if component == MANAGED_LEDGER:
+            return owner in self._topics if cursor is None else (owner, cursor) in self._cursors
+        if component == SCHEMA:
+            return decode_topic(owner) in self._schemas
+        try:
+            topic = managed_ledger_of(owner)
+        except InvalidNameError:
+            return False
+        return topic in (self._compacting if component == COMPACTED else self._of_cursors)
+
+
+def _names(survey: Survey, cursors: Table) -> list[tuple[str, str]]:
+    """Return the managed ledger and the name of each of some rows of `CURSOR`."""
+    pairs = zip(cursors["topic"].tolist(), cursors["name"].tolist(), strict=True)
+    return [(survey.topics[topic], survey.cursor_names[name]) for topic, name in pairs]
+
+
+def signs_of_sharing(survey: Survey) -> list[str]:
+    """Return a sentence for each sign; none is no proof that BookKeeper is this cluster's alone."""
+    signs = []
+    if survey.ledgers_path != _OWN_PATH:
+        signs.append(f"BookKeeper keeps its metadata in {survey.ledgers_path}, as one that several clusters use may do")
+    if survey.neighbours:
+        signs.append(f"ZooKeeper has the metadata of other Pulsar clusters in {', '.join(survey.neighbours)}")
+    strangers = _open_ledgers_of_others(survey)
+    if strangers:
+        signs.append(f"{strangers:,} ledgers that are not closed are of topics that this cluster does not have")
+    return signs
+
+
+def _open_ledgers_of_others(survey: Survey) -> int:
+    """Return how many ledgers without an end were made for topics that are not here."""
+    words = survey.words
+    if MANAGED_LEDGER not in words:
+        return 0
+    ledgers = survey.ledgers
+    is_open = (ledgers["state"] != LedgerState.CLOSED) & (ledgers["component"] == words.index(MANAGED_LEDGER))
+    owners, counts = np.unique(ledgers["owner"][is_open & (ledgers["owner"] >= 0)], return_counts=True)
+    # A list that cannot be read is that of a topic which is here.
+    known = known_topics(survey) | Claims(survey).damaged_topics
+    return sum(
+        count for owner, count in zip(owners.tolist(), counts.tolist(), strict=True) if words[owner] not in known
+    )

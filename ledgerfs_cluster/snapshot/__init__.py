@@ -1,0 +1,1 @@
+"""TODO ledgerfs_cluster/snapshot."""

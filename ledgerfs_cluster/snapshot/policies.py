@@ -1,0 +1,297 @@
+"""Policies of retention and offload: a namespace's, as ZooKeeper has them, and the broker's, which only its configuration has.
+
+Those of single topics are the last events of each key in a namespace's ``__change_events``, as brokers replay them. An event has the
+topic's name and all its policies, and may be *global*, for all clusters of a replicated namespace: then it stands below the topic's
+others. A partition has the policies of its topic.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+from ledgerfs.errors import CorruptMetadataError, InvalidNameError
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs_cluster.snapshot.answers import TopicPoliciesAnswer
+
+NO_LIMIT = -1
+BROKERS_DELETION_LAG_MS = 4 * 3_600_000
+"""``managedLedgerOffloadDeletionLagMs`` of brokers that are not configured otherwise."""
+_MINUTE_MS = 60_000
+_MIB = 1 << 20
+_FIELDS = {
+    "retentionPolicies": "retention_policies",
+    "offloadPolicies": "offload_policies",
+    "messageTTLInSeconds": "message_ttl_in_seconds",
+}
+"""What is kept of an event, by the names that namespaces have for it."""
+_POLICIES, _DELETION, _GLOBAL = "TOPIC_POLICY", "DELETE", " global"
+Policies = TypeVar("Policies", "NamespacePolicies", "OffloadTarget")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much is kept that every subscription has acknowledged.
+
+    Attributes
+    ----------
+    time_ms
+        For how long after a ledger was closed; `NO_LIMIT` if time does not end it.
+    size
+        Bytes of the topic; `NO_LIMIT` if size does not end it.
+
+    """
+
+    time_ms: int = 0
+    size: int = 0
+
+    @classmethod
+    def of(cls, minutes: int, megabytes: int) -> "Retention":
+        """Return what brokers mean by two numbers; all below 0 are `NO_LIMIT`."""
+        return cls(minutes * _MINUTE_MS if minutes >= 0 else NO_LIMIT, megabytes * _MIB if megabytes >= 0 else NO_LIMIT)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nothing ever goes."""
+        return self.time_ms < 0 and self.size < 0
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadThresholds:
+    """When a broker offloads a topic's ledgers: over so many bytes, or so many ms after a ledger was closed; `NO_LIMIT` for never."""
+
+    size: int = NO_LIMIT
+    time_ms: int = NO_LIMIT
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is ever offloaded by itself."""
+        return self.size < 0 and self.time_ms < 0
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadTarget:
+    """Where policies have brokers offload to; None for each that they do not set. Credentials are not kept."""
+
+    driver: str | None = None
+    bucket: str | None = None
+    region: str | None = None
+    endpoint: str | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it names a bucket."""
+        return self.bucket is not None
+
+    def over(self, lower: "OffloadTarget") -> "OffloadTarget":
+        """Return this target, and what it does not set as ``lower`` has it."""
+        return _filled(self, lower)
+
+
+NO_TARGET = OffloadTarget()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDefaults:
+    """What is so where no namespace tells otherwise; as brokers have it unless they are configured."""
+
+    retention: Retention = Retention()
+    offload: OffloadThresholds = OffloadThresholds()
+    ttl_ms: int = 0
+    deletion_lag_ms: int = BROKERS_DELETION_LAG_MS
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacePolicies:
+    """What is set for a namespace, or for a topic; None where the next lower one holds, and last the broker's defaults.
+
+    Attributes
+    ----------
+    offload_size, offload_time_ms, deletion_lag_ms
+        Each stands for itself; a lag below 0 is `NO_LIMIT`: BookKeeper's copies are never deleted.
+    ttl_ms
+        After which messages count as acknowledged; 0 for never.
+    is_deleted
+        Whether the namespace is being deleted.
+    target
+        Where to offload to.
+
+    """
+
+    retention: Retention | None = None
+    offload_size: int | None = None
+    offload_time_ms: int | None = None
+    deletion_lag_ms: int | None = None
+    ttl_ms: int | None = None
+    is_deleted: bool = False
+    target: OffloadTarget = NO_TARGET
+
+    def offload(self, defaults: OffloadThresholds) -> OffloadThresholds:
+        """Return the thresholds, each of the namespace or else the broker's."""
+        return OffloadThresholds(
+            defaults.size if self.offload_size is None else self.offload_size,
+            defaults.time_ms if self.offload_time_ms is None else self.offload_time_ms,
+        )
+
+    def over(self, lower: "NamespacePolicies") -> "NamespacePolicies":
+        """Return these policies, and what they do not set as ``lower`` has it; the numbers of offloading each for itself."""
+        filled = _filled(self, lower)
+        return replace(filled, is_deleted=self.is_deleted or lower.is_deleted, target=self.target.over(lower.target))
+
+
+NOTHING_SET = NamespacePolicies()
+
+
+def _filled(upper: Policies, lower: Policies) -> Policies:
+    """Return a value with what it does not set as another one has it."""
+    unset = [one.name for one in fields(upper) if getattr(upper, one.name) is None]
+    return replace(upper, **{name: getattr(lower, name) for name in unset})
+
+
+def parse_policies(data: bytes, *, key: str) -> NamespacePolicies:
+    """Parse the value of a namespace's node; raises `CorruptMetadataError`, naming ``key``."""
+    return policies_of(json_object(data, key=key), key=key)
+
+
+def policies_of(told: Mapping[str, Any], *, key: str) -> NamespacePolicies:
+    """Return the policies of an object of the form that ZooKeeper has of namespaces; raises `CorruptMetadataError`, naming ``key``."""
+    retention, offload = _part(told, "retention_policies", key), _part(told, "offload_policies", key)
+    ttl = _number(told, "message_ttl_in_seconds", key)
+    minutes = _number(retention, "retentionTimeInMinutes", key)
+    megabytes = _number(retention, "retentionSizeInMB", key)
+    seconds = _number(offload, "managedLedgerOffloadThresholdInSeconds", key)
+    lag = _number(offload, "managedLedgerOffloadDeletionLagInMillis", key)
+    size = _number(offload, "managedLedgerOffloadThresholdInBytes", key)
+    # What namespaces had before there were policies of offloading; brokers take it still where these do not tell otherwise.
+    if size is None and (older := _number(told, "offload_threshold", key)) != NO_LIMIT:
+        size = older
+    if lag is None:
+        lag = _number(told, "offload_deletion_lag_ms", key)
+    return NamespacePolicies(
+        # Of an object without a number Java has 0.
+        retention=Retention.of(minutes or 0, megabytes or 0) if told.get("retention_policies") is not None else None,
+        offload_size=size,
+        offload_time_ms=None if seconds is None else seconds * 1000 if seconds >= 0 else NO_LIMIT,
+        deletion_lag_ms=None if lag is None else max(lag, NO_LIMIT),
+        # Brokers take what is below 0 for not set.
+        ttl_ms=None if ttl is None or ttl < 0 else ttl * 1000,
+        is_deleted=told.get("deleted") is True,
+        target=_target(offload, key),
+    )
+
+
+_OFFLOAD_KEYS = (
+    "managedLedgerOffloadThresholdInBytes",
+    "managedLedgerOffloadThresholdInSeconds",
+    "managedLedgerOffloadDeletionLagInMillis",
+    "managedLedgerOffloadedReadPriority",
+    "managedLedgerOffloadDriver",
+    *(
+        f"{prefix}anagedLedgerOffload{name}"
+        for name in ("Bucket", "Region", "ServiceEndpoint")
+        for prefix in ("m", "s3M", "gcsM")
+    ),
+)
+"""The keys of a policy of offloading that never hold credentials; those with a prefix are older ones, of one driver."""
+_OLDER_KEYS = {"aws-s3": "s3M", "google-cloud-storage": "gcsM"}
+
+
+def _target(offload: Mapping[str, Any], key: str) -> OffloadTarget:
+    """Return where a policy has brokers offload to: a driver's own older keys come before those of all drivers, as in brokers.
+
+    A policy that names no driver has that of the brokers' configuration, mostly ``aws-s3``.
+    """
+    driver = _text(offload, "managedLedgerOffloadDriver", key)
+    older = _OLDER_KEYS.get("aws-s3" if driver is None else driver.lower())
+
+    def told(name: str) -> str | None:
+        own = None if older is None else _text(offload, f"{older}anagedLedgerOffload{name}", key)
+        return _text(offload, f"managedLedgerOffload{name}", key) if own is None else own
+
+    return OffloadTarget(driver, told("Bucket"), told("Region"), told("ServiceEndpoint"))
+
+
+def without_credentials(offload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a policy of offloading sets, except credentials."""
+    return {name: offload[name] for name in _OFFLOAD_KEYS if offload.get(name) is not None}
+
+
+def json_object(data: bytes, *, key: str) -> dict[str, Any]:
+    """Return a JSON object; raises `CorruptMetadataError` for what is none."""
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptMetadataError(f"the node is not JSON: {error}", key=key) from error
+    if not isinstance(told, dict):
+        raise CorruptMetadataError("the node is no JSON object", key=key)
+    return told
+
+
+def _part(told: Mapping[str, Any], name: str, key: str) -> dict[str, Any]:
+    part = told.get(name)
+    if part is None:
+        return {}
+    if not isinstance(part, dict):
+        raise CorruptMetadataError(f"{name} is no JSON object", key=key)
+    return part
+
+
+def _number(told: Mapping[str, Any], name: str, key: str) -> int | None:
+    value = told.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
+        raise CorruptMetadataError(f"{name} is no number: {value!r}", key=key)
+    return value
+
+
+def _text(told: Mapping[str, Any], name: str, key: str) -> str | None:
+    """Return a text; None for one that is empty, too, as brokers take it."""
+    value = told.get(name)
+    if value is not None and not isinstance(value, str):
+        raise CorruptMetadataError(f"{name} is no text: {value!r}", key=key)
+    return value or None
+
+
+def answer_of(namespace: str, events: Iterable[tuple[str, Any]]) -> TopicPoliciesAnswer:
+    """Return the answer that the last events of all keys are; raises `CorruptMetadataError` for one that names no topic."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, event in events:
+        told = _mapping(event, key).get("topicPoliciesEvent")
+        if event.get("eventType") != _POLICIES or event.get("actionType") == _DELETION or not told:
+            continue
+        policies = _mapping(_mapping(told, key).get("policies") or {}, key)
+        name = _topic_of(told, key) + (_GLOBAL if policies.get("isGlobal") else "")
+        kept = {ours: policies[theirs] for theirs, ours in _FIELDS.items() if policies.get(theirs) is not None}
+        if "offload_policies" in kept:
+            offload = _mapping(kept["offload_policies"], key)
+            kept["offload_policies"] = without_credentials(offload)
+        if kept:
+            found[name] = kept
+    return TopicPoliciesAnswer(namespace, found)
+
+
+def policies_in(answer: TopicPoliciesAnswer) -> dict[str, NamespacePolicies]:
+    """Return {managed ledger: what is set for the topic, for it alone or globally}; raises `CorruptMetadataError`."""
+    found: dict[str, NamespacePolicies] = {}
+    # Names sort before themselves with a word behind them: what is global comes second.
+    for name, told in sorted(answer.policies.items()):
+        policies, topic = policies_of(told, key=name), name.removesuffix(_GLOBAL)
+        found[topic] = found[topic].over(policies) if topic in found else policies
+    return found
+
+
+def _mapping(value: object, key: str) -> Mapping[str, Any]:
+    """Return a record of an event; raises `CorruptMetadataError` for what another schema made of it."""
+    if not isinstance(value, Mapping):
+        raise CorruptMetadataError("an event of policies is no record of policies", key=key)
+    return value
+
+
+def _topic_of(told: Mapping[str, Any], key: str) -> str:
+    parts = [told.get(one) for one in ("tenant", "cluster", "namespace", "topic")]
+    domain = told.get("domain") or "persistent"
+    try:
+        return managed_ledger_of(f"{domain}://" + "/".join(str(one) for one in parts if one))
+    except InvalidNameError as error:
+        raise CorruptMetadataError(f"an event of policies names no topic: {error.reason}", key=key) from error

@@ -1,0 +1,157 @@
+"""The nodes of a cluster in the order in which a survey needs them: ledgers, then whatever may own them, then policies and brokers.
+
+Paths are asked for as they are found, so that a million of them are never in memory at once; topics and their cursors are, by their names.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectNotFoundError
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import is_folder_of_ledgers, ledger_id_at, ledger_path
+from ledgerfs_cluster.formats.bookkeeper.ledger_paths import layout_path, require_layout
+from ledgerfs_cluster.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
+from ledgerfs_cluster.formats.managed_ledgers.names import is_twofold
+from ledgerfs_cluster.formats.stored_schema import ROOT as SCHEMAS
+from ledgerfs_cluster.snapshot.answered_nodes import OnDenied, answered, paths_below
+from ledgerfs_cluster.snapshot.bundles import BROKERS, NAMESPACES, is_bundle
+from ledgerfs_cluster.snapshot.managed_ledger_paths import managed_ledger_paths
+from ledgerfs_cluster.zookeeper.nodes import Node, Nodes
+
+LEDGERS, TOPICS, SCHEMAS_PART, BOOKIES = "ledgers", "topics", "schemas", "bookies"
+"""Parts of a walk; the first two come first."""
+
+_DEEPEST = 8
+"""Levels below a root that is walked whole; namespaces and schemas have four at most."""
+
+_OTHERS = {
+    SCHEMAS_PART: (SCHEMAS,),
+    "policies": ("/admin/policies", "/admin/local-policies", "/admin/partitioned-topics", "/admin/clusters"),
+    "brokers": (NAMESPACES, BROKERS),
+}
+_OWN_FOLDERS = frozenset({"zookeeper", "ledgers", "managed-ledgers", "schemas", "admin", "namespace", "loadbalance"})
+"""Below the root: ZooKeeper's, and those of a Pulsar cluster, in which tenants have folders of any name."""
+_SETTINGS = ("LAYOUT", "INSTANCEID", "available", "available/readonly", "cookies")
+"""What BookKeeper has besides ledgers: where they are, whose they are, and its bookies, below the last three."""
+
+PARTS = (LEDGERS, TOPICS, *_OTHERS, BOOKIES)
+"""The parts of a walk, in their order."""
+
+
+class Walk(NamedTuple):
+    """What is walked.
+
+    Attributes
+    ----------
+    on_denied
+        Is told of nodes that may not be read, and of folders that may not be listed if it is enough to know that. None to raise.
+
+    """
+
+    nodes: Nodes
+    ledgers_path: str = "/ledgers"
+    on_denied: OnDenied | None = None
+
+    def part(self, name: str) -> Iterator[Node]:
+        """Yield the nodes of one of `PARTS`; those that are deleted meanwhile are left out.
+
+        Raises `BucketNotFoundError` if these are no servers of a cluster, `UnsupportedFormatError` for a layout of ledgers that is not
+        known, and the errors of ZooKeeper, those of `on_denied` as that has it.
+        """
+        if name == LEDGERS:
+            return self._found(self._ledger_paths())
+        if name == TOPICS:
+            return self._topics()
+        if name in _OTHERS:
+            return self._found(path for root in _OTHERS[name] for path in self._all_below(root))
+        return chain(self._found(self._settings()), self._neighbours())
+
+    def _ledger_paths(self) -> Iterator[str]:
+        root = self.ledgers_path
+        for _, node in answered(self.nodes.get_many, [layout_path(root)]):
+            require_layout(node.data, key=node.path)
+        try:
+            top = self.nodes.children(root)
+        except ObjectNotFoundError as error:
+            reason = "BookKeeper keeps no ledgers here: are the servers another cluster's, or is a path missing (host:port/path)?"
+            raise BucketNotFoundError(reason, key=root) from error
+        folders: Iterable[str] = (f"{root}/{name}" for name in top)
+        # Two levels of folders have ids of ten digits, four those of nineteen.
+        for _ in range(4):
+            deeper: list[str] = []
+            for path in paths_below(self.nodes, (one for one in folders if is_folder_of_ledgers(one, root))):
+                if ledger_id_at(path, root) is not None:
+                    yield path
+                elif is_folder_of_ledgers(path, root):
+                    deeper.append(path)
+            folders = deeper
+
+    def new_topics(self, known: Container[str]) -> Iterator[Node]:
+        """Yield the topics whose paths are not known, then their cursors: what was made since topics were listed. Raises as `part`."""
+        return self._topics_at([path for path in managed_ledger_paths(self.nodes) if path not in known])
+
+    def named_ledgers(self, ledger_ids: Iterable[int]) -> Iterator[Node]:
+        """Yield the nodes of ledgers, without those that BookKeeper does not have (any more); raises as `part`."""
+        return self._found(ledger_path(one, self.ledgers_path) for one in ledger_ids)
+
+    def _topics(self) -> Iterator[Node]:
+        """Yield all topics, then all cursors."""
+        return self._topics_at(managed_ledger_paths(self.nodes))
+
+    def _topics_at(self, topics: list[str]) -> Iterator[Node]:
+        have_cursors: list[str] = []
+        below_others: set[str] = set()
+        for path, node in answered(self.nodes.get_many, topics, self.on_denied):
+            if is_twofold(path.rpartition("/")[0]):
+                below_others.add(path)
+            if node.children:
+                have_cursors.append(path)
+            yield node
+        del topics
+        cursors = paths_below(self.nodes, have_cursors)
+        yield from self._found(path for path in cursors if path not in below_others)
+
+    def _settings(self) -> Iterator[str]:
+        paths = [f"{self.ledgers_path}/{name}" for name in _SETTINGS]
+        yield from paths
+        yield from (path for path in paths_below(self.nodes, paths[2:]) if path not in paths)
+
+    def _neighbours(self) -> Iterator[Node]:
+        """Yield what tells of other Pulsar clusters that have folders (chroots) below the same root, for as much as may be seen."""
+        try:
+            names = self.nodes.children("/")
+        except (AccessDeniedError, ObjectNotFoundError):
+            return
+        paths = [f"/{name}{MANAGED_LEDGERS}" for name in names if name not in _OWN_FOLDERS]
+        for path, node in zip(paths, self.nodes.get_many(paths), strict=True):
+            if isinstance(node, AccessDeniedError):
+                # It is there.
+                yield Node(path, b"", 0, 0, 0, 0)
+            elif isinstance(node, Node):
+                yield node
+            elif not isinstance(node, ObjectNotFoundError):
+                raise node
+
+    def _all_below(self, root: str) -> Iterator[str]:
+        level: list[str] = [root]
+        for _ in range(_DEEPEST):
+            below = list(paths_below(self.nodes, level, self._on_unlisted(root)))
+            yield from below
+            level = below
+
+    def _on_unlisted(self, root: str) -> OnDenied | None:
+        """Return who takes folders below a root that may not be listed, though not the root itself, nor those that would show owners."""
+        told = self.on_denied
+        if told is None:
+            return None
+
+        def take(path: str, error: AccessDeniedError) -> None:
+            if path == root or (root == NAMESPACES and not is_bundle(path)):
+                raise error
+            told(path, error)
+
+        return take
+
+    def _found(self, paths: Iterable[str]) -> Iterator[Node]:
+        for _, node in answered(self.nodes.get_many, paths, self.on_denied):
+            yield node

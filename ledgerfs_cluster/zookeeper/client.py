@@ -1,0 +1,232 @@
+"""Ask until there is an answer: over another connection, another server and, for reads, in another session, for a bounded time.
+
+A commit is not asked for again. Sent twice, it might be done twice.
+"""
+
+import os
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Thread
+
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionLoss,
+    OperationTimeoutError,
+    RequestTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+    ThrottledOpError,
+    UnimplementedError,
+    ZookeeperError,
+)
+
+from ledgerfs.errors import AccessDeniedError, StoreTimeoutError, StoreUnreachableError
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs_cluster.token_bucket import Bandwidth
+from ledgerfs_cluster.zookeeper.packets import Commit, ReadMany, Reply, Request
+from ledgerfs_cluster.zookeeper.session import Answer, Session
+from ledgerfs_cluster.zookeeper.settings import Settings
+
+_STEP_S = 0.25
+_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+_END_S = 2.0
+# A packet that breaks the connection twice may be what breaks it.
+_LOSSES_OF_A_PACKET = 2
+_LOST: int = ConnectionLoss.code
+_PASSING = (
+    *(ConnectionLoss, OperationTimeoutError, RequestTimeoutError),
+    *(SessionExpiredError, SessionMovedError, ThrottledOpError),
+)
+
+
+@dataclass(slots=True)
+class Asked:
+    """Requests under way together, perhaps not for the first time; ``path`` is what errors name, ``nodes`` what they count as."""
+
+    requests: Sequence[Request]
+    path: str
+    nodes: int
+    session: Session
+    answers: list[Answer]
+    losses: int = 0
+
+
+class Client:
+    """The session of this process, opened on first use.
+
+    Parameters
+    ----------
+    settings
+        Of the session. Raises no errors of a server before the first request.
+    is_renewed
+        Whether another session is opened after a fork or when one is lost; it never shows what is older than what the one before has
+        shown. Otherwise all requests raise `StoreUnreachableError` once the first session is over.
+
+    Attributes
+    ----------
+    pace
+        Turns for all threads of a process, in the order of their asking; without a bound they come at once.
+
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_is_renewed",
+        "_leaving",
+        "_lock",
+        "_newest",
+        "_session",
+        "_settings",
+        "folder",
+        "pace",
+    )
+
+    def __init__(self, settings: Settings, *, is_renewed: bool = True) -> None:
+        self._settings = settings
+        self._is_renewed = is_renewed
+        self.folder = settings.folder
+        self.pace = Bandwidth(settings.most_per_second)
+        self._lock = ForkLock()
+        self._newest = 0
+        self._session: Session | None = None
+        self._leaving: weakref.finalize[..., Client] | None = None
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a session lives without a connection."""
+        return self._settings.timeout_s
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session is over, if there was one."""
+        return self._session is not None and self._session.is_over
+
+    def full(self, path: str) -> str:
+        """Return the path that the servers know a node by."""
+        return self.folder + path if path != "/" else self.folder or path
+
+    def session(self, path: str) -> Session:
+        """Return the session of this process. Raises `StoreUnreachableError` about ``path`` if it is over and the only one."""
+        with self._lock:
+            session = self._session
+            if session is not None:
+                if session.process == os.getpid() and not session.is_over:
+                    return session
+                if not self._is_renewed:
+                    reason = f"the session with ZooKeeper is over ({self._settings.servers}){_trouble(session)}"
+                    raise StoreUnreachableError(reason, key=path)
+                self._drop(session)
+            session = self._session = Session(self._settings, self._newest)
+            self._leaving = weakref.finalize(self, session.leave)
+            self._leaving.atexit = False
+            return session
+
+    def ask(self, requests: Sequence[Request], path: str, nodes: int = 1) -> Asked:
+        """Send requests for so many nodes, together, when it is their turn. Raises as `session`."""
+        self.pace.wait(nodes)
+        session = self.session(path)
+        return Asked(requests, path, nodes, session, [session.ask(one) for one in requests])
+
+    def replies(self, asked: Asked) -> list[Reply | int]:
+        """Return the reply, or the error code, of each request; those of a lost connection or session are sent again, and all after them.
+
+        The code of a lost connection is returned for a commit, which may have been done, and for a packet that breaks connections.
+        Raises `AccessDeniedError` if the server refuses the login, `StoreUnreachableError` if none answered in time, and as `session`.
+        """
+        began = time.monotonic()
+        pause = _PAUSE_S
+        while True:
+            found: list[Reply | int] = []
+            if asked.session.process == os.getpid():
+                self._wait(asked, began)
+                found = self._settled(asked)
+                if len(found) == len(asked.requests):
+                    return found
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            self.pace.wait(asked.nodes)
+            asked.session = self.session(asked.path)
+            # A reply after one that is missing may be older than what that was to catch up with.
+            rest = asked.requests[len(found) :]
+            asked.answers[len(found) :] = [asked.session.ask(one) for one in rest]
+
+    def close(self) -> None:
+        """End the session; in a forked child it goes on. The next request opens another, unless it was the only one."""
+        ending = self.leave()
+        if ending is not None:
+            ending.join(_END_S)
+
+    def leave(self) -> Thread | None:
+        """End the session in a thread, which is returned if there is one."""
+        with self._lock:
+            return self._drop(self._session)
+
+    def _drop(self, session: Session | None) -> Thread | None:
+        """Have no session any more, with the lock; return what ends it."""
+        if session is None or session is not self._session:
+            return None
+        if self._is_renewed:
+            self._session = None
+        self._newest = max(self._newest, session.newest)
+        if self._leaving is not None:
+            self._leaving.detach()
+        return session.leave()
+
+    def _wait(self, asked: Asked, began: float) -> None:
+        """Wait for the answers, and give the session up when one did not come in time: another may find another server."""
+        for answer in asked.answers:
+            while True:
+                rest = began + self._bound(asked.session) - time.monotonic()
+                came = answer.wait(max(0.0, min(rest, _STEP_S)))
+                if came and (answer.reply is not None or rest > 0):
+                    break
+                if rest <= 0:
+                    raise self._given_up(asked, time.monotonic() - began)
+
+    def _bound(self, session: Session) -> float:
+        """Return how many seconds a request may take; a server that never answered is more likely missing than restarting."""
+        return self._settings.timeout_s * (2 if session.was_connected else 1)
+
+    def _given_up(self, asked: Asked, seconds: float) -> StoreUnreachableError:
+        session = asked.session
+        with self._lock:
+            self._drop(session)
+        kind = StoreTimeoutError if session.was_connected else StoreUnreachableError
+        trouble = _trouble(session)
+        if self._newest and not session.was_connected:
+            trouble += "; a server whose data are older than what was read before is not used"
+        reason = f"no ZooKeeper server answered in {seconds:.0f} s ({self._settings.servers}){trouble}"
+        return kind(reason, key=asked.path)
+
+    def _settled(self, asked: Asked) -> list[Reply | int]:
+        """Return what is answered to the requests, up to the first that is worth another try."""
+        found: list[Reply | int] = []
+        for request, answer in zip(asked.requests, asked.answers, strict=True):
+            settled = answer.reply if answer.error is None else self._code(asked, request, answer.error)
+            if settled is None:
+                break
+            found.append(settled)
+        return found
+
+    def _code(self, asked: Asked, request: Request, error: Exception) -> int | None:
+        """Return the error code that a request is done with; None if it is worth another try."""
+        if isinstance(error, AuthFailedError):
+            reason = f"ZooKeeper refuses the login; check username and password ({self._settings.servers})"
+            raise AccessDeniedError(reason, key=asked.path) from error
+        if isinstance(error, ZookeeperError) and not isinstance(error, _PASSING):
+            code: int = error.code
+            if code == UnimplementedError.code:
+                asked.session.reads_many = False
+            return code
+        # Not one that was never sent, for the session was lost before.
+        asked.losses += not isinstance(error, SessionExpiredError)
+        gives_up = asked.losses >= _LOSSES_OF_A_PACKET or not asked.session.reads_many
+        is_done = isinstance(request, Commit) or (gives_up and isinstance(request, ReadMany))
+        return _LOST if is_done else None
+
+
+def _trouble(session: Session) -> str:
+    return f": {session.trouble}" if session.trouble else ""

@@ -1,0 +1,78 @@
+"""What is known of a living cluster before it is asked anything: its metadata, and how its topics are to be read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ledgerfs.errors import InvalidOptionError
+from ledgerfs_cluster.zookeeper.nodes import Nodes
+
+READ_FROM = ("bucket", "bookkeeper")
+OPEN_ENDS = ("confirmed", "acknowledged")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReading:
+    """How the topics of a cluster are read.
+
+    Attributes
+    ----------
+    read_from
+        Where a ledger is read from that is in both places: ``bucket`` spares the bookies, ``bookkeeper`` the requests to the store.
+    open_end
+        Where a ledger ends that is still written: ``confirmed`` at the newest entry that other entries confirm (the last add confirmed),
+        ``acknowledged`` at the newest one that so many bookies have as a writer waits for.
+    ledgers_path
+        Where BookKeeper keeps its metadata, below the servers' chroot.
+    timeout_s
+        How long a bookie may say nothing, s.
+    bookie_rate
+        Bytes a second that this process reads of each bookie at most; None for as many as it gives.
+    bucket_options
+        Options of the filesystems of buckets, such as credentials.
+    bucket_urls
+        {name of a bucket in the cluster's metadata: URL to read it at}, for buckets that are elsewhere by now.
+
+    """
+
+    read_from: str = "bucket"
+    open_end: str = "confirmed"
+    ledgers_path: str = "/ledgers"
+    timeout_s: float = 10.0
+    bookie_rate: float | None = None
+    bucket_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    bucket_urls: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("read_from", self.read_from, READ_FROM), ("open_end", self.open_end, OPEN_ENDS)):
+            if value not in known:
+                raise InvalidOptionError(f"one of {', '.join(known)}", key=f"{name}={value}")
+        if not self.ledgers_path.startswith("/"):
+            raise InvalidOptionError("a path from the root, such as /ledgers", key=f"ledgers_path={self.ledgers_path}")
+        for name, number in (("timeout_s", self.timeout_s), ("bookie_rate", self.bookie_rate)):
+            if number is not None and not number > 0:
+                raise InvalidOptionError("more than 0", key=f"{name}={number}")
+        for name, mapping in (("bucket_options", self.bucket_options), ("bucket_urls", self.bucket_urls)):
+            if not isinstance(mapping, Mapping):
+                raise InvalidOptionError("a mapping", key=name)
+
+
+@dataclass(frozen=True, slots=True)
+class LivingCluster:
+    """One cluster. Nothing here writes to it.
+
+    Attributes
+    ----------
+    servers
+        Its ZooKeeper servers, as in the URL: ``host:port,…[/chroot]``.
+
+    """
+
+    servers: str
+    nodes: Nodes
+    reading: LiveReading
+
+    @property
+    def url(self) -> str:
+        """The cluster as a URL, without credentials."""
+        return f"pulsar+zk://{self.servers}"

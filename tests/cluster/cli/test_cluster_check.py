@@ -1,0 +1,179 @@
+"""`ledgerfs cluster check` as a user runs it: every state is named, and nothing else, with its exit code."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.support.live_clusters import LiveCluster
+from tests.cluster.support.sick_clusters import (
+    Made,
+    about,
+    make_crash_in_trim,
+    make_half_offloads,
+    make_orphans,
+    prepared,
+    topic_of_ledgers,
+)
+from tests.support.commands import output as output_of_process
+from tests.support.invoked import output, run
+
+QUICK = ("--grace", "1s", "--pass-seconds", "0", "--max-attempt", "1s")
+KEEP = ("--broker-retention-minutes", "-1", "--broker-retention-megabytes", "-1")
+HEALTHY = "persistent://public/default/healthy"
+
+
+@pytest.fixture(scope="module", name="cluster")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveCluster, Made]]:
+    with LiveCluster(tmp_path_factory.mktemp("sick")) as made:
+        prepared(made.bucket())
+        ids = topic_of_ledgers(made, HEALTHY)
+        made.add_cursor(HEALTHY, "reader", (ids[1], 3), stale=(ids[0], 0))
+        made.offload(HEALTHY, ids[0])
+        made.offload(HEALTHY, ids[1])
+        made.delete_from_bookkeeper(ids[1])
+        named = Made(make_orphans(made).named | make_crash_in_trim(made).named | make_half_offloads(made).named)
+        time.sleep(1.1)
+        before = made.nodes
+        yield made, named
+        assert made.nodes == before
+        assert made.not_reads() == []
+
+
+def test_every_state_is_named_and_nothing_else(cluster: tuple[LiveCluster, Made]) -> None:
+    made, named = cluster
+    told = json.loads(
+        output("cluster", "check", made.url, "--bucket", made.bucket_url(), *QUICK, *KEEP, "--json", code=1)
+    )
+    assert about(told["findings"]) == named.named
+    assert (told["looks"], told["damaged_nodes"]) == (2, [])
+    losses = [one["loss"] for one in told["findings"]]
+    assert losses == sorted(losses, reverse=True)
+    for loss in (True, False):
+        sizes = [one["bytes"] or -1 for one in told["findings"] if one["loss"] is loss]
+        assert sizes == sorted(sizes, reverse=True)
+    only_copy = [one for one in told["findings"] if one["kind"] == "flagged-deleted"]
+    assert [one["mend"].startswith("do not delete") for one in only_copy] == [True]
+    text = output_of_process("cluster", "check", made.url, "--bucket", made.bucket_url(), *QUICK, *KEEP, code=1)
+    assert "LOSS lost-ledger" in text
+    assert HEALTHY not in text
+
+
+def test_without_a_bucket_objects_are_not_judged_and_that_is_said(cluster: tuple[LiveCluster, Made]) -> None:
+    made, named = cluster
+    done = run("cluster", "check", made.url, *QUICK, *KEEP, "--json", code=1)
+    objects = {"orphan-object", "lost-objects", "truncated-offload"}
+    assert about(json.loads(done.stdout)["findings"]) == {one for one in named.named if one[0] not in objects}
+    assert b"4 offloaded ledgers are in places that no --bucket names" in done.stderr
+    other = run("cluster", "check", made.url, *QUICK, *KEEP, "--bucket", str(prepared(made.bucket("other"))), code=1)
+    assert b"4 offloaded ledgers are in places that no --bucket names" in other.stderr
+
+
+def test_a_part_of_a_bucket_is_no_bucket(cluster: tuple[LiveCluster, Made]) -> None:
+    done = run("cluster", "check", cluster[0].url, "--bucket", "s3://tier/part", code=2)
+    assert done.stdout == b""
+    assert b"a part of a bucket" in done.stderr
+
+
+def test_what_is_younger_than_the_grace_is_not_named(cluster: tuple[LiveCluster, Made]) -> None:
+    made, _ = cluster
+    hour = ("--grace", "1h", "--pass-seconds", "0", "--bucket", made.bucket_url(), "--json")
+    done = run("cluster", "check", made.url, *hour, *KEEP, code=1)
+    kinds = {one["kind"] for one in json.loads(done.stdout)["findings"]}
+    # Loss does not wait.
+    assert kinds == {"lost-ledger", "lost-objects", "truncated-offload"}
+    assert b"younger than the grace of 60 min" in done.stderr
+
+
+def test_a_dump_is_looked_at_once(cluster: tuple[LiveCluster, Made], tmp_path: Path) -> None:
+    made, named = cluster
+    dump = str(tmp_path / "dump.json.zst")
+    run("cluster", "dump", made.url, dump)
+    done = run("cluster", "check", dump, "--bucket", made.bucket_url(), *QUICK, *KEEP, "--json", code=1)
+    told = json.loads(done.stdout)
+    assert told["looks"] == 1
+    assert about(told["findings"]) == {one for one in named.named if one[0] != "lost-objects"}
+    assert b"a dump shows one moment" in done.stderr
+    assert b"1 ledgers that the dump lists as offloaded have no objects now" in done.stderr
+
+
+def test_gauges_are_written_whole(cluster: tuple[LiveCluster, Made], tmp_path: Path) -> None:
+    made, named = cluster
+    path = tmp_path / "ledgerfs.prom"
+    began = time.time()
+    run("cluster", "check", made.url, *QUICK, *KEEP, "--prometheus", str(path), code=1)
+    lines = path.read_text().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    orphans = sum(kind == "orphan-ledger" for kind, _ in named.named)
+    label = f'{{cluster="{made.url}",kind="orphan-ledger",loss="false"}}'
+    assert values[f"ledgerfs_cluster_finding_ledgers{label}"] == str(orphans)
+    assert int(values[f"ledgerfs_cluster_finding_bytes{label}"]) > 0
+    assert float(values[f'ledgerfs_cluster_check_timestamp_seconds{{cluster="{made.url}"}}']) >= began - 1
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    run("cluster", "check", made.url, *QUICK, "--prometheus", str(tmp_path / "no" / "file"), code=2)
+
+
+def test_a_sound_cluster_has_nothing_and_ends_with_0(tmp_path: Path) -> None:
+    with LiveCluster(tmp_path) as made:
+        ids = topic_of_ledgers(made, HEALTHY)
+        made.add_cursor(HEALTHY, "reader", (ids[1], 3), stale=(ids[0], 0))
+        made.offload(HEALTHY, ids[0])
+        time.sleep(1.1)
+        done = run("cluster", "check", made.url, "--bucket", made.bucket_url(), *QUICK, *KEEP, "--json")
+        told = json.loads(done.stdout)
+        assert (told["findings"], told["looks"]) == ([], 1)
+        assert b"no loss" in done.stderr
+
+
+def test_what_may_be_lost_and_is_not_judged_ends_with_3(tmp_path: Path) -> None:
+    with LiveCluster(tmp_path) as made:
+        prepared(made.bucket())
+        ids = topic_of_ledgers(made, HEALTHY)
+        uuid = made.offload(HEALTHY, ids[0])
+        made.offload(HEALTHY, ids[1])
+        dump = str(tmp_path / "dump.json.zst")
+        time.sleep(1.1)
+        run("cluster", "dump", made.url, dump)
+        judged = (*QUICK, *KEEP, "--bucket", made.bucket_url())
+        assert b"no loss;" in run("cluster", "check", dump, *judged).stderr
+        done = run("cluster", "check", dump, *QUICK, *KEEP, "--json", code=3)
+        told = json.loads(done.stdout)
+        assert (told["findings"], told["complete"]) == ([], False)
+        assert b"no loss found, but not everything could be judged;" in done.stderr
+        for one in ("", "-index"):
+            (made.bucket() / f"{uuid}-ledger-{ids[0]}{one}").unlink()
+        done = run("cluster", "check", dump, *judged, code=3)
+        assert b"no loss found, but not everything could be judged;" in done.stderr
+        assert b"1 ledgers that the dump lists as offloaded have no objects now" in done.stderr
+
+
+def test_a_damaged_list_is_named_and_what_it_may_own_is_not(tmp_path: Path) -> None:
+    with LiveCluster(tmp_path) as made:
+        topic_of_ledgers(made, HEALTHY)
+        make_crash_in_trim(made)
+        made.zookeeper.set("/managed-ledgers/public/crash/persistent/t", b"\xff\xff")
+        time.sleep(1.1)
+        done = run("cluster", "check", made.url, *QUICK, *KEEP, "--json", code=1)
+        told = json.loads(done.stdout)
+        assert told["findings"] == []
+        assert [one["path"] for one in told["damaged_nodes"]] == ["/managed-ledgers/public/crash/persistent/t"]
+        assert b"20 ledgers that nothing names may be named by nodes that could not be read" in done.stderr
+
+
+def test_a_dead_bookie_is_loss_only_when_zookeeper_has_dropped_it(tmp_path: Path) -> None:
+    with LiveCluster(tmp_path) as made:
+        ids = topic_of_ledgers(made, HEALTHY)
+        gone = made.bookies[0].address
+        made.bookies[0].kill()
+        assert json.loads(output("cluster", "check", made.url, *QUICK, *KEEP, "--json"))["findings"] == []
+        made.zookeeper.delete(f"/ledgers/available/{gone}")
+        (found,) = json.loads(output("cluster", "check", made.url, *QUICK, *KEEP, "--json", code=1))["findings"]
+        assert (found["kind"], found["subject"], found["loss"]) == ("under-replicated", f"bookie {gone}", True)
+        assert found["ledgers"] == ids
+        assert "no copy" not in found["evidence"]
+        made.zookeeper.delete(f"/ledgers/available/{made.bookies[1].address}")
+        told = json.loads(output("cluster", "check", made.url, *QUICK, *KEEP, "--json", code=1))["findings"]
+        assert len(told) == 2
+        assert all("4 have entries of which no copy is on an available bookie" in one["evidence"] for one in told)

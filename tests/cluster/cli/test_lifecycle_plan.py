@@ -1,0 +1,159 @@
+"""`ledgerfs lifecycle plan` as a user runs it, on a cluster of ours and on a dump of it."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs_cluster.offload.journal import ROOT, JournalRecord
+from tests.cluster.support.live_clusters import CLOSED, LiveCluster, messages
+from tests.cluster.support.sick_clusters import write_of
+from tests.support.commands import run as run_process
+from tests.support.invoked import output, run
+
+DAY = 86_400_000
+TOPIC, LOADED = "persistent://public/default/orders", "persistent://public/loaded/t"
+SIZE = sum(map(len, messages(30)))
+UUID = "00112233-4455-6677-8899-aabbccddeeff"
+
+
+@pytest.fixture(scope="module", name="cluster")
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    """Three ledgers of which the first is past retention, one orphan, a topic that a broker has, and an attempt."""
+    now = time.time_ns() // 1_000_000
+    with LiveCluster(tmp_path_factory.mktemp("cluster"), chroot="/pulsar") as made:
+        made.bucket().mkdir(parents=True)
+        first = made.write_ledger(TOPIC, messages(50))
+        second = made.write_ledger(TOPIC, messages(30), closed_ms=now - 9 * DAY)
+        third = made.write_ledger(TOPIC, messages(3), closed_ms=now - 2 * DAY)
+        made.add_cursor(TOPIC, "done", (third, 2))
+        made.write_ledger(LOADED, messages(5))
+        made.write_ledger(LOADED, messages(5), closed_ms=now - 9 * DAY)
+        made.own_bundle("public/loaded", "0x00000000_0xffffffff")
+        owner = ("pulsar/managed-ledger", managed_ledger_of(TOPIC))
+        orphan = write_of(made, "managed-ledger", owner, created_ms=now - 9 * DAY, state=CLOSED)
+        assert (first, second, third, orphan) == (150, 151, 152, 155)
+        record = JournalRecord.attempt(managed_ledger_of(TOPIC), second, "s3://tier", now - DAY, UUID)
+        made.zookeeper.set(f"/pulsar{record.path}", record.build(), created_ms=now - DAY)
+        before = made.nodes
+        yield made
+        assert made.nodes == before
+        assert made.not_reads() == []
+
+
+@pytest.fixture(name="policy")
+def _policy(cluster: LiveCluster, tmp_path: Path) -> str:
+    path = tmp_path / "policy.toml"
+    path.write_text(f"""
+cluster = "{cluster.url}"
+[broker]
+retention_minutes = {5 * 1440}
+retention_megabytes = -1
+[buckets.tier]
+url = "{cluster.bucket_url()}"
+[[topics]]
+match = 'public/.*'
+offload_after = "1d"
+bucket = "tier"
+""")
+    return str(path)
+
+
+def test_a_plan_tells_each_action_with_why(cluster: LiveCluster, policy: str) -> None:
+    told = json.loads(output("lifecycle", "plan", policy, "--json"))
+    found = {(one["kind"], one["topic"]): one for one in told["actions"]}
+    offload = found["offload", TOPIC]
+    assert (offload["ledgers"], offload["bytes"], offload["via"]) == ([151], SIZE, "direct")
+    assert (offload["bucket"], "closed 2.0 d ago" in offload["why"]) == (cluster.bucket_url(), True)
+    assert [one["node"] for one in found["clean", TOPIC]["records"]] == [f"attempt-151-{UUID}"]
+    assert set(found) == {("offload", TOPIC), ("clean", TOPIC)}
+    waiting = {(one["kind"], one["topic"]): one for one in told["waiting"] if 150 in one["ledgers"]}
+    assert "no admin is named" in waiting["trim", TOPIC]["why"]
+    assert told["totals"]["offload"] == {"actions": 1, "ledgers": 1, "bytes": SIZE}
+    assert told["refused"] == []
+    assert told["policy"] == policy
+
+
+def test_the_table_has_actions_and_with_all_what_waits_and_is_refused(policy: str) -> None:
+    done = run_process("lifecycle", "plan", policy)
+    text, said = done.stdout.decode(), done.stderr.decode()
+    assert [line.split()[0] for line in text.splitlines()] == ["what", "offload", "clean"]
+    assert "offload: 1 for 1 ledgers" in said
+    assert "waits: 3 trim" in said
+    assert "--all shows" in said
+    every = output("lifecycle", "plan", policy, "--all")
+    assert "a broker has to trim, and no admin is named" in every
+    assert "is past retention once 3.0 d have passed" in every
+    alone = run("lifecycle", "plan", policy, "--topic", LOADED)
+    assert alone.stdout == b""
+    assert b"nothing is to be done" in alone.stderr
+
+
+def test_a_broker_that_is_named_is_planned_for_and_not_asked(policy: str) -> None:
+    told = json.loads(output("lifecycle", "plan", policy, "--json", "--admin", "http://127.0.0.1:1"))
+    found = {(one["kind"], one["via"]) for one in told["actions"] if one["topic"] == LOADED}
+    assert found == {("trim", "broker")}
+    # The topic that is offloaded directly is trimmed afterwards.
+    assert ("trim", TOPIC) not in {(one["kind"], one["topic"]) for one in told["actions"]}
+    assert told["refused"] == []
+
+
+def test_orphans_are_looked_for_twice_if_they_are_to_be_deleted(policy: str) -> None:
+    with Path(policy).open("a") as file:
+        file.write('[defaults]\norphans = true\norphan_grace = "1d"\n')
+    # Its node, which the test has made, has changed within the grace.
+    told = json.loads(output("lifecycle", "plan", policy, "--json", "--pass-seconds", "0"))
+    assert not any(155 in one["ledgers"] for one in told["actions"])
+
+
+def test_a_dump_is_planned_for_without_notes(cluster: LiveCluster, policy: str, tmp_path: Path) -> None:
+    run("cluster", "dump", cluster.url, str(tmp_path / "dump.json.zst"))
+    done = run("lifecycle", "plan", policy, "--cluster", str(tmp_path / "dump.json.zst"), "--json")
+    told = json.loads(done.stdout)
+    assert {(one["kind"], tuple(one["ledgers"])) for one in told["actions"]} == {("offload", (151,))}
+    assert b"a dump shows one moment" in done.stderr
+    # One that the file names is beside it.
+    text = Path(policy).read_text().replace(cluster.url, "dump.json.zst")
+    Path(policy).write_text(text)
+    assert json.loads(output("lifecycle", "plan", policy, "--json"))["actions"] == told["actions"]
+
+
+def test_wrong_use_is_named(policy: str, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[[topics]]\nmatch = '.*'\ntrimm = false\n")
+    assert b"bad.toml: topics[1].trimm" in run("lifecycle", "plan", str(bad), code=2).stderr
+    empty = tmp_path / "empty.toml"
+    empty.write_text("")
+    assert b"names no cluster" in run("lifecycle", "plan", str(empty), code=2).stderr
+    assert b"no topic of this name" in run("lifecycle", "plan", policy, "--topic", "nothing", code=2).stderr
+    assert b"cannot be read" in run("lifecycle", "plan", str(tmp_path / "none.toml"), code=2).stderr
+
+
+def test_nodes_that_cannot_be_read_are_an_exit_code(policy: str, tmp_path: Path) -> None:
+    with LiveCluster(tmp_path) as cluster:
+        cluster.write_ledger(TOPIC, messages(2))
+        cluster.zookeeper.set(f"{ROOT}/orphan-1", b"{}")
+        done = run("lifecycle", "plan", policy, "--cluster", cluster.url, "--json", code=1)
+        told = json.loads(done.stdout)
+        assert [(one["subject"], one["refusal"]) for one in told["refused"] if one["kind"] is None] == [
+            (f"{ROOT}/orphan-1", "unreadable")
+        ]
+        cluster.zookeeper.delete(f"{ROOT}/orphan-1")
+        run("lifecycle", "plan", policy, "--cluster", cluster.url)
+        cluster.zookeeper.set("/managed-ledgers/public/default/persistent/broken", b"\xff\xff")
+        done = run("lifecycle", "plan", policy, "--cluster", cluster.url, code=1)
+        assert b"persistent/broken" in done.stderr
+        cluster.zookeeper.delete("/managed-ledgers/public/default/persistent/broken")
+        hidden = "/managed-ledgers/public/default/persistent/hidden"
+        cluster.zookeeper.set(hidden, b"")
+        cluster.zookeeper.set(f"{ROOT}/orphan-2", b"")
+        for path in (hidden, f"{ROOT}/orphan-2"):
+            cluster.zookeeper.no_auth(path)
+        done = run("lifecycle", "plan", policy, "--cluster", cluster.url, "--json", code=1)
+        refused = {one["subject"] for one in json.loads(done.stdout)["refused"] if one["refusal"] == "unreadable"}
+        assert refused == {"public/default/persistent/hidden", f"{ROOT}/orphan-2"}
+        # What has no place for what it could not read ends.
+        run("cluster", "retention", cluster.url, code=3)

@@ -1,0 +1,492 @@
+"""Dumps beside a bucket: what is added, read and pruned, whoever else adds, prunes, fails or is killed meanwhile."""
+
+import io
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfs import open_bucket
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptObjectError,
+    InvalidOptionError,
+    LedgerfsError,
+    NotFoundError,
+    ObjectNotFoundError,
+)
+from ledgerfs.storage.object_store import RawStore
+from ledgerfs.storage.objects import ObjectStat
+from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.url_filesystem import filesystem_of
+from ledgerfs_cluster.snapshot import dump_keeping
+from ledgerfs_cluster.snapshot.dump_file import Record, read_dump
+from ledgerfs_cluster.snapshot.dump_keeping import Added, Keeping, add_dump, prune, superfluous
+from ledgerfs_cluster.snapshot.kept_dumps import (
+    FOLDER,
+    KeptDump,
+    WholeObject,
+    cluster_folder,
+    copy_kept_dump,
+    kept_dump_key,
+    kept_dumps,
+    parse_kept_dump,
+    read_dump_at,
+    read_kept_dump,
+)
+from tests.cluster.support.live_clusters import LiveCluster, messages
+from tests.cluster.support.living_clusters import living
+from tests.support.each import for_each
+from tests.support.s3 import Fault, FaultProxy, S3Server
+from tests.support.tries import without_pauses
+
+DAY = 86_400_000
+ALL = Keeping(1000, 1000 * DAY)
+TOPIC = "public/default/a"
+CLUSTER = "47099c88-d3cd-44de-91a6-f8bc42d28371"
+
+
+@pytest.fixture(autouse=True)
+def _topic(cluster: LiveCluster) -> None:
+    cluster.write_ledger(TOPIC, messages(3))
+
+
+@pytest.fixture(name="store")
+def _store(tmp_path: Path) -> RawStore:
+    (tmp_path / "tier").mkdir()
+    return opened(str(tmp_path / "tier"))
+
+
+def opened(url: str, **options: Any) -> RawStore:
+    return open_store(*filesystem_of(url, options), is_private=True)
+
+
+def added(
+    cluster: LiveCluster,
+    store: Any,
+    keeping: Keeping = ALL,
+    at: Callable[[str], object] = lambda what: None,
+    spool: Path | None = None,
+) -> Added:
+    with living(cluster) as one:
+        return add_dump(
+            one, None, store, keeping, lambda what, *_: at(what), spool=None if spool is None else str(spool)
+        )
+
+
+def records(store: RawStore, kept: KeptDump) -> list[Record]:
+    return list(read_kept_dump(store, kept))
+
+
+@dataclass
+class Seen:
+    """A store whose writes are told before, and the plain dumps that went into it."""
+
+    store: Any
+    before: Callable[[str, str], object] = lambda what, key: None
+
+    @property
+    def writes(self) -> "Seen":
+        return replace(self, store=self.store.writes)
+
+    def put(self, key: str, *rest: Any) -> ObjectStat:
+        self.before("put", key)
+        found = self.store.put(key, *rest)
+        self.before("after put", key)
+        return found
+
+    def delete(self, key: str) -> None:
+        self.before("delete", key)
+        self.store.delete(key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+@pytest.fixture(name="wholes")
+def _wholes(monkeypatch: pytest.MonkeyPatch) -> list[list[Record]]:
+    """The records of each dump as it was before it was kept."""
+    found: list[list[Record]] = []
+    original = dump_keeping.dump_cluster
+
+    def dumped(cluster: Any, bookies: Any, path: Path, *rest: Any) -> Any:
+        done = original(cluster, bookies, path, *rest)
+        found.append(list(read_dump(path)))
+        return done
+
+    monkeypatch.setattr(dump_keeping, "dump_cluster", dumped)
+    return found
+
+
+def test_dumps_are_read_as_they_were_before_they_were_kept(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
+) -> None:
+    for _ in range(4):
+        added(cluster, store)
+        cluster.roll_over(TOPIC)
+    kept = kept_dumps(store)
+    assert [records(store, one) for one in kept] == wholes
+    for one, whole in zip(kept, wholes, strict=True):
+        assert list(read_dump_at(f"file://{tmp_path}/tier/{one.key}")) == whole
+        assert list(read_dump_at(f"{tmp_path}/tier/{one.key}")) == whole
+        assert stat.S_IMODE((tmp_path / "tier" / one.key).stat().st_mode) == 0o600
+    assert {one.cluster.partition(".")[0] for one in kept} == {CLUSTER}
+
+
+def test_whoever_reads_a_bucket_finds_its_newest_dump_anew(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
+) -> None:
+    """Through the store of an open bucket, too, which keeps what it reads of ledgers."""
+    reading = open_bucket(str(tmp_path / "tier")).store
+    assert kept_dumps(reading) == []
+    for _ in range(3):
+        added(cluster, store)
+        cluster.roll_over(TOPIC)
+        assert list(read_kept_dump(reading, kept_dumps(reading)[-1])) == wholes[-1]
+
+
+NAME = "20261128T005327123Z-full-" + "a" * 32 + ".json.zst"
+
+
+def test_a_name_tells_all_of_a_dump() -> None:
+    found = parse_kept_dump(ObjectStat(f"{FOLDER}c-1/{NAME}", 5, 6, "v"))
+    assert found is not None
+    assert (found.cluster, found.taken_ms, found.digest) == ("c-1", 1795827207123, "a" * 32)
+    assert kept_dump_key("c-1", found.taken_ms, found.digest) == found.key
+
+
+@for_each(
+    "key",
+    [f"c/{NAME}", f"{FOLDER}{NAME}", f"{FOLDER}c/d/{NAME}", f"{FOLDER}../{NAME}", f"{FOLDER}c/{NAME}.part", f"{FOLDER}c/.{NAME}",
+     *(f"{FOLDER}c/{NAME.replace(*one)}" for one in (
+         ("full", "delta"), ("-full-", "-"), ("20261128", "20261328"), ("T005327", "T995327"), ("20261128", "00011128"),
+         ("20261128", "99991128"),
+         ("aaaa", "aaa"), ("aaaa", "AAAA"), (".json.zst", ".json"), ("20261128", "\uff120261128")))],
+)  # fmt: skip
+def test_other_names_are_none_of_dumps(key: str) -> None:
+    assert parse_kept_dump(ObjectStat(key, 1, 1, "")) is None
+
+
+def test_a_clock_that_goes_back_leaves_the_order(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = added(cluster, store).kept
+    monkeypatch.setattr("ledgerfs_cluster.snapshot.dumping._now", lambda: 1_000_000_000_000)
+    second = added(cluster, store, Keeping(1, 1)).kept
+    assert second.taken_ms == first.taken_ms + 1
+    assert kept_dumps(store)[-1].key == second.key
+    assert records(store, kept_dumps(store)[-1]) == wholes[1]
+
+
+def test_two_clusters_in_one_bucket_do_not_mix(cluster: LiveCluster, store: RawStore, tmp_path: Path) -> None:
+    added(cluster, store)
+    with LiveCluster(tmp_path / "other") as other:
+        other.zookeeper.delete("/ledgers/INSTANCEID")
+        other.write_ledger(TOPIC, messages(1))
+        mine = added(other, store, Keeping(1, 1)).kept
+        assert mine.cluster.startswith(f"{cluster_folder(None, other.url)}.")
+        assert mine.cluster.startswith("url-")
+        assert [one.key for one in kept_dumps(store, mine.cluster)] == [mine.key]
+        assert len(kept_dumps(store)) == 2
+        assert not other.not_reads()
+
+
+def test_two_clusters_of_one_bookkeeper_do_not_mix(cluster: LiveCluster, store: RawStore, tmp_path: Path) -> None:
+    first = added(cluster, store).kept
+    with LiveCluster(tmp_path / "other") as other:
+        other.zookeeper.set("/ledgers/INSTANCEID", cluster.nodes["/ledgers/INSTANCEID"])
+        other.write_ledger(TOPIC, messages(1))
+        mine = added(other, store, Keeping(1, 1)).kept
+    assert mine.cluster != first.cluster
+    assert [one.key for one in kept_dumps(store, first.cluster)] == [first.key]
+
+
+@for_each("name", ["a/b", "..", "", "é" * 5, "x" * 101])
+def test_an_id_that_is_no_name_is_a_digest(name: str) -> None:
+    found = cluster_folder(name, "pulsar+zk://a:1")
+    assert found.startswith("id-")
+    assert len(found) == 35
+    assert cluster_folder(None, "pulsar+zk://b:1,a:1/x") == cluster_folder(None, "pulsar+zk://a:1,b:1/x")
+    assert cluster_folder(None, "pulsar+zk://a:1/x") != cluster_folder(None, "pulsar+zk://a:1/y")
+
+
+def test_other_objects_are_told_of_and_left(
+    cluster: LiveCluster, store: RawStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    added(cluster, store)
+    folder = tmp_path / "tier" / FOLDER
+    (folder / "notes.txt").write_text("x")
+    (own,) = folder.glob(f"{CLUSTER}.*")
+    (own / "20261128T005327123Z-full-abc.json.zst").write_text("x")
+    assert len(kept_dumps(store)) == 1
+    assert "notes.txt" in caplog.text
+    assert "full-abc" in caplog.text
+    added(cluster, store, Keeping(1, 1))
+    assert (folder / "notes.txt").exists()
+
+
+def test_nothing_is_known_of_a_folder_that_may_not_be_listed(store: RawStore) -> None:
+    refusing = Seen(store)
+    refusing.list_folder = lambda folder: iter([[ObjectStat(folder, 0, 0, "", "access denied")]])  # type: ignore[attr-defined]
+    with pytest.raises(AccessDeniedError):
+        kept_dumps(refusing)
+
+
+# Damage.
+
+
+def test_a_damaged_dump_is_told(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
+) -> None:
+    one = added(cluster, store).kept
+    path = tmp_path / "tier" / one.key
+    data = path.read_bytes()
+    middle = len(data) // 2
+    for other in (data[:middle], data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :], data + data):
+        path.write_bytes(other)
+        (listed,) = kept_dumps(store)
+        with pytest.raises(CorruptObjectError, match=one.key):
+            records(store, listed)
+        with pytest.raises(CorruptObjectError, match=one.key):
+            copy_kept_dump(store, listed, tmp_path / "copy")
+        assert not list(tmp_path.glob("*copy*"))
+    path.write_bytes(data)
+    (listed,) = kept_dumps(store)
+    assert records(store, listed) == wholes[0]
+    assert copy_kept_dump(store, listed, tmp_path / "copy") == len(data)
+    assert (tmp_path / "copy").read_bytes() == data
+
+
+def test_what_is_pruned_while_it_is_read_is_told(cluster: LiveCluster, store: RawStore) -> None:
+    one = added(cluster, store).kept
+    store.writes.delete(one.key)
+    with pytest.raises(ObjectNotFoundError):
+        records(store, one)
+
+
+def test_of_a_name_as_much_is_enough_as_no_other_begins_with(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
+) -> None:
+    for _ in range(2):
+        added(cluster, store)
+    first, second = (one.key for one in kept_dumps(store))
+    assert list(read_dump_at(f"{tmp_path}/tier/{first.partition('-full-')[0]}")) == wholes[0]
+    assert list(read_dump_at(f"{tmp_path}/tier/{second.partition('-full-')[0]}")) == wholes[1]
+    for beginning in (FOLDER + first.removeprefix(FOLDER).partition("/")[0] + "/2", first.rpartition("/")[0] + "/20"):
+        with pytest.raises(InvalidOptionError, match=f"2 dumps have names that begin so: {first} .* {second}"):
+            list(read_dump_at(f"{tmp_path}/tier/{beginning}"))
+    for beginning in (FOLDER, first.rpartition("/")[0] + "/", first.rpartition("/")[0][:-1]):
+        with pytest.raises(NotFoundError, match="begins so"):
+            list(read_dump_at(f"{tmp_path}/tier/{beginning}"))
+
+
+def test_a_place_that_is_none_is_told(store: RawStore, tmp_path: Path) -> None:
+    for name in ("20261128T005327123Z-full-" + "a" * 32 + ".json.zst", "x.json.zst"):
+        with pytest.raises(NotFoundError):
+            list(read_dump_at(f"{tmp_path}/tier/{FOLDER}{CLUSTER}/{name}"))
+    with pytest.raises(NotFoundError):
+        list(read_dump_at(str(tmp_path / "none")))
+
+
+# Meetings.
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("step", ["reading topics", "put", "after put", "delete", "second delete"])
+def test_an_end_at_each_step_leaves_whole_dumps_and_the_next_one_prunes(
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path, step: str
+) -> None:
+    for _ in range(4):
+        added(cluster, store)
+        cluster.roll_over(TOPIC)
+    seen: list[str] = []
+
+    def end(what: str, _: str = "") -> None:
+        seen.append(what)
+        if (what == step.rsplit(maxsplit=1)[-1] and seen.count(what) == (2 if "second" in step else 1)) or what == step:
+            raise Killed
+
+    keeping, spool = Keeping(2, 1), tmp_path / "spool"
+    spool.mkdir()
+    with pytest.raises(Killed):
+        added(cluster, Seen(store, end), keeping, end, spool)
+    kept = kept_dumps(store)
+    assert kept
+    assert all(records(store, one) in wholes for one in kept)
+    assert not list(spool.iterdir())
+    added(cluster, store, keeping)
+    left = kept_dumps(store)
+    assert len(left) == 2
+    assert records(store, left[-1]) == wholes[-1]
+
+
+# Pruning.
+
+
+def kept(number: int, age_days: float, cluster: str = "c") -> KeptDump:
+    modified = 1_700_000_000_000 - round(age_days * DAY)
+    key = kept_dump_key(cluster, number, f"{number:032x}")
+    found = parse_kept_dump(ObjectStat(key, 1, modified, ""))
+    assert found is not None
+    return found
+
+
+def test_what_is_kept_by_count_and_by_age() -> None:
+    older = [kept(number, 40 - number) for number in range(40)]
+    own = kept(100, 0)
+    gone = superfluous([*older, own], own, Keeping(5, 10 * DAY))
+    assert [one.taken_ms for one in gone] == list(range(31))
+    assert [one.taken_ms for one in superfluous([*older, own], own, Keeping(20, DAY))] == list(range(21))
+
+
+def test_without_times_nothing_is_old() -> None:
+    listed = [replace(one, stat=replace(one.stat, modified_ms=0)) for one in (kept(n, 9) for n in range(9))]
+    assert superfluous(listed, listed[-1], Keeping(1, DAY)) == []
+
+
+@given(st.data(), st.integers(0, 5), st.integers(0, 10))
+def test_the_newest_ones_stay_whatever_their_ages(data: st.DataObject, count: int, days: int) -> None:
+    """Ages in any order, as by clocks that jump, and an own dump that is not the newest."""
+    listed = [kept(number, data.draw(st.floats(-20, 20))) for number in range(data.draw(st.integers(1, 8)))]
+    own = data.draw(st.sampled_from(listed))
+    gone = superfluous(data.draw(st.permutations(listed)), own, Keeping(count, days * DAY))
+    assert own not in gone
+    assert not set(listed[-max(count, 1) :]) & set(gone)
+    assert all(own.stat.modified_ms - one.stat.modified_ms >= days * DAY for one in gone)
+
+
+def test_pruning_after_the_own_dump_is_gone_removes_nothing(cluster: LiveCluster, store: RawStore) -> None:
+    one = added(cluster, store).kept
+    added(cluster, store)
+    store.writes.delete(added(cluster, store).kept.key)
+    assert prune(store, replace(one, stat=replace(one.stat, key="gone")), Keeping(1, 1)) == ()
+    assert len(kept_dumps(store)) == 2
+
+
+# Stores that fail.
+
+
+@pytest.fixture(scope="module")
+def shared_proxy(s3: S3Server) -> Iterator[FaultProxy]:
+    """One proxy for all tests: s3fs makes a client for each endpoint, which takes its time."""
+    proxy = FaultProxy(s3.address).start()
+    yield proxy
+    proxy.stop()
+
+
+@pytest.fixture(name="proxy")
+def _proxy(shared_proxy: FaultProxy) -> FaultProxy:
+    shared_proxy.faults = []
+    return shared_proxy
+
+
+def s3_bucket(server: S3Server, proxy: FaultProxy) -> tuple[str, dict[str, Any]]:
+    name = f"dumps-{os.urandom(4).hex()}"
+    server.make_bucket(name, {})
+    return f"s3://{name}", {**server.options, "endpoint_url": proxy.endpoint}
+
+
+def test_dumps_on_s3_are_read_as_the_whole_ones(
+    cluster: LiveCluster, s3: S3Server, proxy: FaultProxy, wholes: list[list[Record]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, options = s3_bucket(s3, proxy)
+    store = opened(url, **options)
+    added(cluster, store)
+    cluster.roll_over(TOPIC)
+    added(cluster, store)
+    assert [records(store, one) for one in kept_dumps(store)] == wholes
+    assert list(read_dump_at(f"{url}/{kept_dumps(store)[-1].key}", options)) == wholes[-1]
+    # As an upload in parts, too.
+    monkeypatch.setattr(dump_keeping, "_PART_BYTES", 5 << 20)
+    for number in range(11):
+        cluster.zookeeper.set(f"/ledgers/00/0001/L{number:04d}", os.urandom(500_000))
+    third = added(cluster, store).kept
+    assert records(store, kept_dumps(store)[-1]) == wholes[-1]
+    assert kept_dumps(store)[-1].key == third.key
+    assert third.stat.size > 5 << 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("GET", "500"), ("GET", "404"), ("GET", "short"), ("GET", "cut"), ("GET", "flip"), ("GET", "replaced"), ("HEAD", "500"),
+     ("PUT", "500"), ("PUT", "half"), ("PUT", "done-reset"), ("DELETE", "500"), ("DELETE", "done-reset")],
+)  # fmt: skip
+def test_a_store_that_fails_in_the_middle_leaves_dumps_that_are_whole(
+    cluster: LiveCluster, s3: S3Server, proxy: FaultProxy, wholes: list[list[Record]], method: str, kind: str
+) -> None:
+    """From one of its requests on the store fails for good; then it is well again, and so is all that is there, and the next dump."""
+    url, options = s3_bucket(s3, proxy)
+    clean = opened(url, **options)
+    added(cluster, clean)
+    for after in range(2):
+        cluster.roll_over(TOPIC)
+        proxy.faults[:] = [Fault(kind, matches=lambda one, path, headers: one == method, after=after)]
+        with pytest.MonkeyPatch.context() as patch, suppress(LedgerfsError):
+            without_pauses(patch)
+            added(cluster, opened(url, **options), Keeping(1, 1))
+        proxy.faults.clear()
+        listed = kept_dumps(clean)
+        assert listed
+        assert all(records(clean, one) in wholes for one in listed)
+    added(cluster, clean)
+    assert records(clean, kept_dumps(clean)[-1]) == wholes[-1]
+
+
+@pytest.mark.process
+def test_a_kill_while_a_dump_is_uploaded_leaves_none_of_it(
+    cluster: LiveCluster, store: RawStore, tmp_path: Path
+) -> None:
+    """What is half written to a folder has another name, which no listing shows."""
+    added(cluster, store)
+    cluster.roll_over(TOPIC)
+    program = f"""
+import os, signal
+from ledgerfs.storage.folders import writes
+real = writes.write_all
+def half(descriptor, data):
+    real(descriptor, bytes(data)[: len(data) // 2])
+    os.kill(os.getpid(), signal.SIGKILL)
+writes.write_all = half
+from ledgerfs.cli.group import run
+import sys
+sys.argv = ["ledgerfs", "cluster", "dump", {cluster.url!r}, "--to", {str(tmp_path / "tier")!r}, "--no-bookies"]
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    parts = [path for path in (tmp_path / "tier" / FOLDER).glob(f"{CLUSTER}.*/*") if path.name.endswith(".part")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in parts] == [0o600]
+    assert len(kept_dumps(store)) == 1
+    added(cluster, store)
+    assert len(kept_dumps(store)) == 2
+
+
+def test_a_large_object_is_read_in_pieces(store: RawStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledgerfs_cluster.snapshot.kept_dumps._PIECE", 1000)
+    data = os.urandom(10_500)
+    found = store.writes.put("x", data, {})
+    for size in (1, 999, 1000, 1001, 20_000):
+        one, read = WholeObject(store, found, sha256(data).hexdigest()[:32]), io.BytesIO()
+        while piece := one.read(size):
+            assert len(piece) <= size
+            read.write(piece)
+        assert read.getvalue() == data
+    one = WholeObject(store, found, "0" * 32)
+    assert b"".join(one.read(1000) for _ in range(11)) == data
+    with pytest.raises(CorruptObjectError, match="digest"):
+        one.read(1000)

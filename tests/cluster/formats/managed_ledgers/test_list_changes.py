@@ -1,0 +1,258 @@
+"""Lists of ledgers that are changed: the change, and not one byte more."""
+
+import dataclasses
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfs.errors import CorruptMetadataError, LedgerfsError, NotFoundError, UnsupportedWriteError
+from ledgerfs.formats.decompression import Compression
+from ledgerfs_cluster.formats.managed_ledgers.list_changes import (
+    EditedList,
+    with_contexts,
+)
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
+    OffloadContext,
+    Position,
+    build_managed_ledger_info,
+    parse_managed_ledger_info,
+)
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
+from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import ManagedLedgerRecord
+from ledgerfs_cluster.formats.managed_ledgers.stored_values import codec_of, compressed
+from ledgerfs_cluster.formats.managed_ledgers.wire_fields import fields_of, joined
+from tests.cluster.support.golden_nodes import GoldenNodes
+from tests.support.each import for_each
+from tests.support.entries import compress
+
+MAX_INT64 = 2**63 - 1
+KEY = "/managed-ledgers/public/default/persistent/orders"
+CONTEXT = OffloadContext(
+    "00000000-0000-0001-0000-000000000002",
+    is_complete=True,
+    is_deleted_from_bookkeeper=False,
+    offloaded_ms=300,
+    driver="s",
+    properties=(("b", "t"),),
+)
+OF_CONTEXT = bytes.fromhex("0801 1002 1801 28AC02 320B 0A0173 1206 0A0162 120174")
+"""What a broker writes for it."""
+
+# Fields of no version that is known: a varint, a fixed64, bytes, a group with a group in it, a fixed32.
+UNKNOWN = bytes.fromhex("A00601 A1060102030405060708 AA0603616263 AB06 B3060801B406 AC06 AD0601020304")
+
+text = st.text(st.characters(codec="utf-8"), max_size=5)
+properties = st.lists(st.tuples(text, text), max_size=2).map(tuple)
+contexts = st.builds(
+    OffloadContext,
+    uuid=st.uuids().map(str),
+    is_complete=st.booleans(),
+    is_deleted_from_bookkeeper=st.booleans(),
+    offloaded_ms=st.none() | st.integers(1, MAX_INT64),
+    driver=st.none() | text.filter(bool),
+    properties=properties,
+    segments=st.integers(0, 2),
+)
+counts = st.integers(0, MAX_INT64)
+sizes = st.integers(0, 2**56)
+ledgers = st.builds(LedgerInfo, counts, st.integers(0, 2**50), sizes, counts, st.none() | contexts, properties)
+lists = st.builds(
+    ManagedLedgerInfo,
+    st.lists(ledgers, min_size=1, max_size=5, unique_by=lambda one: one.ledger_id).map(tuple),
+    st.none() | st.builds(Position, counts, counts),
+    properties,
+)
+unknown = st.sampled_from([b"", UNKNOWN])
+
+
+def part(number: int, data: bytes) -> bytes:
+    assert len(data) < 128 * 128
+    size = bytes([len(data)]) if len(data) < 128 else bytes([len(data) & 127 | 128, len(data) >> 7])
+    return bytes([number << 3 | 2]) + size + data
+
+
+def ledger(ledger_id: int, *parts: bytes) -> bytes:
+    return part(1, b"".join([bytes([0x08, ledger_id]), *parts]))
+
+
+COUNTS = bytes.fromhex("1002 1803 2004")
+OLD_CONTEXT = OF_CONTEXT + UNKNOWN
+PROPERTY = bytes.fromhex("3206 0A0161 120162")
+NODE = b"".join(
+    [
+        ledger(12, UNKNOWN, COUNTS, part(5, OLD_CONTEXT), PROPERTY, UNKNOWN),
+        UNKNOWN,
+        ledger(10, COUNTS, PROPERTY, UNKNOWN),
+        part(2, bytes.fromhex("080C 1001") + UNKNOWN),
+        ledger(13),
+        part(3, bytes.fromhex("0A0163 120164") + UNKNOWN),
+        ledger(11, PROPERTY, part(5, OF_CONTEXT + bytes.fromhex("2000")), COUNTS),
+        UNKNOWN,
+    ]
+)
+"""A list with what no known broker writes in every place: unknown fields, and known ones in another order."""
+
+
+def test_the_node_of_these_tests_is_a_list() -> None:
+    assert [one.ledger_id for one in parse_managed_ledger_info(NODE, key=KEY).ledgers] == [10, 11, 12, 13]
+    for message in (NODE, UNKNOWN, OLD_CONTEXT):
+        assert joined(fields_of(message)) == message
+
+
+@for_each("codec", list(Compression))
+def test_an_edit_that_changes_nothing_keeps_each_byte(codec: Compression) -> None:
+    data = compressed(NODE, codec, compress(codec, NODE))
+    assert with_contexts(NODE, {}, key=KEY) == EditedList(NODE, Compression.NONE)
+    assert with_contexts(data, {}, key=KEY) == EditedList(NODE, codec)
+
+
+def test_a_context_that_is_replaced_has_nothing_of_the_old_one() -> None:
+    found = with_contexts(NODE, {12: CONTEXT}, key=KEY)
+    assert found.plain == NODE.replace(
+        ledger(12, UNKNOWN, COUNTS, part(5, OLD_CONTEXT), PROPERTY, UNKNOWN),
+        # Where a serialiser would have put it; what stands before was there before.
+        ledger(12, part(5, OF_CONTEXT), UNKNOWN, COUNTS, PROPERTY, UNKNOWN),
+    )
+
+
+def test_a_first_context_stands_where_a_broker_has_it() -> None:
+    found = with_contexts(NODE, {10: CONTEXT}, key=KEY)
+    before, after = ledger(10, COUNTS, PROPERTY, UNKNOWN), ledger(10, COUNTS, part(5, OF_CONTEXT), PROPERTY, UNKNOWN)
+    assert NODE.count(before) == 1
+    assert found.plain == NODE.replace(before, after)
+
+
+def test_a_context_in_two_parts_which_parsers_join() -> None:
+    node = ledger(1, part(5, bytes.fromhex("1801")), part(5, bytes.fromhex("2805")), COUNTS) + ledger(2)
+    replaced = with_contexts(node, {1: CONTEXT}, key=KEY).plain
+    assert replaced == ledger(1, COUNTS, part(5, OF_CONTEXT)) + ledger(2)
+
+
+Edit = Callable[[bytes, int], EditedList]
+EDITS: list[Edit] = [
+    lambda data, one: with_contexts(data, {one: CONTEXT}, key=KEY),
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_the_greatest_id_is_never_changed_wherever_it_stands(edit: Edit) -> None:
+    with pytest.raises(UnsupportedWriteError, match="ledger 13 has the greatest id") as raised:
+        edit(NODE, 13)
+    assert raised.value.key == KEY
+    edit(NODE, 12)
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_ledger_that_is_not_listed(edit: Edit) -> None:
+    for data, one in ((NODE, 9), (NODE, 14), (NODE, -1), (b"", 1)):
+        with pytest.raises(NotFoundError, match=f"does not list ledger {one}") as raised:
+            edit(data, one)
+        assert raised.value.key == KEY
+
+
+@for_each("edit", EDITS)
+@for_each("data", [b"\xff", b"\x47\x78", ledger(1) + ledger(1), ledger(1)[:-1], NODE[:-1]])
+def test_what_is_no_list(edit: Edit, data: bytes) -> None:
+    with pytest.raises(CorruptMetadataError) as raised:
+        edit(data, 1)
+    assert raised.value.key == KEY
+
+
+def test_golden_contexts_are_written_as_brokers_wrote_them(golden: Path) -> None:
+    """A list without its contexts gets them, and is what it was, to the byte."""
+    changed = 0
+    for path, data in GoldenNodes.of(golden).nodes.items():
+        if not managed_ledger_of(path):
+            continue
+        record = ManagedLedgerRecord.FromString(data)
+        told = {one.ledger_id: one.context for one in parse_managed_ledger_info(data, key=path).ledgers if one.context}
+        for one in record.ledger:
+            one.ClearField("context")
+        assert with_contexts(record.SerializeToString(), told, key=path).plain == data
+        assert with_contexts(data, told, key=path).plain == data
+        changed += len(told)
+    assert changed > 50
+
+
+def with_unknown(info: ManagedLedgerInfo, some: bytes, last: bytes) -> bytes:
+    """Return the node with unknown fields at the end of each ledger, and at its own."""
+    fields = list(fields_of(build_managed_ledger_info(info)))
+    return b"".join([one.with_value(one.value + some).data for one in fields]) + last
+
+
+@settings(deadline=None, max_examples=120)
+@given(lists, unknown, unknown, st.data())
+def test_any_list_has_the_change_and_all_else(
+    info: ManagedLedgerInfo, some: bytes, last: bytes, data: st.DataObject
+) -> None:
+    node = with_unknown(info, some, last)
+    newest = max(one.ledger_id for one in info.ledgers)
+    chosen = {
+        one.ledger_id: data.draw(contexts)
+        for one in info.ledgers
+        if one.ledger_id != newest and data.draw(st.booleans())
+    }
+
+    def replaced(one: LedgerInfo) -> LedgerInfo:
+        return dataclasses.replace(one, context=chosen.get(one.ledger_id, one.context))
+
+    ascending = sorted(info.ledgers, key=lambda one: one.ledger_id)
+    found = with_contexts(node, chosen, key=KEY)
+    expected = dataclasses.replace(info, ledgers=tuple(replaced(one) for one in ascending))
+    assert parse_managed_ledger_info(found.plain, key=KEY) == expected
+    assert found.plain.count(UNKNOWN) == node.count(UNKNOWN)
+    # The old contexts come back, and the node is what it was.
+    told = {one.ledger_id: one.context for one in info.ledgers if one.ledger_id in chosen and one.context}
+    if len(told) == len(chosen):
+        assert with_contexts(found.plain, told, key=KEY).plain == node
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    st.binary(max_size=80),
+    st.integers(0, 80),
+    st.integers(0, 80),
+    st.sampled_from(EDITS),
+    st.sampled_from([10, 11, 12]),
+)
+def test_arbitrary_bytes_raise_nothing_else(data: bytes, at: int, end: int, edit: Edit, one: int) -> None:
+    for attempt in (data, NODE + data, NODE[:at] + data + NODE[end:]):
+        refused = None
+        try:
+            found = edit(attempt, one)
+        except LedgerfsError as error:
+            refused = error
+        if refused is None:
+            before = {each.ledger_id for each in parse_managed_ledger_info(attempt, key=KEY).ledgers}
+            after = {each.ledger_id for each in parse_managed_ledger_info(found.plain, key=KEY).ledgers}
+            assert before == after
+        else:
+            assert refused.key == KEY
+
+
+@for_each("data", ["0B", "0B0C0D", "0B14", "0C", "0E", "0F", "0A05", "0D00", "08", "08" + "80" * 11])
+def test_what_is_no_message(data: str) -> None:
+    with pytest.raises(ValueError, match=r"a (field|group|number) "):
+        list(fields_of(bytes.fromhex(data)))
+
+
+def test_the_codec_of_a_value() -> None:
+    assert codec_of(NODE, key=KEY) == Compression.NONE
+    for codec in Compression:
+        assert codec_of(compressed(NODE, codec, compress(codec, NODE)), key=KEY) == codec
+    with pytest.raises(CorruptMetadataError):
+        codec_of(b"\x47\x78", key=KEY)
+
+
+def test_a_uuid_of_any_bits() -> None:
+    data = build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(1, 2, 3, 4), LedgerInfo(2, 0, 0, 0))))
+    for bits in (0, 1, 2**63, 2**64 - 1, 2**127, 2**128 - 1):
+        context = dataclasses.replace(CONTEXT, uuid=str(uuid.UUID(int=bits)))
+        found = with_contexts(data, {1: context}, key=KEY).plain
+        assert parse_managed_ledger_info(found, key=KEY).ledgers[0].context == context

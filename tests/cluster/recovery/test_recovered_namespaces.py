@@ -1,0 +1,410 @@
+"""Tenants and namespaces in the new cluster: what they get of the lost one's, and what is never touched."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ledgerfs.errors import AdminApiError, CorruptMetadataError, InvalidNameError
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs_cluster.recovery.settings.carried_policies import NewCluster, carried_policies, deleting_policy
+from ledgerfs_cluster.recovery.settings.former_settings import FormerSetting, not_carried_over
+from ledgerfs_cluster.recovery.settings.namespaces import SettingsPlan, new_cluster, plan_settings
+from ledgerfs_cluster.recovery.settings.namespaces import make_namespaces as make_wanted
+from ledgerfs_cluster.snapshot.answers import TopicPoliciesAnswer
+from ledgerfs_cluster.snapshot.policies import OffloadTarget
+from tests.cluster.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_settings
+from tests.support.each import for_each
+
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+TIER = OffloadTarget("aws-s3", "tier", None, "http://s3")
+NEW = NewCluster("new", TIER, "/pulsar/offloaders", has_transactions=True)
+FORMER: dict[str, Any] = {
+    "auth_policies": {
+        "namespace_auth": {"app": ["produce", "consume"]},
+        "destination_auth": {"persistent://shop/eu/orders": {"auditor": ["consume"]}},
+        "subscription_auth_roles": {},
+    },
+    "replication_clusters": ["old", "backup"],
+    "bundles": {"boundaries": ["0x00000000", "0x80000000", "0xffffffff"], "numBundles": 2},
+    "backlog_quota_map": {
+        "destination_storage": {"limitSize": 1000, "limitTime": -1, "policy": "consumer_backlog_eviction"},
+        "message_age": {"limitSize": -1, "limitTime": 60, "policy": "producer_request_hold"},
+    },
+    "topicDispatchRate": {
+        "old": {
+            "dispatchThrottlingRateInMsg": 9,
+            "dispatchThrottlingRateInByte": -1,
+            "ratePeriodInSecond": 1,
+            "relativeToPublishRate": False,
+        }
+    },
+    "retention_policies": {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100},
+    "message_ttl_in_seconds": 3600,
+    "deduplicationEnabled": True,
+    "max_producers_per_topic": 5,
+    "schema_compatibility_strategy": "FORWARD",
+    "deleted": False,
+    "offload_threshold": -1,
+    "properties": {"team": "a b"},
+    "resource_group_name": "gold",
+}
+
+
+def dumped(namespaces: dict[str, Any] | None = None, **tenants: Any) -> DumpedSettings:
+    told = {"shop/eu": FORMER} if namespaces is None else namespaces
+    nodes = {f"/admin/policies/{name}": value for name, value in {**tenants, **told}.items()}
+    return DumpedSettings(
+        {path: value if isinstance(value, bytes) else json.dumps(value).encode() for path, value in nodes.items()}
+    )
+
+
+def same(*topics: str) -> dict[str, str]:
+    return {name: name for name in topics}
+
+
+ORDERS = same("shop/eu/persistent/orders")
+
+
+@pytest.fixture
+def pulsar() -> Iterator[PulsarSettings]:
+    with pulsar_settings() as made:
+        yield made
+
+
+def planned(pulsar: PulsarSettings, settings: DumpedSettings, topics: dict[str, str] = ORDERS) -> SettingsPlan:
+    return plan_settings(pulsar.requests, topics, settings, NEW)
+
+
+def make_namespaces(requests: AdminRequests, plan: SettingsPlan) -> list[str]:
+    return make_wanted(requests, plan, {one.name for one in plan.namespaces})
+
+
+def test_the_new_cluster_tells_its_name(pulsar: PulsarSettings) -> None:
+    assert new_cluster(pulsar.requests, TIER) == NEW
+
+
+def test_a_plan_changes_nothing(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped(shop={"adminRoles": ["boss"], "allowedClusters": ["old"]}))
+    assert [(one.name, one.is_new) for one in (*made.tenants, *made.namespaces)] == [("shop", True), ("shop/eu", True)]
+    assert pulsar.changes() == []
+
+
+def test_what_deletes_is_held_back(pulsar: PulsarSettings) -> None:
+    settings = dumped(shop={"adminRoles": ["boss"], "allowedClusters": ["old"]})
+    made = planned(pulsar, settings)
+    assert make_namespaces(pulsar.requests, made) == ["shop/eu"]
+    assert pulsar.tenants == {"shop": {"adminRoles": ["boss"], "allowedClusters": ["new"]}}
+    there = pulsar.namespaces["shop/eu"]
+    assert there["retention_policies"] == FOREVER
+    assert (there["message_ttl_in_seconds"], there["subscription_expiration_time_minutes"]) == (0, 0)
+    assert there["backlog_quota_map"] == {"message_age": FORMER["backlog_quota_map"]["message_age"]}
+    assert there["replication_clusters"] == ["new"]
+    assert there["topicDispatchRate"] == {"new": FORMER["topicDispatchRate"]["old"]}
+    for name in ("auth_policies", "deduplicationEnabled", "bundles", "max_producers_per_topic", "properties"):
+        assert there[name] == FORMER[name]
+    assert there["schema_compatibility_strategy"] == "FORWARD"
+
+
+def test_what_is_held_back_is_reported_until_it_is_set(pulsar: PulsarSettings) -> None:
+    settings = dumped(shop={"adminRoles": ["boss"]})
+    made = planned(pulsar, settings)
+    before = not_carried_over(settings, made)
+    make_namespaces(pulsar.requests, made)
+    found = not_carried_over(settings, planned(pulsar, settings))
+    # The plan has what then is, and the reasons, which only it knows.
+    assert [replace(one, reason=None) for one in before] == [replace(one, reason=None) for one in found]
+    held_back = "it is held back, since it may delete what is restored"
+    assert str(before[1]) == f"namespace shop/eu: message_ttl_in_seconds was 3600: set it by hand ({held_back})"
+    clusters = ["backup", "old"]
+    assert [(one.owner, one.name, one.value) for one in found] == [
+        ("namespace shop/eu", name, clusters if name == "replication_clusters" else FORMER[name])
+        for name in (
+            "backlog_quota_map",
+            "message_ttl_in_seconds",
+            "replication_clusters",
+            "resource_group_name",
+            "retention_policies",
+        )
+    ]
+    pulsar.namespaces["shop/eu"].update(
+        {name: FORMER[name] for name in ("backlog_quota_map", "message_ttl_in_seconds", "retention_policies")}
+    )
+    left = [one.name for one in not_carried_over(settings, planned(pulsar, settings))]
+    assert left == ["replication_clusters", "resource_group_name"]
+
+
+def test_a_namespace_that_nothing_is_known_of_keeps_all(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, DumpedSettings())
+    make_namespaces(pulsar.requests, made)
+    assert pulsar.namespaces["shop/eu"]["retention_policies"] == FOREVER
+    assert "its former policies are not known" in made.namespaces[0].remarks
+    assert not_carried_over(DumpedSettings(), made) == []
+
+
+def test_damaged_policies_are_those_of_nobody(pulsar: PulsarSettings) -> None:
+    for damaged in (b"{", b"[]", {"topicDispatchRate": 3}, {"offload_policies": {"managedLedgerOffloadDriver": 3}}):
+        settings = dumped({"shop/eu": damaged}, shop=b"\xff")
+        made = planned(pulsar, settings)
+        assert any("damaged" in one for one in made.namespaces[0].remarks), damaged
+        assert made.namespaces[0].policies["retention_policies"] == FOREVER
+        reported = {one.owner: one.reason for one in not_carried_over(settings, made) if one.value is None}
+        assert "/admin/policies/shop: " in str(reported["tenant shop"])
+        if isinstance(damaged, bytes):
+            assert "/admin/policies/shop/eu: " in str(reported["namespace shop/eu"])
+
+
+def test_a_namespace_that_is_there_is_never_changed(pulsar: PulsarSettings) -> None:
+    pulsar.add_namespace("shop/eu", message_ttl_in_seconds=7)
+    before = json.dumps(pulsar.namespaces)
+    made = planned(pulsar, dumped(shop={"adminRoles": ["boss"]}))
+    assert make_namespaces(pulsar.requests, made) == []
+    assert pulsar.changes() == []
+    assert json.dumps(pulsar.namespaces) == before
+    found = not_carried_over(dumped(shop={"adminRoles": ["boss"]}), made)
+    assert found[0] == FormerSetting("tenant shop", "adminRoles", ["boss"])
+    for name in ("auth_policies", "deduplicationEnabled", "properties"):
+        assert FormerSetting("namespace shop/eu", name, FORMER[name]) in found
+
+
+def test_a_tenant_of_other_clusters_is_told(pulsar: PulsarSettings) -> None:
+    pulsar.tenants["shop"] = {"adminRoles": [], "allowedClusters": ["elsewhere"]}
+    made = planned(pulsar, dumped())
+    assert "may not use the cluster new" in str(made.namespaces[0].trouble)
+    assert make_namespaces(pulsar.requests, made) == []
+    assert pulsar.changes() == []
+
+
+def test_a_new_name_gets_the_policies_of_the_one_that_it_stands_for(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped(), {"public/restored/persistent/orders": "shop/eu/persistent/orders"})
+    policies = made.namespaces[0].policies
+    assert policies["deduplicationEnabled"] is True
+    assert policies["auth_policies"] == {"namespace_auth": {"app": ["produce", "consume"]}}
+    assert "auth_policies" in made.namespaces[0].why_not
+    rights = next(one for one in not_carried_over(dumped(), made) if one.name == "auth_policies")
+    assert (rights.owner, rights.value) == ("namespace public/restored", FORMER["auth_policies"])
+    assert "of the former names" in str(rights.reason)
+    several = {
+        "public/restored/persistent/a": "shop/eu/persistent/a",
+        "public/restored/persistent/b": "shop/us/persistent/b",
+    }
+    made = planned(pulsar, dumped(), several)
+    assert made.namespaces[0].former is None
+    assert made.namespaces[0].policies == {"replication_clusters": ["new"], **held()}
+    assert [str(one) for one in not_carried_over(dumped(), made)] == [
+        "namespace public/restored: policies not known: it stands for shop/eu, shop/us, whose policies are not compared"
+    ]
+
+
+def held() -> dict[str, Any]:
+    return {"retention_policies": FOREVER, "message_ttl_in_seconds": 0, "subscription_expiration_time_minutes": 0}
+
+
+def test_legacy_names_are_made_with_what_keeps_them(pulsar: PulsarSettings) -> None:
+    former = {"shop/new/eu": FORMER, "shop/old/eu": FORMER}
+    made = planned(pulsar, dumped(former), same("shop/new/eu/persistent/orders", "shop/old/eu/persistent/orders"))
+    assert [one.trouble is None for one in made.namespaces] == [True, False]
+    assert make_namespaces(pulsar.requests, made) == ["shop/new/eu"]
+    there = pulsar.namespaces["shop/new/eu"]
+    assert (there["retention_policies"], there["message_ttl_in_seconds"]) == (FOREVER, 0)
+    retention = FormerSetting("namespace shop/new/eu", "retention_policies", FORMER["retention_policies"])
+    assert retention in not_carried_over(
+        dumped(former), planned(pulsar, dumped(former), same("shop/new/eu/persistent/orders"))
+    )
+
+
+def test_only_what_is_wanted_is_made(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped(), same("shop/eu/persistent/a", "other/x/persistent/b"))
+    assert make_wanted(pulsar.requests, made, ["other/x"]) == ["other/x"]
+    assert set(pulsar.tenants) == {"other"}
+
+
+def test_no_name_leads_anywhere_else(pulsar: PulsarSettings) -> None:
+    with pytest.raises(InvalidNameError):
+        planned(pulsar, dumped(), same("shop/e u?/persistent/a"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_sent", [False, True])
+@pytest.mark.parametrize("name", ["shop/eu", "shop/new/eu"])
+def test_a_run_that_ends_at_any_change_is_gone_on_with(pulsar: PulsarSettings, name: str, is_sent: bool) -> None:
+    settings, topics = dumped({name: FORMER}), same(f"{name}/persistent/orders")
+    for at in range(10):
+        pulsar.tenants.clear()
+        pulsar.namespaces.clear()
+        cut = CutRequests(pulsar.admin.url, at, is_sent=is_sent)
+        made = planned(pulsar, settings, topics)
+        try:
+            make_namespaces(cut, made)
+        except KeyboardInterrupt:
+            again = planned(pulsar, settings, topics)
+            make_namespaces(pulsar.requests, again)
+            there = pulsar.namespaces[name]
+            # Where brokers take a namespace without its policies only, one that is cut right behind that is told.
+            is_kept = there.get("retention_policies") == FOREVER and there.get("message_ttl_in_seconds") == 0
+            is_told = deleting_policy(again.namespaces[0].policies) is not None
+            assert is_kept or is_told or (name == "shop/new/eu" and "retention_policies" in there)
+            if name == "shop/eu":
+                assert is_kept
+        else:
+            assert not cut.was_cut
+            assert at == (2 if name == "shop/eu" else 4)
+            return
+    raise AssertionError("it never came to its end")
+
+
+def test_one_that_somebody_else_made_meanwhile_stays(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped())
+    pulsar.add_namespace("shop/eu", message_ttl_in_seconds=1)
+    make_namespaces(pulsar.requests, made)
+    assert pulsar.namespaces["shop/eu"]["message_ttl_in_seconds"] == 1
+
+
+def test_a_broker_that_does_not_know_a_policy_is_no_failure_but_told(pulsar: PulsarSettings) -> None:
+    settings = dumped({"shop/eu": {"retention_policies": FOREVER, "a_policy_of_tomorrow": 3}})
+    make_namespaces(pulsar.requests, planned(pulsar, settings))
+    assert [str(one) for one in not_carried_over(settings, planned(pulsar, settings))] == [
+        "namespace shop/eu: a_policy_of_tomorrow was 3: set it by hand"
+    ]
+
+
+OFFLOAD = {
+    "offloadersDirectory": "./offloaders",
+    "managedLedgerOffloadDriver": "aws-s3",
+    "managedLedgerOffloadBucket": "tier",
+    "managedLedgerOffloadServiceEndpoint": "http://s3",
+    "managedLedgerOffloadThresholdInBytes": 10,
+    "s3ManagedLedgerOffloadCredentialSecret": "geheim",
+}
+
+
+@for_each(
+    ("changed", "cluster", "why"),
+    [
+        ({}, NEW, None),
+        ({"managedLedgerOffloadDriver": None}, NEW, "no driver"),
+        ({"managedLedgerOffloadBucket": None}, NEW, "no driver and bucket"),
+        ({"managedLedgerOffloadBucket": "other"}, NEW, "another place"),
+        ({"managedLedgerOffloadServiceEndpoint": None}, NEW, "another place"),
+        ({}, NewCluster("new", TIER), "not known"),
+        ({}, NewCluster("new", None, "/x"), "not known"),
+    ],
+)
+def test_policies_of_offloading_are_carried_only_if_brokers_can_read_by_them(
+    changed: dict[str, Any], cluster: NewCluster, why: str | None
+) -> None:
+    former = {"offload_policies": {**OFFLOAD, **changed}}
+    policies, reasons = carried_policies(former, cluster, key="node", is_renamed=False)
+    if why is None:
+        assert policies["offload_policies"] == {**OFFLOAD, "offloadersDirectory": "/pulsar/offloaders"}
+    else:
+        assert "offload_policies" not in policies
+        assert why in reasons["offload_policies"]
+
+
+def test_no_setting_has_credentials(pulsar: PulsarSettings) -> None:
+    pulsar.add_namespace("shop/eu")
+    for offload in ({**OFFLOAD, "managedLedgerOffloadBucket": 3}, "geheim"):
+        settings = dumped({"shop/eu": {"offload_policies": offload}})
+        assert [str(one) for one in not_carried_over(settings, planned(pulsar, settings))] == [
+            "namespace shop/eu: offload_policies not known: it is damaged"
+        ]
+    settings = dumped({"shop/eu": {"offload_policies": OFFLOAD}})
+    (found,) = not_carried_over(settings, planned(pulsar, settings))
+    assert found.as_json() == {
+        "owner": "namespace shop/eu",
+        "name": "offload_policies",
+        "value": {
+            "managedLedgerOffloadThresholdInBytes": 10,
+            "managedLedgerOffloadDriver": "aws-s3",
+            "managedLedgerOffloadBucket": "tier",
+            "managedLedgerOffloadServiceEndpoint": "http://s3",
+        },
+        "why": None,
+    }
+
+
+def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> None:
+    settings = dumped(
+        {
+            "shop/eu": {
+                "evil\nrm -rf x": "y",
+                "replication_clusters": ["a\x1b[2J", "b"],
+                "resource_group_name": "\x9b;rm",
+            }
+        }
+    )
+    pulsar.add_namespace("shop/eu")
+    found = not_carried_over(settings, planned(pulsar, settings))
+    assert [str(one) for one in found] == [
+        'namespace shop/eu: evil\\nrm -rf x was "y": set it by hand',
+        (
+            'namespace shop/eu: replication_clusters was ["a\\u001b[2J", "b"]: set it by hand '
+            "(namespaces are in the new cluster alone)"
+        ),
+        'namespace shop/eu: resource_group_name was "\\u009b;rm": set it by hand',
+    ]
+
+
+RATE = {"dispatchThrottlingRateInMsg": 1}
+
+
+@for_each(
+    ("name", "former", "there", "reason"),
+    [
+        ("topicDispatchRate", {"a": RATE, "b": RATE}, None, "a, b"),
+        ("topicDispatchRate", {"a": {}, "new": RATE}, {"new": RATE}, None),
+        ("offload_threshold", 5, None, "in place of the brokers' own"),
+        # Older brokers wrote it for none.
+        ("message_ttl_in_seconds", -1, 0, None),
+    ],
+)
+def test_what_a_policy_becomes(name: str, former: object, there: object, reason: str | None) -> None:
+    policies, reasons = carried_policies({name: former}, NEW, key="node", is_renamed=False)
+    assert policies.get(name) == there
+    assert (reason is None) == (name not in reasons)
+    assert reason is None or reason in reasons[name]
+
+
+def test_policies_that_are_none_are_damage() -> None:
+    with pytest.raises(CorruptMetadataError, match="auth_policies"):
+        carried_policies({"auth_policies": [1]}, NEW, key="node", is_renamed=False)
+
+
+def test_policies_of_topics_have_their_new_names(pulsar: PulsarSettings) -> None:
+    told = {
+        "shop/eu/persistent/orders": {"retention_policies": {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}},
+        "shop/eu/persistent/orders global": {"message_ttl_in_seconds": 9},
+        "shop/eu/persistent/parts": {"offload_policies": {"managedLedgerOffloadThresholdInBytes": 3}},
+        "shop/eu/persistent/others": {"message_ttl_in_seconds": 1},
+    }
+    settings = DumpedSettings(topic_policies={"shop/eu": TopicPoliciesAnswer("shop/eu", told, "one ledger is lost")})
+    topics = {
+        "public/r/persistent/orders": "shop/eu/persistent/orders",
+        "public/r/persistent/parts-partition-1": "shop/eu/persistent/parts-partition-1",
+    }
+    assert not_carried_over(settings, planned(pulsar, settings, topics)) == [
+        FormerSetting("topics of shop/eu", "policies", None, "one ledger is lost"),
+        FormerSetting(
+            "topic persistent://public/r/orders",
+            "retention_policies",
+            {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1},
+        ),
+        FormerSetting("topic persistent://public/r/orders (global)", "message_ttl_in_seconds", 9),
+        FormerSetting(
+            "topic persistent://public/r/parts",
+            "offload_policies",
+            {"managedLedgerOffloadThresholdInBytes": 3},
+            "with a driver and a bucket: without them brokers read nothing that is offloaded",
+        ),
+    ]
+
+
+def test_settings_that_a_broker_does_not_take_are_told_as_such(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped())
+    pulsar.admin.does = lambda method, path, value: (412, '{"reason":"Invalid persistence"}')
+    with pytest.raises(AdminApiError, match="does not take these settings: Invalid persistence"):
+        make_namespaces(pulsar.requests, made)

@@ -1,0 +1,124 @@
+"""Payloads that hold records made to look like the ledger's own: a producer chooses its bytes, and knows the ids that come."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfs.cache.cache_folder import CacheFolder
+from ledgerfs.cache.learned_offsets import LearnedOffsets
+from ledgerfs.cache.offset_file import OffsetFile
+from ledgerfs.errors import CorruptLedgerError, StaleObjectError
+from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
+from tests.support.each import for_each
+from tests.support.ledgers import Offload, offload, put_in_folder, record
+from tests.support.remote import remote_ledger
+
+MIB = 1 << 20
+FORGED = 1627
+CARRIER = 4000
+"""The entry whose payload holds records of itself and of those before it, and ends where the last of them does."""
+
+
+def true_entry(entry_id: int) -> bytes:
+    return entry_id.to_bytes(4, "big") * 250
+
+
+def forged_payload() -> bytes:
+    return b"".join(record(i, b"forged!!" * 200) for i in range(CARRIER - FORGED + 1, CARRIER + 1))
+
+
+ENTRIES = [true_entry(i) if i != CARRIER else forged_payload() for i in range(6000)]
+
+
+@pytest.fixture(scope="module")
+def made() -> Offload:
+    """One block in which a guess from the entries' average size leads into the payload of one of them."""
+    return offload(ENTRIES, block_size=64 * MIB)
+
+
+@pytest.fixture(scope="module")
+def url(made: Offload, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return put_in_folder(tmp_path_factory.mktemp("forged"), made)
+
+
+def reader(url: str, offsets: LearnedOffsets | None = None) -> PulsarLedgerReader:
+    ledger, _ = remote_ledger(url)
+    return PulsarLedgerReader(ledger.store, ledger.ref, offsets)  # type: ignore[arg-type]
+
+
+def all_of(ledger: PulsarLedgerReader, first: int = 0) -> Iterator[tuple[int, bytes]]:
+    for batch in ledger.batches(first, ledger.last_entry):
+        for entry_id, data in batch:
+            yield entry_id, bytes(data)
+
+
+@for_each("entry", [2400, 3000, 3900, CARRIER - 1, CARRIER, CARRIER + 1, 5999])
+def test_single_entries_are_never_those_inside_of_a_payload(url: str, entry: int) -> None:
+    ((_, data),) = reader(url).read(entry, entry)
+    assert bytes(data) == ENTRIES[entry]
+
+
+def test_a_pass_of_the_next_process_begins_nowhere_but_at_a_record(url: str, tmp_path: Path) -> None:
+    offsets = OffsetFile(CacheFolder(tmp_path), "bucket")
+    ledger = reader(url, offsets.offsets_of(b"key", b"version"))
+    for entry in (3000, 3500, 3900, 5000):
+        ledger.read(entry, entry)
+    offsets.save()
+    for first in range(CARRIER - FORGED - 10, CARRIER + 10, 97):
+        kept = OffsetFile(CacheFolder(tmp_path), "bucket").offsets_of(b"key", b"version")
+        assert list(all_of(reader(url, kept), first)) == list(enumerate(ENTRIES))[first:]
+
+
+def test_places_in_files_of_versions_that_guessed_are_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledgerfs.cache.offset_file._LAYOUT", (1, *_layout()[1:]))
+    before = OffsetFile(CacheFolder(tmp_path), "bucket")
+    before.offsets_of(b"key", b"version").learn(7, 7000)
+    before.save()
+    monkeypatch.undo()
+    assert len(OffsetFile(CacheFolder(tmp_path), "bucket").offsets_of(b"key", b"version")) == 0
+
+
+def _layout() -> tuple[object, ...]:
+    from ledgerfs.cache import offset_file
+
+    return offset_file._LAYOUT
+
+
+def wrong_place(made: Offload) -> LearnedOffsets:
+    """Return places of which one, kept by nobody's fault but a disk's, is inside of a payload."""
+    offsets = LearnedOffsets()
+    forged = made.data.index(b"forged!!") - 12
+    offsets.learn(CARRIER - FORGED + 1, forged)
+    return offsets
+
+
+def test_a_contradicted_walk_has_yielded_nothing_of_it_or_fails(tmp_path: Path) -> None:
+    """The forged chain goes on with ids that nothing confirms: it breaks where the true entries go on."""
+    entries = [*ENTRIES]
+    entries[CARRIER] = forged_payload()[:-1612]
+    made = offload(entries, block_size=64 * MIB)
+    url = put_in_folder(tmp_path, made)
+    first = CARRIER - FORGED + 5
+    offsets = wrong_place(made)
+    ledger = reader(url, offsets)
+    found: list[tuple[int, bytes]] = []
+    with pytest.raises(StaleObjectError, match="again"):
+        found.extend(all_of(ledger, first))
+    assert len(offsets) == 0
+    assert list(all_of(ledger, first)) == list(enumerate(entries))[first:]
+
+
+def test_damage_behind_a_wrong_place_is_not_skipped_as_damage(tmp_path: Path) -> None:
+    entries = [*ENTRIES]
+    entries[CARRIER] = forged_payload()[:-1612]
+    made = offload(entries, block_size=64 * MIB)
+    url = put_in_folder(tmp_path, made)
+    skipped: list[tuple[int, int, CorruptLedgerError]] = []
+    ledger = reader(url, wrong_place(made))
+    with pytest.raises(StaleObjectError):
+        for _ in ledger.batches(CARRIER - FORGED + 5, 5999, on_damage=lambda *told: skipped.append(told)):
+            pass
+    assert skipped == []
