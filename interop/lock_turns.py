@@ -10,14 +10,8 @@ from threading import Event, Lock, Thread
 
 from interop.links import Link
 from interop.zookeeper_ensemble import Ensemble
-from ledgerfs.errors import (
-    ChangedMeanwhileError,
-    LedgerfsError,
-    LockHeldError,
-    LockLostError,
-    ObjectNotFoundError,
-    StoreUnreachableError,
-)
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StoreUnreachableError
+from ledgerfs_cluster.errors import ChangedMeanwhileError, LockHeldError, LockLostError
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, SetNode
 from ledgerfs_cluster.zookeeper.nodes import Nodes
 

@@ -17,9 +17,10 @@ from interop.live_producer import connected
 from interop.s3_server import BUCKET, S3Server
 from interop.stages import stage
 from interop.waiting import wait_until
-from ledgerfs.errors import NotFoundError, TooSoonError
+from ledgerfs.errors import NotFoundError
 from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs.layouts.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs_cluster.errors import TooSoonError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi

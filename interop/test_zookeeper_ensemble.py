@@ -20,7 +20,8 @@ from interop.processes import Processes
 from interop.stages import stage
 from interop.waiting import wait_until
 from interop.zookeeper_ensemble import SERVERS, Ensemble, orders
-from ledgerfs.errors import ChangedMeanwhileError, LockHeldError, StoreUnreachableError
+from ledgerfs.errors import StoreUnreachableError
+from ledgerfs_cluster.errors import ChangedMeanwhileError, LockHeldError
 from ledgerfs_cluster.offload.owners import TopicOwners
 from ledgerfs_cluster.rules.topic_owners import owner_now
 from ledgerfs_cluster.snapshot.bundles import NAMESPACES, Owner

@@ -13,23 +13,16 @@ from typing import ClassVar
 
 __all__ = [
     "AccessDeniedError",
-    "AdminApiError",
-    "AdminApiUnreachableError",
     "AmbiguousLedgerError",
     "ArchivedObjectError",
     "AuthenticationError",
-    "BrokerOffloadError",
-    "BrokerRefusalError",
     "BucketNotFoundError",
     "CacheWriteError",
-    "ChangedMeanwhileError",
     "CorruptIndexError",
     "CorruptLedgerError",
-    "CorruptLogError",
     "CorruptMessageError",
     "CorruptMetadataError",
     "CorruptObjectError",
-    "CorruptReplyError",
     "CorruptSchemaFileError",
     "DecompressionError",
     "DecryptionError",
@@ -47,9 +40,6 @@ __all__ = [
     "LedgerExistsError",
     "LedgerfsError",
     "LineError",
-    "ListFullError",
-    "LockHeldError",
-    "LockLostError",
     "MessageTooLargeError",
     "MissingLedgerError",
     "MountError",
@@ -61,19 +51,13 @@ __all__ = [
     "NotFoundError",
     "ObjectExistsError",
     "ObjectNotFoundError",
-    "OffloadRemarkWarning",
-    "OffloadRunningError",
-    "PolicyChangedError",
     "ReadOnlyError",
     "RefusedLedgerError",
     "SchemaConflictError",
     "StaleObjectError",
-    "StoppedError",
     "StoreError",
     "StoreTimeoutError",
     "StoreUnreachableError",
-    "TooSoonError",
-    "UncertainRequestError",
     "UncertainWriteError",
     "UndecodableValueError",
     "UnknownSchemaError",
@@ -150,20 +134,8 @@ class CorruptLedgerError(CorruptObjectError):
     """A data object contradicts its index, its records or their checksums."""
 
 
-class CorruptLogError(CorruptObjectError):
-    """An entry log or a journal of a bookie, or a ledgers map, cannot be what BookKeeper wrote."""
-
-
-class CorruptReplyError(CorruptObjectError):
-    """What a server of a cluster sent is no reply of its protocol; it is named by its address, the offset is in what was received."""
-
-
 class MissingLedgerError(LedgerfsError):
     """A topic lacks ledgers that belong to it, as other objects of the bucket show. Without this error the rest would look whole."""
-
-
-class OffloadRemarkWarning(UserWarning):
-    """An offload is done, and something is left for somebody: objects to remove, or a topic to unload."""
 
 
 class UnplacedLedgersWarning(UserWarning):
@@ -319,12 +291,6 @@ class LedgerExistsError(ObjectExistsError):
     """The bucket has a ledger of this id already."""
 
 
-class PolicyChangedError(LedgerfsError):
-    """The policy file is another one than the service has read: it has ended, and is to be started again."""
-
-    code = errno.EINVAL
-
-
 class RefusedLedgerError(LedgerfsError):
     """Entries that cannot be a ledger that a broker serves: none at all, gaps between them, one larger than a block."""
 
@@ -358,136 +324,10 @@ class SchemaConflictError(LedgerfsError):
     code = errno.EEXIST
 
 
-class AdminApiError(LedgerfsError):
-    """A broker's admin API answered with an error, or something that answers there is no such API."""
-
-    code = errno.EPROTO
-
-
-class AdminApiUnreachableError(AdminApiError):
-    """A broker's admin API could not be reached, or did not answer in time."""
-
-    code = errno.EHOSTUNREACH
-
-
-class UncertainRequestError(AdminApiError):
-    """It is unknown whether a broker did what it was asked to do: the connection was lost before it answered."""
-
-
-class BrokerOffloadError(AdminApiError):
-    """An offload by a broker failed, or the list of ledgers does not have what the broker says that it did."""
-
-
-class BrokerRefusalError(LedgerfsError):
-    """A broker refuses what a client asks."""
-
-    code = errno.EPROTO
-
-
-class OffloadRunningError(AdminApiError):
-    """A broker is at an offload of this topic: an earlier one, or one that was not waited for any longer."""
-
-    code = errno.EBUSY
-
-
-class TooSoonError(LedgerfsError):
-    """Something that must not be done often was done a short time ago; later it may be done again."""
-
-    code = errno.EAGAIN
-
-
 class UnsupportedWriteError(LedgerfsError):
     """A write that this store, or ledgerfs, cannot do."""
 
     code = errno.ENOTSUP
-
-
-class ListFullError(UnsupportedWriteError):
-    """A topic's list of ledgers would have more bytes than a ZooKeeper takes."""
-
-
-class LockHeldError(LedgerfsError):
-    """Another process changes this cluster, and one does at a time.
-
-    Attributes
-    ----------
-    holder
-        What that process says of itself.
-
-    """
-
-    code = errno.EBUSY
-    holder: bytes = b""
-
-    @classmethod
-    def of(cls, holder: bytes, reason: str, key: str) -> "LockHeldError":
-        """Return the error for a lock that is held."""
-        made = cls(reason, key=key)
-        made.holder = holder
-        return made
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (*super().__reduce__(), {"holder": self.holder})
-
-
-class LockLostError(LedgerfsError):
-    """The lock of a cluster is lost: its session ended, or its nodes were changed. Nothing is written under it any more.
-
-    Attributes
-    ----------
-    is_uncertain
-        Whether the commit that raised it may have been done. If not, nothing of it was, or will be.
-
-    """
-
-    code = errno.ENOLCK
-    is_uncertain: bool = False
-
-    @classmethod
-    def of(cls, reason: str, key: str, *, is_uncertain: bool) -> "LockLostError":
-        """Return the error for a commit."""
-        made = cls(f"{reason}; it is unknown whether the last change was done" if is_uncertain else reason, key=key)
-        made.is_uncertain = is_uncertain
-        return made
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (*super().__reduce__(), {"is_uncertain": self.is_uncertain})
-
-
-class ChangedMeanwhileError(LedgerfsError):
-    """A node of a cluster (``key``) is not what it was when it was read; nothing was changed.
-
-    Attributes
-    ----------
-    found
-        ``"other version"``, ``"gone"``, ``"there already"``, or ``"not empty"``.
-
-    """
-
-    code = errno.ESTALE
-    found: str = ""
-
-    @classmethod
-    def of(cls, found: str, key: str) -> "ChangedMeanwhileError":
-        """Return the error for a node."""
-        reasons = {
-            "other version": "was changed since it was read",
-            "gone": "is gone",
-            "there already": "was made meanwhile",
-            "not empty": "has other nodes below it",
-        }
-        made = cls(f"{reasons[found]}; nothing was done", key=key)
-        made.found = found
-        return made
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (*super().__reduce__(), {"found": self.found})
-
-
-class StoppedError(LedgerfsError):
-    """The service is ending: what is under way is given up, and done by the next one."""
-
-    code = errno.ECANCELED
 
 
 class CacheWriteError(LedgerfsError):

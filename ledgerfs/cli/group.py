@@ -21,23 +21,25 @@ from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.output import Saying, say
 from ledgerfs.errors import (
     AccessDeniedError,
-    AdminApiError,
     BucketNotFoundError,
-    ChangedMeanwhileError,
     CorruptObjectError,
     LedgerfsError,
-    LockHeldError,
-    LockLostError,
     MissingLedgerError,
     NamedSchemasWarning,
     ObjectNotFoundError,
-    PolicyChangedError,
     StaleObjectError,
     StoreError,
     UndecodableValueError,
     UnplacedLedgersWarning,
     UnreadableObjectsWarning,
     UnsupportedFormatError,
+)
+from ledgerfs_cluster.errors import (
+    AdminApiError,
+    ChangedMeanwhileError,
+    LockHeldError,
+    LockLostError,
+    PolicyChangedError,
 )
 
 COMPLETE_VARIABLE = "_LEDGERFS_COMPLETE"

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ledgerfs.errors import CorruptReplyError, StoreUnreachableError
+from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs_cluster.bookies.pool import BookiePool, Leases, leases_of
 from ledgerfs_cluster.bookies.window import UNREACHABLE, WRONG_BYTES
+from ledgerfs_cluster.errors import CorruptReplyError
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs_cluster.formats.bookkeeper.replies import ReplyCode
 from ledgerfs_cluster.formats.bookkeeper.requests import read_requests

@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ledgerfs.errors import StoppedError, StoreUnreachableError
+from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs_cluster.bookies.connection import BookieConnection
+from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.token_bucket import Bandwidth
 
 _AWAY_S = 5.0

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ledgerfs.errors import CorruptReplyError, StoreUnreachableError
+from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs_cluster.bookies.pool import Leases
 from ledgerfs_cluster.bookies.window import Refusal, Window
+from ledgerfs_cluster.errors import CorruptReplyError
 from ledgerfs_cluster.formats.bookkeeper.replies import Operation, ReplyCode, batch_entries
 from ledgerfs_cluster.formats.bookkeeper.requests import batch_request, read_requests
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ledgerfs.errors import LedgerfsError, StoppedError
+from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs_cluster.check.noted_work import NotedWork, without_noted
 from ledgerfs_cluster.check.suspects import Suspects, suspects_of
@@ -26,6 +26,7 @@ from ledgerfs_cluster.check.tier_findings import (
     sound_ids,
 )
 from ledgerfs_cluster.check.tier_listing import Tier, listed_tier
+from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.rules.findings import Finding, in_order
 from ledgerfs_cluster.rules.gone import gone_findings, named_before, unread_compactions
 from ledgerfs_cluster.rules.loss import (

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ledgerfs.errors import CorruptLogError, LedgerfsError, StoreError
+from ledgerfs.errors import LedgerfsError, StoreError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs_cluster.disks.disk_files import DiskFile, FileKind
 from ledgerfs_cluster.disks.reading import OnError, empty_bytes, opened, read_into
+from ledgerfs_cluster.errors import CorruptLogError
 from ledgerfs_cluster.formats.bookkeeper.entry_log_header import (
     LOG_HEADER_BYTES,
     EntryLogHeader,

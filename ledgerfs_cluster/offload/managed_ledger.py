@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ledgerfs.errors import EntryRangeError, InvalidOptionError, OffloadRemarkWarning, RefusedLedgerError
+from ledgerfs.errors import EntryRangeError, InvalidOptionError, RefusedLedgerError
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs_cluster.errors import OffloadRemarkWarning
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     ManagedLedgerInfo,
     Position,

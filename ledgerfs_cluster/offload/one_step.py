@@ -13,16 +13,10 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ledgerfs.errors import (
-    ChangedMeanwhileError,
-    LedgerfsError,
-    ListFullError,
-    LockLostError,
-    RefusedLedgerError,
-    UncertainWriteError,
-)
+from ledgerfs.errors import LedgerfsError, RefusedLedgerError, UncertainWriteError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs_cluster.errors import ChangedMeanwhileError, ListFullError, LockLostError
 from ledgerfs_cluster.formats.managed_ledgers.list_changes import with_contexts
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import build_context
 from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers, StoredLedger

@@ -18,18 +18,11 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from ledgerfs.display import printable
-from ledgerfs.errors import (
-    AdminApiError,
-    AdminApiUnreachableError,
-    InvalidOptionError,
-    LedgerfsError,
-    StoreTimeoutError,
-    UncertainRequestError,
-    WrongBodyError,
-)
+from ledgerfs.errors import InvalidOptionError, LedgerfsError, StoreTimeoutError, WrongBodyError
 from ledgerfs.storage.retries import Tries, retry
 from ledgerfs.storage.sent_requests import Asked, Sent
 from ledgerfs.storage.traffic import Traffic
+from ledgerfs_cluster.errors import AdminApiError, AdminApiUnreachableError, UncertainRequestError
 from ledgerfs_cluster.pulsar_admin.answer import OTHER_PROTOCOL, Answer
 
 MOST_BYTES = 64 << 20

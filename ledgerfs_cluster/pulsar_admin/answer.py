@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ledgerfs.display import printable
-from ledgerfs.errors import AccessDeniedError, AdminApiError, AuthenticationError, InvalidNameError, NotFoundError
+from ledgerfs.errors import AccessDeniedError, AuthenticationError, InvalidNameError, NotFoundError
+from ledgerfs_cluster.errors import AdminApiError
 
 OTHER_PROTOCOL = (
     "this is not the web service of a broker, which is usually http://host:8080, or https://host:8443 "

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.errors import (
-    AdminApiUnreachableError,
     AuthenticationError,
     CorruptObjectError,
     InvalidOptionError,
@@ -20,6 +19,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.schemas.schema_store import SchemaStore
 from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs_cluster.errors import AdminApiUnreachableError
 
 THREADS = 8
 _OF_ONE_TOPIC = (CorruptObjectError, UnsupportedFormatError)

@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from ledgerfs.display import printable
-from ledgerfs.errors import AdminApiError, InvalidSchemaError, SchemaConflictError
+from ledgerfs.errors import InvalidSchemaError, SchemaConflictError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, schema_owner
+from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.formats.told_schema import told_text
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.answer import Answer

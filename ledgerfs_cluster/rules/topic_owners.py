@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from ledgerfs.display import printable
-from ledgerfs.errors import AdminApiError, CorruptMetadataError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import CorruptMetadataError, LedgerfsError, ObjectNotFoundError
+from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.snapshot.bundles import BROKERS, NAMESPACES, BundleOwners, Owner, namespace_of
 from ledgerfs_cluster.snapshot.policies import json_object
 from ledgerfs_cluster.snapshot.survey import Survey

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Self
 from ledgerfs.errors import (
     AccessDeniedError,
     BucketNotFoundError,
-    ChangedMeanwhileError,
     InvalidNameError,
     LedgerfsError,
-    LockHeldError,
-    LockLostError,
     ObjectNotFoundError,
     StoreUnreachableError,
 )
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs_cluster.errors import ChangedMeanwhileError, LockHeldError, LockLostError
 from ledgerfs_cluster.zookeeper.fenced_writes import FencedWrites, Unanswered, send
 from ledgerfs_cluster.zookeeper.node import DropNode, MakeNode, Node, Operation, RequireNode, SetNode, parent_of
 from ledgerfs_cluster.zookeeper.nodes import NodeReader, Nodes, client_for

@@ -5,7 +5,7 @@ Whether the time has come is decided by the earlier one; the time from which on 
 
 import time
 
-from ledgerfs.errors import LockLostError
+from ledgerfs_cluster.errors import LockLostError
 from ledgerfs_cluster.zookeeper.changes import LOCK_PATH, ClusterLock
 
 

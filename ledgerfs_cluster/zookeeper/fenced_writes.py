@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledgerfs.errors import LedgerfsError, LockLostError, StoreError, StoreUnreachableError, UnsupportedWriteError
+from ledgerfs.errors import LedgerfsError, StoreError, StoreUnreachableError, UnsupportedWriteError
+from ledgerfs_cluster.errors import LockLostError
 from ledgerfs_cluster.zookeeper.node import Node, Operation, RequireNode, SetNode
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 from ledgerfs_cluster.zookeeper.packets import BAD_VERSION, NO_NODE, Commit, Refusal, refusal_in

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ledgerfs.errors import CorruptLogError
 from ledgerfs.formats.array_types import Int64
+from ledgerfs_cluster.errors import CorruptLogError
 
 LOG_HEADER_BYTES = 1024
 """Where the first record is, but for logs of the direct writer, which have a record of nothing up to byte 4096."""

@@ -7,8 +7,8 @@ A bookie writes a journal before it acknowledges; what is not in an entry log ye
 import struct
 from dataclasses import dataclass
 
-from ledgerfs.errors import CorruptLogError
 from ledgerfs.formats.array_types import Bytes
+from ledgerfs_cluster.errors import CorruptLogError
 from ledgerfs_cluster.formats.bookkeeper.record_walk import (
     MOST_ENTRY_BYTES,
     WINDOW_ALIGNMENT,

@@ -8,10 +8,10 @@ from enum import IntEnum
 
 import numpy as np
 
-from ledgerfs.errors import CorruptReplyError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.formats.memory_loads import load_int32, load_int64, load_uint32
+from ledgerfs_cluster.errors import CorruptReplyError
 
 MAX_REPLY_BYTES = 256 << 20
 """A larger frame is none of a bookie: their largest entries have 5 MiB, unless someone raised that."""

@@ -7,14 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ledgerfs.errors import (
-    ChangedMeanwhileError,
-    LedgerfsError,
-    RefusedLedgerError,
-    StoppedError,
-    StoreUnreachableError,
-)
+from ledgerfs.errors import LedgerfsError, RefusedLedgerError, StoreUnreachableError
 from ledgerfs.writing.deletion import remove_for_good, require_mounted
+from ledgerfs_cluster.errors import ChangedMeanwhileError, StoppedError
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.lifecycle.acting.again import PlanAgain, PlannedAgain
 from ledgerfs_cluster.lifecycle.acting.context import ActionContext, postponed

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledgerfs.errors import LedgerfsError, StoppedError
+from ledgerfs.errors import LedgerfsError
+from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs_cluster.lifecycle.planning.actions import ActionKind, Orphans, Plan, Situation
 from ledgerfs_cluster.lifecycle.planning.orphans import orphan_ledgers

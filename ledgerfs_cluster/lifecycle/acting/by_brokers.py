@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledgerfs.errors import BrokerOffloadError
+from ledgerfs_cluster.errors import BrokerOffloadError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, Position
 from ledgerfs_cluster.lifecycle.acting.context import ActionContext
 from ledgerfs_cluster.lifecycle.brokers.outcomes import list_reader, offload_and_compare, trim_and_compare

@@ -8,7 +8,8 @@ the commit, which then fails, or never.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ledgerfs.errors import ChangedMeanwhileError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
+from ledgerfs_cluster.errors import ChangedMeanwhileError
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import parse_cursor_info
 from ledgerfs_cluster.formats.managed_ledgers.names import is_node_name, managed_ledger_path
 from ledgerfs_cluster.lifecycle.acting.context import ActionContext, postponed

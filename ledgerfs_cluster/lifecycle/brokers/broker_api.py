@@ -14,17 +14,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ledgerfs.display import printable
-from ledgerfs.errors import (
-    AccessDeniedError,
-    AdminApiUnreachableError,
-    BrokerOffloadError,
-    InvalidNameError,
-    NotFoundError,
-    OffloadRunningError,
-    TooSoonError,
-    UnsupportedWriteError,
-)
+from ledgerfs.errors import AccessDeniedError, InvalidNameError, NotFoundError, UnsupportedWriteError
 from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, parse_managed_ledger_name, topic_of
+from ledgerfs_cluster.errors import AdminApiUnreachableError, BrokerOffloadError, OffloadRunningError, TooSoonError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 
 if TYPE_CHECKING:

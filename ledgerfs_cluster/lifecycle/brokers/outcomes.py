@@ -6,8 +6,9 @@ complete says nothing of the objects, which may lack entries: who deletes BookKe
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from ledgerfs.errors import BrokerOffloadError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.topic_names import topic_of
+from ledgerfs_cluster.errors import BrokerOffloadError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Condition, Thread
 
-from ledgerfs.errors import LedgerfsError, ListFullError, LockLostError, StoppedError, StoreUnreachableError
+from ledgerfs.errors import LedgerfsError, StoreUnreachableError
+from ledgerfs_cluster.errors import ListFullError, LockLostError, StoppedError
 from ledgerfs_cluster.lifecycle.planning.actions import Action
 from ledgerfs_cluster.lifecycle.policy.topic_rules import TopicRule
 from ledgerfs_cluster.lifecycle.service.events import Events

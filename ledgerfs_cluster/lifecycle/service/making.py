@@ -9,7 +9,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.errors import RefusedLedgerError, StoppedError
+from ledgerfs.errors import RefusedLedgerError
+from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.lifecycle.acting.acting import Acting
 from ledgerfs_cluster.lifecycle.acting.by_brokers import ByBrokers
 from ledgerfs_cluster.lifecycle.acting.context import ActionContext

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ledgerfs.errors import StoppedError
+from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.lifecycle.planning.actions import Action
 from ledgerfs_cluster.lifecycle.policy.policy_file import ServiceSettings
 from ledgerfs_cluster.token_bucket import Bandwidth

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledgerfs.errors import LedgerfsError, PolicyChangedError, StoppedError
+from ledgerfs.errors import LedgerfsError
+from ledgerfs_cluster.errors import PolicyChangedError, StoppedError
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Plan, Refusal, Situation
 from ledgerfs_cluster.lifecycle.planning.planning import plan_of
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via

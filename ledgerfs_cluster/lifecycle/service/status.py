@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
-from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError, ObjectNotFoundError
+from ledgerfs.errors import CorruptMetadataError, ObjectNotFoundError
+from ledgerfs_cluster.errors import ChangedMeanwhileError
 from ledgerfs_cluster.lifecycle.service.events import Trouble
 from ledgerfs_cluster.rules.gauges_file import gauge_lines
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, SetNode

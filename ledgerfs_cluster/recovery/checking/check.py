@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.errors import BrokerRefusalError, LedgerfsError, ObjectNotFoundError
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.topic_names import encode_topic
+from ledgerfs_cluster.errors import BrokerRefusalError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.recovery.checking.comparison import TopicComparison, compare_topic
 from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService

@@ -14,7 +14,6 @@ from ledgerfs.display import printable
 from ledgerfs.errors import (
     AccessDeniedError,
     AuthenticationError,
-    BrokerRefusalError,
     InvalidNameError,
     InvalidOptionError,
     LedgerfsError,
@@ -22,6 +21,7 @@ from ledgerfs.errors import (
     ObjectNotFoundError,
     StoreUnreachableError,
 )
+from ledgerfs_cluster.errors import BrokerRefusalError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.snapshot.cluster_names import CLUSTERS, only_cluster
 from ledgerfs_cluster.zookeeper.nodes import NodeReader

@@ -4,8 +4,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
-from ledgerfs.errors import ChangedMeanwhileError, CorruptMetadataError
+from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.topic_names import split_partition
+from ledgerfs_cluster.errors import ChangedMeanwhileError
 from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster, is_partition
 from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs_cluster.recovery.planning.topic_plan import TopicPlan

@@ -12,15 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from itertools import groupby
 
-from ledgerfs.errors import (
-    AdminApiUnreachableError,
-    AuthenticationError,
-    LedgerfsError,
-    NotFoundError,
-    ObjectNotFoundError,
-    SchemaConflictError,
-)
+from ledgerfs.errors import AuthenticationError, LedgerfsError, NotFoundError, ObjectNotFoundError, SchemaConflictError
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs_cluster.errors import AdminApiUnreachableError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 from ledgerfs_cluster.recovery.settings.namespaces import is_legacy_namespace, namespace_path

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from ledgerfs.errors import ChangedMeanwhileError
+from ledgerfs_cluster.errors import ChangedMeanwhileError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     ManagedLedgerInfo,
     build_managed_ledger_info,

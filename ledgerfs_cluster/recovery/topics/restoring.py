@@ -12,16 +12,10 @@ from dataclasses import dataclass, replace
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.errors import (
-    ChangedMeanwhileError,
-    LedgerfsError,
-    ListFullError,
-    LockLostError,
-    RefusedLedgerError,
-    StoreUnreachableError,
-)
+from ledgerfs.errors import LedgerfsError, RefusedLedgerError, StoreUnreachableError
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.messages.decode.entry_fields import Transaction
+from ledgerfs_cluster.errors import ChangedMeanwhileError, ListFullError, LockLostError
 from ledgerfs_cluster.formats.managed_ledgers.list_changes import EditedList
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,

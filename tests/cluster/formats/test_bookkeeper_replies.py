@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.errors import CorruptReplyError, EntryRangeError
+from ledgerfs.errors import EntryRangeError
+from ledgerfs_cluster.errors import CorruptReplyError
 from ledgerfs_cluster.formats.bookkeeper.replies import (
     MAX_REPLY_BYTES,
     Operation,

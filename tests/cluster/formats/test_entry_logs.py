@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledgerfs.errors import CorruptLogError
 from ledgerfs.formats.array_types import Bytes
 from ledgerfs.formats.ledger_metadata import DigestType
+from ledgerfs_cluster.errors import CorruptLogError
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.entry_log_header import (
     LOG_HEADER_BYTES,

@@ -17,13 +17,13 @@ from ledgerfs.errors import (
     LedgerfsError,
     MissingLedgerError,
     NotFoundError,
-    StoppedError,
     StoreUnreachableError,
 )
 from ledgerfs.export.export import export_topic
 from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.verification.verify import verify
 from ledgerfs_cluster.bookies import pool
+from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs_cluster.formats.bookkeeper.stored_entries import build_stored_entry

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.errors import LedgerfsError, LockHeldError, RefusedLedgerError
+from ledgerfs.errors import LedgerfsError, RefusedLedgerError
 from ledgerfs.formats.ledger_metadata import MANAGED_LEDGER_KEY
 from ledgerfs.formats.pulsar_blob.object_names import parse_ledger_key
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.layouts.pulsar_blob.new_ledger import completed_user_metadata
+from ledgerfs_cluster.errors import LockHeldError
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.lifecycle.policy.policy_file import parse_policy_file
 from ledgerfs_cluster.lifecycle.service.making import service_of

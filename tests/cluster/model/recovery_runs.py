@@ -12,8 +12,9 @@ import click
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import LedgerfsError, LockHeldError
+from ledgerfs.errors import LedgerfsError
 from ledgerfs_cluster.cli.recover.request import lost_of
+from ledgerfs_cluster.errors import LockHeldError
 from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
 from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster
 from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings

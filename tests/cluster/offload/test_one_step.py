@@ -9,15 +9,13 @@ from uuid import uuid4
 import pytest
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.errors import (
+from ledgerfs.errors import EntryRangeError, InvalidOptionError, RefusedLedgerError
+from ledgerfs_cluster.errors import (
     ChangedMeanwhileError,
-    EntryRangeError,
-    InvalidOptionError,
     ListFullError,
     LockHeldError,
     LockLostError,
     OffloadRemarkWarning,
-    RefusedLedgerError,
     StoppedError,
 )
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path

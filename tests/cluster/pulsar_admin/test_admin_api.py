@@ -7,13 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs.errors import (
-    AdminApiError,
-    InvalidSchemaError,
-    NotFoundError,
-    SchemaConflictError,
-)
+from ledgerfs.errors import InvalidSchemaError, NotFoundError, SchemaConflictError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion, key_value_schema
+from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 from tests.support.admin_api import (

@@ -9,16 +9,8 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.errors import (
-    AccessDeniedError,
-    AdminApiError,
-    AdminApiUnreachableError,
-    AuthenticationError,
-    InvalidNameError,
-    InvalidOptionError,
-    NotFoundError,
-    UncertainRequestError,
-)
+from ledgerfs.errors import AccessDeniedError, AuthenticationError, InvalidNameError, InvalidOptionError, NotFoundError
+from ledgerfs_cluster.errors import AdminApiError, AdminApiUnreachableError, UncertainRequestError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests, tls_context
 from tests.support.admin_api import AdminServer, Certificates, make_certificates, send, serving
 from tests.support.each import for_each

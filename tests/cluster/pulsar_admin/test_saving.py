@@ -7,8 +7,6 @@ import pytest
 
 from ledgerfs.errors import (
     AccessDeniedError,
-    AdminApiError,
-    AdminApiUnreachableError,
     AuthenticationError,
     BucketNotFoundError,
     CorruptSchemaFileError,
@@ -17,6 +15,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas, saved_schemas_at
+from ledgerfs_cluster.errors import AdminApiError, AdminApiUnreachableError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.saving import save_schemas
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi

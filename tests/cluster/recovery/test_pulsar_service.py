@@ -11,13 +11,13 @@ import pytest
 from ledgerfs.errors import (
     AccessDeniedError,
     AuthenticationError,
-    BrokerRefusalError,
     InvalidNameError,
     InvalidOptionError,
     LedgerfsError,
     NotFoundError,
     StoreUnreachableError,
 )
+from ledgerfs_cluster.errors import BrokerRefusalError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
 from tests.support.each import for_each

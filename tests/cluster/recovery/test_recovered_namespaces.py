@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.errors import AdminApiError, CorruptMetadataError, InvalidNameError
+from ledgerfs.errors import CorruptMetadataError, InvalidNameError
+from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs_cluster.recovery.settings.carried_policies import NewCluster, carried_policies, deleting_policy

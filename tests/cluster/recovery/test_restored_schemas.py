@@ -6,15 +6,9 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.errors import (
-    AdminApiError,
-    InvalidSchemaError,
-    LedgerfsError,
-    NotFoundError,
-    SchemaConflictError,
-    UncertainRequestError,
-)
+from ledgerfs.errors import InvalidSchemaError, LedgerfsError, NotFoundError, SchemaConflictError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
+from ledgerfs_cluster.errors import AdminApiError, UncertainRequestError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 from ledgerfs_cluster.recovery.settings.schema_plan import SchemaPlan, plan_schemas

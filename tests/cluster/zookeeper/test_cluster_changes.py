@@ -18,16 +18,14 @@ from ledgerfs.cli.group import exit_code_of
 from ledgerfs.errors import (
     AccessDeniedError,
     BucketNotFoundError,
-    ChangedMeanwhileError,
     InvalidNameError,
     InvalidOptionError,
     LedgerfsError,
-    LockHeldError,
-    LockLostError,
     ObjectNotFoundError,
     StoreUnreachableError,
     UnsupportedWriteError,
 )
+from ledgerfs_cluster.errors import ChangedMeanwhileError, LockHeldError, LockLostError
 from ledgerfs_cluster.zookeeper.changes import (
     LOCK_PATH,
     MARKS_PATH,

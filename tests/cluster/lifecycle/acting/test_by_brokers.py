@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.bucket.opening import open_bucket
-from ledgerfs.errors import BrokerOffloadError
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs_cluster.errors import BrokerOffloadError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position
 from ledgerfs_cluster.lifecycle.acting import by_brokers
 from ledgerfs_cluster.lifecycle.acting.by_brokers import ByBrokers

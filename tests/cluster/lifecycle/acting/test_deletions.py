@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from ledgerfs.errors import StoppedError
+from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.lifecycle.planning.actions import ActionKind

@@ -8,17 +8,9 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.errors import (
-    AccessDeniedError,
-    AdminApiError,
-    AuthenticationError,
-    BrokerOffloadError,
-    InvalidNameError,
-    NotFoundError,
-    OffloadRunningError,
-    UncertainRequestError,
-)
+from ledgerfs.errors import AccessDeniedError, AuthenticationError, InvalidNameError, NotFoundError
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs_cluster.errors import AdminApiError, BrokerOffloadError, OffloadRunningError, UncertainRequestError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi, OffloadState, OffloadStatus
 from ledgerfs_cluster.lifecycle.brokers.outcomes import ListReader, offload_and_compare

@@ -2,15 +2,9 @@
 
 import pytest
 
-from ledgerfs.errors import (
-    AdminApiError,
-    AuthenticationError,
-    NotFoundError,
-    TooSoonError,
-    UncertainRequestError,
-    UnsupportedWriteError,
-)
+from ledgerfs.errors import AuthenticationError, NotFoundError, UnsupportedWriteError
 from ledgerfs.formats.topic_names import managed_ledger_of
+from ledgerfs_cluster.errors import AdminApiError, TooSoonError, UncertainRequestError
 from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
 from ledgerfs_cluster.lifecycle.brokers.outcomes import ListReader, trim_and_compare
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests

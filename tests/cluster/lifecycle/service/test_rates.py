@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from ledgerfs.errors import StoppedError
+from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs_cluster.lifecycle.policy.policy_file import ServiceSettings, Via
 from ledgerfs_cluster.lifecycle.service.rates import Rates, Stopping
