@@ -26,7 +26,7 @@ check: $(READY) compiled
 
 .PHONY: quick
 quick: $(READY)
-	changed="$$($(CHANGED))" && $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "$(QUICK)" tests/test_layers.py $$changed
+	changed="$$($(CHANGED))" && $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "$(QUICK)" $$changed
 
 test: $(READY)
 	$(MAKE) --no-print-directory -j 2 lint compiled classes

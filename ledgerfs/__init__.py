@@ -10,8 +10,8 @@ The public API is small::
     for entry_id, data in bucket.ledger(26).read(3, 7):
         ...
 
-What neither this package names nor `ledgerfs.spark`, `ledgerfs.vfs`, `ledgerfs_cluster.offload` and `ledgerfs.errors` may change from one version
-to the next.
+What neither this package names nor `ledgerfs.spark`, `ledgerfs.vfs` and `ledgerfs.errors` may change from one version to the next.
+The toolkit for clusters is the package `ledgerfs_cluster`.
 Importing ``ledgerfs.fsspec_impl`` is never needed: fsspec finds the protocol ``ledger`` by its entry point.
 """
 
@@ -23,7 +23,6 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Bucket",
-    "LedgerOffloader",
     "LedgerReader",
     "Message",
     "Scan",
@@ -53,13 +52,11 @@ if TYPE_CHECKING:
     from ledgerfs.verification.verify import verify
     from ledgerfs.writing.copy_ledgers import copy_ledgers
     from ledgerfs.writing.imports import import_rows
-    from ledgerfs_cluster.offload.ledger_offloader import LedgerOffloader
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Bucket": "ledgerfs.bucket.bucket",
-        "LedgerOffloader": "ledgerfs_cluster.offload.ledger_offloader",
         "LedgerReader": "ledgerfs.catalog.reader",
         "Message": "ledgerfs.scan.message_by_id",
         "Scan": "ledgerfs.scan.scan",

@@ -86,10 +86,13 @@ class LedgerfsError(OSError):
     ----------
     path
         The file of the tree that was being opened, if it failed because of another object; None otherwise.
+    exit_code
+        Of a command that it ends: 1 damage, 2 wrong usage, 3 storage, a broker or a lock that is unreachable or refuses.
 
     """
 
     code: ClassVar[int] = errno.EIO
+    exit_code: ClassVar[int] = 2
     path: str | None = None
 
     def __init__(self, reason: str, *, key: str | None = None, offset: int | None = None) -> None:
@@ -121,6 +124,8 @@ def _rebuild(
 class CorruptObjectError(LedgerfsError):
     """The bytes of an object contradict the format, the index, or each other."""
 
+    exit_code = 1
+
 
 class CorruptIndexError(CorruptObjectError):
     """An index object (``…-index``) cannot be what Pulsar wrote."""
@@ -136,6 +141,8 @@ class CorruptLedgerError(CorruptObjectError):
 
 class MissingLedgerError(LedgerfsError):
     """A topic lacks ledgers that belong to it, as other objects of the bucket show. Without this error the rest would look whole."""
+
+    exit_code = 1
 
 
 class UnplacedLedgersWarning(UserWarning):
@@ -167,6 +174,8 @@ class UnknownSchemaError(LedgerfsError):
 
 class UndecodableValueError(LedgerfsError):
     """A message whose value is not what its schema says, or whose schema is not known; it is named as ``ledger:entry``."""
+
+    exit_code = 1
 
     @classmethod
     def of(cls, message: str, reason: str) -> "UndecodableValueError":
@@ -206,6 +215,7 @@ class UnsupportedFormatError(LedgerfsError):
     """A format that is known by name but not read, such as PIP-76 streaming objects (V2)."""
 
     code = errno.ENOTSUP
+    exit_code = 1
 
 
 class KafkaEntryError(UnsupportedFormatError):
@@ -223,6 +233,7 @@ class StaleObjectError(LedgerfsError):
     """The object was replaced since it was opened; opening it again shows the new one."""
 
     code = errno.ESTALE
+    exit_code = 1
 
 
 class NotFoundError(LedgerfsError, FileNotFoundError):
@@ -234,15 +245,20 @@ class NotFoundError(LedgerfsError, FileNotFoundError):
 class BucketNotFoundError(NotFoundError):
     """The bucket, or the folder in it, does not exist."""
 
+    exit_code = 3
+
 
 class ObjectNotFoundError(NotFoundError):
     """An object that the bucket's listing or an index names does not exist."""
+
+    exit_code = 1
 
 
 class AccessDeniedError(LedgerfsError, PermissionError):
     """The store refused: credentials are missing, wrong, or not allowed to do this."""
 
     code = errno.EACCES
+    exit_code = 3
 
 
 class ArchivedObjectError(AccessDeniedError):
@@ -259,6 +275,8 @@ class AuthenticationError(AccessDeniedError):
 
 class StoreError(LedgerfsError):
     """The store answered with an error, or with a body of the wrong length, even after retries."""
+
+    exit_code = 3
 
 
 class WrongBodyError(StoreError):

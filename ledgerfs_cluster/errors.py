@@ -40,12 +40,14 @@ class PolicyChangedError(LedgerfsError):
     """The policy file is another one than the service has read: it has ended, and is to be started again."""
 
     code = errno.EINVAL
+    exit_code = 3
 
 
 class AdminApiError(LedgerfsError):
     """A broker's admin API answered with an error, or something that answers there is no such API."""
 
     code = errno.EPROTO
+    exit_code = 3
 
 
 class AdminApiUnreachableError(AdminApiError):
@@ -95,6 +97,7 @@ class LockHeldError(LedgerfsError):
     """
 
     code = errno.EBUSY
+    exit_code = 3
     holder: bytes = b""
 
     @classmethod
@@ -119,6 +122,7 @@ class LockLostError(LedgerfsError):
     """
 
     code = errno.ENOLCK
+    exit_code = 3
     is_uncertain: bool = False
 
     @classmethod
@@ -143,6 +147,7 @@ class ChangedMeanwhileError(LedgerfsError):
     """
 
     code = errno.ESTALE
+    exit_code = 3
     found: str = ""
 
     @classmethod

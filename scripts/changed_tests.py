@@ -1,8 +1,9 @@
 """Print the tests that belong to what changed since a commit: ``python scripts/changed_tests.py [REVISION]``.
 
-A module of ``ledgerfs/scan/`` belongs to ``tests/scan/``, a test file to itself, a module of ``tests/support/`` to the test files that
-import it. Changes that concern all tests (``tests/conftest.py``, ``ledgerfs/errors.py``) are left to ``make test``. Without a revision:
-what is not committed yet, or the last commit if everything is.
+A module of ``ledgerfs/scan/`` belongs to ``tests/scan/``, one of ``ledgerfs_cluster/offload/`` to ``tests/cluster/offload/``, a test file
+to itself, a module of ``tests/support/`` or ``tests/cluster/support/`` to the test files that import it. Changes that
+concern all tests (``tests/conftest.py``, ``ledgerfs/errors.py``) are left to ``make test``. Without a revision: what is not committed
+yet, or the last commit if everything is.
 """
 
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+PLACES = {"ledgerfs": "tests", "ledgerfs_cluster": "tests/cluster"}
 
 
 def changed_files(revision: str | None) -> list[str]:
@@ -23,17 +25,17 @@ def changed_files(revision: str | None) -> list[str]:
 def tests_of(path: str) -> set[str]:
     """Return the test files and folders that belong to a changed file."""
     parts = Path(path).parts
-    if parts[0] == "ledgerfs" and len(parts) > 2:
-        return {f"tests/{parts[1]}"}
+    if parts[0] in PLACES and len(parts) > 2:
+        return {f"{PLACES[parts[0]]}/{parts[1]}"}
     if parts[0] != "tests" or not path.endswith(".py"):
         return set()
     if parts[-1].startswith("test_"):
         return {path}
-    if parts[1] == "support":
+    if "support" in parts:
         module = path.removesuffix(".py").replace("/", ".")
         users = _git("grep", "--untracked", "-lwF", module, "--", "tests/*.py", missing_ok=True)
-        return {test for user in users if not user.startswith("tests/support/") for test in tests_of(user)}
-    return {str(Path(path).parent)} - {"tests"}
+        return {test for user in users if "/support/" not in user for test in tests_of(user)}
+    return {str(Path(path).parent)} - {"tests", "tests/cluster"}
 
 
 def _git(*arguments: str, missing_ok: bool = False) -> list[str]:

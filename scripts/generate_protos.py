@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def generate(target: Path) -> None:
     """Write the modules below ``target``, at the paths that they have in the package."""
-    protos = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("ledgerfs/**/*.proto"))
+    protos = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("ledgerfs*/**/*.proto"))
     include = Path(grpc_tools.__file__).parent / "_proto"
     code = protoc.main(
         ["protoc", f"-I{ROOT}", f"-I{include}", f"--python_out={target}", f"--pyi_out={target}", *protos]

@@ -23,7 +23,6 @@ from tests.support.needs import needs_of, processes_started
 from tests.support.shares import Shares, in_order
 
 if TYPE_CHECKING:  # fixtures import the rest when a test asks for them
-    from tests.cluster.support.live_clusters import LiveCluster
     from tests.support.s3 import FaultProxy, S3Server
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
@@ -246,13 +245,3 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"no tmpfs can be mounted here: {done.stderr.decode().strip()}")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> "Iterator[LiveCluster]":
-    """A living cluster of ours whose metadata may be changed, without topics."""
-    from tests.cluster.support.live_clusters import LiveCluster
-
-    with LiveCluster(tmp_path) as made:
-        made.zookeeper.takes_writes = True
-        yield made

@@ -147,7 +147,7 @@ def test_snippets_run_as_documented(
 
 def test_every_kind_of_finding_is_documented() -> None:
     page = (ROOT / "docs" / "operating" / "verify.md").read_text()
-    places = ("layouts/*/checks/*.py", "layouts/*findings.py", "ledgers/*findings.py", "upkeep/verification/*.py")
+    places = ("layouts/*/checks/*.py", "layouts/*findings.py", "catalog/*findings.py", "verification/*.py")
     modules = [ast.parse(path.read_text()) for place in places for path in (ROOT / "ledgerfs").glob(place)]
     texts = {node.value for module in modules for node in ast.walk(module) if isinstance(node, ast.Constant)}
     kinds = {text for text in texts if isinstance(text, str) and re.fullmatch("[a-z]+(-[a-z]+)+", text)} - NO_KINDS

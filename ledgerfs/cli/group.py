@@ -19,28 +19,7 @@ from click.shell_completion import shell_complete
 from ledgerfs import __version__
 from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.output import Saying, say
-from ledgerfs.errors import (
-    AccessDeniedError,
-    BucketNotFoundError,
-    CorruptObjectError,
-    LedgerfsError,
-    MissingLedgerError,
-    NamedSchemasWarning,
-    ObjectNotFoundError,
-    StaleObjectError,
-    StoreError,
-    UndecodableValueError,
-    UnplacedLedgersWarning,
-    UnreadableObjectsWarning,
-    UnsupportedFormatError,
-)
-from ledgerfs_cluster.errors import (
-    AdminApiError,
-    ChangedMeanwhileError,
-    LockHeldError,
-    LockLostError,
-    PolicyChangedError,
-)
+from ledgerfs.errors import LedgerfsError, NamedSchemasWarning, UnplacedLedgersWarning, UnreadableObjectsWarning
 
 COMPLETE_VARIABLE = "_LEDGERFS_COMPLETE"
 """Set by shells for completion."""
@@ -51,18 +30,6 @@ EXIT_STORAGE = 3
 EXIT_BROKEN_PIPE = 141
 
 _SHOWN = (NamedSchemasWarning, UnplacedLedgersWarning, UnreadableObjectsWarning)
-_DAMAGE = (
-    CorruptObjectError,
-    MissingLedgerError,
-    ObjectNotFoundError,
-    StaleObjectError,
-    UndecodableValueError,
-    UnsupportedFormatError,
-)
-_STORAGE = (
-    *(BucketNotFoundError, AccessDeniedError, AdminApiError, StoreError),
-    *(LockHeldError, LockLostError, ChangedMeanwhileError, PolicyChangedError),
-)
 
 _EPILOG = """\b
 Examples:
@@ -147,7 +114,7 @@ def run() -> int:
         return EXIT_BROKEN_PIPE
     except LedgerfsError as error:
         say(f"ledgerfs: {error}")
-        return exit_code_of(error)
+        return error.exit_code
     except OSError as error:
         say(f"ledgerfs: cannot write the output: {error.strerror or error}")
         _drop_output()
@@ -206,15 +173,6 @@ def _drop_output() -> None:
     """Discard buffered output, which Python would write at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def exit_code_of(error: LedgerfsError) -> int:
-    """Return the exit code for an error that ended a command."""
-    if isinstance(error, _DAMAGE):
-        return EXIT_DAMAGE
-    if isinstance(error, _STORAGE):
-        return EXIT_STORAGE
-    return EXIT_USAGE
 
 
 def conclude(context: click.Context, *, is_sound: bool, is_complete: bool) -> None:

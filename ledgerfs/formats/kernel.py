@@ -21,8 +21,8 @@ from typing import Any
 from numba import njit
 from numba.core.caching import IndexDataCacheFile
 
-_PACKAGE = __name__.partition(".")[0]
 _FOLDER = Path(__file__).parent.parent
+_PACKAGES = (_FOLDER, _FOLDER.with_name("ledgerfs_cluster"))
 
 
 def kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401  (numba's dispatcher)
@@ -54,7 +54,7 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:  # noqa: AN
 
 
 class Stamp:
-    """A mark of the code of a module and of all modules of this package that it imports, at the top or inside functions.
+    """A mark of the code of a module and of all modules of these packages that it imports, at the top or inside functions.
 
     It equals a kept mark if the code is equal. Comparing code takes parsing, so the text of all modules is compared first: it changes only
     while they are edited. Both are taken from the files when the first kernel is made, whatever is saved later.
@@ -90,8 +90,13 @@ class Stamp:
 @cache
 def _sources() -> dict[str, bytes]:
     """Return {name: text} of the modules that may hold kernels, or code of kernels; a package's text is its ``__init__.py``."""
-    paths = sorted([*_FOLDER.glob("*.py"), *_FOLDER.glob("formats/**/*.py"), *_FOLDER.glob("messages/**/*.py")])
-    parts = {path: (_PACKAGE, *path.relative_to(_FOLDER).with_suffix("").parts) for path in paths}
+    paths = sorted(
+        path
+        for package in _PACKAGES
+        for place in ("*.py", "formats/**/*.py", "messages/**/*.py")
+        for path in package.glob(place)
+    )
+    parts = {path: path.relative_to(_FOLDER.parent).with_suffix("").parts for path in paths}
     return {".".join(parts[path]).removesuffix(".__init__"): path.read_bytes() for path in paths}
 
 
@@ -119,7 +124,7 @@ def _digest_of_code(module: str) -> str:
 
 @cache
 def _parsed(module: str) -> tuple[str, frozenset[str]]:
-    """Return a digest of the code of one module, and the names of the modules of this package that it imports."""
+    """Return a digest of the code of one module, and the names of the modules of ours that it imports."""
     tree = ast.parse(_sources()[module])
     imported = frozenset(_imports(tree)) & _sources().keys()
     text = ast.dump(_WithoutProse().visit(tree))

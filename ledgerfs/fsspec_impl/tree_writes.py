@@ -5,13 +5,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerExistsError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
-from ledgerfs.fsspec_impl.ledger_transaction import LedgerTransaction
 from ledgerfs.fsspec_impl.ledger_upload import LedgerUpload
 from ledgerfs.vfs.removal import Removal, chosen, remove
 from ledgerfs.vfs.target import require_writable, target_of
@@ -21,6 +20,9 @@ from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.copied_properties import copied_metadata, copied_user_metadata, own_block_size
 from ledgerfs.writing.sources import EntrySource, OffloadedLedger, RecordBytes, RecordFile
 from ledgerfs.writing.write import Wanted, measured, open_writer, require_new_ids
+
+if TYPE_CHECKING:
+    from ledgerfs.fsspec_impl.ledger_transaction import LedgerTransaction
 
 Open = Callable[..., AbstractContextManager[LedgerUpload]]
 """Opens a path for writing as fsspec does, within a transaction if there is one."""
@@ -44,7 +46,7 @@ class TreeWrites:
 
     bucket: Bucket
     defaults: Mapping[str, Any]
-    transaction: LedgerTransaction | None = None
+    transaction: "LedgerTransaction | None" = None
 
     def create(self, path: str, *, autocommit: bool = True, **options: Any) -> LedgerUpload:  # noqa: ANN401
         """Open a path for writing; raises the errors of the path and its id."""

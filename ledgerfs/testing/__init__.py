@@ -15,10 +15,10 @@ from ledgerfs.exports import lazy_exports
 
 __all__ = [
     "Damage",
-    "LayoutTests",
     "FilesystemPlace",
     "FolderPlace",
     "KnownLedger",
+    "LayoutTests",
     "SampleBucket",
     "StorePlace",
     "StoreTests",

@@ -1,1 +1,1 @@
-"""TODO ledgerfs_cluster/cli."""
+"""Commands on clusters; `ledgerfs` finds them by their entry points."""

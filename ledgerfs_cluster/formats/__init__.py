@@ -1,1 +1,1 @@
-"""TODO ledgerfs_cluster/formats."""
+"""Bytes and values of BookKeeper, managed ledgers and schemas as they lie in a cluster; no I/O."""

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.time_arguments import iso_time
-from ledgerfs_cluster.recovery.checking.comparison import TopicComparison
 from ledgerfs_cluster.recovery.planning.topic_plan import MissingPart, TopicPlan
 from ledgerfs_cluster.recovery.settings.former_settings import FormerSetting
+
+if TYPE_CHECKING:
+    from ledgerfs_cluster.recovery.checking.comparison import TopicComparison
 
 
 class Outcome(Enum):
@@ -52,7 +54,7 @@ class TopicLine:
     hidden: int | None = None
     opened: int | None = None
     own_remarks: list[str] = field(default_factory=list)
-    compared: TopicComparison | None = None
+    compared: "TopicComparison | None" = None
 
     @classmethod
     def of_plan(cls, plan: TopicPlan) -> Self:

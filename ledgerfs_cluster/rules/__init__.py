@@ -1,1 +1,1 @@
-"""What lies in a living cluster as a whole, and what a broker would do with it: surveys, dumps, retention, offload thresholds, cursors."""
+"""What follows from a snapshot: retention, thresholds, ownership, orphans, loss. Reads nothing."""

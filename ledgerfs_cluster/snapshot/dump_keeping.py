@@ -70,7 +70,7 @@ def add_dump(
 
     A store that is a folder has to be opened as a private one (`ledgerfs.storage.opening.open_store`): dumps have passwords.
 
-    Raises the errors of `ledgerfs_cluster.snapshot.dumping.dump_cluster` and of the store; then nothing was added, or a whole dump (where the
+    Raises the errors of `dumping.dump_cluster` and of the store; then nothing was added, or a whole dump (where the
     store's answer was lost, or pruning failed).
     """
     folder = dumps_folder(cluster)

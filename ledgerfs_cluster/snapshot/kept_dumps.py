@@ -1,6 +1,6 @@
 """Dumps that are kept beside a bucket: their names, which there are, reading one, and copying one to a file.
 
-``_ledgerfs/dumps/<cluster>/<time>-full-<digest>.json.zst`` is a dump as `ledgerfs_cluster.snapshot.dump_file` has it. The digest is the beginning
+``_ledgerfs/dumps/<cluster>/<time>-full-<digest>.json.zst`` is a dump as `dump_file.py` has it. The digest is the beginning
 of the object's SHA-256: a name can only mean these bytes, so two dumpers that know nothing of each other never have one name for two
 dumps, and an incomplete object is not taken for a dump. Whoever decides by them lists anew: nothing of it is remembered.
 """

@@ -12,8 +12,6 @@ from ledgerfs.cli.commands import LazyCommand, LazyGroup
 from ledgerfs.cli.group import cli
 from ledgerfs.cli.schemas.group import schemas
 from ledgerfs.cli.spark.group import spark
-from ledgerfs_cluster.cli.cluster.group import cluster
-from ledgerfs_cluster.cli.lifecycle.group import lifecycle
 from tests.support.each import for_each
 from tests.support.invoked import output
 
@@ -31,7 +29,8 @@ HEAVY = {
     "pyspark",
     "mfusepy",
 }
-GROUPS = [cli, cluster, schemas, spark]
+PLUGGED = [cli.get_command(click.Context(cli), name) for name in ("bookie", "cluster", "lifecycle", "recover")]
+GROUPS = [cli, schemas, spark, *(one for one in PLUGGED if isinstance(one, LazyGroup))]
 
 
 def standing(group: LazyGroup) -> dict[str, LazyCommand]:
@@ -148,7 +147,7 @@ def test_every_command_is_completed_before_anything_is_opened() -> None:
     """Whatever stands there by then: nothing yet, a bucket that is none, an empty text."""
     shell = BashComplete(cli, {}, "ledgerfs", "_LEDGERFS_COMPLETE")
     paths = [[name] for name in standing(cli)]
-    paths += [[group.name or "", name] for group in (cluster, lifecycle, schemas, spark) for name in standing(group)]
+    paths += [[group.name or "", name] for group in GROUPS[1:] for name in standing(group)]
     for path in paths:
         for before in ([], ["nonsense://x"], [""]):
             offered = [item.value for item in shell.get_completions([*path, *before], "--he")]

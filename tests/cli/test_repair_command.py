@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ledgerfs.cli.group import exit_code_of
 from ledgerfs.cli.repair import repair
 from ledgerfs.errors import BucketNotFoundError, InvalidNameError
 from tests.support.ledgers import offload, put_in_folder
@@ -101,10 +100,10 @@ def test_wrong_usage(tmp_path: Path) -> None:
     assert "name them" in run(str(tmp_path), "--topic", TOPIC, code=2).output
     wrong = CliRunner().invoke(repair, [str(tmp_path), "--topic", "a://b", "--ledger", "1"])
     assert isinstance(wrong.exception, InvalidNameError)
-    assert exit_code_of(wrong.exception) == 2
+    assert wrong.exception.exit_code == 2
     nowhere = CliRunner().invoke(repair, [str(tmp_path / "nowhere")])
     assert isinstance(nowhere.exception, BucketNotFoundError)
-    assert exit_code_of(nowhere.exception) == 3
+    assert nowhere.exception.exit_code == 3
 
 
 def test_the_user_metadata_of_a_copied_bucket(s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,37 +10,16 @@ What a failure says begins with its number in the code that this was first run o
 * #11: half a topic, whose other half had no data objects any more.
 """
 
-import os
-from pathlib import Path
-
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.cluster.model.disk_walk import DiskWalk
-from tests.cluster.model.lifecycle_walk import LifecycleWalk
-from tests.cluster.model.living_cluster import Walk
-from tests.cluster.model.recovery_walk import RecoveryWalk
 from tests.model.machine import NothingIsLost, StoreRefuses, TwoBuckets
 from tests.model.places import Folder, Place, S3Bucket
 from tests.model.schema_acts import numbers_told
 from tests.model.schema_machine import ValuesAreTrue
+from tests.model.searching import searching
 from tests.model.writing import one_after_another
 from tests.support.s3 import S3Server
-
-EXAMPLES = int(os.environ.get("LEDGERFS_MODEL_EXAMPLES", "0"))
-"""How many random examples to run of each; 0 for few, which are the same in every run."""
-
-
-def searching(examples: int, steps: int) -> settings:
-    return settings(
-        max_examples=EXAMPLES or examples,
-        stateful_step_count=steps,
-        derandomize=not EXAMPLES,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=True,
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -85,31 +64,6 @@ def test_with_a_store_that_refuses() -> None:
 @pytest.mark.long
 def test_schemas_in_folders() -> None:
     run_state_machine_as_test(SchemasInFolders, settings=searching(15, 20))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(EXAMPLES or 5))
-def test_living_clusters(seed: int, tmp_path: Path) -> None:
-    Walk(seed, tmp_path).run(60)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(EXAMPLES or 3))
-def test_lifecycle_services(seed: int, tmp_path: Path) -> None:
-    LifecycleWalk(seed, tmp_path).run(50)
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:.*nobody can tell the topic", "ignore:.*seem to be uploaded just now")
-# Each of ten defects that were put in on purpose is found by one of these seeds; 0 to 2 found no other one.
-@pytest.mark.parametrize("seed", range(EXAMPLES) if EXAMPLES else range(3, 10))
-def test_lost_clusters(seed: int, tmp_path: Path) -> None:
-    RecoveryWalk(seed, tmp_path).run(60)
-
-
-@pytest.mark.long
-def test_disks_of_bookies() -> None:
-    run_state_machine_as_test(DiskWalk, settings=searching(24, 30))
 
 
 @pytest.mark.long

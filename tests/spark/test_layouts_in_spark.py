@@ -1,4 +1,4 @@
-"""MapFiles of Pulsar's filesystem offloader and disks of bookies as data frames, and what Spark's verification and catalog say."""
+"""MapFiles of Pulsar's filesystem offloader as data frames, and what Spark's verification and catalog say."""
 
 from pathlib import Path
 
@@ -8,8 +8,7 @@ from pyspark.sql import SparkSession
 
 from ledgerfs.spark.pipelines.catalog import catalog
 from ledgerfs.spark.pipelines.verify import verify
-from tests.cluster.support.bookie_disks import golden_disk
-from tests.support.golden_rows import as_java_says, expected_of, wanted
+from tests.support.golden_rows import expected_of
 from tests.support.mapfile_buckets import mapfile, messages, put_mapfiles
 
 
@@ -31,16 +30,3 @@ def test_a_ledger_that_was_never_finished_is_no_data_frame(spark: SparkSession, 
     with pytest.raises(PySparkException, match="the data ends before entry 20"):
         spark.read.format("ledgerfs").load(url).count()
     assert verify(spark, url).where("severity = 'damage'").count() == 2
-
-
-def test_a_topic_on_disks_of_bookies_is_read_in_parts(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Tasks read logs by tables that are kept, and have each row once."""
-    monkeypatch.setenv("LEDGERFS_CACHE_DIR", str(tmp_path / "cache"))
-    golden, topic = golden_disk("bookie-dbledger", tmp_path), "persistent://public/golden/plain"
-    options = {"storage.metadata": str(golden / "dump.json.zst"), "topic": topic, "partitionBytes": "64KiB"}
-    frame = spark.read.format("ledgerfs").options(**options).load(f"bookies://{golden}/ledgers")
-    rows = sorted(frame.toArrow().to_pylist(), key=lambda row: (row["ledger_id"], row["entry_id"]))
-    assert [as_java_says(row) for row in rows] == wanted(expected_of(golden, topic))
-    assert frame.rdd.getNumPartitions() > 1

@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 from typing import Self
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tests.support.commands import LEDGERFS
@@ -95,6 +96,7 @@ def _serve(connection: socket.socket) -> None:
 def _run(command: list[str], folder: str) -> int:
     """Run one program, and return its exit code."""
     os.chdir(folder)
+    _have_java_resolve_paths_in(folder)
     sys.argv[:] = command
     sys.path[0] = str(Path(command[0]).parent)
     code: object = 0
@@ -112,6 +114,14 @@ def _run(command: list[str], folder: str) -> int:
     if isinstance(code, str):
         os.write(2, f"{code}\n".encode())
     return code if isinstance(code, int) else int(code is not None)
+
+
+def _have_java_resolve_paths_in(folder: str) -> None:
+    """Have relative paths mean the same to Spark, which keeps the folder that Java was started in."""
+    java = SparkContext._jvm
+    if java is not None:
+        hadoop = java.org.apache.hadoop
+        hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration()).setWorkingDirectory(hadoop.fs.Path(folder))
 
 
 def _share_contexts() -> None:

@@ -17,10 +17,6 @@ A bucket has no schemas: messages have only a version number, which nobody can r
 
 _COMMANDS = (
     LazyCommand(
-        "save", "ledgerfs_cluster.cli.save_schemas:save",
-        "Save the schemas of a bucket's topics from a broker's admin API, every version, or those of a living cluster.",
-    ),
-    LazyCommand(
         "ls", "ledgerfs.cli.schemas.ls:ls", "List the saved versions of topics, of all if none is named: type, time, fields, source."
     ),
     LazyCommand(
@@ -33,6 +29,6 @@ _COMMANDS = (
 )  # fmt: skip
 
 
-@click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
+@click.group(cls=LazyGroup, lazy=_COMMANDS, plugged="ledgerfs.commands.schemas", epilog=_EPILOG)
 def schemas() -> None:
     """Save the schemas of topics beside their bucket, show them, give them by hand."""

@@ -20,7 +20,10 @@ _COMMANDS = (
     LazyCommand("space", "ledgerfs_cluster.cli.bookie.space:space", "Show live and dead bytes of entry logs, and what would be freed."),
     LazyCommand("logs", "ledgerfs_cluster.cli.bookie.logs:logs", "List entry logs and journals, or the ledgers in one log."),
     LazyCommand("ledgers", "ledgerfs_cluster.cli.bookie.ledgers:ledgers", "List the ledgers on disks, or where the entries of one are."),
-    LazyCommand("entry", "ledgerfs_cluster.cli.bookie.entry:entry", "Show the copies of one entry, or write its payload to standard output."),
+    LazyCommand(
+        "entry", "ledgerfs_cluster.cli.bookie.entry:entry",
+        "Show the copies of one entry, or write its payload to standard output.",
+    ),
 )  # fmt: skip
 
 

@@ -19,7 +19,10 @@ then brokers tell which of them has which bundle, which loads none.
 """
 
 _COMMANDS = (
-    LazyCommand("check", "ledgerfs_cluster.cli.cluster.check:check", "Find ledgers and objects without an owner, what is lost, and what is stuck."),
+    LazyCommand(
+        "check", "ledgerfs_cluster.cli.cluster.check:check",
+        "Find ledgers and objects without an owner, what is lost, and what is stuck.",
+    ),
     LazyCommand(
         "dump", "ledgerfs_cluster.cli.cluster.dump:dump",
         "Write what ZooKeeper has of ledgers, topics, subscriptions and policies to FILE, or keep it beside a bucket.",
@@ -29,13 +32,15 @@ _COMMANDS = (
         "List the dumps that `ledgerfs cluster dump --to` keeps beside BUCKET: when they were begun, and their sizes.",
     ),
     LazyCommand(
-        "retention", "ledgerfs_cluster.cli.cluster.retention:retention", "Show what a broker would trim of each topic now, and why not more."
+        "retention", "ledgerfs_cluster.cli.cluster.retention:retention",
+        "Show what a broker would trim of each topic now, and why not more.",
     ),
     LazyCommand(
         "offloads", "ledgerfs_cluster.cli.cluster.offloads:offloads", "Show what a broker would offload of each topic by its thresholds."
     ),
     LazyCommand(
-        "cursors", "ledgerfs_cluster.cli.cluster.cursors:cursors", "Show subscriptions: their backlog, and what they keep from being trimmed."
+        "cursors", "ledgerfs_cluster.cli.cluster.cursors:cursors",
+        "Show subscriptions: their backlog, and what they keep from being trimmed.",
     ),
 )  # fmt: skip
 

@@ -12,9 +12,15 @@ Examples:
 """
 
 _COMMANDS = (
-    LazyCommand("plan", "ledgerfs_cluster.cli.lifecycle.plan:plan", "Show what would be done with a cluster now, and why; nothing is changed."),
+    LazyCommand(
+        "plan", "ledgerfs_cluster.cli.lifecycle.plan:plan",
+        "Show what would be done with a cluster now, and why; nothing is changed.",
+    ),
     LazyCommand("run", "ledgerfs_cluster.cli.lifecycle.run:run", "Offload, and have brokers trim, what POLICY wants; keep doing it."),
-    LazyCommand("status", "ledgerfs_cluster.cli.lifecycle.status:status", "Show who does it, what is done, what is marked, what went wrong."),
+    LazyCommand(
+        "status", "ledgerfs_cluster.cli.lifecycle.status:status",
+        "Show who does it, what is done, what is marked, what went wrong.",
+    ),
     LazyCommand("undo", "ledgerfs_cluster.cli.lifecycle.undo:undo", "Take back what is marked to be deleted."),
 )  # fmt: skip
 

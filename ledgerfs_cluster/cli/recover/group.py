@@ -14,7 +14,10 @@ Examples:
 """
 
 _COMMANDS = (
-    LazyCommand("plan", "ledgerfs_cluster.cli.recover.plan:plan", "Show what would be restored, and what will be missing; nothing is written."),
+    LazyCommand(
+        "plan", "ledgerfs_cluster.cli.recover.plan:plan",
+        "Show what would be restored, and what will be missing; nothing is written.",
+    ),
     LazyCommand("run", "ledgerfs_cluster.cli.recover.run:run", "Restore topics into a new cluster: each as a whole, or not at all."),
     LazyCommand("check", "ledgerfs_cluster.cli.recover.check:check", "Read restored topics back through brokers, and compare them."),
 )  # fmt: skip

@@ -5,7 +5,7 @@ it is gone on with where two records follow each other. Padding that writers lea
 multiple of 4096 in logs, records of their own in journals.
 
 A size that is damaged hides what lies behind it, up to megabytes of sound entries if it is too large. So where a record is followed by
-none, the digests tell which of the two is wrong, and how long that one is (`ledgerfs_cluster.formats.bookkeeper.entry_ends`): the entry is told
+none, the digests tell which of the two is wrong, and how long that one is (`entry_ends.py`): the entry is told
 with the length that fits, and the four bytes of its size as what is no record.
 
 A file may be walked in windows, each a front part of what is left of it. Nothing is decided that bytes behind the window may change: the

@@ -1,4 +1,4 @@
-"""What a node is whose path alone does not tell: a list of ledgers, or a cursor (`ledgerfs_cluster.formats.managed_ledgers.names.is_twofold`)."""
+"""What a node is whose path alone does not tell: a list of ledgers, or a cursor (`names.is_twofold`)."""
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs_cluster.formats.managed_ledgers.names import is_twofold, managed_ledger_of

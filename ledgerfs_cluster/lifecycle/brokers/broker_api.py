@@ -1,7 +1,7 @@
 """Having a broker offload, trim and unload topics (``PUT …/offload``, ``POST …/trim``, ``PUT …/unload``).
 
 The broker that is asked leads to the one that has the topic. Each of these loads the topic where no broker has it, and so does asking how
-an offload goes; asking for a topic's bundle does not. What a broker reports is not what counts: `ledgerfs_cluster.lifecycle.brokers.outcomes` looks
+an offload goes; asking for a topic's bundle does not. What a broker reports is not what counts: `outcomes.py` looks
 at the list of ledgers afterwards.
 """
 

@@ -1,7 +1,7 @@
 """Steps of a lifecycle service, of a broker and of readers, by a seed; in the end, after some quiet passes, nothing is left over.
 
 A pass of the service may be met by any of the others at any of its requests, die there, have its store or ZooKeeper fail, or lose its
-session to a second service and go on. What it changes is judged at once (`tests.cluster.model.lifecycle_audit`), and after each step a new reader
+session to a second service and go on. What it changes is judged at once (`lifecycle_audit.py`), and after each step a new reader
 finds all rows.
 """
 

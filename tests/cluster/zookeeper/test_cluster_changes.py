@@ -14,7 +14,6 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, RolledBackError, RuntimeInconsistency
 
-from ledgerfs.cli.group import exit_code_of
 from ledgerfs.errors import (
     AccessDeniedError,
     BucketNotFoundError,
@@ -127,7 +126,7 @@ def test_nothing_of_a_commit_is_done_that_one_node_refuses(
         with pytest.raises(ChangedMeanwhileError, match="nothing was done") as raised:
             lock.commit(operations)
         assert (raised.value.key, raised.value.found) == (path, found)
-        assert exit_code_of(raised.value) == 3
+        assert raised.value.exit_code == 3
         assert (server.nodes, server.versions) == before
     lock.commit([RequireNode(LIST, 0), RequireNode(ATTEMPT, 0)])
 
@@ -262,7 +261,7 @@ def test_one_lock_at_a_time(server: ZooKeeperServer, nodes: Nodes) -> None:
     first = ClusterLock.take(nodes.settings, HOLDER)
     with pytest.raises(LockHeldError, match=r"held since 20.* by \{\"host\":\"one\",\"pid\":7\}") as raised:
         ClusterLock.take(nodes.settings, b"second")
-    assert (raised.value.holder, raised.value.key, exit_code_of(raised.value)) == (HOLDER, LOCK_PATH, 3)
+    assert (raised.value.holder, raised.value.key, raised.value.exit_code) == (HOLDER, LOCK_PATH, 3)
     held = ClusterLock.holder_of(nodes)
     assert held is not None
     assert held == LockHolder(HOLDER, held.since_ms)
@@ -307,7 +306,7 @@ def test_a_lock_that_an_operator_took_away(server: ZooKeeperServer, nodes: Nodes
     with pytest.raises(LockLostError, match="lock of this process") as raised:
         lock.commit([SetNode(LIST, b"x", 0)])
     assert not raised.value.is_uncertain
-    assert exit_code_of(raised.value) == 3
+    assert raised.value.exit_code == 3
     assert lock.is_lost
     assert server.nodes[LIST] == b"list"
     with pytest.raises(LockLostError):

@@ -24,21 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n3ledgerfs/formats/bookkeeper/proto/ledger_text.proto\x12\x10ledgerfs.formats\"\xe0\x04\n\nLedgerText\x12\x12\n\nquorumSize\x18\x01 \x01(\x05\x12\x14\n\x0c\x65nsembleSize\x18\x02 \x01(\x05\x12\x0e\n\x06length\x18\x03 \x01(\x03\x12\x13\n\x0blastEntryId\x18\x04 \x01(\x03\x12\x31\n\x05state\x18\x05 \x01(\x0e\x32\".ledgerfs.formats.LedgerText.State\x12\x35\n\x07segment\x18\x06 \x03(\x0b\x32$.ledgerfs.formats.LedgerText.Segment\x12;\n\ndigestType\x18\x07 \x01(\x0e\x32\'.ledgerfs.formats.LedgerText.DigestType\x12\x10\n\x08password\x18\x08 \x01(\x0c\x12\x15\n\rackQuorumSize\x18\t \x01(\x05\x12\r\n\x05\x63time\x18\n \x01(\x03\x12\x43\n\x0e\x63ustomMetadata\x18\x0b \x03(\x0b\x32+.ledgerfs.formats.LedgerText.CustomMetadata\x12\x0e\n\x06\x63Token\x18\x0c \x01(\x03\x1a\x37\n\x07Segment\x12\x16\n\x0e\x65nsembleMember\x18\x01 \x03(\x0c\x12\x14\n\x0c\x66irstEntryId\x18\x02 \x01(\x03\x1a,\n\x0e\x43ustomMetadata\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\".\n\x05State\x12\x08\n\x04OPEN\x10\x01\x12\x0f\n\x0bIN_RECOVERY\x10\x02\x12\n\n\x06\x43LOSED\x10\x03\"8\n\nDigestType\x12\t\n\x05\x43RC32\x10\x01\x12\x08\n\x04HMAC\x10\x02\x12\n\n\x06\x43RC32C\x10\x03\x12\t\n\x05\x44UMMY\x10\x04')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n;ledgerfs_cluster/formats/bookkeeper/proto/ledger_text.proto\x12\x10ledgerfs.formats\"\xe0\x04\n\nLedgerText\x12\x12\n\nquorumSize\x18\x01 \x01(\x05\x12\x14\n\x0c\x65nsembleSize\x18\x02 \x01(\x05\x12\x0e\n\x06length\x18\x03 \x01(\x03\x12\x13\n\x0blastEntryId\x18\x04 \x01(\x03\x12\x31\n\x05state\x18\x05 \x01(\x0e\x32\".ledgerfs.formats.LedgerText.State\x12\x35\n\x07segment\x18\x06 \x03(\x0b\x32$.ledgerfs.formats.LedgerText.Segment\x12;\n\ndigestType\x18\x07 \x01(\x0e\x32\'.ledgerfs.formats.LedgerText.DigestType\x12\x10\n\x08password\x18\x08 \x01(\x0c\x12\x15\n\rackQuorumSize\x18\t \x01(\x05\x12\r\n\x05\x63time\x18\n \x01(\x03\x12\x43\n\x0e\x63ustomMetadata\x18\x0b \x03(\x0b\x32+.ledgerfs.formats.LedgerText.CustomMetadata\x12\x0e\n\x06\x63Token\x18\x0c \x01(\x03\x1a\x37\n\x07Segment\x12\x16\n\x0e\x65nsembleMember\x18\x01 \x03(\x0c\x12\x14\n\x0c\x66irstEntryId\x18\x02 \x01(\x03\x1a,\n\x0e\x43ustomMetadata\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\".\n\x05State\x12\x08\n\x04OPEN\x10\x01\x12\x0f\n\x0bIN_RECOVERY\x10\x02\x12\n\n\x06\x43LOSED\x10\x03\"8\n\nDigestType\x12\t\n\x05\x43RC32\x10\x01\x12\x08\n\x04HMAC\x10\x02\x12\n\n\x06\x43RC32C\x10\x03\x12\t\n\x05\x44UMMY\x10\x04')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ledgerfs_cluster.formats.bookkeeper.proto.ledger_text_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LEDGERTEXT']._serialized_start=74
-  _globals['_LEDGERTEXT']._serialized_end=682
-  _globals['_LEDGERTEXT_SEGMENT']._serialized_start=475
-  _globals['_LEDGERTEXT_SEGMENT']._serialized_end=530
-  _globals['_LEDGERTEXT_CUSTOMMETADATA']._serialized_start=532
-  _globals['_LEDGERTEXT_CUSTOMMETADATA']._serialized_end=576
-  _globals['_LEDGERTEXT_STATE']._serialized_start=578
-  _globals['_LEDGERTEXT_STATE']._serialized_end=624
-  _globals['_LEDGERTEXT_DIGESTTYPE']._serialized_start=626
-  _globals['_LEDGERTEXT_DIGESTTYPE']._serialized_end=682
+  _globals['_LEDGERTEXT']._serialized_start=82
+  _globals['_LEDGERTEXT']._serialized_end=690
+  _globals['_LEDGERTEXT_SEGMENT']._serialized_start=483
+  _globals['_LEDGERTEXT_SEGMENT']._serialized_end=538
+  _globals['_LEDGERTEXT_CUSTOMMETADATA']._serialized_start=540
+  _globals['_LEDGERTEXT_CUSTOMMETADATA']._serialized_end=584
+  _globals['_LEDGERTEXT_STATE']._serialized_start=586
+  _globals['_LEDGERTEXT_STATE']._serialized_end=632
+  _globals['_LEDGERTEXT_DIGESTTYPE']._serialized_start=634
+  _globals['_LEDGERTEXT_DIGESTTYPE']._serialized_end=690
 # @@protoc_insertion_point(module_scope)

@@ -24,37 +24,37 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n;ledgerfs_cluster/formats/managed_ledgers/proto/managed_ledger.proto\x12\x10ledgerfs.formats\"H\n\x0e\x45nvelopeRecord\x12\x17\n\x0b\x63ompression\x18\x01 \x01(\x05:\x02-1\x12\x1d\n\x11uncompressed_size\x18\x02 \x01(\x05:\x02-1\"=\n\x0ePositionRecord\x12\x15\n\tledger_id\x18\x01 \x01(\x03:\x02-2\x12\x14\n\x08\x65ntry_id\x18\x02 \x01(\x03:\x02-2\"0\n\x12TextPropertyRecord\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"3\n\x14NumberPropertyRecord\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x03\"[\n\x13OffloadDriverRecord\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\x36\n\x08property\x18\x02 \x03(\x0b\x32$.ledgerfs.formats.TextPropertyRecord\"\x9d\x01\n\x14OffloadContextRecord\x12\x11\n\tuuid_high\x18\x01 \x01(\x03\x12\x10\n\x08uuid_low\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x1a\n\x12\x62ookkeeper_deleted\x18\x04 \x01(\x08\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12\x0e\n\x06\x64river\x18\x06 \x01(\x0c\x12\x0f\n\x07segment\x18\x07 \x03(\x0c\"\x86\x03\n\x13ManagedLedgerRecord\x12<\n\x06ledger\x18\x01 \x03(\x0b\x32,.ledgerfs.formats.ManagedLedgerRecord.Ledger\x12\x34\n\nterminated\x18\x02 \x01(\x0b\x32 .ledgerfs.formats.PositionRecord\x12\x36\n\x08property\x18\x03 \x03(\x0b\x32$.ledgerfs.formats.TextPropertyRecord\x1a\xc2\x01\n\x06Ledger\x12\x15\n\tledger_id\x18\x01 \x01(\x03:\x02-1\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12\x37\n\x07\x63ontext\x18\x05 \x01(\x0b\x32&.ledgerfs.formats.OffloadContextRecord\x12\x36\n\x08property\x18\x06 \x03(\x0b\x32$.ledgerfs.formats.TextPropertyRecord\"v\n\x12\x44\x65letedRangeRecord\x12/\n\x05lower\x18\x01 \x01(\x0b\x32 .ledgerfs.formats.PositionRecord\x12/\n\x05upper\x18\x02 \x01(\x0b\x32 .ledgerfs.formats.PositionRecord\"X\n\x13PartlyDeletedRecord\x12\x32\n\x08position\x18\x01 \x01(\x0b\x32 .ledgerfs.formats.PositionRecord\x12\r\n\x05words\x18\x02 \x03(\x03\"9\n\x11\x44\x65letedBitsRecord\x12\x15\n\tledger_id\x18\x01 \x01(\x03:\x02-1\x12\r\n\x05words\x18\x02 \x03(\x03\"\xdb\x02\n\x0c\x43ursorRecord\x12\x1a\n\x0e\x63ursors_ledger\x18\x01 \x01(\x03:\x02-2\x12\x15\n\tledger_id\x18\x02 \x01(\x03:\x02-2\x12\x14\n\x08\x65ntry_id\x18\x03 \x01(\x03:\x02-2\x12\x35\n\x07\x64\x65leted\x18\x04 \x03(\x0b\x32$.ledgerfs.formats.DeletedRangeRecord\x12\x38\n\x08property\x18\x05 \x03(\x0b\x32&.ledgerfs.formats.NumberPropertyRecord\x12\x13\n\x0blast_active\x18\x06 \x01(\x03\x12=\n\x0epartly_deleted\x18\x07 \x03(\x0b\x32%.ledgerfs.formats.PartlyDeletedRecord\x12=\n\x0f\x63ursor_property\x18\x08 \x03(\x0b\x32$.ledgerfs.formats.TextPropertyRecord\"\xae\x02\n\x14\x43ursorPositionRecord\x12\x15\n\tledger_id\x18\x01 \x01(\x03:\x02-2\x12\x14\n\x08\x65ntry_id\x18\x02 \x01(\x03:\x02-2\x12\x35\n\x07\x64\x65leted\x18\x03 \x03(\x0b\x32$.ledgerfs.formats.DeletedRangeRecord\x12\x38\n\x08property\x18\x04 \x03(\x0b\x32&.ledgerfs.formats.NumberPropertyRecord\x12=\n\x0epartly_deleted\x18\x05 \x03(\x0b\x32%.ledgerfs.formats.PartlyDeletedRecord\x12\x39\n\x0c\x64\x65leted_bits\x18\x06 \x03(\x0b\x32#.ledgerfs.formats.DeletedBitsRecord')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\nCledgerfs_cluster/formats/managed_ledgers/proto/managed_ledger.proto\x12\x10ledgerfs.formats\"H\n\x0e\x45nvelopeRecord\x12\x17\n\x0b\x63ompression\x18\x01 \x01(\x05:\x02-1\x12\x1d\n\x11uncompressed_size\x18\x02 \x01(\x05:\x02-1\"=\n\x0ePositionRecord\x12\x15\n\tledger_id\x18\x01 \x01(\x03:\x02-2\x12\x14\n\x08\x65ntry_id\x18\x02 \x01(\x03:\x02-2\"0\n\x12TextPropertyRecord\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"3\n\x14NumberPropertyRecord\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x03\"[\n\x13OffloadDriverRecord\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\x36\n\x08property\x18\x02 \x03(\x0b\x32$.ledgerfs.formats.TextPropertyRecord\"\x9d\x01\n\x14OffloadContextRecord\x12\x11\n\tuuid_high\x18\x01 \x01(\x03\x12\x10\n\x08uuid_low\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x1a\n\x12\x62ookkeeper_deleted\x18\x04 \x01(\x08\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12\x0e\n\x06\x64river\x18\x06 \x01(\x0c\x12\x0f\n\x07segment\x18\x07 \x03(\x0c\"\x86\x03\n\x13ManagedLedgerRecord\x12<\n\x06ledger\x18\x01 \x03(\x0b\x32,.ledgerfs.formats.ManagedLedgerRecord.Ledger\x12\x34\n\nterminated\x18\x02 \x01(\x0b\x32 .ledgerfs.formats.PositionRecord\x12\x36\n\x08property\x18\x03 \x03(\x0b\x32$.ledgerfs.formats.TextPropertyRecord\x1a\xc2\x01\n\x06Ledger\x12\x15\n\tledger_id\x18\x01 \x01(\x03:\x02-1\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12\x37\n\x07\x63ontext\x18\x05 \x01(\x0b\x32&.ledgerfs.formats.OffloadContextRecord\x12\x36\n\x08property\x18\x06 \x03(\x0b\x32$.ledgerfs.formats.TextPropertyRecord\"v\n\x12\x44\x65letedRangeRecord\x12/\n\x05lower\x18\x01 \x01(\x0b\x32 .ledgerfs.formats.PositionRecord\x12/\n\x05upper\x18\x02 \x01(\x0b\x32 .ledgerfs.formats.PositionRecord\"X\n\x13PartlyDeletedRecord\x12\x32\n\x08position\x18\x01 \x01(\x0b\x32 .ledgerfs.formats.PositionRecord\x12\r\n\x05words\x18\x02 \x03(\x03\"9\n\x11\x44\x65letedBitsRecord\x12\x15\n\tledger_id\x18\x01 \x01(\x03:\x02-1\x12\r\n\x05words\x18\x02 \x03(\x03\"\xdb\x02\n\x0c\x43ursorRecord\x12\x1a\n\x0e\x63ursors_ledger\x18\x01 \x01(\x03:\x02-2\x12\x15\n\tledger_id\x18\x02 \x01(\x03:\x02-2\x12\x14\n\x08\x65ntry_id\x18\x03 \x01(\x03:\x02-2\x12\x35\n\x07\x64\x65leted\x18\x04 \x03(\x0b\x32$.ledgerfs.formats.DeletedRangeRecord\x12\x38\n\x08property\x18\x05 \x03(\x0b\x32&.ledgerfs.formats.NumberPropertyRecord\x12\x13\n\x0blast_active\x18\x06 \x01(\x03\x12=\n\x0epartly_deleted\x18\x07 \x03(\x0b\x32%.ledgerfs.formats.PartlyDeletedRecord\x12=\n\x0f\x63ursor_property\x18\x08 \x03(\x0b\x32$.ledgerfs.formats.TextPropertyRecord\"\xae\x02\n\x14\x43ursorPositionRecord\x12\x15\n\tledger_id\x18\x01 \x01(\x03:\x02-2\x12\x14\n\x08\x65ntry_id\x18\x02 \x01(\x03:\x02-2\x12\x35\n\x07\x64\x65leted\x18\x03 \x03(\x0b\x32$.ledgerfs.formats.DeletedRangeRecord\x12\x38\n\x08property\x18\x04 \x03(\x0b\x32&.ledgerfs.formats.NumberPropertyRecord\x12=\n\x0epartly_deleted\x18\x05 \x03(\x0b\x32%.ledgerfs.formats.PartlyDeletedRecord\x12\x39\n\x0c\x64\x65leted_bits\x18\x06 \x03(\x0b\x32#.ledgerfs.formats.DeletedBitsRecord')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENVELOPERECORD']._serialized_start=81
-  _globals['_ENVELOPERECORD']._serialized_end=153
-  _globals['_POSITIONRECORD']._serialized_start=155
-  _globals['_POSITIONRECORD']._serialized_end=216
-  _globals['_TEXTPROPERTYRECORD']._serialized_start=218
-  _globals['_TEXTPROPERTYRECORD']._serialized_end=266
-  _globals['_NUMBERPROPERTYRECORD']._serialized_start=268
-  _globals['_NUMBERPROPERTYRECORD']._serialized_end=319
-  _globals['_OFFLOADDRIVERRECORD']._serialized_start=321
-  _globals['_OFFLOADDRIVERRECORD']._serialized_end=412
-  _globals['_OFFLOADCONTEXTRECORD']._serialized_start=415
-  _globals['_OFFLOADCONTEXTRECORD']._serialized_end=572
-  _globals['_MANAGEDLEDGERRECORD']._serialized_start=575
-  _globals['_MANAGEDLEDGERRECORD']._serialized_end=965
-  _globals['_MANAGEDLEDGERRECORD_LEDGER']._serialized_start=771
-  _globals['_MANAGEDLEDGERRECORD_LEDGER']._serialized_end=965
-  _globals['_DELETEDRANGERECORD']._serialized_start=967
-  _globals['_DELETEDRANGERECORD']._serialized_end=1085
-  _globals['_PARTLYDELETEDRECORD']._serialized_start=1087
-  _globals['_PARTLYDELETEDRECORD']._serialized_end=1175
-  _globals['_DELETEDBITSRECORD']._serialized_start=1177
-  _globals['_DELETEDBITSRECORD']._serialized_end=1234
-  _globals['_CURSORRECORD']._serialized_start=1237
-  _globals['_CURSORRECORD']._serialized_end=1584
-  _globals['_CURSORPOSITIONRECORD']._serialized_start=1587
-  _globals['_CURSORPOSITIONRECORD']._serialized_end=1889
+  _globals['_ENVELOPERECORD']._serialized_start=89
+  _globals['_ENVELOPERECORD']._serialized_end=161
+  _globals['_POSITIONRECORD']._serialized_start=163
+  _globals['_POSITIONRECORD']._serialized_end=224
+  _globals['_TEXTPROPERTYRECORD']._serialized_start=226
+  _globals['_TEXTPROPERTYRECORD']._serialized_end=274
+  _globals['_NUMBERPROPERTYRECORD']._serialized_start=276
+  _globals['_NUMBERPROPERTYRECORD']._serialized_end=327
+  _globals['_OFFLOADDRIVERRECORD']._serialized_start=329
+  _globals['_OFFLOADDRIVERRECORD']._serialized_end=420
+  _globals['_OFFLOADCONTEXTRECORD']._serialized_start=423
+  _globals['_OFFLOADCONTEXTRECORD']._serialized_end=580
+  _globals['_MANAGEDLEDGERRECORD']._serialized_start=583
+  _globals['_MANAGEDLEDGERRECORD']._serialized_end=973
+  _globals['_MANAGEDLEDGERRECORD_LEDGER']._serialized_start=779
+  _globals['_MANAGEDLEDGERRECORD_LEDGER']._serialized_end=973
+  _globals['_DELETEDRANGERECORD']._serialized_start=975
+  _globals['_DELETEDRANGERECORD']._serialized_end=1093
+  _globals['_PARTLYDELETEDRECORD']._serialized_start=1095
+  _globals['_PARTLYDELETEDRECORD']._serialized_end=1183
+  _globals['_DELETEDBITSRECORD']._serialized_start=1185
+  _globals['_DELETEDBITSRECORD']._serialized_end=1242
+  _globals['_CURSORRECORD']._serialized_start=1245
+  _globals['_CURSORRECORD']._serialized_end=1592
+  _globals['_CURSORPOSITIONRECORD']._serialized_start=1595
+  _globals['_CURSORPOSITIONRECORD']._serialized_end=1897
 # @@protoc_insertion_point(module_scope)

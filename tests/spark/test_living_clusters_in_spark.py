@@ -15,7 +15,9 @@ from ledgerfs.spark.source.read_options import read_options
 from ledgerfs.storage.store_identity import identity_of
 from ledgerfs.storage.url_filesystem import filesystem_of
 from ledgerfs_cluster.source_schemes import DEFAULT_BOOKIE_CONNECTIONS, DEFAULT_BOOKIE_RATE
+from tests.cluster.support.bookie_disks import golden_disk
 from tests.cluster.support.live_clusters import LiveCluster, ledgers_of, messages
+from tests.support.golden_rows import as_java_says, expected_of, wanted
 
 ORDERS = "public/default/orders"
 TOPICS = ("plain", "batched-zstd", "chunked", "partitioned-partition-1", "txn")
@@ -120,3 +122,16 @@ def test_a_cluster_is_the_same_at_any_rate() -> None:
     }
     assert len(names) == 1
     assert identity_of(*filesystem_of("pulsar+zk://zk:2181", {"open_end": "acknowledged"})) not in names
+
+
+def test_a_topic_on_disks_of_bookies_is_read_in_parts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks read logs by tables that are kept, and have each row once."""
+    monkeypatch.setenv("LEDGERFS_CACHE_DIR", str(tmp_path / "cache"))
+    golden, topic = golden_disk("bookie-dbledger", tmp_path), "persistent://public/golden/plain"
+    options = {"storage.metadata": str(golden / "dump.json.zst"), "topic": topic, "partitionBytes": "64KiB"}
+    frame = spark.read.format("ledgerfs").options(**options).load(f"bookies://{golden}/ledgers")
+    rows = sorted(frame.toArrow().to_pylist(), key=lambda row: (row["ledger_id"], row["entry_id"]))
+    assert [as_java_says(row) for row in rows] == wanted(expected_of(golden, topic))
+    assert frame.rdd.getNumPartitions() > 1
