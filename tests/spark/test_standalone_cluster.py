@@ -141,7 +141,7 @@ def test_the_wheel_has_what_spark_looks_for(installed: Installed) -> None:
     assert "ledgerfs/spark/source/data_source.py" in names
     assert "ledgerfs/spark/runtime/quiet-log4j2.properties" in names
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
-    assert tops == {"ledgerfs", "pyspark_ledgerfs.py"}
+    assert tops == {"ledgerfs", "ledgerfs_cluster", "pyspark_ledgerfs.py"}
 
 
 def test_an_archive_that_spark_unpacks(
