@@ -13,8 +13,6 @@ from ledgerfs.bucket.wanted_topics import named_topic
 from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.cache.cache_folder import cache_folder
 from ledgerfs.cache.disk_ranges import DiskRanges
-from ledgerfs.cache.learned_offsets import LearnedOffsets
-from ledgerfs.cache.offset_file import OffsetFile, shared_offset_file
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.layouts_known import AUTO
@@ -44,8 +42,6 @@ _FOR_OTHER_ROOMS = frozenset(
 
 _READERS = 1024
 
-OpenWithOffsets = Callable[[LedgerRef, LearnedOffsets | None], LedgerReader]
-
 
 class ReaderPool:
     """The readers of one bucket; the least recently used are dropped. A replaced object gets a new reader.
@@ -53,17 +49,14 @@ class ReaderPool:
     Parameters
     ----------
     open_ledger
-        Returns a new reader with the known offsets; costs no request.
-    offset_file
-        Keeps the offsets that readers learn for other processes; None to keep them in memory only.
+        Returns a new reader; costs no request.
 
     """
 
-    __slots__ = ("_lock", "_offset_file", "_open_ledger", "_readers")
+    __slots__ = ("_lock", "_open_ledger", "_readers")
 
-    def __init__(self, open_ledger: OpenWithOffsets, offset_file: OffsetFile | None = None) -> None:
+    def __init__(self, open_ledger: Callable[[LedgerRef], LedgerReader]) -> None:
         self._open_ledger = open_ledger
-        self._offset_file = offset_file
         self._readers: LRUCache[LedgerRef, LedgerReader] = LRUCache(_READERS)
         self._lock = ForkLock()
 
@@ -72,20 +65,8 @@ class ReaderPool:
         with self._lock:
             reader = self._readers.get(ref)
             if reader is None:
-                reader = self._readers[ref] = self._open_ledger(ref, self._offsets_of(ref))
-        if self._offset_file is not None:
-            self._offset_file.save_if_due()
+                reader = self._readers[ref] = self._open_ledger(ref)
         return reader
-
-    def _offsets_of(self, ref: LedgerRef) -> LearnedOffsets | None:
-        """Return the known offsets of a ledger; None if the store has no versions, so that a replaced object would not be noticed."""
-        if self._offset_file is None or not ref.objects:
-            return None
-        stat = ref.objects[0][1]
-        if not stat.version:
-            return None
-        # Folders may have names that are no UTF-8.
-        return self._offset_file.offsets_of(stat.key.encode(errors="surrogateescape"), stat.version.encode())
 
 
 class Bucket:
@@ -100,7 +81,7 @@ class Bucket:
     cache_dir, scan_options, catalog_max_age, layout, on_unreadable
         As in `open_bucket`.
     identity
-        Names the bucket among all others, for the catalog and learned offsets on disk; None to keep nothing there.
+        Names the bucket among all others, for the catalog on disk; None to keep none there.
 
     """
 
@@ -132,13 +113,11 @@ class Bucket:
         self._place = place
         self._options = (cache_dir, dict(scan_options or {}), catalog_max_age, identity, layout, on_unreadable)
         self.source: Source = self._opened(place, cache_dir, identity, layout)
-        files, offsets = None, None
+        files = None
         if identity is not None:
-            folder = cache_folder("catalogs", cache_dir)
-            # What is learned of a ledger is true whatever others the bucket is read with; a catalog is not.
-            files, offsets = CatalogFiles.of(folder, identity, self.source), shared_offset_file(folder, identity)
+            files = CatalogFiles.of(cache_folder("catalogs", cache_dir), identity, self.source)
         self._catalog = CurrentCatalog(self.source, max_age_of(catalog_max_age), files, on_unreadable=on_unreadable)
-        self._readers = ReaderPool(self.source.open_ledger, offsets)
+        self._readers = ReaderPool(self.source.open_ledger)
         self._lock = ForkLock()
         self._attached: dict[object, Any] = {}
         self._warned: tuple[Catalog | None, set[str | None]] = (None, set())

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
-from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import Table
 from ledgerfs.catalog.findings import Finding
@@ -171,8 +170,8 @@ class Layout(Protocol):
         """Yield the missing ledgers that this layout's objects show, as rows of `GAP`; ``now_ms`` is the time of the listing."""
         ...
 
-    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
-        """Return a reader, which uses the known offsets and adds to them; it sends no request before it is used."""
+    def open_ledger(self, ref: LedgerRef) -> LedgerReader:
+        """Return a reader; it sends no request before it is used."""
         ...
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterable[Finding]:

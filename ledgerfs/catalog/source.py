@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.findings import Finding
 from ledgerfs.catalog.layout import LedgerCheck, OpenLedger, Progress
@@ -76,8 +75,8 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
-        """Return a reader, which uses the known offsets and adds to them; it sends no request before it is used."""
+    def open_ledger(self, ref: LedgerRef) -> LedgerReader:
+        """Return a reader; it sends no request before it is used."""
 
     def uncached(self) -> "Source":
         """Return a source whose readers ask the place itself for every byte."""

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.cache.block_cache import BlockCache
 from ledgerfs.cache.bucket_store import BucketStore
-from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.findings import Finding
 from ledgerfs.catalog.layout import Layout, LedgerCheck, OpenLedger, Progress
@@ -79,9 +78,9 @@ class ObjectSource(Source):
         """List the objects, and read the metadata of ledgers that ``previous`` does not have."""
         return list_bucket(self.store, self.opened_layouts, previous, progress)
 
-    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
+    def open_ledger(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of the ledger's layout; raises `InvalidOptionError` for one that the bucket is not read in."""
-        return self._layout_of(ref).open_ledger(ref, offsets)
+        return self._layout_of(ref).open_ledger(ref)
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:
         """Yield the findings of each layout."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_findings import severity_of
 from ledgerfs.catalog.catalog_rows import own_columns
@@ -90,7 +89,7 @@ class Disks(Source):
         catalog = Catalog.of(names.texts, found.table(), {NUMBER: found.remains()}, places=("", path))
         return with_gaps(catalog, gaps_of(catalog, NUMBER))
 
-    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (tables have them)
+    def open_ledger(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of one ledger; nothing is read before it is needed."""
         return DiskReader(self._place, ref)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import NO_UUID
 from ledgerfs.catalog.findings import Finding, Severity
@@ -105,7 +104,7 @@ class LiveCluster(Source):
         catalog = Catalog.of(names.texts, found.table(), {rows.NUMBER: remains}, places=places)
         return with_gaps(catalog, [*map(_gap_of_lost, catalog.lost), *gaps_of(catalog, rows.NUMBER)])
 
-    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (bookies know where entries are)
+    def open_ledger(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of one ledger; nothing is asked before it is needed."""
         return LiveReader(self._access, ref)
 

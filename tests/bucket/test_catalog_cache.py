@@ -3,11 +3,8 @@
 import json
 import os
 import pickle
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +14,17 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket import catalog_file
-from ledgerfs.bucket.bucket import Bucket, ReaderPool
+from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.catalog_file import CatalogFile
 from ledgerfs.bucket.opening import shared_bucket
-from ledgerfs.cache import kept_file, offset_file
-from ledgerfs.cache.block_cache import process_cache
+from ledgerfs.cache import kept_file
 from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.cache.learned_offsets import LearnedOffsets
-from ledgerfs.cache.offset_file import OffsetFile
-from ledgerfs.cache.offset_table import GROUP
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.layouts_known import OF_BUCKETS
-from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.fsspec_impl import LedgerFileSystem
-from ledgerfs.layouts.pulsar_blob.layout import PulsarBlob
 from ledgerfs.layouts.pulsar_blob.remains import remains_of
-from ledgerfs.storage.folders.store import LocalStore
-from ledgerfs.storage.objects import ObjectStat, ReadRequest
+from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.store_identity import identity_of
 from ledgerfs.verification import verify
 from tests.support.children import is_true_in_child
@@ -365,142 +355,3 @@ def test_files_are_for_their_owner_only(bucket_folder: Path, catalogs: Path) -> 
     cost(bucket_folder)
     assert kept(catalogs).stat().st_mode & 0o077 == 0
     assert catalogs.stat().st_mode & 0o077 == 0
-
-
-def large(seed: int = 1) -> Offload:
-    """A ledger of 6 MiB in one block, in which entries are not where their number tells."""
-    sizes = np.random.default_rng(seed).integers(10, 60_000, 200)
-    return offload([bytes([i]) * size for i, size in enumerate(sizes.tolist())], block_size=16 << 20)
-
-
-PASS_OVER = """
-import sys
-import ledgerfs
-ledger = ledgerfs.open_bucket(sys.argv[1]).ledger(1)
-sys.stdout.buffer.write(b"".join(bytes(set(bytes(entry.data))) for entry in ledger.read(0, 199)))
-"""
-
-
-def by_a_new_process(work: Callable[[], bytes]) -> bytes:
-    """Return the result of work in a child that has no blocks and no offsets in memory, as a new process; it saves its offsets."""
-    ours, theirs = os.pipe()
-
-    def tell() -> bool:
-        process_cache.clear()
-        offset_file._shared.clear()
-        result = work()
-        # As at the end of a process.
-        for one in list(offset_file._shared.values()):
-            one.save()
-        os.write(theirs, result)
-        return True
-
-    assert is_true_in_child(tell)
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as file:
-        return file.read()
-
-
-def read_by_a_process(folder: Path, *entries: int) -> list[tuple[int, int, int]]:
-    """Read single entries in a process of its own; return the first byte of each, how many bytes differ, and how many were asked for it."""
-    asked: list[int] = []
-
-    def noting(read: Callable[..., Any]) -> Callable[..., Any]:
-        def note(self: LocalStore, request: ReadRequest) -> Any:
-            if request.key.endswith("ledger-1"):
-                asked.append(request.end - request.start)
-            return read(self, request)
-
-        return note
-
-    def work() -> bytes:
-        for name in ("read", "start"):
-            setattr(LocalStore, name, noting(getattr(LocalStore, name)))
-        ledger = open_bucket(f"file://{folder}").ledger(1)
-        found = []
-        for entry in entries:
-            asked.clear()
-            ((_, data),) = ledger.read(entry, entry)
-            found.append((data[0], len(set(bytes(data))), sum(asked)))
-        return json.dumps(found).encode()
-
-    return [(first, values, size) for first, values, size in json.loads(by_a_new_process(work))]
-
-
-def offsets_in(catalogs: Path) -> int:
-    """Return how many offsets are kept."""
-    (path,) = catalogs.glob("*.offsets")
-    (group,) = np.frombuffer(path.read_bytes(), GROUP, 1, offset_file._HEADER.size)
-    return int(group["count"])
-
-
-def test_what_one_process_learned_of_a_ledger_serves_the_next(tmp_path: Path, catalogs: Path) -> None:
-    url = put_in_folder(tmp_path, large())
-    # A real process, which saves its offsets at its end.
-    done = subprocess.run([sys.executable, "-c", PASS_OVER, url], check=True, timeout=300, capture_output=True)
-    assert done.stdout == bytes(range(200))
-    assert 1 <= offsets_in(catalogs) <= 12
-    for entry, (first, values, asked) in zip((150, 20, 199), read_by_a_process(tmp_path, 150, 20, 199), strict=True):
-        assert (first, values) == (entry, 1)
-        assert 0 < asked <= 1_300_000, "within the MiB that begins at a known place"
-
-
-def test_wrong_offsets_yield_no_wrong_bytes_and_are_dropped(tmp_path: Path, catalogs: Path) -> None:
-    url = put_in_folder(tmp_path, large())
-    ref = open_bucket(url).ledger(1).ref
-    lies = OffsetFile(CacheFolder(catalogs), identity(tmp_path))
-    offsets = lies.offsets_of(ref.object("data").key.encode(), ref.object("data").version.encode())
-    for item in range(10, 190, 40):
-        offsets.learn(item, item * 30_000 + 17)
-    lies.save()
-    assert offsets_in(catalogs) == 5
-    for order in ((150, 20, 199), (11,), (60, 61)):
-        found = [(first, values) for first, values, _ in read_by_a_process(tmp_path, *order)]
-        assert found == [(entry, 1) for entry in order]
-
-
-def test_readers_start_with_what_is_kept_of_their_version(bucket_folder: Path, catalogs: Path) -> None:
-    def open_ledger(ref: LedgerRef, offsets: LearnedOffsets | None) -> Any:
-        return offsets
-
-    def reader(ref: LedgerRef) -> Any:
-        return ReaderPool(open_ledger, OffsetFile(CacheFolder(catalogs), "bucket")).reader(ref)
-
-    first, second, *_ = opened(bucket_folder)[0].catalog.refs()
-    file = OffsetFile(CacheFolder(catalogs), "bucket")
-    ReaderPool(open_ledger, file).reader(first).learn(5, 1 << 20)
-    file.save()
-    assert reader(first).at_or_before(9) == (5, 1 << 20)
-    assert len(reader(second)) == 0
-    assert len(reader(of_version(first, "another"))) == 0
-    assert reader(of_version(first, "")) is None, "which could be any object"
-    assert ReaderPool(open_ledger).reader(first) is None
-
-
-def of_version(ref: LedgerRef, version: str) -> LedgerRef:
-    return replace(ref, objects=(("data", replace(ref.object("data"), version=version)),))
-
-
-def test_buckets_of_one_process_share_what_their_readers_learn(bucket_folder: Path) -> None:
-    url = f"file://{bucket_folder}"
-    (file,) = {open_bucket(url)._readers._offset_file for _ in range(3)}
-    assert file is not None
-    assert Bucket(open_bucket(url).store)._readers._offset_file is None
-    assert open_bucket(url, cache_dir=f"{bucket_folder}/cache")._readers._offset_file is not file
-
-
-def test_a_pool_in_use_saves_at_times(bucket_folder: Path, catalogs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Longer than this test, on any machine.
-    monkeypatch.setattr(offset_file, "SAVE_SECONDS", 24 * HOUR)
-    bucket = open_bucket(f"file://{bucket_folder}")
-    (ref, *_) = bucket.catalog.refs()
-    file = OffsetFile(CacheFolder(catalogs), "bucket")
-    pool = ReaderPool(PulsarBlob(bucket.store).open_ledger, file)
-    pool.reader(ref)
-    file.offsets_of(ref.object("data").key.encode(), ref.object("data").version.encode()).learn(5, 1 << 20)
-    pool.reader(ref)
-    assert not list(catalogs.glob("*.offsets"))
-    later = time.monotonic() + offset_file.SAVE_SECONDS
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    pool.reader(ref)
-    assert offsets_in(catalogs) == 1

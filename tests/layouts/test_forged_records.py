@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.cache.learned_offsets import LearnedOffsets
-from ledgerfs.cache.offset_file import OffsetFile
 from ledgerfs.errors import CorruptLedgerError, StaleObjectError
+from ledgerfs.layouts.pulsar_blob.learned_offsets import LearnedOffsets
 from ledgerfs.layouts.pulsar_blob.reader import PulsarLedgerReader
 from tests.support.each import for_each
 from tests.support.ledgers import Offload, offload, put_in_folder, record
@@ -44,7 +42,10 @@ def url(made: Offload, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def reader(url: str, offsets: LearnedOffsets | None = None) -> PulsarLedgerReader:
     ledger, _ = remote_ledger(url)
-    return PulsarLedgerReader(ledger.store, ledger.ref, offsets)  # type: ignore[arg-type]
+    made = PulsarLedgerReader(ledger.store, ledger.ref)  # type: ignore[arg-type]
+    if offsets is not None:
+        made.places.learned = offsets
+    return made
 
 
 def all_of(ledger: PulsarLedgerReader, first: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -59,32 +60,13 @@ def test_single_entries_are_never_those_inside_of_a_payload(url: str, entry: int
     assert bytes(data) == ENTRIES[entry]
 
 
-def test_a_pass_of_the_next_process_begins_nowhere_but_at_a_record(url: str, tmp_path: Path) -> None:
-    offsets = OffsetFile(CacheFolder(tmp_path), "bucket")
-    ledger = reader(url, offsets.offsets_of(b"key", b"version"))
+def test_a_pass_begins_nowhere_but_at_a_record(url: str) -> None:
+    offsets = LearnedOffsets()
+    ledger = reader(url, offsets)
     for entry in (3000, 3500, 3900, 5000):
         ledger.read(entry, entry)
-    offsets.save()
     for first in range(CARRIER - FORGED - 10, CARRIER + 10, 97):
-        kept = OffsetFile(CacheFolder(tmp_path), "bucket").offsets_of(b"key", b"version")
-        assert list(all_of(reader(url, kept), first)) == list(enumerate(ENTRIES))[first:]
-
-
-def test_places_in_files_of_versions_that_guessed_are_not_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ledgerfs.cache.offset_file._LAYOUT", (1, *_layout()[1:]))
-    before = OffsetFile(CacheFolder(tmp_path), "bucket")
-    before.offsets_of(b"key", b"version").learn(7, 7000)
-    before.save()
-    monkeypatch.undo()
-    assert len(OffsetFile(CacheFolder(tmp_path), "bucket").offsets_of(b"key", b"version")) == 0
-
-
-def _layout() -> tuple[object, ...]:
-    from ledgerfs.cache import offset_file
-
-    return offset_file._LAYOUT
+        assert list(all_of(reader(url, offsets), first)) == list(enumerate(ENTRIES))[first:]
 
 
 def wrong_place(made: Offload) -> LearnedOffsets:

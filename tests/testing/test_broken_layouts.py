@@ -48,8 +48,8 @@ class Broken:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
 
-    def open_ledger(self, ref: LedgerRef, offsets: Any = None) -> Any:
-        real = self.real.open_ledger(ref, offsets)
+    def open_ledger(self, ref: LedgerRef) -> Any:
+        real = self.real.open_ledger(ref)
         return BrokenReader(real) if self.reader is None else self.reader(real)
 
     def check_ledger(self, ledger: Any, on_read: Any, digest: Any = None) -> Any:
@@ -158,9 +158,9 @@ class BelievesWhatItKnew(Broken):
 
 
 class IgnoresTheVersion(Broken):
-    def open_ledger(self, ref: LedgerRef, offsets: Any = None) -> Any:
+    def open_ledger(self, ref: LedgerRef) -> Any:
         objects = tuple((role, replace(stat, version="")) for role, stat in ref.objects)
-        return super().open_ledger(replace(ref, objects=objects), offsets)
+        return super().open_ledger(replace(ref, objects=objects))
 
 
 class ChecksNothing(Broken):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import LEDGER, Table, origin_columns
 from ledgerfs.catalog.findings import Finding
@@ -100,7 +99,7 @@ class MapFiles:
         """Yield what is missing by folders that are no whole ledgers."""
         return find_gaps(catalog, now_ms)
 
-    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:  # noqa: ARG002  (the index has them)
+    def open_ledger(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of one ledger; nothing is read before it is needed."""
         return MapFileReader(self._store, ref)
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ledgerfs.cache.learned_offsets import STEP, LearnedOffsets
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.pulsar_blob.index import OffloadIndex
 from ledgerfs.formats.record_header import RECORD_HEADER_BYTES
 from ledgerfs.layouts.pulsar_blob.block_map import block_ends
+from ledgerfs.layouts.pulsar_blob.learned_offsets import STEP, LearnedOffsets
 
 if TYPE_CHECKING:
     from ledgerfs.layouts.pulsar_blob.record_walk import RecordStretch
@@ -42,26 +42,26 @@ class EntryPlaces:
     ----------
     size
         Bytes of the data object in the store.
-    learned
-        Learned offsets, also from earlier processes.
 
     Attributes
     ----------
     firsts
         The first entry of each block.
+    learned
+        Offsets that walks learned.
 
     """
 
     __slots__ = ("_ends", "_fine", "_index", "_key", "_size", "firsts", "learned")
 
-    def __init__(self, index: OffloadIndex, key: str, size: int, learned: LearnedOffsets) -> None:
+    def __init__(self, index: OffloadIndex, key: str, size: int) -> None:
         self._index = index
         self._key = key
         self._size = size
         self._ends = block_ends(index)
         self._fine = LearnedOffsets(_FINE_STEP)
         self.firsts = np.array([block.first_entry for block in index.blocks], np.int64)
-        self.learned = learned
+        self.learned = LearnedOffsets()
 
     def blocks_of(self, first: int, last: int) -> range:
         """Return the blocks that hold the entries ``first`` to ``last``."""

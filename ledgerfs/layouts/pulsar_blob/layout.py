@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import LEDGER, Table
 from ledgerfs.catalog.findings import Finding
@@ -133,9 +132,9 @@ class PulsarBlob:
 
         return plan_repairs(Survey.of(request), metadata=request.metadata)
 
-    def open_ledger(self, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> LedgerReader:
+    def open_ledger(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of one ledger, which reads the index when it first needs it."""
-        return PulsarLedgerReader(self._store, ref, offsets)
+        return PulsarLedgerReader(self._store, ref)
 
     def _read_indexes(self, unseen: Table, names: Names, progress: Progress | None) -> tuple[Table, list[BadIndex]]:
         rows, digests = IndexRows(unseen, names), IndexDigests(self._store)

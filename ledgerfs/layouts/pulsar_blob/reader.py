@@ -9,7 +9,6 @@ from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ledgerfs.cache.learned_offsets import LearnedOffsets
 from ledgerfs.cache.object_window import ObjectWindow, Parts, open_parts
 from ledgerfs.cache.read_ahead import cut_parts
 from ledgerfs.catalog.ledger_ref import LedgerRef
@@ -46,24 +45,16 @@ _FOR_OTHER_ROOMS = frozenset(
 
 
 class PulsarLedgerReader(LedgerReader):
-    """`LedgerReader` of one data and index object. Safe in threads and after a fork: its state is only replaced whole.
+    """`LedgerReader` of one data and index object. Safe in threads and after a fork: its state is only replaced whole."""
 
-    Parameters
-    ----------
-    offsets
-        Offsets that earlier passes, perhaps in other processes, learned.
+    __slots__ = ("_block_map", "_index", "_maps", "_places", "ref", "store")
 
-    """
-
-    __slots__ = ("_block_map", "_index", "_learned", "_maps", "_places", "ref", "store")
-
-    def __init__(self, store: KeepingStore, ref: LedgerRef, offsets: LearnedOffsets | None = None) -> None:
+    def __init__(self, store: KeepingStore, ref: LedgerRef) -> None:
         self.ref = ref
         self.store = store
         self._index: OffloadIndex | None = None
         self._block_map: BlockMap | None = None
         self._maps: SingleFlight[BlockMap] = SingleFlight()
-        self._learned = LearnedOffsets() if offsets is None else offsets
         self._places: EntryPlaces | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -102,7 +93,7 @@ class PulsarLedgerReader(LedgerReader):
         """The offsets of its entries."""
         places = self._places
         if places is None:
-            places = EntryPlaces(self.index, self.ref.object("data").key, self.ref.object("data").size, self._learned)
+            places = EntryPlaces(self.index, self.ref.object("data").key, self.ref.object("data").size)
             self._places = places
         return places
 

@@ -3,12 +3,11 @@
 import threading
 from itertools import accumulate, pairwise
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfs.cache import learned_offsets
-from ledgerfs.cache.learned_offsets import STEP, LearnedOffsets
+from ledgerfs.layouts.pulsar_blob import learned_offsets
+from ledgerfs.layouts.pulsar_blob.learned_offsets import STEP, LearnedOffsets
 
 NEAR = STEP // 2
 
@@ -81,29 +80,6 @@ def test_thread_that_learns_a_neighbour_meanwhile_waits():
         assert len(known_pairs(learned)) == 2, place
 
 
-@settings(deadline=None, max_examples=50)
-@given(positions())
-def test_an_array_tells_all_and_makes_the_same_again(pairs):
-    learned = LearnedOffsets()
-    for item, offset in pairs:
-        learned.learn(item, offset)
-    again = LearnedOffsets.of_array(learned.to_array())
-    assert known_pairs(again) == [tuple(row) for row in learned.to_array().tolist()] == known_pairs(learned)
-    assert again.learned == 0
-    assert learned.learned == len(learned) == len(again)
-
-
-def test_pairs_that_contradict_each_other_are_not_taken_over():
-    for pairs, kept in (
-        ([(5, STEP), (4, 2 * STEP)], [(5, STEP)]),
-        ([(5, STEP), (5, 2 * STEP)], [(5, STEP)]),
-        ([(5, STEP), (6, 0), (7, 3 * STEP)], [(5, STEP), (7, 3 * STEP)]),
-        ([(5, STEP), (6, STEP + NEAR - 1), (7, STEP + NEAR)], [(5, STEP), (7, STEP + NEAR)]),
-        ([(-5, STEP), (6, -1), (7, 0)], [(7, 0)]),
-    ):
-        assert known_pairs(LearnedOffsets.of_array(np.array(pairs, np.int64))) == kept, pairs
-
-
 def test_a_huge_object_keeps_fewer_positions_a_byte_never_more_than_the_bound(monkeypatch):
     most = 1000
     monkeypatch.setattr(learned_offsets, "MAX_PAIRS", most)
@@ -115,15 +91,12 @@ def test_a_huge_object_keeps_fewer_positions_a_byte_never_more_than_the_bound(mo
     assert all(offset == item * STEP for item, offset in known_pairs(learned))
     assert all(after - before <= 4 * STEP for (_, before), (_, after) in pairwise(known_pairs(learned)))
     assert learned.at_or_before(3 * most)[0] >= 3 * most - 4
-    many = np.repeat(np.arange(3 * most, dtype=np.int64)[:, None], 2, axis=1) * [1, STEP]
-    assert len(LearnedOffsets.of_array(many)) <= most
 
 
 def test_what_is_cleared_is_forgotten_and_learned_anew():
     learned = LearnedOffsets()
-    assert not learned.clear()
     learned.learn(1, STEP)
-    assert learned.clear()
-    assert (known_pairs(learned), learned.cleared) == ([], 1)
+    learned.clear()
+    assert known_pairs(learned) == []
     learned.learn(1, 0)
     assert known_pairs(learned) == [(1, 0)]

@@ -8,9 +8,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from ledgerfs.storage.fork_lock import ForkLock
 
 STEP = 1 << 20
@@ -18,9 +15,6 @@ STEP = 1 << 20
 
 MAX_PAIRS = 16384
 """Most positions of one object, 256 KiB of memory; in objects of more than about 10 GiB they are farther apart."""
-
-Pairs = npt.NDArray[np.int64]
-"""Rows of (item, offset)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +32,14 @@ class LearnedOffsets:
     """Known (item, offset) pairs of one object, ascending in both. Safe in threads and after a fork.
 
     Never more than one pair for each half of ``step`` bytes, nor more than `MAX_PAIRS`.
-
-    Attributes
-    ----------
-    learned
-        How many pairs `learn` has added so far: if it grew, there is something new to keep.
-    cleared
-        How often pairs were found to be wrong: if it grew, kept copies of the pairs are not to be trusted.
-
     """
 
-    __slots__ = ("__weakref__", "_known", "_lock", "_near", "cleared", "learned")
+    __slots__ = ("_known", "_lock", "_near")
 
     def __init__(self, step: int = STEP) -> None:
-        self.learned = 0
-        self.cleared = 0
         self._known = _NOTHING
         self._near = step // 2
         self._lock = ForkLock()
-
-    @classmethod
-    def of_array(cls, pairs: Pairs) -> "LearnedOffsets":
-        """Return the offsets of an array that `to_array` returned; of any other array, the pairs that ascend and are far enough apart."""
-        made = cls()
-        made._keep(_thinned(pairs.tolist(), made._near))
-        return made
-
-    def to_array(self) -> Pairs:
-        """Return all pairs."""
-        known = self._known
-        return np.column_stack([np.array(known.items, np.int64), np.array(known.offsets, np.int64)])
 
     def __len__(self) -> int:
         return len(self._known.items)
@@ -84,15 +56,11 @@ class LearnedOffsets:
                         items[:at] + array("q", [item]) + items[at:], offsets[:at] + array("q", [offset]) + offsets[at:]
                     )
                 )
-                self.learned += 1
 
-    def clear(self) -> bool:
-        """Forget all pairs; return whether there were any."""
+    def clear(self) -> None:
+        """Forget all pairs."""
         with self._lock:
-            had_any = len(self) > 0
             self._known = _NOTHING
-            self.cleared += had_any
-            return had_any
 
     def at_or_before(self, item: int) -> tuple[int, int] | None:
         """Return the last known pair whose item is not after ``item``."""
@@ -114,12 +82,10 @@ class LearnedOffsets:
 
 
 def _thinned(pairs: Iterable[tuple[int, int]], near: int) -> _Known:
-    """Return the pairs that ascend, each at least ``near`` bytes after the previous one."""
+    """Return the pairs of ascending ones that are at least ``near`` bytes apart."""
     items, offsets = array("q"), array("q")
-    last_item, last_offset = -1, -near
     for item, offset in pairs:
-        if item > last_item and offset - last_offset >= near:
+        if not offsets or offset - offsets[-1] >= near:
             items.append(item)
             offsets.append(offset)
-            last_item, last_offset = item, offset
     return _Known(items, offsets)
