@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import ledgerfs.errors
+import ledgerfs_cluster.errors
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import (
@@ -118,7 +119,8 @@ OTHERS = {
 def test_each_error_has_its_number() -> None:
     ours = {
         name: one
-        for name, one in inspect.getmembers(ledgerfs.errors, inspect.isclass)
+        for errors in (ledgerfs.errors, ledgerfs_cluster.errors)
+        for name, one in inspect.getmembers(errors, inspect.isclass)
         if issubclass(one, LedgerfsError)
     }
     assert set(NUMBERS) <= set(ours)

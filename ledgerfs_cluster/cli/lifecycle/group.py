@@ -19,9 +19,9 @@ _COMMANDS = (
     LazyCommand("run", "ledgerfs_cluster.cli.lifecycle.run:run", "Offload, and have brokers trim, what POLICY wants; keep doing it."),
     LazyCommand(
         "status", "ledgerfs_cluster.cli.lifecycle.status:status",
-        "Show who does it, what is done, what is marked, what went wrong.",
+        "Show who does the lifecycle of a cluster, what it has done, what is marked, and what went wrong.",
     ),
-    LazyCommand("undo", "ledgerfs_cluster.cli.lifecycle.undo:undo", "Take back what is marked to be deleted."),
+    LazyCommand("undo", "ledgerfs_cluster.cli.lifecycle.undo:undo", "Take back what is marked to be deleted, by names of records."),
 )  # fmt: skip
 
 

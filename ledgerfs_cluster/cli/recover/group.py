@@ -16,10 +16,16 @@ Examples:
 _COMMANDS = (
     LazyCommand(
         "plan", "ledgerfs_cluster.cli.recover.plan:plan",
-        "Show what would be restored, and what will be missing; nothing is written.",
+        "Show what `ledgerfs recover run` would restore, and what will be missing and why; nothing is written.",
     ),
-    LazyCommand("run", "ledgerfs_cluster.cli.recover.run:run", "Restore topics into a new cluster: each as a whole, or not at all."),
-    LazyCommand("check", "ledgerfs_cluster.cli.recover.check:check", "Read restored topics back through brokers, and compare them."),
+    LazyCommand(
+        "run", "ledgerfs_cluster.cli.recover.run:run",
+        "Have a new cluster serve the topics of BUCKET: each as a whole, or not at all.",
+    ),
+    LazyCommand(
+        "check", "ledgerfs_cluster.cli.recover.check:check",
+        "Read all of each restored topic back through the new cluster's brokers, as a client does, and compare it with BUCKET.",
+    ),
 )  # fmt: skip
 
 
