@@ -79,7 +79,7 @@ def wait_until_unlocked(cluster: Cluster) -> None:
     client = KazooClient(cluster.zookeeper)
     client.start(timeout=300)
     try:
-        wait_until(lambda: client.exists("/ledgerfs_cluster/lifecycle/lock") is None, "nobody has the lock")
+        wait_until(lambda: client.exists("/ledgerfs/lifecycle/lock") is None, "nobody has the lock")
     finally:
         client.stop()
         client.close()

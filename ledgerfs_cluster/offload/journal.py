@@ -28,7 +28,7 @@ from ledgerfs_cluster.zookeeper.changes import ClusterLock, DropNode, MakeNode, 
 from ledgerfs_cluster.zookeeper.node import Node
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
-ROOT = "/ledgerfs_cluster/lifecycle/journal"
+ROOT = "/ledgerfs/lifecycle/journal"
 """The node whose children are the records, below the chroot of the cluster."""
 MOST_MARKED = 5_000
 """Records of what is to be deleted at a time: a cluster with more orphans marks the others once these are deleted."""

@@ -6,7 +6,7 @@ from ledgerfs.errors import ObjectNotFoundError
 from ledgerfs_cluster.formats.bookkeeper.ledger_paths import BLOCK_BITS
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
-RECOVERY = "/ledgerfs_cluster/recovery"
+RECOVERY = "/ledgerfs/recovery"
 """Folder of what `ledgerfs recover` notes in a cluster into which it restores."""
 _FOLDER = re.compile(r"HOB-(\d{10})", re.ASCII)
 

@@ -52,9 +52,9 @@ __all__ = [
     "SetNode",
 ]
 
-LOCK_PATH = "/ledgerfs_cluster/lifecycle/lock"
+LOCK_PATH = "/ledgerfs/lifecycle/lock"
 """The lock: ephemeral; its data is what its holder says of itself."""
-MARKS_PATH = "/ledgerfs_cluster/lifecycle/holders"
+MARKS_PATH = "/ledgerfs/lifecycle/holders"
 """Below it is the mark of the holder (`ledgerfs_cluster.zookeeper.fenced_writes`), ephemeral, too."""
 
 _TRIES = 5

@@ -10,7 +10,7 @@ from cachetools import LRUCache
 
 from ledgerfs_cluster.offload.outcomes import Outcome, Status
 
-_log = logging.getLogger("ledgerfs_cluster.lifecycle")
+_log = logging.getLogger("ledgerfs.lifecycle")
 _MOST_TROUBLES = 50
 _MOST_LOGGED = 10_000
 """Troubles that are not logged again; more than are kept, since a pass may meet more."""

@@ -12,7 +12,7 @@ from ledgerfs_cluster.rules.gauges_file import gauge_lines
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, SetNode
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
-STATUS_PATH = "/ledgerfs_cluster/lifecycle/status"
+STATUS_PATH = "/ledgerfs/lifecycle/status"
 _MOST_MS = 1 << 47
 """More is no time that a calendar has."""
 _MOST_TEXT = 500

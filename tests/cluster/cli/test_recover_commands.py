@@ -148,7 +148,7 @@ def test_the_newest_whole_dump_of_the_bucket_is_taken(clusters: Clusters) -> Non
 
 
 def test_without_a_lock_nothing_is_done(clusters: Clusters) -> None:
-    clusters.new.zookeeper.set(clusters.new.chroot + "/ledgerfs_cluster/lifecycle/lock", b'{"host": "h"}')
+    clusters.new.zookeeper.set(clusters.new.chroot + "/ledgerfs/lifecycle/lock", b'{"host": "h"}')
     told = run("recover", "run", *run_arguments(clusters, "--no-dump", "--yes"), code=3).stderr.decode()
     assert "held since" in told
     assert not [path for path in clusters.new.nodes if "/managed-ledgers/" in path]

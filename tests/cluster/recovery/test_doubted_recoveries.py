@@ -77,7 +77,7 @@ def test_a_late_ledger_is_told_where_ids_are_new(clusters: Clusters) -> None:
 
 def test_ledgers_that_change_while_they_are_copied_get_no_id_of_others(clusters: Clusters) -> None:
     assert clusters.restore().is_well
-    name = f"{clusters.new.chroot}/ledgerfs_cluster/recovery/new-ids/{managed_ledger_of('public/again/orders')}"
+    name = f"{clusters.new.chroot}/ledgerfs/recovery/new-ids/{managed_ledger_of('public/again/orders')}"
     clusters.new.zookeeper.set(name, b'{"first": 4294967296, "ledgers": [1, 2]}')
     report = clusters.restore(template="public/again/{topic}", gives_new_ids=True)
     assert "under another name" in str(report.topics[0].reason)

@@ -74,9 +74,7 @@ def _require_whole(clusters: Clusters, topic: str) -> None:
     last = offloaded[-1].ledger_id
     assert (cursor.mark_delete, cursor.is_in_the_node) == (Position(last, 0), True)
     assert cursor.holes == ((Position(last, 1), Position(last, 2)),)
-    assert (
-        json.loads(clusters.new.nodes[f"{clusters.new.chroot}/ledgerfs_cluster/recovery/topics/{name}"])["ledgers"] == 2
-    )
+    assert json.loads(clusters.new.nodes[f"{clusters.new.chroot}/ledgerfs/recovery/topics/{name}"])["ledgers"] == 2
 
 
 def test_topics_are_as_they_were_and_a_second_run_writes_nothing(clusters: Clusters, dump: DumpedCluster) -> None:

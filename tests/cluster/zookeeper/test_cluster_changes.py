@@ -46,7 +46,7 @@ from tests.support.each import for_each
 from tests.support.waiting import wait_until
 
 LIST = "/managed-ledgers/public/default/persistent/orders"
-ATTEMPT = "/ledgerfs_cluster/lifecycle/attempts/7"
+ATTEMPT = "/ledgerfs/lifecycle/attempts/7"
 HOLDER = b'{"host":"one","pid":7}'
 LOST = [WriteFault.LOST_BEFORE, WriteFault.LOST_AFTER, WriteFault.LATE]
 

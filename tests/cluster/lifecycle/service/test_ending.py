@@ -36,4 +36,4 @@ def test_a_look_that_is_under_way_ends_with_the_service(tmp_path: Path) -> None:
         # It is asked to end when it tells something first, and tells nothing after that.
         assert len(told) == 1
         assert LOCK_PATH not in cluster.nodes
-        assert not any(path.startswith("/ledgerfs_cluster/lifecycle/journal/") for path in cluster.nodes)
+        assert not any(path.startswith("/ledgerfs/lifecycle/journal/") for path in cluster.nodes)

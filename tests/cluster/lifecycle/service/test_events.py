@@ -12,7 +12,7 @@ NAME = "public/default/persistent/orders"
 
 @pytest.fixture(autouse=True)
 def _logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "ledgerfs_cluster.lifecycle")
+    caplog.set_level(logging.WARNING, "ledgerfs.lifecycle")
 
 
 def test_a_trouble_whose_numbers_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
