@@ -1,17 +1,19 @@
 """Read nodes of a ZooKeeper: one at a time, or many with few packets."""
 
+import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
-from ledgerfs.errors import InvalidNameError, LedgerfsError, ObjectNotFoundError, UnusableUrlError
+from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerfsError, ObjectNotFoundError, UnusableUrlError
 from ledgerfs.storage.credentials import without_credentials
-from ledgerfs_cluster.zookeeper.node import Node
-from ledgerfs_cluster.zookeeper.packets import (
+from ledgerfs_cluster.zookeeper.node import (
     GET_CHILDREN,
     GET_DATA,
     SYNC,
     AskOne,
+    Node,
     Parse,
     ReadMany,
     Result,
@@ -21,12 +23,11 @@ from ledgerfs_cluster.zookeeper.packets import (
     node_at,
     one_result,
 )
-from ledgerfs_cluster.zookeeper.settings import Settings
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.zookeeper.client import Asked, Client
 
-__all__ = ["Node", "NodeReader", "Nodes"]
+__all__ = ["Node", "NodeReader", "Nodes", "Settings", "with_login"]
 
 # A server takes requests of less than 1 MiB (jute.maxbuffer). It keeps whole replies in memory, twice while it makes one, and nodes have up
 # to 1 MiB each: 512 such nodes under way ended a ZooKeeper with a heap of 512 MiB. At 16 a packet a node costs 12 µs, at 128 it costs 4.
@@ -35,6 +36,68 @@ _REPLY_BYTES = 2 << 20
 _FIRST_NODES = 8
 _MOST_NODES = 16
 _PACKETS_AHEAD = 8
+
+
+USERNAME_VARIABLE, PASSWORD_VARIABLE = "LEDGERFS_ZOOKEEPER_USERNAME", "LEDGERFS_ZOOKEEPER_PASSWORD"
+"""Environment variables of the login, for commands, whose options other users see, and for tasks of Spark, whose options are in plans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a client; its repr contains no login.
+
+    Attributes
+    ----------
+    servers
+        ``host:port,host:port``, and a folder (chroot) that all paths are below: ``host:port,host:port/folder``.
+    timeout_s
+        Seconds after which a server that never answered is given up, and which the session outlives without a connection. A request whose
+        connection is lost is tried for twice as long.
+    most_per_second
+        How many nodes this process asks for in a second at most.
+    username, password
+        A login of the scheme ``digest``.
+    use_ssl, verify_certs, check_hostname, ca, certfile, keyfile
+        As kazoo has them. Names of hosts are checked unless certificates are not verified at all.
+
+    Raises `InvalidOptionError` for a time or rate that is not positive, and a name with a colon.
+
+    """
+
+    servers: str
+    timeout_s: float = 10
+    most_per_second: float | None = None
+    username: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    use_ssl: bool = False
+    verify_certs: bool = True
+    check_hostname: bool = True
+    ca: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, number in (("timeout_s", self.timeout_s), ("most_per_second", self.most_per_second)):
+            if number is not None and not number > 0:
+                raise InvalidOptionError(f"must be greater than 0, not {number}", key=name)
+        if self.username is not None and ":" in self.username:
+            raise InvalidOptionError("a name with a colon cannot be told to ZooKeeper", key="username")
+
+    @property
+    def logins(self) -> list[tuple[str, str]]:
+        """What kazoo sends after each connect."""
+        return [] if self.username is None else [("digest", f"{self.username}:{self.password or ''}")]
+
+    @property
+    def hosts(self) -> int:
+        """How many servers are named."""
+        return self.servers.partition("/")[0].count(",") + 1
+
+    @property
+    def folder(self) -> str:
+        """The folder (chroot) that all paths are below, without a slash at its end; empty for the root."""
+        parts = [part for part in self.servers.partition("/")[2].split("/") if part]
+        return "".join(f"/{part}" for part in parts)
 
 
 class NodeReader:
@@ -173,30 +236,16 @@ class _Packets(Generic[Result]):
             yield from self._received(*waiting.popleft())
 
     def _sent(self, paths: list[str]) -> "Asked":
-        if len(paths) == 1 or not self._client.session(paths[0]).reads_many:
-            return self._singly(paths)
         request = ReadMany(self._opcode, [self._client.full(path) for path in paths])
         return self._client.ask([request], paths[0], len(paths))
 
-    def _singly(self, paths: list[str]) -> "Asked":
-        requests = [AskOne(self._opcode, self._client.full(path)) for path in paths]
-        return self._client.ask(requests, paths[0], len(paths))
-
     def _received(self, paths: list[str], asked: "Asked") -> Sequence[Result | LedgerfsError]:
-        replies = self._client.replies(asked)
-        if not isinstance(asked.requests[0], ReadMany):
-            return [one_result(reply, path, self._parse) for reply, path in zip(replies, paths, strict=True)]
-        reply = replies[0]
-        found = None if isinstance(reply, int) else many_results(reply, self._opcode, paths, self._parse)
-        if found is not None and not isinstance(reply, int):
-            fitting = len(paths) * _REPLY_BYTES // len(reply[0])
-            self._nodes = max(1, min(fitting, 2 * self._nodes, self._most))
-            return found
-        singles = self._received(paths, self._singly(paths))
-        if asked.losses:
-            # Answers that come singly, but not as a packet, are no fault of the connection.
-            self._client.session(paths[0]).reads_many = False
-        return singles
+        (reply,) = self._client.replies(asked)
+        if isinstance(reply, int):
+            raise failure(reply, paths[0])
+        fitting = len(paths) * _REPLY_BYTES // len(reply[0])
+        self._nodes = max(1, min(fitting, 2 * self._nodes, self._most))
+        return many_results(reply, self._opcode, paths, self._parse)
 
 
 def client_for(settings: Settings, *, is_renewed: bool = True) -> "Client":
@@ -234,3 +283,13 @@ def _require_path(path: str) -> int:
 
 def _restored(settings: Settings) -> Nodes:
     return Nodes(**{name: getattr(settings, name) for name in Settings.__dataclass_fields__})
+
+
+def with_login(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a session with the login of the environment, where they name none, or the same user without a password."""
+    given = {"username": os.environ.get(USERNAME_VARIABLE), "password": os.environ.get(PASSWORD_VARIABLE)}
+    username = options.get("username")
+    if username is not None and given["username"] not in {None, username}:
+        return dict(options)
+    found = {name: value for name, value in given.items() if value}
+    return {**found, **{name: value for name, value in options.items() if value is not None}}

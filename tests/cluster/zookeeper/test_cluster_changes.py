@@ -35,8 +35,8 @@ from ledgerfs_cluster.zookeeper.changes import (
     RequireNode,
     SetNode,
 )
+from ledgerfs_cluster.zookeeper.node import Commit
 from ledgerfs_cluster.zookeeper.nodes import Nodes
-from ledgerfs_cluster.zookeeper.packets import Commit
 from ledgerfs_cluster.zookeeper.session import Answer
 from tests.cluster.support.interrupts import interrupt_in
 from tests.cluster.support.sessions import PATIENT_S, kazoo_threads
