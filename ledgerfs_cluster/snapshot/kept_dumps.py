@@ -17,9 +17,7 @@ from typing import Any
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptObjectError,
-    InvalidOptionError,
     NotFoundError,
-    ObjectNotFoundError,
     UnusableUrlError,
 )
 from ledgerfs.formats.local_paths import local_path
@@ -198,41 +196,18 @@ def read_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -
 def kept_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -> tuple[RawStore, KeptDump] | None:
     """Return the kept dump that a user names as ``<bucket>/_ledgerfs/dumps/<cluster>/<name>``, and its bucket; None for another place.
 
-    Of a name as much is enough as no other one begins with.
-
-    Raises
-    ------
-    NotFoundError
-        None is kept whose name begins so.
-    InvalidOptionError
-        Several are, or an option of the store is invalid.
-    UnusableUrlError, AccessDeniedError, StoreError
-        As the store has them.
-
+    Raises `NotFoundError` if there is no such dump, and the errors of the store.
     """
     bucket, folder, name = (f"./{place}" if place.startswith(FOLDER) else place).rpartition(f"/{FOLDER}")
     if not folder:
         return None
     store = open_store(*filesystem_of(bucket or "/", storage_options or {}))
-    try:
-        kept = parse_kept_dump(store.head(FOLDER + name).stat)
-    except ObjectNotFoundError:
-        kept = None
-    return store, kept or _only_one(store, FOLDER + name)
-
-
-def _only_one(store: ObjectStore, beginning: str) -> KeptDump:
-    """Return the dump whose key begins so, if that is one; raises as `kept_dump_at`."""
-    cluster, slash, name = beginning.removeprefix(FOLDER).partition("/")
-    found = [one for one in kept_dumps(store, cluster) if one.key.startswith(beginning)] if slash and name else []
-    if not found:
+    kept = parse_kept_dump(store.head(FOLDER + name).stat)
+    if kept is None:
         raise NotFoundError(
-            "no dump is kept whose name begins so; `ledgerfs cluster dumps` lists them", key=f"{store.url}/{beginning}"
+            "not the name of a kept dump; `ledgerfs cluster dumps` lists them", key=f"{store.url}/{FOLDER}{name}"
         )
-    if len(found) > 1:
-        reason = f"{len(found):,} dumps have names that begin so: {found[0].key} is the first, {found[-1].key} the last"
-        raise InvalidOptionError(reason, key=f"{store.url}/{beginning}")
-    return found[0]
+    return store, kept
 
 
 def kept_dump_key(cluster: str, taken_ms: int, digest: str) -> str:

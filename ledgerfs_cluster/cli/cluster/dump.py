@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from ledgerfs.storage.object_store import RawStore
     from ledgerfs_cluster.snapshot.answers import BookieReads
     from ledgerfs_cluster.snapshot.dump_keeping import Added, Keeping
-    from ledgerfs_cluster.snapshot.dumping import Dumped
-    from ledgerfs_cluster.snapshot.surveying import Progress
+    from ledgerfs_cluster.snapshot.surveying import Dumped, Progress
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 
@@ -135,7 +134,7 @@ def dump(
 
 def _to_file(asked: _Asked, file: Path) -> None:
     # These import numpy and kazoo, which --help does not need.
-    from ledgerfs_cluster.snapshot.dumping import dump_cluster
+    from ledgerfs_cluster.snapshot.surveying import dump_cluster
 
     with _opened(asked) as (cluster, bookies, update):
         done = dump_cluster(cluster, bookies, file, update)

@@ -21,7 +21,6 @@ from ledgerfs import open_bucket
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptObjectError,
-    InvalidOptionError,
     LedgerfsError,
     NotFoundError,
     ObjectNotFoundError,
@@ -182,7 +181,7 @@ def test_a_clock_that_goes_back_leaves_the_order(
     cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = added(cluster, store).kept
-    monkeypatch.setattr("ledgerfs_cluster.snapshot.dumping._now", lambda: 1_000_000_000_000)
+    monkeypatch.setattr("ledgerfs_cluster.snapshot.surveying._now", lambda: 1_000_000_000_000)
     second = added(cluster, store, Keeping(1, 1)).kept
     assert second.taken_ms == first.taken_ms + 1
     assert kept_dumps(store)[-1].key == second.key
@@ -273,22 +272,6 @@ def test_what_is_pruned_while_it_is_read_is_told(cluster: LiveCluster, store: Ra
     store.writes.delete(one.key)
     with pytest.raises(ObjectNotFoundError):
         records(store, one)
-
-
-def test_of_a_name_as_much_is_enough_as_no_other_begins_with(
-    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
-) -> None:
-    for _ in range(2):
-        added(cluster, store)
-    first, second = (one.key for one in kept_dumps(store))
-    assert list(read_dump_at(f"{tmp_path}/tier/{first.partition('-full-')[0]}")) == wholes[0]
-    assert list(read_dump_at(f"{tmp_path}/tier/{second.partition('-full-')[0]}")) == wholes[1]
-    for beginning in (FOLDER + first.removeprefix(FOLDER).partition("/")[0] + "/2", first.rpartition("/")[0] + "/20"):
-        with pytest.raises(InvalidOptionError, match=f"2 dumps have names that begin so: {first} .* {second}"):
-            list(read_dump_at(f"{tmp_path}/tier/{beginning}"))
-    for beginning in (FOLDER, first.rpartition("/")[0] + "/", first.rpartition("/")[0][:-1]):
-        with pytest.raises(NotFoundError, match="begins so"):
-            list(read_dump_at(f"{tmp_path}/tier/{beginning}"))
 
 
 def test_a_place_that_is_none_is_told(store: RawStore, tmp_path: Path) -> None:
