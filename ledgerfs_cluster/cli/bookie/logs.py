@@ -6,12 +6,19 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import human_size, print_json, say, show, table
-from ledgerfs.display import printable
+from ledgerfs.cli.output import human_size, say
 from ledgerfs_cluster.cli.bookie.source import LookedAt, disks_options, look_at
+from ledgerfs_cluster.cli.rows import cell, count, print_rows
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.disks.scanning import ScannedFile
+
+
+_COLUMNS = {
+    "bookie": cell("bookie"), "file": cell("path"), "bytes": cell("size", human_size), "entries": cell("entries", count),
+    "ledgers": cell("ledgers", count), "map": cell("has_map", lambda has_map: "yes" if has_map else "no"),
+    "lost": cell("no_record", lambda size: human_size(size) if size else "-"),
+}  # fmt: skip
 
 
 @command()
@@ -30,31 +37,8 @@ def logs(context: click.Context, disks: tuple[str, ...], *, as_json: bool) -> No
       ledgerfs bookie logs /var/lib/bookie1 --json | jq '.[] | select(.no_record > 0)'
     """
     seen = look_at(context, disks)
-    told = [_as_json(seen, one) for one in seen.index.files]
-    if as_json:
-        print_json(told)
-    else:
-        shown = table(
-            "bookie",
-            "file",
-            "bytes",
-            "entries",
-            "ledgers",
-            "map",
-            "lost",
-            right=("bytes", "entries", "ledgers", "lost"),
-        )
-        for one in told:
-            shown.add_row(
-                printable(one["bookie"]),
-                printable(one["path"]),
-                human_size(one["size"]),
-                f"{one['entries']:,}",
-                f"{one['ledgers']:,}",
-                {True: "yes", False: "no", None: "-"}[one["has_map"]],
-                human_size(one["no_record"]) if one["no_record"] else "-",
-            )
-        show(shown)
+    rows = [_as_json(seen, one) for one in seen.index.files]
+    print_rows(rows, _COLUMNS, ("bytes", "entries", "ledgers", "lost"), as_json=as_json)
     for scanned in seen.index.files:
         if scanned.trouble is not None:
             say(str(scanned.trouble))

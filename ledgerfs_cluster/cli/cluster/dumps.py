@@ -8,8 +8,9 @@ import click
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option, storage_option, storage_options_of
-from ledgerfs.cli.output import human_size, print_json, say, show, table
+from ledgerfs.cli.output import human_size, print_json, say
 from ledgerfs.cli.parameter_types import LocalPath
+from ledgerfs_cluster.cli.rows import cell, print_rows
 
 if TYPE_CHECKING:
     from ledgerfs.storage.object_store import RawStore
@@ -42,10 +43,17 @@ def dumps(context: click.Context, /, *, bucket: str, cluster: str | None, file: 
     if file is not None:
         _write(store, found, file, as_json=as_json)
         return
-    if as_json:
-        print_json([_as_json(one) for one in found])
-    elif found:
-        _show(found)
+    rows = [
+        {"key": one.key, "cluster": one.cluster, "taken": iso_time(one.taken_ms), "bytes": one.stat.size}
+        for one in found
+    ]
+    columns = {
+        "cluster": cell("cluster"),
+        "begun": cell("taken"),
+        "bytes": cell("bytes", human_size),
+        "name": cell("key", lambda key: key.rpartition("/")[2]),
+    }
+    print_rows(rows, columns, ("bytes",), as_json=as_json)
     say(f"{store.url}: {len(found):,} dumps, {human_size(sum(one.stat.size for one in found))}")
 
 
@@ -63,14 +71,3 @@ def _write(store: "RawStore", found: "list[KeptDump]", file: Path, *, as_json: b
     if as_json:
         print_json({"file": str(file), "bytes": size, "key": kept.key, "taken": iso_time(kept.taken_ms)})
     say(f"{file}: {human_size(size)}, the dump {kept.key}")
-
-
-def _show(found: "list[KeptDump]") -> None:
-    shown = table("cluster", "begun", "bytes", "name", right=("bytes",))
-    for one in found:
-        shown.add_row(one.cluster, iso_time(one.taken_ms), human_size(one.stat.size), one.key.rpartition("/")[2])
-    show(shown)
-
-
-def _as_json(one: "KeptDump") -> dict[str, object]:
-    return {"key": one.key, "cluster": one.cluster, "taken": iso_time(one.taken_ms), "bytes": one.stat.size}
