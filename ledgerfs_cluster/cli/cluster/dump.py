@@ -1,14 +1,10 @@
 """``ledgerfs cluster dump``: what ZooKeeper has, in a file, or kept beside a bucket."""
 
-import sys
-import time
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +14,7 @@ from ledgerfs.cli.options import json_option, target_option, target_options_of
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs_cluster.cli.cluster.source import access_options, bookies_of, opened_cluster
-from ledgerfs_cluster.cli.end_signals import Interrupts, signals_as_interrupts
+from ledgerfs_cluster.cli.end_signals import at_end_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,9 +48,6 @@ class _Asked:
     "--to", "bucket", metavar="BUCKET", help="Keep the dump beside this bucket, in _ledgerfs/dumps/, instead of a FILE."
 )
 @click.option(
-    "--every", type=Duration(), metavar="TIME", help="With --to: again and again, such as each 1h, until SIGTERM."
-)
-@click.option(
     "--keep",
     type=click.IntRange(min=1),
     default=48,
@@ -81,7 +74,6 @@ def dump(
     url: str,
     file: Path | None,
     bucket: str | None,
-    every: float | None,
     keep: int,
     keep_for: float,
     zk_rate: float,
@@ -96,22 +88,19 @@ def dump(
     passwords of ledgers and perhaps credentials of buckets, so only its owner can read it. Whatever ends this before leaves no file.
 
     With --to dumps are added to a bucket's _ledgerfs/dumps/, and old ones are removed. `ledgerfs cluster dumps` lists them, and makes files
-    of them. With --every a dump that fails is said, and the next one is tried at its time; SIGTERM and Ctrl-C end it. Exit code 0 then, 1
-    if the last dump failed.
+    of them. Have a timer (cron, systemd, a CronJob) run it, such as every hour.
 
     \b
     Examples:
       ledgerfs cluster dump pulsar+zk://zk1:2181,zk2:2181 dump.json.zst
       ledgerfs cluster dump pulsar+zk://zk1:2181/pulsar dump.json.zst --zk-rate 500
       ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier
-      ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --every 1h --keep 48 --keep-for 30d
+      ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --keep 48 --keep-for 30d
     """
     asked = _Asked(context, url, zk_rate, no_bookies, as_json)
     if (file is None) == (bucket is None):
         raise click.UsageError("either FILE or --to BUCKET is where the dump goes")
     if file is not None:
-        if every is not None:
-            raise click.UsageError("--every is for --to: a file is written once")
         _to_file(asked, file)
     elif bucket is not None:
         # These import numpy and fsspec, which --help does not need.
@@ -120,16 +109,13 @@ def dump(
 
         store, keeping = dumps_store(bucket, target_options_of(context)), Keeping(keep, round(keep_for * 1000))
         # Outside of what a signal interrupts: it may come while a folder is made, or removed, and what is in there is secret.
-        with TemporaryDirectory(prefix="ledgerfs-") as spool, signals_as_interrupts() as interrupts:
-            if every is None:
-                _tell(asked, store, _to_bucket(asked, store, keeping, spool))
-            elif not repeat(
-                every,
-                lambda: _to_bucket(asked, store, keeping, spool),
-                lambda added: _tell(asked, store, added),
-                interrupts,
-            ):
-                context.exit(1)
+        with TemporaryDirectory(prefix="ledgerfs-") as spool, at_end_signals(_interrupt):
+            added = _to_bucket(asked, store, keeping, spool)
+        _tell(asked, store, added)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _to_file(asked: _Asked, file: Path) -> None:
@@ -146,7 +132,7 @@ def _to_file(asked: _Asked, file: Path) -> None:
 
 @contextmanager
 def _opened(asked: _Asked) -> "Iterator[tuple[LivingCluster, BookieReads | None, Progress]]":
-    """Lend the cluster, its bookies and a display of progress; opened anew each time, since servers may have changed."""
+    """Lend the cluster, its bookies and a display of progress."""
     cluster = opened_cluster(asked.context, asked.url, asked.zk_rate)
     try:
         with progress() as update:
@@ -166,7 +152,6 @@ def _tell(asked: _Asked, store: "RawStore", added: "Added") -> None:
     kept = added.kept
     if asked.as_json:
         print_json(_as_json(store, added))
-        sys.stdout.flush()
     _say_not_known(kept.key, added.dumped)
     pruned = f"; {len(added.pruned):,} older ones removed" if added.pruned else ""
     say(f"{store.url}/{kept.key}: {added.dumped.nodes:,} nodes, {human_size(kept.stat.size)}{pruned}")
@@ -193,31 +178,3 @@ def _say_not_known(name: str, done: "Dumped") -> None:
         say(f"not known: {len(done.lost_schemas) - _MOST_LINES:,} more versions of schemas")
     if others := done.troubles - len(done.lost_schemas):
         say(f"{name}: {others:,} questions to bookies have no answer; retention and cursors tell which")
-
-
-Done = TypeVar("Done")
-
-
-def repeat(seconds: float, once: Callable[[], Done], tell: Callable[[Done], object], interrupts: Interrupts) -> bool:
-    """Do something at each of its times, and tell it, until SIGTERM, SIGHUP or Ctrl-C; return whether the last one that ended was done.
-
-    A time that comes while the one before is under way is left out. What fails, as any `OSError`, is said, and tried at the next time.
-    """
-    is_done, next_s = True, time.monotonic()
-    try:
-        while not interrupts.has_come:
-            try:
-                done = once()
-                # Before it is told: who reads that a dump is kept, and ends this, may expect that it counts.
-                is_done = True
-                tell(done)
-            except OSError as error:
-                is_done = False
-                say(f"ledgerfs: no dump this time: {error}")
-            now_s = time.monotonic()
-            next_s += seconds * max(1, ceil((now_s - next_s) / seconds))
-            time.sleep(max(0.0, next_s - now_s))
-    except KeyboardInterrupt:
-        interrupts.has_come = True
-    say("ended: what is kept is whole")
-    return is_done
