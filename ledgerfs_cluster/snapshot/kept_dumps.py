@@ -73,50 +73,32 @@ class KeptDump:
         return self.stat.key
 
 
-class WholeObject:
-    """The bytes of an object, one piece of some mebibytes in memory at a time, as what is read from a file.
+class _WholeObject:
+    """The bytes of a dump's object as what is read from a file, one piece of some mebibytes in memory at a time."""
 
-    Parameters
-    ----------
-    stat
-        As listed; only that version is read.
-    digest
-        With what the SHA-256 of all bytes begins, in hexadecimal digits.
+    __slots__ = ("_left", "_pieces")
 
-    """
-
-    __slots__ = ("_at", "_digest", "_expected", "_left", "_stat", "_store")
-
-    def __init__(self, store: ObjectStore, stat: ObjectStat, digest: str) -> None:
-        self._store = store
-        self._stat = stat
-        self._expected = digest
-        self._digest = sha256()
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
         self._left = memoryview(b"")
-        self._at = 0
 
     def read(self, size: int, /) -> bytes:
-        """Return at most so many of the next bytes, none behind the last.
-
-        Raises `CorruptObjectError` in place of the end of an object that has another digest, and the errors of
-        `ledgerfs.storage.object_store.ObjectStore.read`.
-        """
-        if not self._left:
-            self._left = memoryview(self._next())
+        """Return at most so many of the next bytes, none behind the last; raises as `_pieces_of`."""
+        self._left = self._left or memoryview(next(self._pieces, b""))
         found, self._left = bytes(self._left[:size]), self._left[size:]
         return found
 
-    def _next(self) -> bytes:
-        end = min(self._at + _PIECE, self._stat.size)
-        if self._at == end:
-            if not self._digest.hexdigest().startswith(self._expected):
-                raise CorruptObjectError("its bytes are not those that its name has the digest of", key=self._stat.key)
-            return b""
-        request = ReadRequest(self._stat.key, self._at, end, self._stat.version, is_kept=False)
-        data = self._store.read(request)
-        self._digest.update(data)
-        self._at = end
-        return data
+
+def _pieces_of(store: ObjectStore, kept: KeptDump) -> Iterator[bytes]:
+    """Yield the bytes of the version that was listed. Raises `CorruptObjectError` at the end for another digest, and the store's errors."""
+    digest, stat = sha256(), kept.stat
+    for start in range(0, stat.size, _PIECE):
+        end = min(start + _PIECE, stat.size)
+        piece = store.read(ReadRequest(stat.key, start, end, stat.version, is_kept=False))
+        digest.update(piece)
+        yield piece
+    if not digest.hexdigest().startswith(kept.digest):
+        raise CorruptObjectError("its bytes are not those that its name has the digest of", key=stat.key)
 
 
 def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
@@ -169,7 +151,7 @@ def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:
         As the store has them.
 
     """
-    return records_in(WholeObject(store, kept.stat, kept.digest), kept.key)
+    return records_in(_WholeObject(_pieces_of(store, kept)), kept.key)
 
 
 def copy_kept_dump(store: ObjectStore, kept: KeptDump, path: Path) -> int:
@@ -177,10 +159,8 @@ def copy_kept_dump(store: ObjectStore, kept: KeptDump, path: Path) -> int:
 
     Raises as `ledgerfs_cluster.snapshot.dump_file.new_private_file` and `read_kept_dump`.
     """
-    whole = WholeObject(store, kept.stat, kept.digest)
     with new_private_file(path) as file:
-        while piece := whole.read(_PIECE):
-            file.write(piece)
+        file.writelines(_pieces_of(store, kept))
     return kept.stat.size
 
 
