@@ -53,7 +53,8 @@ from ledgerfs_cluster.zookeeper.node import (
     parent_of,
     refusal_in,
 )
-from ledgerfs_cluster.zookeeper.nodes import NodeReader, Nodes, Settings, client_for
+from ledgerfs_cluster.zookeeper.nodes import NodeReader, Nodes, client_for
+from ledgerfs_cluster.zookeeper.settings import Settings
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.zookeeper.client import Client

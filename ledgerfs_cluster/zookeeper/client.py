@@ -25,8 +25,8 @@ from ledgerfs.errors import AccessDeniedError, StoreTimeoutError, StoreUnreachab
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs_cluster.token_bucket import Bandwidth
 from ledgerfs_cluster.zookeeper.node import Commit, Reply, Request
-from ledgerfs_cluster.zookeeper.nodes import Settings
 from ledgerfs_cluster.zookeeper.session import Answer, Session
+from ledgerfs_cluster.zookeeper.settings import Settings
 
 _STEP_S = 0.25
 _PAUSE_S = 0.05

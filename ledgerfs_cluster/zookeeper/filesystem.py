@@ -5,7 +5,8 @@ from typing import Any
 from ledgerfs.errors import UnusableUrlError
 from ledgerfs_cluster.source_filesystem import SourceFileSystem
 from ledgerfs_cluster.zookeeper.living_cluster import LiveReading, LivingCluster
-from ledgerfs_cluster.zookeeper.nodes import Nodes, with_login
+from ledgerfs_cluster.zookeeper.nodes import Nodes
+from ledgerfs_cluster.zookeeper.settings import with_login
 
 PROTOCOL = "pulsar+zk"
 
@@ -19,7 +20,7 @@ class ClusterFileSystem(SourceFileSystem):
         See `LiveReading`.
     login
         Options of the session with ZooKeeper, as `Nodes` has them: ``username`` and ``password``, ``use_ssl``, ``ca``, …. The login of
-        the environment goes behind that of options (`ledgerfs_cluster.zookeeper.nodes.with_login`).
+        the environment goes behind that of options (`ledgerfs_cluster.zookeeper.settings.with_login`).
 
     """
 

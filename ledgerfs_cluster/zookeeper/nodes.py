@@ -1,12 +1,10 @@
 """Read nodes of a ZooKeeper: one at a time, or many with few packets."""
 
-import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ledgerfs.errors import InvalidNameError, InvalidOptionError, LedgerfsError, ObjectNotFoundError, UnusableUrlError
+from ledgerfs.errors import InvalidNameError, LedgerfsError, ObjectNotFoundError, UnusableUrlError
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs_cluster.zookeeper.node import (
     GET_CHILDREN,
@@ -23,11 +21,12 @@ from ledgerfs_cluster.zookeeper.node import (
     node_at,
     one_result,
 )
+from ledgerfs_cluster.zookeeper.settings import Settings
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.zookeeper.client import Asked, Client
 
-__all__ = ["Node", "NodeReader", "Nodes", "Settings", "with_login"]
+__all__ = ["Node", "NodeReader", "Nodes"]
 
 # A server takes requests of less than 1 MiB (jute.maxbuffer). It keeps whole replies in memory, twice while it makes one, and nodes have up
 # to 1 MiB each: 512 such nodes under way ended a ZooKeeper with a heap of 512 MiB. At 16 a packet a node costs 12 µs, at 128 it costs 4.
@@ -36,68 +35,6 @@ _REPLY_BYTES = 2 << 20
 _FIRST_NODES = 8
 _MOST_NODES = 16
 _PACKETS_AHEAD = 8
-
-
-USERNAME_VARIABLE, PASSWORD_VARIABLE = "LEDGERFS_ZOOKEEPER_USERNAME", "LEDGERFS_ZOOKEEPER_PASSWORD"
-"""Environment variables of the login, for commands, whose options other users see, and for tasks of Spark, whose options are in plans."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings of a client; its repr contains no login.
-
-    Attributes
-    ----------
-    servers
-        ``host:port,host:port``, and a folder (chroot) that all paths are below: ``host:port,host:port/folder``.
-    timeout_s
-        Seconds after which a server that never answered is given up, and which the session outlives without a connection. A request whose
-        connection is lost is tried for twice as long.
-    most_per_second
-        How many nodes this process asks for in a second at most.
-    username, password
-        A login of the scheme ``digest``.
-    use_ssl, verify_certs, check_hostname, ca, certfile, keyfile
-        As kazoo has them. Names of hosts are checked unless certificates are not verified at all.
-
-    Raises `InvalidOptionError` for a time or rate that is not positive, and a name with a colon.
-
-    """
-
-    servers: str
-    timeout_s: float = 10
-    most_per_second: float | None = None
-    username: str | None = field(default=None, repr=False)
-    password: str | None = field(default=None, repr=False)
-    use_ssl: bool = False
-    verify_certs: bool = True
-    check_hostname: bool = True
-    ca: str | None = None
-    certfile: str | None = None
-    keyfile: str | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        for name, number in (("timeout_s", self.timeout_s), ("most_per_second", self.most_per_second)):
-            if number is not None and not number > 0:
-                raise InvalidOptionError(f"must be greater than 0, not {number}", key=name)
-        if self.username is not None and ":" in self.username:
-            raise InvalidOptionError("a name with a colon cannot be told to ZooKeeper", key="username")
-
-    @property
-    def logins(self) -> list[tuple[str, str]]:
-        """What kazoo sends after each connect."""
-        return [] if self.username is None else [("digest", f"{self.username}:{self.password or ''}")]
-
-    @property
-    def hosts(self) -> int:
-        """How many servers are named."""
-        return self.servers.partition("/")[0].count(",") + 1
-
-    @property
-    def folder(self) -> str:
-        """The folder (chroot) that all paths are below, without a slash at its end; empty for the root."""
-        parts = [part for part in self.servers.partition("/")[2].split("/") if part]
-        return "".join(f"/{part}" for part in parts)
 
 
 class NodeReader:
@@ -267,13 +204,3 @@ def _require_path(path: str) -> int:
 
 def _restored(settings: Settings) -> Nodes:
     return Nodes(**{name: getattr(settings, name) for name in Settings.__dataclass_fields__})
-
-
-def with_login(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a session with the login of the environment, where they name none, or the same user without a password."""
-    given = {"username": os.environ.get(USERNAME_VARIABLE), "password": os.environ.get(PASSWORD_VARIABLE)}
-    username = options.get("username")
-    if username is not None and given["username"] not in {None, username}:
-        return dict(options)
-    found = {name: value for name, value in given.items() if value}
-    return {**found, **{name: value for name, value in options.items() if value is not None}}

@@ -21,7 +21,7 @@ from kazoo.protocol.states import KeeperState
 
 from ledgerfs.errors import UnusableUrlError
 from ledgerfs_cluster.zookeeper.node import Reply, Request
-from ledgerfs_cluster.zookeeper.nodes import Settings
+from ledgerfs_cluster.zookeeper.settings import Settings
 
 _MOST_REPLY_BYTES = 256 << 20
 _MOST_AT_ONCE = 1 << 20

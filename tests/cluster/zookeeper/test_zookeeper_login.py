@@ -6,7 +6,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs_cluster.live_source.layout import LiveCluster as LiveSource
-from ledgerfs_cluster.zookeeper.nodes import PASSWORD_VARIABLE, USERNAME_VARIABLE, with_login
+from ledgerfs_cluster.zookeeper.settings import PASSWORD_VARIABLE, USERNAME_VARIABLE, with_login
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.cluster.support.sessions import PATIENT_S
 from tests.support.each import for_each

@@ -1,0 +1,79 @@
+"""Where a ZooKeeper is and how to log in; travels in pickles."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ledgerfs.errors import InvalidOptionError
+
+USERNAME_VARIABLE, PASSWORD_VARIABLE = "LEDGERFS_ZOOKEEPER_USERNAME", "LEDGERFS_ZOOKEEPER_PASSWORD"
+"""Environment variables of the login, for commands, whose options other users see, and for tasks of Spark, whose options are in plans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a client; its repr contains no login.
+
+    Attributes
+    ----------
+    servers
+        ``host:port,host:port``, and a folder (chroot) that all paths are below: ``host:port,host:port/folder``.
+    timeout_s
+        Seconds after which a server that never answered is given up, and which the session outlives without a connection. A request whose
+        connection is lost is tried for twice as long.
+    most_per_second
+        How many nodes this process asks for in a second at most.
+    username, password
+        A login of the scheme ``digest``.
+    use_ssl, verify_certs, check_hostname, ca, certfile, keyfile
+        As kazoo has them. Names of hosts are checked unless certificates are not verified at all.
+
+    Raises `InvalidOptionError` for a time or rate that is not positive, and a name with a colon.
+
+    """
+
+    servers: str
+    timeout_s: float = 10
+    most_per_second: float | None = None
+    username: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    use_ssl: bool = False
+    verify_certs: bool = True
+    check_hostname: bool = True
+    ca: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, number in (("timeout_s", self.timeout_s), ("most_per_second", self.most_per_second)):
+            if number is not None and not number > 0:
+                raise InvalidOptionError(f"must be greater than 0, not {number}", key=name)
+        if self.username is not None and ":" in self.username:
+            raise InvalidOptionError("a name with a colon cannot be told to ZooKeeper", key="username")
+
+    @property
+    def logins(self) -> list[tuple[str, str]]:
+        """What kazoo sends after each connect."""
+        return [] if self.username is None else [("digest", f"{self.username}:{self.password or ''}")]
+
+    @property
+    def hosts(self) -> int:
+        """How many servers are named."""
+        return self.servers.partition("/")[0].count(",") + 1
+
+    @property
+    def folder(self) -> str:
+        """The folder (chroot) that all paths are below, without a slash at its end; empty for the root."""
+        parts = [part for part in self.servers.partition("/")[2].split("/") if part]
+        return "".join(f"/{part}" for part in parts)
+
+
+def with_login(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a session with the login of the environment, where they name none, or the same user without a password."""
+    given = {"username": os.environ.get(USERNAME_VARIABLE), "password": os.environ.get(PASSWORD_VARIABLE)}
+    username = options.get("username")
+    if username is not None and given["username"] not in {None, username}:
+        return dict(options)
+    found = {name: value for name, value in given.items() if value}
+    return {**found, **{name: value for name, value in options.items() if value is not None}}
