@@ -148,13 +148,6 @@ def test_a_node_with_its_times_and_children(server: ZooKeeperServer, nodes: Node
     assert began_ms <= found.changed_ms <= time.time_ns() // 1_000_000
 
 
-def test_a_missing_node_is_named(server: ZooKeeperServer, nodes: Nodes) -> None:
-    with pytest.raises(ObjectNotFoundError, match=r"^/no: "):
-        nodes.get("/no")
-    with pytest.raises(ObjectNotFoundError, match=r"^/no: "):
-        nodes.children("/no")
-
-
 def test_a_node_of_others_is_named(server: ZooKeeperServer, nodes: Nodes) -> None:
     server.set("/theirs", b"secret")
     server.no_auth("/theirs")
@@ -196,15 +189,6 @@ def test_ten_thousand_nodes_with_few_packets(server: ZooKeeperServer, nodes: Nod
     assert server.requests[MULTI_READ] < 700
     assert server.requests[DATA] == 0
     assert set(server.asked.values()) == {1}
-
-
-def test_nothing_is_asked_twice_by_a_session_that_begins(server: ZooKeeperServer) -> None:
-    paths = fill(server, 20)
-    for _ in range(20):
-        nodes = Nodes(server.address, timeout_s=PATIENT_S)
-        assert len(data(nodes.get_many(paths))) == 20
-        nodes.close()
-    assert (server.requests[MULTI_READ], server.requests[DATA]) == (60, 0)
 
 
 def test_large_nodes_come_with_few_in_a_packet(server: ZooKeeperServer, nodes: Nodes) -> None:
@@ -583,15 +567,6 @@ def test_the_session_ends_with_the_last_use(server: ZooKeeperServer) -> None:
     del nodes
     gc.collect()
     wait_until(lambda: server.requests[CLOSE] == 1, 300)
-
-
-def test_closed_nodes_open_again(server: ZooKeeperServer, nodes: Nodes) -> None:
-    nodes.close()
-    nodes.get("/")
-    nodes.close()
-    nodes.close()
-    assert server.requests[CLOSE] == 1
-    assert nodes.get("/").path == "/"
 
 
 def test_no_file_or_thread_is_left(server: ZooKeeperServer) -> None:
