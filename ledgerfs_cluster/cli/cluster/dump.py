@@ -1,10 +1,8 @@
 """``ledgerfs cluster dump``: what ZooKeeper has, in a file, or kept beside a bucket."""
 
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,29 +14,8 @@ from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs_cluster.cli.cluster.source import access_options, bookies_of, opened_cluster
 from ledgerfs_cluster.cli.end_signals import at_end_signals
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledgerfs.storage.object_store import RawStore
-    from ledgerfs_cluster.snapshot.answers import BookieReads
-    from ledgerfs_cluster.snapshot.dump_keeping import Added, Keeping
-    from ledgerfs_cluster.snapshot.surveying import Dumped, Progress
-    from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
-
-
 _MOST_LINES = 10
 """Lost schemas that are told one by one; the file has them all."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """Which cluster is dumped, and how it is asked."""
-
-    context: click.Context
-    url: str
-    zk_rate: float
-    no_bookies: bool
-    as_json: bool
 
 
 @command()
@@ -97,84 +74,43 @@ def dump(
       ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier
       ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --keep 48 --keep-for 30d
     """
-    asked = _Asked(context, url, zk_rate, no_bookies, as_json)
     if (file is None) == (bucket is None):
         raise click.UsageError("either FILE or --to BUCKET is where the dump goes")
-    if file is not None:
-        _to_file(asked, file)
-    elif bucket is not None:
-        # These import numpy and fsspec, which --help does not need.
-        from ledgerfs_cluster.snapshot.dump_keeping import Keeping
-        from ledgerfs_cluster.snapshot.kept_dumps import dumps_store
-
-        store, keeping = dumps_store(bucket, target_options_of(context)), Keeping(keep, round(keep_for * 1000))
-        # Outside of what a signal interrupts: it may come while a folder is made, or removed, and what is in there is secret.
-        with TemporaryDirectory(prefix="ledgerfs-") as spool, at_end_signals(_interrupt):
-            added = _to_bucket(asked, store, keeping, spool)
-        _tell(asked, store, added)
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
-
-
-def _to_file(asked: _Asked, file: Path) -> None:
-    # These import numpy and kazoo, which --help does not need.
+    # These import numpy, fsspec and kazoo, which --help does not need.
+    from ledgerfs_cluster.snapshot.dump_keeping import Keeping, add_dump
+    from ledgerfs_cluster.snapshot.kept_dumps import dumps_store
     from ledgerfs_cluster.snapshot.surveying import dump_cluster
 
-    with _opened(asked) as (cluster, bookies, update):
-        done = dump_cluster(cluster, bookies, file, update)
-    if asked.as_json:
-        print_json({"file": str(file), "bytes": done.size, "nodes": done.nodes, "not_known": done.troubles})
-    _say_not_known(str(file), done)
-    say(f"{file}: {done.nodes:,} nodes, {human_size(done.size)}")
-
-
-@contextmanager
-def _opened(asked: _Asked) -> "Iterator[tuple[LivingCluster, BookieReads | None, Progress]]":
-    """Lend the cluster, its bookies and a display of progress."""
-    cluster = opened_cluster(asked.context, asked.url, asked.zk_rate)
-    try:
+    store = None if bucket is None else dumps_store(bucket, target_options_of(context))
+    cluster = opened_cluster(context, url, zk_rate)
+    context.call_on_close(cluster.nodes.close)
+    bookies = bookies_of(cluster, no_bookies=no_bookies)
+    told: dict[str, Any] = {}
+    pruned = ""
+    if file is not None:
         with progress() as update:
-            yield cluster, bookies_of(cluster, no_bookies=asked.no_bookies), update
-    finally:
-        cluster.nodes.close()
-
-
-def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping", spool: str) -> "Added":
-    from ledgerfs_cluster.snapshot.dump_keeping import add_dump
-
-    with _opened(asked) as (cluster, bookies, update):
-        return add_dump(cluster, bookies, store, keeping, update, spool=spool)
-
-
-def _tell(asked: _Asked, store: "RawStore", added: "Added") -> None:
-    kept = added.kept
-    if asked.as_json:
-        print_json(_as_json(store, added))
-    _say_not_known(kept.key, added.dumped)
-    pruned = f"; {len(added.pruned):,} older ones removed" if added.pruned else ""
-    say(f"{store.url}/{kept.key}: {added.dumped.nodes:,} nodes, {human_size(kept.stat.size)}{pruned}")
-
-
-def _as_json(store: "RawStore", added: "Added") -> dict[str, Any]:
-    kept = added.kept
-    return {
-        "bucket": store.url,
-        "key": kept.key,
-        "cluster": kept.cluster,
-        "taken": iso_time(kept.taken_ms),
-        "bytes": kept.stat.size,
-        "nodes": added.dumped.nodes,
-        "not_known": added.dumped.troubles,
-        "removed": [one.key for one in added.pruned],
-    }
-
-
-def _say_not_known(name: str, done: "Dumped") -> None:
+            done = dump_cluster(cluster, bookies, file, update)
+        name, size = str(file), done.size
+        told = {"file": name}
+    elif store is not None:
+        # A signal interrupts only what is inside: it may come while the folder is made, or removed, and what is in there is secret.
+        with TemporaryDirectory(prefix="ledgerfs-") as spool, at_end_signals(_interrupt), progress() as update:
+            added = add_dump(cluster, bookies, store, Keeping(keep, round(keep_for * 1000)), update, spool=spool)
+        done, kept = added.dumped, added.kept
+        name, size = f"{store.url}/{kept.key}", kept.stat.size
+        told = {"bucket": store.url, "key": kept.key, "cluster": kept.cluster, "taken": iso_time(kept.taken_ms)}
+        told |= {"removed": [one.key for one in added.pruned]}
+        pruned = f"; {len(added.pruned):,} older ones removed" if added.pruned else ""
+    if as_json:
+        print_json({**told, "bytes": size, "nodes": done.nodes, "not_known": done.troubles})
     for trouble in done.lost_schemas[:_MOST_LINES]:
         say(f"not known: {trouble}")
     if len(done.lost_schemas) > _MOST_LINES:
         say(f"not known: {len(done.lost_schemas) - _MOST_LINES:,} more versions of schemas")
     if others := done.troubles - len(done.lost_schemas):
         say(f"{name}: {others:,} questions to bookies have no answer; retention and cursors tell which")
+    say(f"{name}: {done.nodes:,} nodes, {human_size(size)}{pruned}")
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
