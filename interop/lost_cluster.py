@@ -6,6 +6,7 @@ Some topics were offloaded as a whole, some in part, some never. What remains is
 import contextlib
 import os
 import random
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from interop.java_client import JavaClient, Lines
 from interop.keys import KeyPair
 from interop.live_cluster import LiveCluster, lent_live_cluster
 from interop.live_producer import connected, produce_to
+from interop.processes import LEASH
 from interop.recover_command import LEDGERFS, RecoverCommand
 from interop.s3_server import BUCKET
 from interop.stages import stage
@@ -197,8 +199,10 @@ def _killed(
     chance = random.Random(SEED)
     processes = live.cluster.processes
     producer = produce_to(client, EVENTS, 300)
-    target = ("--to", f"s3://{BUCKET}", "-O", f"endpoint_url={live.s3.endpoint}", "--every", f"{_DUMP_EVERY_S}s")
-    processes.launch("dumps", [*LEDGERFS, "cluster", "dump", f"pulsar+zk://{live.cluster.zookeeper}", *target], {})
+    target = ("--to", f"s3://{BUCKET}", "-O", f"endpoint_url={live.s3.endpoint}")
+    # On a leash, too, so that a dump under way ends with the loop.
+    dump = shlex.join([*LEASH, *LEDGERFS, "cluster", "dump", f"pulsar+zk://{live.cluster.zookeeper}", *target])
+    processes.launch("dumps", ["sh", "-c", f"while true; do {dump}; sleep {_DUMP_EVERY_S}; done"], {})
     processes.launch("transactions", java.command("Transactions", TRANSACTIONS, str(SEED)), {})
     kept = live.s3.folder / BUCKET / "_ledgerfs" / "dumps"
     acknowledged = []

@@ -11,7 +11,6 @@ from ledgerfs.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
-    from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 
 TOKEN_VARIABLE = "PULSAR_TOKEN"  # noqa: S105  (a name)
 ACCESS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
@@ -20,7 +19,7 @@ _MOST_TOKEN_BYTES = 1 << 20
 
 
 def broker_argument(command: Command) -> Command:
-    """Add the argument BROKER and its options; the command gets ``broker``, and the others by the names that `admin_api` takes."""
+    """Add the argument BROKER and its options; the command gets ``broker``, and the others by the names that `admin_requests` takes."""
     return click.argument("broker", metavar="BROKER")(broker_options(command))
 
 
@@ -43,24 +42,6 @@ def broker_options(command: Command) -> Command:
     ):  # fmt: skip
         command = add(command)
     return command
-
-
-def admin_api(
-    broker: str,
-    *,
-    token: str | None,
-    token_file: Path | None,
-    tls_ca: Path | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-) -> "AdminApi":
-    """Return the admin API of a broker; raises `InvalidOptionError`. A file with a token comes before the environment."""
-    # This imports ssl and fsspec, which --help does not need.
-    from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
-
-    return AdminApi(
-        admin_requests(broker, token=token, token_file=token_file, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
-    )
 
 
 def admin_requests(

@@ -27,25 +27,3 @@ def at_end_signals(end: Callable[[], object]) -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-
-
-class Interrupts:
-    """Whether a signal came: Python drops what is raised while an object goes, as in a callback of a weak reference."""
-
-    __slots__ = ("has_come",)
-
-    def __init__(self) -> None:
-        self.has_come = False
-
-    def interrupt(self) -> None:
-        """End what is under way."""
-        self.has_come = True
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def signals_as_interrupts() -> Iterator[Interrupts]:
-    """Have them end what is under way as Ctrl-C does, so that nothing of it stays."""
-    interrupts = Interrupts()
-    with at_end_signals(interrupts.interrupt):
-        yield interrupts

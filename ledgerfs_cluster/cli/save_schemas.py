@@ -9,7 +9,7 @@ from ledgerfs.cli.notices import notice
 from ledgerfs.cli.options import json_option, opened_here, optional_bucket_argument
 from ledgerfs.cli.output import print_json, progress, say
 from ledgerfs.cli.schemas.places import place_option, saved_at
-from ledgerfs_cluster.cli.broker_options import admin_api, broker_argument
+from ledgerfs_cluster.cli.broker_options import admin_requests, broker_argument
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
@@ -58,9 +58,10 @@ def save(
     # These import numpy and fsspec, which --help does not need.
     from ledgerfs.bucket.known_schemas import KnownSchemas
     from ledgerfs_cluster.pulsar_admin.saving import save_schemas
+    from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 
     cluster = _cluster(context, broker, bucket)
-    source = admin_api(broker, **access) if cluster is None else KnownSchemas(cluster)
+    source = AdminApi(admin_requests(broker, **access)) if cluster is None else KnownSchemas(cluster)
     of_topics = bucket or cluster
     if of_topics is None:
         raise click.UsageError("Missing argument 'BUCKET', whose topics' schemas are saved.")

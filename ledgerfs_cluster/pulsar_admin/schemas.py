@@ -14,8 +14,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, schema_owner
 from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.formats.told_schema import told_text
-from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
-from ledgerfs_cluster.pulsar_admin.answer import Answer
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests, Answer
 
 _TRIES = 5
 _NOT_THERE = frozenset({404, 405, 501})

@@ -12,7 +12,6 @@ from ledgerfs_cluster.snapshot.answers import LastEnd
 from ledgerfs_cluster.snapshot.bundles import Owner, namespace_of
 from ledgerfs_cluster.snapshot.policies import BrokerDefaults
 from ledgerfs_cluster.snapshot.survey import Survey, TopicLedgers, is_system_topic
-from ledgerfs_cluster.snapshot.tables import Table
 
 Slowest = tuple[int, int] | None
 """The position that all subscriptions of a topic have come to; None if it has none."""
@@ -99,12 +98,14 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
         name, ledgers, rows = survey.topics[topic], survey.ledgers_of(topic), survey.cursors_of(topic)
         namespace, owner = namespace_of(name), survey.owners.of(name)
         moved, ttl_ms = moved_cursors(survey, topic, ledgers, defaults.ttl_ms, now_ms)
-        held = _Held(ledgers, moved, _going_of(survey, topic, ledgers, defaults, now_ms))
+        going = _going_of(survey, topic, ledgers, defaults, now_ms)
+        all_going, trimmed = going(None), going(slowest_of(moved))
         for at, row in enumerate(rows):
             mark = int(row["mark_ledger"]), int(row["mark_entry"])
             after = int(moved["mark_ledger"][at]), int(moved["mark_entry"][at])
             backlog, size = backlog_of(ledgers, mark)
-            held_rows = held.by(at)
+            passed, freed = going(after), going(slowest_of(np.delete(moved, at)))
+            held = [one for one in all_going if one not in passed]
             yield CursorState(
                 name,
                 survey.cursor_names[int(row["name"])],
@@ -114,9 +115,9 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
                 size,
                 int(row["last_active_ms"]) or None,
                 int(row["changed_ms"]),
-                int(ledgers.sizes[held_rows].sum()),
-                tuple(ledgers.ids[held_rows].tolist()),
-                held.freed_by(at),
+                int(ledgers.sizes[held].sum()),
+                tuple(ledgers.ids[held].tolist()),
+                int(ledgers.sizes[[one for one in freed if one not in trimmed]].sum()),
                 bool(row["cursors_ledger"] >= 0),
                 bool(row["is_stale"]),
                 namespace in not_read and not is_system_topic(name),
@@ -140,41 +141,18 @@ def backlog_of(ledgers: TopicLedgers, mark: tuple[int, int]) -> tuple[int, int]:
     return entries + int(ledgers.entries[after:].sum()), size + int(ledgers.sizes[after:].sum())
 
 
-class _Held:
-    """What the subscriptions of one topic keep, by the rows of its ledgers."""
-
-    __slots__ = ("_all_going", "_going", "_ledgers", "_rows", "_trimmed")
-
-    def __init__(self, ledgers: TopicLedgers, rows: Table, going: Callable[[Slowest], tuple[int, ...]]) -> None:
-        self._ledgers, self._rows, self._going = ledgers, rows, going
-        self._all_going = going(None)
-        self._trimmed = set(going(slowest_of(rows)))
-
-    def by(self, at: int) -> list[int]:
-        """Return the ledgers that one subscription keeps, perhaps with others."""
-        row = self._rows[at]
-        passed = set(self._going((int(row["mark_ledger"]), int(row["mark_entry"]))))
-        return [one for one in self._all_going if one not in passed]
-
-    def freed_by(self, at: int) -> int:
-        """Return how many bytes go if one subscription is deleted."""
-        freed = [one for one in self._going(slowest_of(np.delete(self._rows, at))) if one not in self._trimmed]
-        return int(self._ledgers.sizes[freed].sum())
-
-
 def _going_of(
     survey: Survey, topic: int, ledgers: TopicLedgers, defaults: BrokerDefaults, now_ms: int
-) -> Callable[[Slowest], tuple[int, ...]]:
-    """Return what tells which ledgers go if all subscriptions have come to a position."""
+) -> Callable[[Slowest], dict[int, None]]:
+    """Return what tells which rows of ledgers go, in their order, if all subscriptions have come to a position."""
     name = survey.topics[topic]
     rule, _ = retention_of(name, survey.policies.get(namespace_of(name)), defaults, survey.own_policies(name))
     is_terminated = survey.is_terminated(topic)
     has_current = keeps_its_last(survey.owners.of(name), ledgers.last_end, is_terminated=is_terminated)
 
-    def going(slowest: Slowest) -> tuple[int, ...]:
-        if not ledgers.ids.size:
-            return ()
-        return trim_of(ledgers, slowest, rule, now_ms, has_current=has_current).going
+    def going(slowest: Slowest) -> dict[int, None]:
+        found = trim_of(ledgers, slowest, rule, now_ms, has_current=has_current).going if ledgers.ids.size else ()
+        return dict.fromkeys(found)
 
     return going
 

@@ -1,9 +1,9 @@
 """Gauges in Prometheus's text format, and a file of them for the textfile collector of a node exporter."""
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from uuid import uuid4
 
 from ledgerfs.errors import InvalidOptionError
 
@@ -19,22 +19,19 @@ def gauge_lines(name: str, about: str, samples: Iterable[tuple[Mapping[str, str]
 
 def write_gauges_file(path: Path, lines: Iterable[str]) -> None:
     """Write all lines at once: whoever reads the file meanwhile has the old one. Raises `InvalidOptionError` if it cannot be written."""
-    text = "".join(f"{line}\n" for line in lines)
+    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-                # Collectors run as another user.
-                os.fchmod(descriptor, 0o644)
-                file.write(text)
-                file.flush()
-                os.fsync(descriptor)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with part.open("x", encoding="utf-8", errors="replace") as file:
+            # Collectors run as another user.
+            os.fchmod(file.fileno(), 0o644)
+            file.writelines(f"{line}\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
     except OSError as error:
         raise InvalidOptionError(f"the gauges cannot be written: {error.strerror}", key=str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _escaped(text: str) -> str:

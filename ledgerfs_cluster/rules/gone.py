@@ -13,9 +13,8 @@ import numpy as np
 
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION
 from ledgerfs_cluster.rules.findings import Finding, FindingKind
-from ledgerfs_cluster.rules.ownership import are_there
+from ledgerfs_cluster.rules.ownership import are_of_compaction, are_there
 from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.tables import Table, parts_by
 
@@ -88,7 +87,7 @@ GONE = np.dtype([("namer", "i1"), ("ledger_id", "i8"), ("row", "i8"), ("changed_
 
 def gone_ledgers(survey: Survey) -> Table:
     """Return rows of `GONE` that a look shows; what states name that could not be read is left out."""
-    cursors, is_compaction = survey.cursors, _are_of_compaction(survey)
+    cursors, is_compaction = survey.cursors, are_of_compaction(survey)
     is_told = is_compaction & ~cursors["is_stale"] & (cursors["compacted_ledger"] >= 0)
     is_in_a_ledger = cursors["cursors_ledger"] >= 0
     compacted = _gone(survey, cursors, Namer.COMPACTED, "compacted_ledger", is_told)
@@ -107,14 +106,7 @@ def gone_ledgers(survey: Survey) -> Table:
 
 def unread_compactions(survey: Survey) -> int:
     """Return how many cursors of compaction have a state that was not read: the compacted topic that it names may be gone."""
-    return int((_are_of_compaction(survey) & survey.cursors["is_stale"]).sum())
-
-
-def _are_of_compaction(survey: Survey) -> Mask:
-    if COMPACTION not in survey.cursor_names:
-        return np.zeros(survey.cursors.size, np.bool_)
-    found: Mask = survey.cursors["name"] == survey.cursor_names.index(COMPACTION)
-    return found
+    return int((are_of_compaction(survey) & survey.cursors["is_stale"]).sum())
 
 
 def named_before(rows: Table, before_ms: int) -> Table:

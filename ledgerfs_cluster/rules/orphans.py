@@ -15,9 +15,8 @@ import numpy as np
 
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs.formats.topic_names import decode_topic, managed_ledger_of, split_partition, topic_of
+from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
-from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION
 from ledgerfs_cluster.rules.findings import Finding, FindingKind
 from ledgerfs_cluster.rules.ownership import (
     COMPACTED,
@@ -25,9 +24,12 @@ from ledgerfs_cluster.rules.ownership import (
     MANAGED_LEDGER,
     SCHEMA,
     Claim,
-    Claims,
+    Owners,
     is_in,
+    known_topics,
+    made_for,
     named_ledgers,
+    topic_made_for,
 )
 from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.tables import Table
@@ -76,7 +78,7 @@ class Unnamed:
 def unnamed_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> Unnamed:
     """Return the ledgers that nothing names, those left alone for ``grace_ms`` before ``now_ms``: made, closed or changed before that."""
     ledgers = survey.ledgers
-    is_pulsars = ledgers["application"] == _row_of(survey.words, PULSAR)
+    is_pulsars = ledgers["application"] == (survey.words.index(PULSAR) if PULSAR in survey.words else -2)
     free = ledgers[is_pulsars & ~is_in(ledgers["ledger_id"], named_ledgers(survey))]
     is_young = np.maximum(free["created_ms"], free["changed_ms"]) > now_ms - grace_ms
     old = free[~is_young]
@@ -140,8 +142,9 @@ def flagged_findings(survey: Survey, rows: Table, lost: Int64, sound: Int64) -> 
 
 
 def _orphans_of(survey: Survey, rows: Table, known: frozenset[str], *, is_open: bool) -> Finding:
-    component, owner = survey.words[int(rows["component"][0])], survey.words[int(rows["owner"][0])]
-    cursor = None if rows["cursor"][0] < 0 else survey.words[int(rows["cursor"][0])]
+    component, owner, cursor = made_for(survey, rows[0])
+    if component is None or owner is None:
+        raise ValueError("a ledger without an owner is nobody's orphan")
     kind = FindingKind.ORPHAN_CURSOR_LEDGER if cursor is not None else _KINDS[component]
     state = "not closed" if is_open else "closed"
     mend = "check again right before, then bookkeeper shell deleteledger -ledgerid N"
@@ -165,21 +168,6 @@ def _orphans_of(survey: Survey, rows: Table, known: frozenset[str], *, is_open: 
     )
 
 
-def known_topics(survey: Survey) -> frozenset[str]:
-    """Return the managed ledgers of a cluster, and the topics that they are partitions of."""
-    return frozenset(survey.topics) | {split_partition(one)[0] for one in survey.topics}
-
-
-def topic_made_for(component: str, owner: str) -> str:
-    """Return the managed ledger of the topic that a ledger was made for; of a schema, that of its topic."""
-    if component == MANAGED_LEDGER:
-        return owner
-    try:
-        return managed_ledger_of(f"persistent://{owner}" if component == SCHEMA else owner)
-    except InvalidNameError:
-        return owner
-
-
 def _subject(component: str, owner: str, cursor: str | None) -> str:
     if component == SCHEMA:
         return f"schema {owner}"
@@ -192,13 +180,19 @@ def _subject(component: str, owner: str, cursor: str | None) -> str:
 
 def _claims(survey: Survey, rows: Table) -> "np.ndarray[tuple[int], np.dtype[np.str_]]":
     """Return the value of the claim on each row."""
-    claims, words = Claims(survey), survey.words
-    found = np.full(rows.size, Claim.UNCLEAR.value, "U16")
+    damaged, topics = Owners.damaged(survey), frozenset(survey.topics)
+    found = np.full(rows.size, Claim.NONE.value, "U16")
     for group in _groups(rows, ("component", "owner", "cursor", "state")):
         row = rows[group[0]]
-        told = [None if row[name] < 0 else words[int(row[name])] for name in ("component", "owner", "cursor")]
-        is_open = bool(row["state"] != LedgerState.CLOSED)
-        found[group] = claims.of(told[0], told[1], told[2], is_open=is_open).value
+        component, owner, cursor = made_for(survey, row)
+        may_name = damaged.may_name(component, owner, cursor)
+        is_compacted = component == COMPACTED and row["state"] != LedgerState.CLOSED
+        if may_name is None:
+            found[group] = Claim.UNCLEAR.value
+        elif may_name:
+            found[group] = Claim.UNREADABLE.value
+        elif is_compacted and topic_made_for(COMPACTED, owner or "") in topics:
+            found[group] = Claim.IN_USE.value
     return found
 
 
@@ -214,62 +208,14 @@ def _groups(rows: Table, columns: tuple[str, ...]) -> Iterator[Int64]:
     yield from np.split(order, np.flatnonzero(differs) + 1)
 
 
-def _row_of(words: list[str], word: str) -> int:
-    return words.index(word) if word in words else -2
-
-
 def with_unchanged_owners(survey: Survey, rows: Table, before_ms: int) -> Table:
     """Return those of some rows of `LEDGER` whose owners are as they were at a time, or are not there."""
-    if not rows.size:
-        return rows
-    changed = _Changed(survey, before_ms)
-    # Row -1 is that of no word.
-    words = [*survey.words, None]
-    whose = [rows[name].tolist() for name in ("component", "owner", "cursor")]
-    is_changed = {
-        key: changed.is_owner(words[key[0]], words[key[1]], words[key[2]]) for key in set(zip(*whose, strict=True))
-    }
-    found: Table = rows[[not is_changed[key] for key in zip(*whose, strict=True)]]
+    changed = Owners.changed(survey, before_ms)
+    is_unchanged = np.zeros(rows.size, np.bool_)
+    for group in _groups(rows, ("component", "owner", "cursor")):
+        is_unchanged[group] = not changed.may_name(*made_for(survey, rows[group[0]]))
+    found: Table = rows[is_unchanged]
     return found
-
-
-class _Changed:
-    """The lists, subscriptions and locators that were set since a time."""
-
-    __slots__ = ("_compacting", "_cursors", "_of_cursors", "_schemas", "_topics")
-
-    def __init__(self, survey: Survey, before_ms: int) -> None:
-        topics = np.flatnonzero(survey.topic_table["changed_ms"] >= before_ms).tolist()
-        self._topics = frozenset(survey.topics[row] for row in topics)
-        cursors = survey.cursors[survey.cursors["changed_ms"] >= before_ms]
-        self._cursors = frozenset(_names(survey, cursors))
-        self._of_cursors = frozenset(topic for topic, _ in self._cursors)
-        # The state of a subscription in use changes without its node, and names another compacted ledger.
-        in_use = survey.cursors[survey.cursors["cursors_ledger"] >= 0]
-        compacting = {topic for topic, cursor in _names(survey, in_use) if cursor == COMPACTION}
-        self._compacting = frozenset(compacting | {topic for topic, cursor in self._cursors if cursor == COMPACTION})
-        schemas = survey.schemas["name"][survey.schemas["changed_ms"] >= before_ms]
-        self._schemas = frozenset(decode_topic(survey.words[row]) for row in np.unique(schemas).tolist())
-
-    def is_owner(self, component: str | None, owner: str | None, cursor: str | None) -> bool:
-        """Whether what custom metadata tell of an owner is one of these."""
-        if owner is None:
-            return False
-        if component == MANAGED_LEDGER:
-            return owner in self._topics if cursor is None else (owner, cursor) in self._cursors
-        if component == SCHEMA:
-            return decode_topic(owner) in self._schemas
-        try:
-            topic = managed_ledger_of(owner)
-        except InvalidNameError:
-            return False
-        return topic in (self._compacting if component == COMPACTED else self._of_cursors)
-
-
-def _names(survey: Survey, cursors: Table) -> list[tuple[str, str]]:
-    """Return the managed ledger and the name of each of some rows of `CURSOR`."""
-    pairs = zip(cursors["topic"].tolist(), cursors["name"].tolist(), strict=True)
-    return [(survey.topics[topic], survey.cursor_names[name]) for topic, name in pairs]
 
 
 def signs_of_sharing(survey: Survey) -> list[str]:
@@ -294,7 +240,7 @@ def _open_ledgers_of_others(survey: Survey) -> int:
     is_open = (ledgers["state"] != LedgerState.CLOSED) & (ledgers["component"] == words.index(MANAGED_LEDGER))
     owners, counts = np.unique(ledgers["owner"][is_open & (ledgers["owner"] >= 0)], return_counts=True)
     # A list that cannot be read is that of a topic which is here.
-    known = known_topics(survey) | Claims(survey).damaged_topics
+    known = known_topics(survey) | Owners.damaged(survey).topics
     return sum(
         count for owner, count in zip(owners.tolist(), counts.tolist(), strict=True) if words[owner] not in known
     )

@@ -3,7 +3,7 @@
 A damaged list is never "no owner": whatever it may name is left alone.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from enum import Enum
 from functools import reduce
 from urllib.parse import unquote_plus
@@ -13,6 +13,7 @@ import numpy as np
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.formats.topic_names import managed_ledger_of as managed_ledger_of_topic
+from ledgerfs.formats.topic_names import split_partition
 from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, cursor_of, managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs_cluster.formats.stored_schema import ROOT as SCHEMAS
@@ -72,62 +73,98 @@ def is_at_or_below(path: str, folders: Container[str]) -> bool:
     return False
 
 
-class Claims:
-    """Tells what may name a ledger that nothing of a survey names."""
+class Owners:
+    """What may name ledgers: some lists, subscriptions, and locators of schemas or folders of them."""
 
-    __slots__ = ("_cursors", "_of_cursors", "_schemas", "_topics", "_unknown_compaction", "topics")
+    __slots__ = ("_compacted", "_cursors", "_of_cursors", "_schemas", "topics")
 
-    def __init__(self, survey: Survey) -> None:
-        self.topics = frozenset(survey.topics)
-        paths = [one.path for one in survey.damaged]
-        self._topics = frozenset(filter(None, map(managed_ledger_of, paths)))
-        self._cursors = frozenset(filter(None, map(cursor_of, paths)))
+    def __init__(
+        self,
+        topics: Iterable[str],
+        cursors: Iterable[tuple[str, str]],
+        schemas: Iterable[str],
+        compacted: Iterable[str],
+    ) -> None:
+        """Take managed ledgers, subscriptions, paths below ``/schemas``, and managed ledgers whose state of compaction is meant, too."""
+        self.topics = frozenset(topics)
+        self._cursors = frozenset(cursors)
         self._of_cursors = frozenset(topic for topic, _ in self._cursors)
-        below = [path.removeprefix(f"{SCHEMAS}/") for path in paths if path.startswith(f"{SCHEMAS}/")]
-        self._schemas = frozenset(map(unquote_plus, below))
-        self._unknown_compaction = frozenset(_stale(survey, COMPACTION))
+        self._schemas = frozenset(map(unquote_plus, schemas))
+        self._compacted = frozenset(compacted) | {topic for topic, cursor in self._cursors if cursor == COMPACTION}
 
-    @property
-    def damaged_topics(self) -> frozenset[str]:
-        """Managed ledgers whose lists could not be read."""
-        return self._topics
+    @classmethod
+    def damaged(cls, survey: Survey) -> "Owners":
+        """Return those that could not be read."""
+        paths = [one.path for one in survey.damaged]
+        below = (path.removeprefix(f"{SCHEMAS}/") for path in paths if path.startswith(f"{SCHEMAS}/"))
+        return cls(
+            filter(None, map(managed_ledger_of, paths)),
+            filter(None, map(cursor_of, paths)),
+            below,
+            _topics_at(survey, are_of_compaction(survey) & survey.cursors["is_stale"]),
+        )
 
-    def of(self, component: str | None, owner: str | None, cursor: str | None, *, is_open: bool) -> Claim:
-        """Return what is known of the owner that a ledger's custom metadata tells."""
-        if owner is None:
-            return Claim.UNCLEAR
+    @classmethod
+    def changed(cls, survey: Survey, since_ms: int) -> "Owners":
+        """Return those that were set since a time."""
+        topics = np.flatnonzero(survey.topic_table["changed_ms"] >= since_ms).tolist()
+        schemas = survey.schemas["name"][survey.schemas["changed_ms"] >= since_ms]
+        is_changed = survey.cursors["changed_ms"] >= since_ms
+        names = [survey.cursor_names[row] for row in survey.cursors["name"][is_changed].tolist()]
+        return cls(
+            (survey.topics[row] for row in topics),
+            zip(_topics_at(survey, is_changed), names, strict=True),
+            (survey.words[row] for row in np.unique(schemas).tolist()),
+            # The state of a subscription in use changes without its node, and names another compacted ledger.
+            _topics_at(survey, are_of_compaction(survey) & (survey.cursors["cursors_ledger"] >= 0)),
+        )
+
+    def may_name(self, component: str | None, owner: str | None, cursor: str | None) -> bool | None:
+        """Return whether one of them may name a ledger with these custom metadata; None where nobody knows what would name it."""
+        if owner is None or component not in {SCHEMA, MANAGED_LEDGER, COMPACTED, DELAYED}:
+            return None
         if component == SCHEMA:
-            return Claim.UNREADABLE if is_at_or_below(unquote_plus(owner), self._schemas) else Claim.NONE
+            return is_at_or_below(unquote_plus(owner), self._schemas)
+        topic = topic_made_for(component, owner)
+        # A walk does not look for a list at other paths.
+        if managed_ledger_of(f"{MANAGED_LEDGERS}/{topic}") != topic:
+            return None
         if component == MANAGED_LEDGER:
-            return self._of_topic(owner, cursor)
-        if component in {COMPACTED, DELAYED}:
-            return self._of_topics_own(component, owner, is_open=is_open)
-        return Claim.UNCLEAR
-
-    def _of_topic(self, name: str, cursor: str | None) -> Claim:
-        if managed_ledger_of(f"{MANAGED_LEDGERS}/{name}") != name:
-            # A walk does not look for a list there.
-            return Claim.UNCLEAR
-        is_unreadable = name in self._topics or (cursor is not None and (name, cursor) in self._cursors)
-        return Claim.UNREADABLE if is_unreadable else Claim.NONE
-
-    def _of_topics_own(self, component: str, topic: str, *, is_open: bool) -> Claim:
-        try:
-            name = managed_ledger_of_topic(topic)
-        except InvalidNameError:
-            return Claim.UNCLEAR
-        if name in self._topics or (name in self._of_cursors if component == DELAYED else self._hides_compacted(name)):
-            return Claim.UNREADABLE
-        is_compacting = component == COMPACTED and is_open and name in self.topics
-        return Claim.IN_USE if is_compacting else Claim.NONE
-
-    def _hides_compacted(self, name: str) -> bool:
-        return (name, COMPACTION) in self._cursors or name in self._unknown_compaction
+            return topic in self.topics or (topic, cursor) in self._cursors
+        return topic in self.topics or topic in (self._compacted if component == COMPACTED else self._of_cursors)
 
 
-def _stale(survey: Survey, cursor: str) -> list[str]:
-    """Return the managed ledgers whose cursor of this name may be further than its node tells."""
-    if cursor not in survey.cursor_names:
-        return []
-    rows = survey.cursors[survey.cursors["is_stale"] & (survey.cursors["name"] == survey.cursor_names.index(cursor))]
-    return [survey.topics[topic] for topic in rows["topic"].tolist()]
+def made_for(survey: Survey, row: np.void) -> tuple[str | None, str | None, str | None]:
+    """Return the component, the owner and the cursor that the custom metadata of a ledger have, a row of `LEDGER`."""
+    component, owner, cursor = (
+        None if row[name] < 0 else survey.words[int(row[name])] for name in ("component", "owner", "cursor")
+    )
+    return component, owner, cursor
+
+
+def topic_made_for(component: str, owner: str) -> str:
+    """Return the managed ledger of the topic that a ledger was made for; of a schema, that of its topic."""
+    if component == MANAGED_LEDGER:
+        return owner
+    try:
+        return managed_ledger_of_topic(f"persistent://{owner}" if component == SCHEMA else owner)
+    except InvalidNameError:
+        return owner
+
+
+def known_topics(survey: Survey) -> frozenset[str]:
+    """Return the managed ledgers of a cluster, and the topics that they are partitions of."""
+    return frozenset(survey.topics) | {split_partition(one)[0] for one in survey.topics}
+
+
+def are_of_compaction(survey: Survey) -> Mask:
+    """Return which rows of `CURSOR` are cursors of compaction."""
+    if COMPACTION not in survey.cursor_names:
+        return np.zeros(survey.cursors.size, np.bool_)
+    found: Mask = survey.cursors["name"] == survey.cursor_names.index(COMPACTION)
+    return found
+
+
+def _topics_at(survey: Survey, is_meant: Mask) -> list[str]:
+    """Return the managed ledger of each of some rows of `CURSOR`."""
+    return [survey.topics[row] for row in survey.cursors["topic"][is_meant].tolist()]

@@ -49,17 +49,9 @@ class CursorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TopicPoliciesAnswer:
-    """What the topics of a namespace have set for themselves.
+    """What the topics of a namespace have set; ``trouble`` says why that is not known.
 
-    Attributes
-    ----------
-    namespace
-        Its name.
-    policies
-        {managed ledger, without the number of a partition: an object as ZooKeeper has of namespaces}.
-    trouble
-        Why they are not known; None if they are.
-
+    ``policies`` is {managed ledger, without the number of a partition: an object as ZooKeeper has of namespaces}.
     """
 
     namespace: str
@@ -69,19 +61,9 @@ class TopicPoliciesAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SchemaAnswer:
-    """What BookKeeper has of one version of a schema.
+    """What BookKeeper has of one version of a schema, by the path of its locator below ``/schemas``: the entry, or None for ``trouble``.
 
-    Attributes
-    ----------
-    name
-        Whose it is: the path of the locator below ``/schemas``.
-    version
-        Its number.
-    payload
-        The entry (`ledgerfs_cluster.formats.stored_schema.parse_stored_schema`); None for ``trouble``.
-    trouble
-        Why it is not known; None if it is.
-
+    `ledgerfs_cluster.formats.stored_schema.parse_stored_schema` parses it.
     """
 
     name: str

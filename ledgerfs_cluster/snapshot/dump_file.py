@@ -31,8 +31,6 @@ from ledgerfs_cluster.snapshot.answers import (
 from ledgerfs_cluster.zookeeper.node import Node
 
 _FORMAT, _VERSION = "cluster-dump", 1
-_PART = "part "
-"""Behind each part of the walk, in older dumps."""
 _NAMES = {"entry": "data", "payload": "data"}
 """Of attributes, in the values of lines, where they differ."""
 _CLOSING = b"}\n"
@@ -168,8 +166,7 @@ def _records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptObjectError(f"line {number} is none of a dump: {error}", key=name) from error
         is_ended = isinstance(record, DumpEnd)
-        if record is not None:
-            yield record
+        yield record
 
 
 def _line(record: Record) -> bytes:
@@ -183,14 +180,12 @@ def _line(record: Record) -> bytes:
     return f"{start}{text}{end}".encode()
 
 
-def _record(line: bytes, *, is_first: bool) -> Record | None:
-    """Return the record of a line; None for one that only older dumps have. Raises `ValueError`, `KeyError` and `TypeError` for others."""
+def _record(line: bytes, *, is_first: bool) -> Record:
+    """Return the record of a line. Raises `ValueError`, `KeyError` and `TypeError` for what is none."""
     start = b"{" if is_first else b","
     if not line.startswith(start) or not line.endswith(b"\n"):
         raise ValueError("it is cut, or no line of a dump")
     ((key, value),) = json.loads(b"{" + line[1:] + b"}").items()
-    if key.startswith(_PART) and not is_first:
-        return None
     kind = next((one for one in _KINDS if key.startswith(one.prefix)), None)
     if kind is None:
         raise ValueError(f"it is of an unknown kind: {key[:100]!r}")

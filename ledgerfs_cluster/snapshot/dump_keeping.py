@@ -19,9 +19,8 @@ from ledgerfs.storage.objects import ObjectStat
 from ledgerfs_cluster.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs_cluster.snapshot.answered_nodes import answered
 from ledgerfs_cluster.snapshot.answers import BookieReads
-from ledgerfs_cluster.snapshot.dumping import Dumped, dump_cluster
 from ledgerfs_cluster.snapshot.kept_dumps import DIGITS, KeptDump, cluster_folder, kept_dump_key, kept_dumps
-from ledgerfs_cluster.snapshot.surveying import Progress
+from ledgerfs_cluster.snapshot.surveying import Dumped, Progress, dump_cluster
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 _PART_BYTES = 16 << 20
@@ -70,7 +69,7 @@ def add_dump(
 
     A store that is a folder has to be opened as a private one (`ledgerfs.storage.opening.open_store`): dumps have passwords.
 
-    Raises the errors of `dumping.dump_cluster` and of the store; then nothing was added, or a whole dump (where the
+    Raises the errors of `surveying.dump_cluster` and of the store; then nothing was added, or a whole dump (where the
     store's answer was lost, or pruning failed).
     """
     folder = dumps_folder(cluster)

@@ -17,9 +17,7 @@ from typing import Any
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptObjectError,
-    InvalidOptionError,
     NotFoundError,
-    ObjectNotFoundError,
     UnusableUrlError,
 )
 from ledgerfs.formats.local_paths import local_path
@@ -75,50 +73,32 @@ class KeptDump:
         return self.stat.key
 
 
-class WholeObject:
-    """The bytes of an object, one piece of some mebibytes in memory at a time, as what is read from a file.
+class _WholeObject:
+    """The bytes of a dump's object as what is read from a file, one piece of some mebibytes in memory at a time."""
 
-    Parameters
-    ----------
-    stat
-        As listed; only that version is read.
-    digest
-        With what the SHA-256 of all bytes begins, in hexadecimal digits.
+    __slots__ = ("_left", "_pieces")
 
-    """
-
-    __slots__ = ("_at", "_digest", "_expected", "_left", "_stat", "_store")
-
-    def __init__(self, store: ObjectStore, stat: ObjectStat, digest: str) -> None:
-        self._store = store
-        self._stat = stat
-        self._expected = digest
-        self._digest = sha256()
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
         self._left = memoryview(b"")
-        self._at = 0
 
     def read(self, size: int, /) -> bytes:
-        """Return at most so many of the next bytes, none behind the last.
-
-        Raises `CorruptObjectError` in place of the end of an object that has another digest, and the errors of
-        `ledgerfs.storage.object_store.ObjectStore.read`.
-        """
-        if not self._left:
-            self._left = memoryview(self._next())
+        """Return at most so many of the next bytes, none behind the last; raises as `_pieces_of`."""
+        self._left = self._left or memoryview(next(self._pieces, b""))
         found, self._left = bytes(self._left[:size]), self._left[size:]
         return found
 
-    def _next(self) -> bytes:
-        end = min(self._at + _PIECE, self._stat.size)
-        if self._at == end:
-            if not self._digest.hexdigest().startswith(self._expected):
-                raise CorruptObjectError("its bytes are not those that its name has the digest of", key=self._stat.key)
-            return b""
-        request = ReadRequest(self._stat.key, self._at, end, self._stat.version, is_kept=False)
-        data = self._store.read(request)
-        self._digest.update(data)
-        self._at = end
-        return data
+
+def _pieces_of(store: ObjectStore, kept: KeptDump) -> Iterator[bytes]:
+    """Yield the bytes of the version that was listed. Raises `CorruptObjectError` at the end for another digest, and the store's errors."""
+    digest, stat = sha256(), kept.stat
+    for start in range(0, stat.size, _PIECE):
+        end = min(start + _PIECE, stat.size)
+        piece = store.read(ReadRequest(stat.key, start, end, stat.version, is_kept=False))
+        digest.update(piece)
+        yield piece
+    if not digest.hexdigest().startswith(kept.digest):
+        raise CorruptObjectError("its bytes are not those that its name has the digest of", key=stat.key)
 
 
 def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
@@ -171,7 +151,7 @@ def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:
         As the store has them.
 
     """
-    return records_in(WholeObject(store, kept.stat, kept.digest), kept.key)
+    return records_in(_WholeObject(_pieces_of(store, kept)), kept.key)
 
 
 def copy_kept_dump(store: ObjectStore, kept: KeptDump, path: Path) -> int:
@@ -179,10 +159,8 @@ def copy_kept_dump(store: ObjectStore, kept: KeptDump, path: Path) -> int:
 
     Raises as `ledgerfs_cluster.snapshot.dump_file.new_private_file` and `read_kept_dump`.
     """
-    whole = WholeObject(store, kept.stat, kept.digest)
     with new_private_file(path) as file:
-        while piece := whole.read(_PIECE):
-            file.write(piece)
+        file.writelines(_pieces_of(store, kept))
     return kept.stat.size
 
 
@@ -198,41 +176,18 @@ def read_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -
 def kept_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -> tuple[RawStore, KeptDump] | None:
     """Return the kept dump that a user names as ``<bucket>/_ledgerfs/dumps/<cluster>/<name>``, and its bucket; None for another place.
 
-    Of a name as much is enough as no other one begins with.
-
-    Raises
-    ------
-    NotFoundError
-        None is kept whose name begins so.
-    InvalidOptionError
-        Several are, or an option of the store is invalid.
-    UnusableUrlError, AccessDeniedError, StoreError
-        As the store has them.
-
+    Raises `NotFoundError` if there is no such dump, and the errors of the store.
     """
     bucket, folder, name = (f"./{place}" if place.startswith(FOLDER) else place).rpartition(f"/{FOLDER}")
     if not folder:
         return None
     store = open_store(*filesystem_of(bucket or "/", storage_options or {}))
-    try:
-        kept = parse_kept_dump(store.head(FOLDER + name).stat)
-    except ObjectNotFoundError:
-        kept = None
-    return store, kept or _only_one(store, FOLDER + name)
-
-
-def _only_one(store: ObjectStore, beginning: str) -> KeptDump:
-    """Return the dump whose key begins so, if that is one; raises as `kept_dump_at`."""
-    cluster, slash, name = beginning.removeprefix(FOLDER).partition("/")
-    found = [one for one in kept_dumps(store, cluster) if one.key.startswith(beginning)] if slash and name else []
-    if not found:
+    kept = parse_kept_dump(store.head(FOLDER + name).stat)
+    if kept is None:
         raise NotFoundError(
-            "no dump is kept whose name begins so; `ledgerfs cluster dumps` lists them", key=f"{store.url}/{beginning}"
+            "not the name of a kept dump; `ledgerfs cluster dumps` lists them", key=f"{store.url}/{FOLDER}{name}"
         )
-    if len(found) > 1:
-        reason = f"{len(found):,} dumps have names that begin so: {found[0].key} is the first, {found[-1].key} the last"
-        raise InvalidOptionError(reason, key=f"{store.url}/{beginning}")
-    return found[0]
+    return store, kept
 
 
 def kept_dump_key(cluster: str, taken_ms: int, digest: str) -> str:

@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ledgerfs.errors import AccessDeniedError, CorruptMetadataError, CorruptObjectError, UnsupportedFormatError
+from ledgerfs.errors import (
+    AccessDeniedError,
+    CorruptMetadataError,
+    CorruptObjectError,
+    LedgerfsError,
+    UnsupportedFormatError,
+)
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.topic_names import decode_topic, topic_of
 from ledgerfs.formats.uuid_halves import uuid_halves
@@ -20,7 +26,7 @@ from ledgerfs_cluster.formats.managed_ledgers.names import ROOT as MANAGED_LEDGE
 from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs_cluster.formats.stored_schema import ROOT as SCHEMAS
 from ledgerfs_cluster.formats.stored_schema import locator_path, parse_locator
-from ledgerfs_cluster.snapshot.answers import Answer, CursorAnswer, LastEnd, TopicPoliciesAnswer
+from ledgerfs_cluster.snapshot.answers import Answer, CursorAnswer, LastEnd, SchemaAnswer, TopicPoliciesAnswer
 from ledgerfs_cluster.snapshot.bundles import BROKERS, NAMESPACES, BundleOwners
 from ledgerfs_cluster.snapshot.cluster_names import CLUSTERS, GLOBAL
 from ledgerfs_cluster.snapshot.managed_ledger_paths import list_of_ledgers
@@ -73,7 +79,7 @@ class EventPlaces(NamedTuple):
 
 
 class SurveyBuilder:
-    """Takes nodes, each once, then answers; for one thread.
+    """Takes nodes, each once, then answers of bookies; for one thread.
 
     Parameters
     ----------
@@ -110,15 +116,16 @@ class SurveyBuilder:
         self._denied: set[str] = set()
         self._troubles: list[str] = []
 
-    def take(self, node: Node) -> None:
-        """Take a node, of any kind."""
+    def take(self, record: Node | Answer | SchemaAnswer) -> None:
+        """Take a node of any kind, or an answer; a survey needs none about schemas."""
+        if not isinstance(record, Node):
+            if not isinstance(record, SchemaAnswer):
+                self._take_answer(record)
+            return
         try:
-            self._take_of(node.path)(node)
+            self._take_of(record.path)(record)
         except (CorruptObjectError, UnsupportedFormatError) as error:
-            self._damaged.append(DamagedNode(node.path, error.reason))
-            ledger_id = ledger_id_at(node.path, self._ledgers_path)
-            if ledger_id is not None:
-                self._damaged_ledgers.add(ledger_id)
+            self._take_damaged(record.path, error)
 
     def take_denied(self, path: str, error: AccessDeniedError) -> None:
         """Take the path of a node that may not be read, or a folder that may not be listed: as one that is damaged."""
@@ -126,13 +133,19 @@ class SurveyBuilder:
             # A folder is asked for its data, and for its children.
             return
         self._denied.add(path)
+        if not self._take_damaged(path, error) and path.startswith(
+            (f"{self._ledgers_path}/", f"{NAMESPACES}/", f"{CLUSTERS}/")
+        ):
+            # Of bookies, owners and clusters all is in the path.
+            self._take_of(path)(Node(path, b"", 0, 0, 0, 0))
+
+    def _take_damaged(self, path: str, error: LedgerfsError) -> bool:
+        """Note a node that cannot be read; return whether it is that of a ledger."""
         self._damaged.append(DamagedNode(path, error.reason))
         ledger_id = ledger_id_at(path, self._ledgers_path)
         if ledger_id is not None:
             self._damaged_ledgers.add(ledger_id)
-        elif path.startswith((f"{self._ledgers_path}/", f"{NAMESPACES}/", f"{CLUSTERS}/")):
-            # Of bookies, owners and clusters all is in the path.
-            self._take_of(path)(Node(path, b"", 0, 0, 0, 0))
+        return ledger_id is not None
 
     def open_ledgers(self) -> list[int]:
         """Return the last ledgers of topics that were not closed when nodes of ledgers were read."""
@@ -153,10 +166,9 @@ class SurveyBuilder:
         lacking = np.setdiff1d(np.concatenate(named), self._ledgers.table()["ledger_id"])
         return [one for one in lacking.tolist() if one >= 0 and one not in self._damaged_ledgers]
 
-    def stale_cursors(self) -> Iterator[tuple[str, int]]:
-        """Yield the paths of cursors whose state is in a ledger, and the ledger."""
-        for path, (_, ledger_id) in self._cursor_rows.items():
-            yield path, ledger_id
+    def stale_cursors(self) -> list[tuple[str, int]]:
+        """Return the paths of cursors whose state is in a ledger, and the ledger."""
+        return [(path, ledger_id) for path, (_, ledger_id) in self._cursor_rows.items()]
 
     def namespaces_to_read(self) -> list[str]:
         """Return the namespaces that have a topic of policies."""
@@ -204,8 +216,7 @@ class SurveyBuilder:
             found[int(cursors["topic"][at])] = ledger_id if is_known else None
         return found
 
-    def answer(self, answer: Answer) -> None:
-        """Take an answer of bookies."""
+    def _take_answer(self, answer: Answer) -> None:
         if answer.trouble is not None:
             self._troubles.append(answer.trouble)
         if isinstance(answer, TopicPoliciesAnswer):

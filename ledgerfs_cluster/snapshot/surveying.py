@@ -1,30 +1,46 @@
-"""Making a survey: of a living cluster, of what was suspect in one, or of a dump of one."""
+"""Reading a cluster once, its nodes, then what only bookies know: as a survey, as a second look at what was suspect, or into a dump."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ledgerfs.errors import AccessDeniedError, CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.array_types import Int64
-from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
-from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION
-from ledgerfs_cluster.snapshot.answered_nodes import answered
-from ledgerfs_cluster.snapshot.answers import BookieReads, SchemaAnswer
-from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
+from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, cursor_of
+from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs_cluster.snapshot.answers import (
+    Answer,
+    BookieReads,
+    CursorAnswer,
+    EventLedgers,
+    LastEnd,
+    LedgerEndAnswer,
+    SchemaAnswer,
+    TopicPoliciesAnswer,
+)
+from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, new_private_file
 from ledgerfs_cluster.snapshot.kept_dumps import read_dump_at
-from ledgerfs_cluster.snapshot.questions import Questions
+from ledgerfs_cluster.snapshot.policies import answer_of
 from ledgerfs_cluster.snapshot.survey import Survey
-from ledgerfs_cluster.snapshot.survey_builder import SurveyBuilder
+from ledgerfs_cluster.snapshot.survey_builder import EventPlaces, SurveyBuilder
 from ledgerfs_cluster.snapshot.walk import BOOKIES, PARTS, SCHEMAS_PART, TOPICS, Walk
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 from ledgerfs_cluster.zookeeper.node import Node
 
 Progress = Callable[[str, int, int | None], None]
-"""Is told what is done, how much of it, and of how much, if that is known."""
+"""Is called with what is done, how much of it, and of how much, if that is known."""
 
-EVERY = 256
-"""Nodes after which progress is told."""
-One = TypeVar("One")
+_EVERY = 256
+"""Records after which progress is reported."""
+_TOGETHER = 1024
+"""Ledgers that are asked for at once: their metadata is in memory meanwhile."""
+_Record = Node | Answer | SchemaAnswer
+_Key = TypeVar("_Key")
+_Found = TypeVar("_Found")
 
 
 def survey_cluster(
@@ -37,40 +53,19 @@ def survey_cluster(
 ) -> Survey:
     """Read a cluster, or only some of its `PARTS`; nothing is written to it.
 
+    Without ``bookies`` ZooKeeper alone is asked: ends of open ledgers stay unknown, and cursors as they are in their nodes.
+
     With ``skips_denied`` nodes that may not be read are damaged ones, and so are folders that may not be listed, but for those of ledgers,
     topics and owners: nobody knows what is below, and what is told of others would be wrong.
 
     Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for other nodes that may not be read, and
     `StoreUnreachableError`.
     """
-    path, began_ms = cluster.reading.ledgers_path, time.time_ns() // 1_000_000
-    builder = SurveyBuilder(path)
-    walk = Walk(cluster.nodes, path, on_denied=builder.take_denied if skips_denied else None)
-    for part in parts:
-        take_all(walk.part(part), builder.take, f"reading {part}", progress)
-    questions = Questions(builder, cluster.nodes, bookies, path, has_schemas=SCHEMAS_PART in parts)
-    take_all(questions.answers(), builder.answer, "asking bookies", progress, len(questions))
-    return builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)
-
-
-def survey_dump(place: Path | str, progress: Progress, storage_options: Mapping[str, Any] | None = None) -> Survey:
-    """Read a dump, a file or one that is kept beside a bucket; raises as `ledgerfs_cluster.snapshot.kept_dumps.read_dump_at`."""
-    builder, began_ms, ended_ms = SurveyBuilder(), 0, 0
-    for done, record in enumerate(read_dump_at(str(place), storage_options)):
-        match record:
-            case DumpHeader():
-                builder, began_ms = SurveyBuilder(record.ledgers_path), record.began_ms
-            case Node():
-                builder.take(record)
-            case DumpEnd():
-                ended_ms = record.ended_ms
-            case SchemaAnswer():
-                pass
-            case _:
-                builder.answer(record)
-        if done % (4 * EVERY) == 0:
-            progress("reading the dump", done, None)
-    return builder.survey(str(place), ended_ms, began_ms)
+    reading = _Reading(cluster, bookies, progress, skips_denied=skips_denied)
+    reading.take_parts(parts)
+    # Nobody can read policies of topics without schemas.
+    reading.take_answers(with_policies=SCHEMAS_PART in parts)
+    return reading.survey()
 
 
 def look_again(
@@ -86,31 +81,247 @@ def look_again(
     In this order a ledger that is gone by then was trimmed, or is lost if its list still names it; and one that is there by then and is
     not named afterwards is an orphan, since whoever made it has had the time between the looks to name it.
 
-    ``skips_denied`` and what is raised is as of `ledgerfs_cluster.snapshot.surveying.survey_cluster`.
+    ``skips_denied`` and what is raised is as of `survey_cluster`.
     """
     # Of a server that is behind, all that the second look shows may be as old as what the first one has shown.
     cluster.nodes.catch_up()
-    path, began_ms = cluster.reading.ledgers_path, time.time_ns() // 1_000_000
-    builder = SurveyBuilder(path)
-    paths = (ledger_path(one, path) for one in ledger_ids.tolist())
-    on_denied = builder.take_denied if skips_denied else None
-    for _, node in answered(cluster.nodes.get_many, paths, on_denied):
-        builder.take(node)
-    walk = Walk(cluster.nodes, path, on_denied=on_denied)
-    for part in (TOPICS, SCHEMAS_PART, BOOKIES):
-        take_all(walk.part(part), builder.take, f"reading {part} again", progress)
-    for answer in Questions(builder, cluster.nodes, bookies, path).cursors(COMPACTION):
-        builder.answer(answer)
-    return builder.survey(cluster.url, time.time_ns() // 1_000_000, began_ms)
+    reading = _Reading(cluster, bookies, progress, skips_denied=skips_denied)
+    reading.take("reading ledgers again", reading.walk.named_ledgers(ledger_ids.tolist()))
+    reading.take_parts((TOPICS, SCHEMAS_PART, BOOKIES), " again")
+    reading.take("asking bookies again", reading.cursors(COMPACTION))
+    return reading.survey()
 
 
-def take_all(
-    some: Iterable[One], take: Callable[[One], object], what: str, progress: Progress, total: int | None = None
-) -> None:
-    """Take nodes or answers as they come, and tell progress."""
-    done = 0
-    for done, one in enumerate(some, 1):
-        take(one)
-        if done % EVERY == 0:
-            progress(what, done, total)
-    progress(what, done, done if total is None else total)
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """A dump that was written: its nodes and bytes, and when it was begun, ms since 1970 UTC.
+
+    ``troubles`` is how many questions to bookies have no answer; ``lost_schemas`` has the reasons of those that were about schemas.
+    """
+
+    nodes: int
+    troubles: int
+    lost_schemas: tuple[str, ...]
+    size: int
+    began_ms: int
+
+
+def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path, progress: Progress) -> Dumped:
+    """Write a dump to a file that only its owner can read; whatever ends this leaves none. Nothing is written to the cluster.
+
+    Raises as `ledgerfs_cluster.snapshot.dump_file.new_private_file` and `survey_cluster`.
+    """
+    topics: set[str] = set()
+    troubles: list[Answer | SchemaAnswer] = []
+    nodes = 0
+
+    def keep(record: _Record) -> None:
+        nonlocal nodes
+        writer.write(record)
+        if not isinstance(record, Node):
+            troubles.extend([record] if record.trouble is not None else [])
+            return
+        nodes += 1
+        if managed_ledger_at(record.path, record.data) is not None:
+            topics.add(record.path)
+
+    with new_private_file(path) as file:
+        writer = DumpWriter(file)
+        reading = _Reading(cluster, bookies, progress, keep)
+        writer.write(DumpHeader(cluster.url, reading.path, reading.began_ms))
+        reading.take_parts(PARTS)
+        # A list that is read after all ledgers may name one that was made in between; without its node nobody could read from bookies'
+        # disks what was acknowledged in it.
+        reading.take("reading new topics", reading.walk.new_topics(topics))
+        reading.take("reading new ledgers", reading.walk.named_ledgers(reading.builder.unread_ledgers()))
+        reading.take_answers()
+        reading.take("asking for schemas", reading.schemas())
+        writer.write(DumpEnd(nodes, _now()))
+        writer.flush()
+        lost = tuple(one.trouble for one in troubles if isinstance(one, SchemaAnswer) and one.trouble is not None)
+        return Dumped(nodes, len(troubles), lost, file.tell(), reading.began_ms)
+
+
+def survey_dump(place: Path | str, progress: Progress, storage_options: Mapping[str, Any] | None = None) -> Survey:
+    """Read a dump, a file or one that is kept beside a bucket; raises as `ledgerfs_cluster.snapshot.kept_dumps.read_dump_at`."""
+    builder, began_ms, ended_ms = SurveyBuilder(), 0, 0
+    for done, record in enumerate(read_dump_at(str(place), storage_options)):
+        if isinstance(record, DumpHeader):
+            builder, began_ms = SurveyBuilder(record.ledgers_path), record.began_ms
+        elif isinstance(record, DumpEnd):
+            ended_ms = record.ended_ms
+        else:
+            builder.take(record)
+        if done % (4 * _EVERY) == 0:
+            progress("reading the dump", done, None)
+    return builder.survey(str(place), ended_ms, began_ms)
+
+
+class _Reading:
+    """One cluster, part by part, for a builder and for ``keep``. The metadata of ledgers whose bookies are asked is read again.
+
+    All that yields answers raises the errors of ZooKeeper, while those of bookies are answers with a ``trouble``.
+    """
+
+    def __init__(
+        self,
+        cluster: LivingCluster,
+        bookies: BookieReads | None,
+        progress: Progress,
+        keep: Callable[[_Record], None] | None = None,
+        *,
+        skips_denied: bool = False,
+    ) -> None:
+        self.path = cluster.reading.ledgers_path
+        self.began_ms = _now()
+        self.builder = SurveyBuilder(self.path)
+        self.walk = Walk(cluster.nodes, self.path, self.builder.take_denied if skips_denied else None)
+        self._cluster = cluster
+        self._bookies = bookies
+        self._progress = progress
+        self._keep = keep
+
+    def take(self, what: str, records: Iterable[_Record], total: int | None = None) -> None:
+        """Take records as they come, and report progress."""
+        done = 0
+        for done, record in enumerate(records, 1):
+            if self._keep is not None:
+                self._keep(record)
+            self.builder.take(record)
+            if done % _EVERY == 0:
+                self._progress(what, done, total)
+        self._progress(what, done, done if total is None else total)
+
+    def take_parts(self, parts: Iterable[str], again: str = "") -> None:
+        """Take the nodes of some parts."""
+        for part in parts:
+            self.take(f"reading {part}{again}", self.walk.part(part))
+
+    def take_answers(self, *, with_policies: bool = True) -> None:
+        """Take what bookies know, and ZooKeeper does not: ends of topics, cursors, policies of topics."""
+        builder, total = self.builder, len(self.builder.open_ledgers())
+        if self._bookies is not None:
+            total += len(builder.stale_cursors()) + (len(builder.namespaces_to_read()) if with_policies else 0)
+        self.take("asking bookies", self._answers(with_policies=with_policies), total)
+
+    def survey(self) -> Survey:
+        """Return the survey of all that was taken."""
+        return self.builder.survey(self._cluster.url, _now(), self.began_ms)
+
+    def _answers(self, *, with_policies: bool) -> Iterator[Answer]:
+        yield from self._ends()
+        yield from self.cursors()
+        if self._bookies is not None and with_policies:
+            # Whether there is a compacted ledger of events is known of cursors' states only.
+            for places in self.builder.event_places():
+                yield self._policies(self._bookies, places)
+
+    def _ends(self) -> Iterator[Answer]:
+        bookies = self._bookies
+
+        def ends(asked: list[tuple[int, LedgerNode]]) -> Iterator[LedgerEndAnswer | LedgerfsError | None]:
+            still_open = [node for _, node in asked if not node.is_closed]
+            told = iter(bookies.ends(still_open) if bookies is not None and still_open else ())
+            for ledger_id, node in asked:
+                if node.is_closed:
+                    yield LedgerEndAnswer(ledger_id, LastEnd.CLOSED, node.last_entry + 1, node.length)
+                else:
+                    end = next(told, None)
+                    yield LedgerEndAnswer(ledger_id, LastEnd.OPEN, *end) if isinstance(end, tuple) else end
+
+        for ledger_id, found in self._found(((one, one) for one in self.builder.open_ledgers()), ends):
+            if isinstance(found, ObjectNotFoundError):
+                yield LedgerEndAnswer(ledger_id, LastEnd.GONE)
+            elif isinstance(found, LedgerfsError):
+                yield LedgerEndAnswer(ledger_id, LastEnd.UNKNOWN, trouble=str(found))
+            elif found is not None:
+                yield found
+
+    def cursors(self, name: str | None = None) -> Iterator[Answer]:
+        """Yield the answers about cursors, those of one name or all."""
+        bookies = self._bookies
+        if bookies is None:
+            return
+        wanted = (
+            one for one in self.builder.stale_cursors() if name is None or (cursor_of(one[0]) or ("", ""))[1] == name
+        )
+        for path, found in self._found(wanted, lambda asked: bookies.last_entries([node for _, node in asked])):
+            if isinstance(found, LedgerfsError):
+                yield CursorAnswer(path, None, f"{path}: its position may be old: {found}")
+            else:
+                yield CursorAnswer(path, found)
+
+    def schemas(self) -> Iterator[SchemaAnswer]:
+        """Yield what BookKeeper has of each version of each schema."""
+        bookies = self._bookies
+        if bookies is None:
+            return
+        wanted = ((one, one.ledger_id) for one in self.builder.schema_places())
+        for place, found in self._found(
+            wanted, lambda asked: bookies.entries([(node, place.entry_id) for place, node in asked])
+        ):
+            if isinstance(found, LedgerfsError):
+                reason = f"schema version {place.version} of {place.name}: {found}"
+                yield SchemaAnswer(place.name, place.version, None, reason)
+            else:
+                yield SchemaAnswer(place.name, place.version, found)
+
+    def _policies(self, bookies: BookieReads, places: EventPlaces) -> Answer:
+        """Ask for the policies of a namespace's topics; all of them are known, or none."""
+        count = len(places.compacted)
+        nodes = list(self._ledgers([*places.compacted, *places.ledger_ids]))
+        trouble = places.trouble or next((str(one) for one in nodes if isinstance(one, LedgerfsError)), None)
+        versions = [
+            (place.version, node, place.entry_id)
+            for place, node in zip(
+                places.schemas, self._ledgers([one.ledger_id for one in places.schemas]), strict=True
+            )
+            if isinstance(node, LedgerNode)
+        ]
+        if trouble is None:
+            there = [one for one in nodes if isinstance(one, LedgerNode)]
+            found = bookies.last_events(EventLedgers(places.topic, there[:count], there[count:], versions))
+            try:
+                if not isinstance(found, LedgerfsError):
+                    return answer_of(places.namespace, found)
+            except CorruptObjectError as error:
+                found = error
+            trouble = str(found)
+        return TopicPoliciesAnswer(places.namespace, {}, f"policies of topics of {places.namespace}: {trouble}")
+
+    def _found(
+        self,
+        wanted: Iterable[tuple[_Key, int]],
+        ask: Callable[[list[tuple[_Key, LedgerNode]]], Iterable[_Found | LedgerfsError]],
+    ) -> Iterator[tuple[_Key, _Found | LedgerfsError]]:
+        """Yield what bookies have of each key in its ledger, or why nothing is known; ``ask`` gets the keys whose ledgers are there."""
+        rest = iter(wanted)
+        while part := list(islice(rest, _TOGETHER)):
+            asked: list[tuple[_Key, LedgerNode]] = []
+            for (key, _), node in zip(part, self._ledgers([ledger_id for _, ledger_id in part]), strict=True):
+                if isinstance(node, LedgerNode):
+                    asked.append((key, node))
+                else:
+                    yield key, node
+            if asked:
+                yield from zip((key for key, _ in asked), ask(asked), strict=True)
+
+    def _ledgers(self, ids: Sequence[int]) -> Iterator[LedgerNode | LedgerfsError]:
+        """Yield the metadata of ledgers, or why one is not known: it is gone, damaged, or may not be read."""
+        found = self._cluster.nodes.get_many(ledger_path(one, self.path) for one in ids)
+        for ledger_id, node in zip(ids, found, strict=True):
+            if isinstance(node, Node):
+                try:
+                    yield parse_ledger_node(node.data, ledger_id, key=node.path)
+                except CorruptObjectError as error:
+                    yield error
+            elif isinstance(node, ObjectNotFoundError):
+                yield ObjectNotFoundError(f"ledger {ledger_id} is not in BookKeeper", key=node.key)
+            elif isinstance(node, AccessDeniedError):
+                yield node
+            else:
+                raise node
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -135,12 +135,7 @@ class GrowingTable:
         if self._rows or not self._parts:
             self._pack()
         if len(self._parts) > 1:
-            whole = np.empty(self._size, self._dtype)
-            start = 0
-            for part in self._parts:
-                whole[start : start + part.size] = part
-                start += part.size
-            self._parts = [whole]
+            self._parts = [np.concatenate(self._parts)]
         return self._parts[0]
 
     def _pack(self) -> None:

@@ -61,7 +61,7 @@ class Walk(NamedTuple):
         if name == LEDGERS:
             return self._found(self._ledger_paths())
         if name == TOPICS:
-            return self._topics()
+            return self._topics_at(managed_ledger_paths(self.nodes))
         if name in _OTHERS:
             return self._found(path for root in _OTHERS[name] for path in self._all_below(root))
         return chain(self._found(self._settings()), self._neighbours())
@@ -94,11 +94,8 @@ class Walk(NamedTuple):
         """Yield the nodes of ledgers, without those that BookKeeper does not have (any more); raises as `part`."""
         return self._found(ledger_path(one, self.ledgers_path) for one in ledger_ids)
 
-    def _topics(self) -> Iterator[Node]:
-        """Yield all topics, then all cursors."""
-        return self._topics_at(managed_ledger_paths(self.nodes))
-
     def _topics_at(self, topics: list[str]) -> Iterator[Node]:
+        """Yield topics, then their cursors."""
         have_cursors: list[str] = []
         below_others: set[str] = set()
         for path, node in answered(self.nodes.get_many, topics, self.on_denied):

@@ -18,14 +18,13 @@ from kazoo.exceptions import (
     SessionExpiredError,
     SessionMovedError,
     ThrottledOpError,
-    UnimplementedError,
     ZookeeperError,
 )
 
 from ledgerfs.errors import AccessDeniedError, StoreTimeoutError, StoreUnreachableError
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs_cluster.token_bucket import Bandwidth
-from ledgerfs_cluster.zookeeper.packets import Commit, ReadMany, Reply, Request
+from ledgerfs_cluster.zookeeper.node import Commit, Reply, Request
 from ledgerfs_cluster.zookeeper.session import Answer, Session
 from ledgerfs_cluster.zookeeper.settings import Settings
 
@@ -33,8 +32,6 @@ _STEP_S = 0.25
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 _END_S = 2.0
-# A packet that breaks the connection twice may be what breaks it.
-_LOSSES_OF_A_PACKET = 2
 _LOST: int = ConnectionLoss.code
 _PASSING = (
     *(ConnectionLoss, OperationTimeoutError, RequestTimeoutError),
@@ -51,7 +48,6 @@ class Asked:
     nodes: int
     session: Session
     answers: list[Answer]
-    losses: int = 0
 
 
 class Client:
@@ -133,7 +129,7 @@ class Client:
     def replies(self, asked: Asked) -> list[Reply | int]:
         """Return the reply, or the error code, of each request; those of a lost connection or session are sent again, and all after them.
 
-        The code of a lost connection is returned for a commit, which may have been done, and for a packet that breaks connections.
+        The code of a lost connection is returned for a commit, which may have been done.
         Raises `AccessDeniedError` if the server refuses the login, `StoreUnreachableError` if none answered in time, and as `session`.
         """
         began = time.monotonic()
@@ -218,14 +214,8 @@ class Client:
             raise AccessDeniedError(reason, key=asked.path) from error
         if isinstance(error, ZookeeperError) and not isinstance(error, _PASSING):
             code: int = error.code
-            if code == UnimplementedError.code:
-                asked.session.reads_many = False
             return code
-        # Not one that was never sent, for the session was lost before.
-        asked.losses += not isinstance(error, SessionExpiredError)
-        gives_up = asked.losses >= _LOSSES_OF_A_PACKET or not asked.session.reads_many
-        is_done = isinstance(request, Commit) or (gives_up and isinstance(request, ReadMany))
-        return _LOST if is_done else None
+        return _LOST if isinstance(request, Commit) else None
 
 
 def _trouble(session: Session) -> str:

@@ -1,17 +1,17 @@
 """Read nodes of a ZooKeeper: one at a time, or many with few packets."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from ledgerfs.errors import InvalidNameError, LedgerfsError, ObjectNotFoundError, UnusableUrlError
 from ledgerfs.storage.credentials import without_credentials
-from ledgerfs_cluster.zookeeper.node import Node
-from ledgerfs_cluster.zookeeper.packets import (
+from ledgerfs_cluster.zookeeper.node import (
     GET_CHILDREN,
     GET_DATA,
     SYNC,
     AskOne,
+    Node,
     Parse,
     ReadMany,
     Result,
@@ -72,7 +72,7 @@ class NodeReader:
 
         At most 128 nodes are asked for ahead of the caller. Raises `StoreUnreachableError`, and `AccessDeniedError` for a refused login.
         """
-        return _Packets(self._client, GET_DATA, node_at).results(iter(paths))
+        return self._many(GET_DATA, iter(paths), node_at)
 
     def children(self, path: str) -> list[str]:
         """Return the sorted names of the nodes right below one. Raises the errors of `get`."""
@@ -80,7 +80,7 @@ class NodeReader:
 
     def children_many(self, paths: Iterable[str]) -> Iterator[list[str] | LedgerfsError]:
         """Yield the sorted names of the nodes right below each, as `get_many` yields nodes."""
-        return _Packets(self._client, GET_CHILDREN, children_at).results(iter(paths))
+        return self._many(GET_CHILDREN, iter(paths), children_at)
 
     def catch_up(self) -> None:
         """Have all reads of this process from now on be no older than this moment: a server may be behind the others.
@@ -97,6 +97,29 @@ class NodeReader:
             return self._one(GET_DATA, path, node_at, is_newest=True)
         except ObjectNotFoundError:
             return None
+
+    def _many(self, opcode: int, paths: Iterator[str], parse: Parse[Result]) -> Iterator[Result | LedgerfsError]:
+        """Yield the results of all paths, in order: as many nodes in each packet as their sizes allow, and a few packets under way."""
+        client, rate = self._client, self._client.pace.rate
+        # With a bound on its rate, ten packets in a second; and one that waits for its turn would keep the results of the one before it
+        # waiting, too.
+        most = _MOST_NODES if rate is None else min(max(1, int(rate / 10)), _MOST_NODES)
+        ahead = _PACKETS_AHEAD if rate is None else 1
+        count = min(_FIRST_NODES, most)
+        waiting: deque[tuple[list[str], Asked]] = deque()
+        while True:
+            while len(waiting) < ahead and (some := _taken(paths, count)):
+                request = ReadMany(opcode, [client.full(path) for path in some])
+                waiting.append((some, client.ask([request], some[0], len(some))))
+            if not waiting:
+                return
+            some, asked = waiting.popleft()
+            (reply,) = client.replies(asked)
+            if isinstance(reply, int):
+                raise failure(reply, some[0])
+            fitting = len(some) * _REPLY_BYTES // len(reply[0])
+            count = max(1, min(fitting, 2 * count, most))
+            yield from many_results(reply, opcode, some, parse)
 
     def _one(self, opcode: int, path: str, parse: Parse[Result], *, is_newest: bool = False) -> Result:
         _require_path(path)
@@ -144,59 +167,6 @@ class Nodes(NodeReader):
     def close(self) -> None:
         """End the session of this process; the next request opens another."""
         self._client.close()
-
-
-class _Packets(Generic[Result]):
-    """The packets of one call: as many nodes in each as their sizes allow, and a few packets under way."""
-
-    __slots__ = ("_ahead", "_client", "_most", "_nodes", "_opcode", "_parse")
-
-    def __init__(self, client: "Client", opcode: int, parse: Parse[Result]) -> None:
-        self._client = client
-        self._opcode = opcode
-        self._parse = parse
-        rate = client.pace.rate
-        # With a bound on its rate, ten packets in a second; and one that waits for its turn would keep the results of the one before it
-        # waiting, too.
-        self._most = _MOST_NODES if rate is None else min(max(1, int(rate / 10)), _MOST_NODES)
-        self._nodes = min(_FIRST_NODES, self._most)
-        self._ahead = _PACKETS_AHEAD if rate is None else 1
-
-    def results(self, paths: Iterator[str]) -> Iterator[Result | LedgerfsError]:
-        """Yield the results of all paths, in order."""
-        waiting: deque[tuple[list[str], Asked]] = deque()
-        while True:
-            while len(waiting) < self._ahead and (some := _taken(paths, self._nodes)):
-                waiting.append((some, self._sent(some)))
-            if not waiting:
-                return
-            yield from self._received(*waiting.popleft())
-
-    def _sent(self, paths: list[str]) -> "Asked":
-        if len(paths) == 1 or not self._client.session(paths[0]).reads_many:
-            return self._singly(paths)
-        request = ReadMany(self._opcode, [self._client.full(path) for path in paths])
-        return self._client.ask([request], paths[0], len(paths))
-
-    def _singly(self, paths: list[str]) -> "Asked":
-        requests = [AskOne(self._opcode, self._client.full(path)) for path in paths]
-        return self._client.ask(requests, paths[0], len(paths))
-
-    def _received(self, paths: list[str], asked: "Asked") -> Sequence[Result | LedgerfsError]:
-        replies = self._client.replies(asked)
-        if not isinstance(asked.requests[0], ReadMany):
-            return [one_result(reply, path, self._parse) for reply, path in zip(replies, paths, strict=True)]
-        reply = replies[0]
-        found = None if isinstance(reply, int) else many_results(reply, self._opcode, paths, self._parse)
-        if found is not None and not isinstance(reply, int):
-            fitting = len(paths) * _REPLY_BYTES // len(reply[0])
-            self._nodes = max(1, min(fitting, 2 * self._nodes, self._most))
-            return found
-        singles = self._received(paths, self._singly(paths))
-        if asked.losses:
-            # Answers that come singly, but not as a packet, are no fault of the connection.
-            self._client.session(paths[0]).reads_many = False
-        return singles
 
 
 def client_for(settings: Settings, *, is_renewed: bool = True) -> "Client":

@@ -20,7 +20,7 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import KeeperState
 
 from ledgerfs.errors import UnusableUrlError
-from ledgerfs_cluster.zookeeper.packets import Reply, Request
+from ledgerfs_cluster.zookeeper.node import Reply, Request
 from ledgerfs_cluster.zookeeper.settings import Settings
 
 _MOST_REPLY_BYTES = 256 << 20
@@ -93,8 +93,6 @@ class Session:
         Whether a server ever answered.
     is_over
         Whether no request is sent any more.
-    reads_many
-        Whether the server takes requests for several nodes, as far as is known.
     trouble
         What went wrong last, in kazoo's words.
 
@@ -102,14 +100,13 @@ class Session:
 
     __slots__ = (
         *("_client", "_ending", "_handler", "_lock", "_unanswered"),
-        *("is_over", "process", "reads_many", "trouble", "was_connected"),
+        *("is_over", "process", "trouble", "was_connected"),
     )
 
     def __init__(self, settings: Settings, newest: int = 0) -> None:
         self.process = os.getpid()
         self.was_connected = False
         self.is_over = False
-        self.reads_many = True
         self.trouble = ""
         self._unanswered: dict[Answer, None] = {}
         self._lock = Lock()

@@ -10,7 +10,7 @@ def generated_modules(folder):
     return {
         str(path.relative_to(folder)): path.read_text()
         for pattern in ("*_pb2.py", "*_pb2.pyi")
-        for path in (folder / "ledgerfs").rglob(pattern)
+        for path in folder.glob(f"ledgerfs*/**/{pattern}")
     }
 
 

@@ -8,14 +8,20 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import print_json, show, table
-from ledgerfs.display import printable
 from ledgerfs_cluster.cli.bookie.source import LookedAt, disks_options, look_at
+from ledgerfs_cluster.cli.rows import cell, count, print_rows
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.disks.entries import Read
 
 _ENTRY = re.compile(r"(\d{1,19}):(\d{1,19})")
+_COLUMNS = {
+    **{title: cell(name) for title, name in (("bookie", "bookie"), ("file", "path"), ("state", "state"))},
+    "at": cell("offset", count),
+    "payload": cell("payload_bytes", count),
+    "confirmed": cell("last_confirmed", count),
+    "length so far": cell("length_so_far", count),
+}
 _FAULTS = ("sound", "of another entry", "damaged", "too short")
 
 
@@ -46,10 +52,8 @@ def entry(context: click.Context, disks: tuple[str, ...], which: str, *, raw: bo
     if raw and sound:
         start, size = int(read.checked.starts[sound[0]]), int(read.checked.sizes[sound[0]])
         sys.stdout.buffer.write(read.buffer[start : start + size])
-    elif as_json:
-        print_json(_told(seen, read))
-    elif not raw:
-        _show(_told(seen, read))
+    elif as_json or not raw:
+        print_rows(_copies(seen, read), _COLUMNS, ("at", "payload", "confirmed", "length so far"), as_json=as_json)
     if not sound:
         context.exit(1)
 
@@ -68,7 +72,7 @@ def _read(seen: LookedAt, ledger_id: int, entry_id: int) -> "Read":
     return EntryReading(seen.index, seen.files, ledger_id, digest or Digest(), 1).read(copies)
 
 
-def _told(seen: LookedAt, read: "Read") -> list[dict[str, Any]]:
+def _copies(seen: LookedAt, read: "Read") -> list[dict[str, Any]]:
     copies, checked = read.copies, read.checked
     found = []
     for row in range(len(copies)):
@@ -87,13 +91,3 @@ def _told(seen: LookedAt, read: "Read") -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _show(told: list[dict[str, Any]]) -> None:
-    numbers = ("offset", "payload_bytes", "last_confirmed", "length_so_far")
-    titles = ("at", "payload", "confirmed", "length so far")
-    shown = table("bookie", "file", "state", *titles, right=titles)
-    for one in told:
-        cells = ("-" if one[name] is None else f"{one[name]:,}" for name in numbers)
-        shown.add_row(printable(one["bookie"]), printable(one["path"]), one["state"], *cells)
-    show(shown)

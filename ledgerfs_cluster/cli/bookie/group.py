@@ -18,7 +18,7 @@ Nothing is written to a disk, and nothing on it is locked: a bookie may run mean
 
 _COMMANDS = (
     LazyCommand("space", "ledgerfs_cluster.cli.bookie.space:space", "Show live and dead bytes of entry logs, and what would be freed."),
-    LazyCommand("logs", "ledgerfs_cluster.cli.bookie.logs:logs", "List entry logs and journals, or the ledgers in one log."),
+    LazyCommand("logs", "ledgerfs_cluster.cli.bookie.logs:logs", "List entry logs and journals."),
     LazyCommand("ledgers", "ledgerfs_cluster.cli.bookie.ledgers:ledgers", "List the ledgers on disks, or where the entries of one are."),
     LazyCommand(
         "entry", "ledgerfs_cluster.cli.bookie.entry:entry",

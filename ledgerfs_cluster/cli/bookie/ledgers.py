@@ -6,9 +6,9 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import human_size, print_json, show, table
-from ledgerfs.display import printable
+from ledgerfs.cli.output import human_size
 from ledgerfs_cluster.cli.bookie.source import LookedAt, disks_options, look_at
+from ledgerfs_cluster.cli.rows import cell, count, print_rows
 
 
 @command()
@@ -51,16 +51,11 @@ def _show_all(seen: LookedAt, *, as_json: bool) -> None:
         }
         for ledger_id, copies, size in ledgers_of_files(seen.index.files)
     ]
-    if as_json:
-        print_json(told)
-        return
-    shown = table(
-        "ledger", "copies", "bytes", "newest", "state", "owner", right=("ledger", "copies", "bytes", "newest")
-    )
-    for one in told:
-        numbers = str(one["ledger_id"]), f"{one['copies']:,}", human_size(one["bytes"]), str(one["newest_entry"])
-        shown.add_row(*numbers, one["state"], printable(one["owner"]))
-    show(shown)
+    columns = {
+        "ledger": cell("ledger_id"), "copies": cell("copies", count), "bytes": cell("bytes", human_size), "newest": cell("newest_entry"),
+        "state": cell("state"), "owner": cell("owner"),
+    }  # fmt: skip
+    print_rows(told, columns, ("ledger", "copies", "bytes", "newest"), as_json=as_json)
 
 
 def _show_one(seen: LookedAt, ledger_id: int, *, as_json: bool) -> None:
@@ -69,14 +64,11 @@ def _show_one(seen: LookedAt, ledger_id: int, *, as_json: bool) -> None:
     told = _places(seen, ledger_id)
     if not told:
         raise NotFoundError("no entry of this ledger is on these disks", key=f"ledger {ledger_id}")
-    if as_json:
-        print_json(told)
-        return
-    shown = table("bookie", "file", "entries", "first", "last", "bytes", right=("entries", "first", "last", "bytes"))
-    for one in told:
-        numbers = f"{one['entries']:,}", str(one["first_entry"]), str(one["last_entry"]), human_size(one["bytes"])
-        shown.add_row(printable(one["bookie"]), printable(one["path"]), *numbers)
-    show(shown)
+    columns = {
+        "bookie": cell("bookie"), "file": cell("path"), "entries": cell("entries", count), "first": cell("first_entry"),
+        "last": cell("last_entry"), "bytes": cell("bytes", human_size),
+    }  # fmt: skip
+    print_rows(told, columns, ("entries", "first", "last", "bytes"), as_json=as_json)
 
 
 def _places(seen: LookedAt, ledger_id: int) -> list[dict[str, Any]]:

@@ -6,62 +6,39 @@ import click
 
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option
-from ledgerfs.cli.output import human_size, print_json, say, show, table
-from ledgerfs.display import printable
+from ledgerfs.cli.output import human_size, say
 from ledgerfs_cluster.cli.bookie.source import LookedAt, disks_options, look_at
+from ledgerfs_cluster.cli.rows import cell, count, print_rows
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.disks.scanning import ScannedFile
 
 
+_COLUMNS = {
+    "bookie": cell("bookie"), "file": cell("path"), "bytes": cell("size", human_size), "entries": cell("entries", count),
+    "ledgers": cell("ledgers", count), "map": cell("has_map", lambda has_map: "yes" if has_map else "no"),
+    "lost": cell("no_record", lambda size: human_size(size) if size else "-"),
+}  # fmt: skip
+
+
 @command()
 @disks_options
-@click.option(
-    "--log", "number", metavar="ID", help="Show the ledgers in this log alone; in hexadecimal, as in its name."
-)
 @json_option
 @click.pass_context
-def logs(context: click.Context, disks: tuple[str, ...], *, number: str | None, as_json: bool) -> None:
-    """List entry logs and journals, or the ledgers in one log.
+def logs(context: click.Context, disks: tuple[str, ...], *, as_json: bool) -> None:
+    """List entry logs and journals.
 
     DISK is the directory of a bookie, or one above several. "Map" is whether the log was ended, with a map of its ledgers; "lost" is what
-    is neither a record nor padding. With --log the ledgers come largest first; whose they are tells --metadata.
+    is neither a record nor padding. `ledgerfs bookie space --json` has the ledgers in each log.
 
     \b
     Examples:
       ledgerfs bookie logs /var/lib/bookie1
-      ledgerfs bookie logs /var/lib/bookie1 --log 1f --metadata pulsar+zk://zk1:2181
       ledgerfs bookie logs /var/lib/bookie1 --json | jq '.[] | select(.no_record > 0)'
     """
     seen = look_at(context, disks)
-    if number is not None:
-        _show_log(seen, _number(context, number), as_json=as_json)
-        return
-    told = [_as_json(seen, one) for one in seen.index.files]
-    if as_json:
-        print_json(told)
-    else:
-        shown = table(
-            "bookie",
-            "file",
-            "bytes",
-            "entries",
-            "ledgers",
-            "map",
-            "lost",
-            right=("bytes", "entries", "ledgers", "lost"),
-        )
-        for one in told:
-            shown.add_row(
-                printable(one["bookie"]),
-                printable(one["path"]),
-                human_size(one["size"]),
-                f"{one['entries']:,}",
-                f"{one['ledgers']:,}",
-                {True: "yes", False: "no", None: "-"}[one["has_map"]],
-                human_size(one["no_record"]) if one["no_record"] else "-",
-            )
-        show(shown)
+    rows = [_as_json(seen, one) for one in seen.index.files]
+    print_rows(rows, _COLUMNS, ("bytes", "entries", "ledgers", "lost"), as_json=as_json)
     for scanned in seen.index.files:
         if scanned.trouble is not None:
             say(str(scanned.trouble))
@@ -85,39 +62,3 @@ def _as_json(seen: LookedAt, one: "ScannedFile") -> dict[str, Any]:
         "no_record": int((one.table.gaps[:, 1] - one.table.gaps[:, 0]).sum()),
         "trouble": None if one.trouble is None else str(one.trouble),
     }
-
-
-def _number(context: click.Context, text: str) -> int:
-    try:
-        return int(text.removesuffix(".log"), 16)
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no id of a log, such as 1f", ctx=context) from error
-
-
-def _show_log(seen: LookedAt, number: int, *, as_json: bool) -> None:
-    from ledgerfs.errors import NotFoundError
-    from ledgerfs_cluster.disks.disk_files import FileKind
-    from ledgerfs_cluster.disks.scanning import ledgers_of_files
-
-    files = [one for one in seen.index.files if one.file.kind is FileKind.LOG and one.file.number == number]
-    if not files:
-        raise NotFoundError("no log of this id is on these disks", key=f"log {number:x}")
-    told: list[dict[str, Any]] = [
-        {
-            "path": one.file.path,
-            "ledger_id": ledger_id,
-            "entries": entries,
-            "bytes": size,
-            "owner": seen.owner(ledger_id),
-        }
-        for one in files
-        for ledger_id, entries, size in sorted(ledgers_of_files([one]), key=lambda row: -row[2])
-    ]
-    if as_json:
-        print_json(told)
-        return
-    shown = table("file", "ledger", "entries", "bytes", "owner", right=("ledger", "entries", "bytes"))
-    for row in told:
-        cells = printable(row["path"]), str(row["ledger_id"]), f"{row['entries']:,}", human_size(row["bytes"])
-        shown.add_row(*cells, printable(row["owner"]))
-    show(shown)

@@ -12,7 +12,7 @@ from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import conclude
 from ledgerfs.cli.options import json_option, parsed_options, storage_options_of
-from ledgerfs.cli.output import human_size, minute, print_json, progress, say, show, table
+from ledgerfs.cli.output import human_size, minute, print_json, progress, say
 from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs.display import printable
@@ -29,10 +29,11 @@ from ledgerfs_cluster.cli.cluster.source import (
     source_argument,
     with_owners,
 )
+from ledgerfs_cluster.cli.rows import print_rows
 from ledgerfs_cluster.rules.gauges_file import gauge_lines, write_gauges_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ledgerfs_cluster.check.check import Check, Rules
     from ledgerfs_cluster.check.noted_work import NotedWork
@@ -136,8 +137,8 @@ def check(
         write_gauges_file(prometheus, lines)
     if as_json:
         print_json(_as_json(done, rules))
-    elif done.findings:
-        _show_table(done.findings)
+    else:
+        print_rows(done.findings, _COLUMNS, ("bytes",), as_json=False)
     _say_result(source, done)
     say_not_known(context, done.survey, 0)
     conclude(context, is_sound=not _losses(done), is_complete=done.is_complete)
@@ -206,19 +207,15 @@ def _losses(done: "Check") -> int:
     return sum(one.kind.is_loss for one in done.findings)
 
 
-def _show_table(findings: "Sequence[Finding]") -> None:
-    shown = table("what", "where", "ledgers", "bytes", "since", "seen", "mend", right=("bytes",))
-    for one in findings:
-        shown.add_row(
-            f"LOSS {one.kind.value}" if one.kind.is_loss else one.kind.value,
-            printable(one.subject),
-            ledgers_text(one.ledger_ids),
-            "?" if one.size < 0 else human_size(one.size),
-            minute(one.since_ms or None),
-            printable(one.evidence),
-            printable(one.mend),
-        )
-    show(shown)
+_COLUMNS: "dict[str, Callable[[Finding], str]]" = {
+    "what": lambda one: f"LOSS {one.kind.value}" if one.kind.is_loss else one.kind.value,
+    "where": lambda one: printable(one.subject),
+    "ledgers": lambda one: ledgers_text(one.ledger_ids),
+    "bytes": lambda one: "?" if one.size < 0 else human_size(one.size),
+    "since": lambda one: minute(one.since_ms or None),
+    "seen": lambda one: printable(one.evidence),
+    "mend": lambda one: printable(one.mend),
+}
 
 
 def _say_result(source: str, done: "Check") -> None:

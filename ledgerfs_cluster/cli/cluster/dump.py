@@ -1,14 +1,8 @@
 """``ledgerfs cluster dump``: what ZooKeeper has, in a file, or kept beside a bucket."""
 
-import sys
-import time
-from collections.abc import Callable
-from contextlib import contextmanager
-from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 
@@ -18,32 +12,10 @@ from ledgerfs.cli.options import json_option, target_option, target_options_of
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs_cluster.cli.cluster.source import access_options, bookies_of, opened_cluster
-from ledgerfs_cluster.cli.end_signals import Interrupts, signals_as_interrupts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ledgerfs.storage.object_store import RawStore
-    from ledgerfs_cluster.snapshot.answers import BookieReads
-    from ledgerfs_cluster.snapshot.dump_keeping import Added, Keeping
-    from ledgerfs_cluster.snapshot.dumping import Dumped
-    from ledgerfs_cluster.snapshot.surveying import Progress
-    from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
-
+from ledgerfs_cluster.cli.end_signals import at_end_signals
 
 _MOST_LINES = 10
 """Lost schemas that are told one by one; the file has them all."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """Which cluster is dumped, and how it is asked."""
-
-    context: click.Context
-    url: str
-    zk_rate: float
-    no_bookies: bool
-    as_json: bool
 
 
 @command()
@@ -51,9 +23,6 @@ class _Asked:
 @click.argument("file", metavar="[FILE]", required=False, type=LocalPath("--to takes the URL of a bucket"))
 @click.option(
     "--to", "bucket", metavar="BUCKET", help="Keep the dump beside this bucket, in _ledgerfs/dumps/, instead of a FILE."
-)
-@click.option(
-    "--every", type=Duration(), metavar="TIME", help="With --to: again and again, such as each 1h, until SIGTERM."
 )
 @click.option(
     "--keep",
@@ -82,7 +51,6 @@ def dump(
     url: str,
     file: Path | None,
     bucket: str | None,
-    every: float | None,
     keep: int,
     keep_for: float,
     zk_rate: float,
@@ -97,128 +65,52 @@ def dump(
     passwords of ledgers and perhaps credentials of buckets, so only its owner can read it. Whatever ends this before leaves no file.
 
     With --to dumps are added to a bucket's _ledgerfs/dumps/, and old ones are removed. `ledgerfs cluster dumps` lists them, and makes files
-    of them. With --every a dump that fails is said, and the next one is tried at its time; SIGTERM and Ctrl-C end it. Exit code 0 then, 1
-    if the last dump failed.
+    of them. Have a timer (cron, systemd, a CronJob) run it, such as every hour.
 
     \b
     Examples:
       ledgerfs cluster dump pulsar+zk://zk1:2181,zk2:2181 dump.json.zst
       ledgerfs cluster dump pulsar+zk://zk1:2181/pulsar dump.json.zst --zk-rate 500
       ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier
-      ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --every 1h --keep 48 --keep-for 30d
+      ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --keep 48 --keep-for 30d
     """
-    asked = _Asked(context, url, zk_rate, no_bookies, as_json)
     if (file is None) == (bucket is None):
         raise click.UsageError("either FILE or --to BUCKET is where the dump goes")
+    # These import numpy, fsspec and kazoo, which --help does not need.
+    from ledgerfs_cluster.snapshot.dump_keeping import Keeping, add_dump
+    from ledgerfs_cluster.snapshot.kept_dumps import dumps_store
+    from ledgerfs_cluster.snapshot.surveying import dump_cluster
+
+    store = None if bucket is None else dumps_store(bucket, target_options_of(context))
+    cluster = opened_cluster(context, url, zk_rate)
+    context.call_on_close(cluster.nodes.close)
+    bookies = bookies_of(cluster, no_bookies=no_bookies)
+    told: dict[str, Any] = {}
+    pruned = ""
     if file is not None:
-        if every is not None:
-            raise click.UsageError("--every is for --to: a file is written once")
-        _to_file(asked, file)
-    elif bucket is not None:
-        # These import numpy and fsspec, which --help does not need.
-        from ledgerfs_cluster.snapshot.dump_keeping import Keeping
-        from ledgerfs_cluster.snapshot.kept_dumps import dumps_store
-
-        store, keeping = dumps_store(bucket, target_options_of(context)), Keeping(keep, round(keep_for * 1000))
-        # Outside of what a signal interrupts: it may come while a folder is made, or removed, and what is in there is secret.
-        with TemporaryDirectory(prefix="ledgerfs-") as spool, signals_as_interrupts() as interrupts:
-            if every is None:
-                _tell(asked, store, _to_bucket(asked, store, keeping, spool))
-            elif not repeat(
-                every,
-                lambda: _to_bucket(asked, store, keeping, spool),
-                lambda added: _tell(asked, store, added),
-                interrupts,
-            ):
-                context.exit(1)
-
-
-def _to_file(asked: _Asked, file: Path) -> None:
-    # These import numpy and kazoo, which --help does not need.
-    from ledgerfs_cluster.snapshot.dumping import dump_cluster
-
-    with _opened(asked) as (cluster, bookies, update):
-        done = dump_cluster(cluster, bookies, file, update)
-    if asked.as_json:
-        print_json({"file": str(file), "bytes": done.size, "nodes": done.nodes, "not_known": done.troubles})
-    _say_not_known(str(file), done)
-    say(f"{file}: {done.nodes:,} nodes, {human_size(done.size)}")
-
-
-@contextmanager
-def _opened(asked: _Asked) -> "Iterator[tuple[LivingCluster, BookieReads | None, Progress]]":
-    """Lend the cluster, its bookies and a display of progress; opened anew each time, since servers may have changed."""
-    cluster = opened_cluster(asked.context, asked.url, asked.zk_rate)
-    try:
         with progress() as update:
-            yield cluster, bookies_of(cluster, no_bookies=asked.no_bookies), update
-    finally:
-        cluster.nodes.close()
-
-
-def _to_bucket(asked: _Asked, store: "RawStore", keeping: "Keeping", spool: str) -> "Added":
-    from ledgerfs_cluster.snapshot.dump_keeping import add_dump
-
-    with _opened(asked) as (cluster, bookies, update):
-        return add_dump(cluster, bookies, store, keeping, update, spool=spool)
-
-
-def _tell(asked: _Asked, store: "RawStore", added: "Added") -> None:
-    kept = added.kept
-    if asked.as_json:
-        print_json(_as_json(store, added))
-        sys.stdout.flush()
-    _say_not_known(kept.key, added.dumped)
-    pruned = f"; {len(added.pruned):,} older ones removed" if added.pruned else ""
-    say(f"{store.url}/{kept.key}: {added.dumped.nodes:,} nodes, {human_size(kept.stat.size)}{pruned}")
-
-
-def _as_json(store: "RawStore", added: "Added") -> dict[str, Any]:
-    kept = added.kept
-    return {
-        "bucket": store.url,
-        "key": kept.key,
-        "cluster": kept.cluster,
-        "taken": iso_time(kept.taken_ms),
-        "bytes": kept.stat.size,
-        "nodes": added.dumped.nodes,
-        "not_known": added.dumped.troubles,
-        "removed": [one.key for one in added.pruned],
-    }
-
-
-def _say_not_known(name: str, done: "Dumped") -> None:
+            done = dump_cluster(cluster, bookies, file, update)
+        name, size = str(file), done.size
+        told = {"file": name}
+    elif store is not None:
+        # A signal interrupts only what is inside: it may come while the folder is made, or removed, and what is in there is secret.
+        with TemporaryDirectory(prefix="ledgerfs-") as spool, at_end_signals(_interrupt), progress() as update:
+            added = add_dump(cluster, bookies, store, Keeping(keep, round(keep_for * 1000)), update, spool=spool)
+        done, kept = added.dumped, added.kept
+        name, size = f"{store.url}/{kept.key}", kept.stat.size
+        told = {"bucket": store.url, "key": kept.key, "cluster": kept.cluster, "taken": iso_time(kept.taken_ms)}
+        told |= {"removed": [one.key for one in added.pruned]}
+        pruned = f"; {len(added.pruned):,} older ones removed" if added.pruned else ""
+    if as_json:
+        print_json({**told, "bytes": size, "nodes": done.nodes, "not_known": done.troubles})
     for trouble in done.lost_schemas[:_MOST_LINES]:
         say(f"not known: {trouble}")
     if len(done.lost_schemas) > _MOST_LINES:
         say(f"not known: {len(done.lost_schemas) - _MOST_LINES:,} more versions of schemas")
     if others := done.troubles - len(done.lost_schemas):
         say(f"{name}: {others:,} questions to bookies have no answer; retention and cursors tell which")
+    say(f"{name}: {done.nodes:,} nodes, {human_size(size)}{pruned}")
 
 
-Done = TypeVar("Done")
-
-
-def repeat(seconds: float, once: Callable[[], Done], tell: Callable[[Done], object], interrupts: Interrupts) -> bool:
-    """Do something at each of its times, and tell it, until SIGTERM, SIGHUP or Ctrl-C; return whether the last one that ended was done.
-
-    A time that comes while the one before is under way is left out. What fails, as any `OSError`, is said, and tried at the next time.
-    """
-    is_done, next_s = True, time.monotonic()
-    try:
-        while not interrupts.has_come:
-            try:
-                done = once()
-                # Before it is told: who reads that a dump is kept, and ends this, may expect that it counts.
-                is_done = True
-                tell(done)
-            except OSError as error:
-                is_done = False
-                say(f"ledgerfs: no dump this time: {error}")
-            now_s = time.monotonic()
-            next_s += seconds * max(1, ceil((now_s - next_s) / seconds))
-            time.sleep(max(0.0, next_s - now_s))
-    except KeyboardInterrupt:
-        interrupts.has_come = True
-    say("ended: what is kept is whole")
-    return is_done
+def _interrupt() -> None:
+    raise KeyboardInterrupt

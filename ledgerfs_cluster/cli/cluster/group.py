@@ -11,7 +11,7 @@ Examples:
   ledgerfs cluster cursors pulsar+zk://zk1:2181 --inactive 7d
   ledgerfs cluster check pulsar+zk://zk1:2181 --bucket s3://tier
   ledgerfs cluster dump pulsar+zk://zk1:2181 dump.json.zst
-  ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --every 1h
+  ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier
 
 \b
 Nothing is written to a cluster: no node is changed, no ledger is fenced. No broker is asked, which could load topics, but with --admin:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from ledgerfs.cli.options import json_option, storage_option, storage_options_of
-from ledgerfs.cli.output import print_json, progress, say, show, table
+from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.parameter_types import Size
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs_cluster.cli.broker_options import ACCESS, admin_requests, broker_options
+from ledgerfs_cluster.cli.rows import Columns, print_rows
 from ledgerfs_cluster.snapshot.bundles import Owner
 
 if TYPE_CHECKING:
@@ -103,20 +104,10 @@ class Report:
 
     rows: Sequence[Any]
     as_json: Callable[[Any], dict[str, Any]]
-    columns: Mapping[str, Callable[[Any], str]]
+    columns: Columns
     right: tuple[str, ...]
     summary: str
     unknown_policies: int
-
-    def show(self, *, in_json: bool) -> None:
-        """Print the rows."""
-        if in_json:
-            print_json([self.as_json(one) for one in self.rows])
-        elif self.rows:
-            shown = table(*self.columns, right=self.right)
-            for one in self.rows:
-                shown.add_row(*(text(one) for text in self.columns.values()))
-            show(shown)
 
 
 def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., Report]], Command]:
@@ -140,7 +131,7 @@ def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., 
         ) -> None:
             survey = with_owners(surveyed(context, source, zk_rate, no_bookies=no_bookies), brokers)
             made = run(Asked(survey, wanted_topics(survey, topics), show_all), **options)
-            made.show(in_json=as_json)
+            print_rows(made.rows, made.columns, made.right, as_json=as_json, json_of=made.as_json)
             say(f"{source}: {made.summary}")
             say_not_known(context, survey, made.unknown_policies)
 

@@ -11,8 +11,16 @@ from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs_cluster.lifecycle.planning.actions import ActionKind, Plan, Reason, Refusal, Situation
 from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView, why_not_free
 from ledgerfs_cluster.offload.journal import JournalRecord, RecordKind
-from ledgerfs_cluster.rules.orphans import known_topics, signs_of_sharing, topic_made_for
-from ledgerfs_cluster.rules.ownership import COMPACTED, MANAGED_LEDGER, SCHEMA, is_in, named_ledgers
+from ledgerfs_cluster.rules.orphans import signs_of_sharing
+from ledgerfs_cluster.rules.ownership import (
+    COMPACTED,
+    MANAGED_LEDGER,
+    SCHEMA,
+    is_in,
+    known_topics,
+    named_ledgers,
+    topic_made_for,
+)
 from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.tables import Table
 

@@ -12,8 +12,7 @@ from typing import Any
 from ledgerfs.errors import CorruptMetadataError, InvalidNameError
 from ledgerfs.formats.topic_names import parse_managed_ledger_name
 from ledgerfs_cluster.errors import AdminApiError
-from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
-from ledgerfs_cluster.pulsar_admin.answer import Answer
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests, Answer
 from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
 from ledgerfs_cluster.recovery.settings.carried_policies import (
     CLUSTERS,

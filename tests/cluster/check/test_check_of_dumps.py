@@ -54,7 +54,7 @@ def test_a_clock_that_is_ahead_of_zookeepers_makes_no_loss(
     topic_of_ledgers(cluster, TOPIC)
     cluster.add_schema(TOPIC, SchemaInfo("STRING", b"", {}))
     now = time.time_ns
-    monkeypatch.setattr("ledgerfs_cluster.snapshot.dumping._now", lambda: now() // 1_000_000 + ahead_ms)
+    monkeypatch.setattr("ledgerfs_cluster.snapshot.surveying._now", lambda: now() // 1_000_000 + ahead_ms)
 
     def meanwhile() -> None:
         cluster.roll_over(TOPIC)

@@ -110,8 +110,8 @@ def test_entries_larger_than_pulsars_are_found_where_an_option_says_so(tmp_path:
     assert b"no-record" in lost.stdout
     assert b"lost-entries" in lost.stdout
     assert b"lost" not in run("verify", *arguments, "-o", "max_entry=7MiB").stdout
-    assert "6.0 MiB" in output("bookie", "logs", *arguments, "--log", "1", "-o", f"max_entry={7 << 20}")
-    assert "6.0 MiB" not in output("bookie", "logs", *arguments, "--log", "1")
+    assert "6.0 MiB" in output("bookie", "ledgers", *arguments, "-o", f"max_entry={7 << 20}")
+    assert "6.0 MiB" not in output("bookie", "ledgers", *arguments)
     assert b"max_entry=-5" in run("verify", *arguments, "-o", "max_entry=-5", code=2).stderr
 
 
@@ -135,7 +135,6 @@ def test_what_is_no_disk_is_refused(tmp_path: Path, golden: Path) -> None:
     ("arguments", "shown"),
     [
         (("logs",), "0.log"),
-        (("logs", "--log", "0"), "persistent://public/golden/plain"),
         (("ledgers",), "persistent://public/golden/txn"),
         (("ledgers", "--ledger", "26"), "0.log"),
         (("entry", "26:3"), "sound"),
@@ -153,4 +152,3 @@ def test_an_entry_is_shown_as_it_is(golden: Path) -> None:
     shown = run("bookie", "entry", str(golden / "ledgers"), "26:3", "--raw").stdout
     assert shown == bytes(bucket.ledger(26).read(3, 3)[0].data)
     assert b"on none of these disks" in run("bookie", "entry", str(golden / "ledgers"), "26:4000", code=2).stderr
-    assert b"no log of this id" in run("bookie", "logs", str(golden / "ledgers"), "--log", "ff", code=2).stderr

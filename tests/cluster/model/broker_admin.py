@@ -4,9 +4,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs_cluster.pulsar_admin.answer import Answer
+from ledgerfs_cluster.pulsar_admin.admin_requests import Answer
+from tests.cluster.model import lifecycle_acts as acts
 from tests.cluster.model.shared_cluster import FencedError, namespace_of
-from tests.model import lifecycle_acts as acts
 
 if TYPE_CHECKING:
     from tests.cluster.model.lifecycle_world import LifecycleWorld

@@ -24,13 +24,13 @@ from ledgerfs_cluster.live_source.newest_entries import NewestEntries
 from ledgerfs_cluster.offload.journal import ROOT
 from ledgerfs_cluster.rules.findings import FindingKind
 from ledgerfs_cluster.zookeeper.changes import LOCK_PATH
+from tests.cluster.model import lifecycle_acts as acts
 from tests.cluster.model.broker_admin import BrokerAdmin
 from tests.cluster.model.lifecycle_world import KEPT, LifecycleWorld
 from tests.cluster.model.living_cluster import Met, Walk, meeting
 from tests.cluster.model.service_requests import ALL, CHANGES, LISTS, Requests
 from tests.cluster.model.shared_cluster import namespace_of
 from tests.cluster.support.zookeeper import WriteFault
-from tests.model import lifecycle_acts as acts
 
 _MOST_REQUESTS, _MOST_CHANGES = 400, 60
 _QUIET_PASSES = 7

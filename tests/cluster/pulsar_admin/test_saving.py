@@ -224,11 +224,3 @@ def test_a_version_that_somebody_else_saves_meanwhile_is_no_conflict(broker: Adm
 
     assert [done.error for done in save_schemas(Slow(), saved, [ORDERS])] == [None]
     assert [one.version for one in saved.versions(ORDERS)] == [0, 1]
-
-
-def test_what_many_topics_have_is_saved_in_their_order(broker: AdminServer, saved: SavedSchemas) -> None:
-    topics = [f"public/default/t{number:03}" for number in range(100)]
-    for number, topic in enumerate(topics):
-        broker.answers.update(answers_of(topic, [schema_json(0, '"long"', number)]))
-    assert [one.topic for one in save_schemas(api(broker), saved, topics)] == topics
-    assert [versions[0].timestamp_ms for versions in saved.all_versions().values()] == list(range(100))

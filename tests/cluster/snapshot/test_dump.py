@@ -113,12 +113,6 @@ def test_records_come_back(tmp_path: Path) -> None:
     assert list(read_dump(tmp_path / "x")) == RECORDS
 
 
-def test_a_line_that_only_older_dumps_have_is_left_out(tmp_path: Path) -> None:
-    part = zstandard.ZstdCompressor().compress(b',"part ledgers": {"ended_ms":4}\n')
-    (tmp_path / "x").write_bytes(stored(RECORDS[:2]) + part + stored(RECORDS[2:]))
-    assert list(read_dump(tmp_path / "x")) == RECORDS
-
-
 def test_a_dump_that_is_not_finished_is_not_read_as_one(tmp_path: Path) -> None:
     path = tmp_path / "x"
     for count in range(len(RECORDS)):

@@ -61,7 +61,7 @@ def test_what_no_bookie_gives_is_told_and_asked_for_once(cluster: LiveCluster, t
     assert f"ledger {gone} is not in BookKeeper" in (found[ORDERS, 1].trouble or "")
     assert f"schema version 0 of {ORDERS}" in (found[ORDERS, 0].trouble or "")
     told = run("cluster", "dump", cluster.url, str(tmp_path / "y")).stderr.decode()
-    assert f"not known: schema version 1 of {ORDERS}: ledger {gone} is not in BookKeeper" in told
+    assert f"not known: schema version 1 of {ORDERS}: {ledger_path(gone)}: ledger {gone} is not in BookKeeper" in told
     assert "questions to bookies" not in told
 
 

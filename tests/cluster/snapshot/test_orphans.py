@@ -117,20 +117,6 @@ def test_what_names_a_topic_that_is_not_here_may_be_of_another_cluster(cluster: 
             assert "if no other Pulsar cluster has its ledgers here: check again right before" in told[ledger_id,].mend
 
 
-def test_ledgers_of_subscriptions_and_schemas_may_be_another_clusters_too(cluster: LiveCluster) -> None:
-    """Both clusters have the topic: nothing in a ledger tells which one it is of."""
-    topic_of_ledgers(cluster, TOPIC)
-    whose = _custom("managed-ledger", (MANAGED_LEDGER_KEY, NAME))
-    cluster.write_unlisted(messages(1), whose, state=CLOSED)
-    cluster.write_unlisted(messages(1), (*whose, ("pulsar/cursor", b"sub")), state=CLOSED)
-    write_of(cluster, "schema", ("pulsar/schemaId", "public/default/orders"))
-    found = surveyed(cluster)
-    told = list(orphan_findings(found, unnamed_ledgers(found, found.read_ms + 1000, 0).rows))
-    assert len(told) == 3
-    assert all("may be of another Pulsar cluster" in one.evidence for one in told)
-    assert signs_of_sharing(found) == []
-
-
 def test_signs_of_other_clusters_on_the_same_bookkeeper_are_told(cluster: LiveCluster, tmp_path: Path) -> None:
     topic_of_ledgers(cluster, TOPIC)
     whose = _custom("managed-ledger", (MANAGED_LEDGER_KEY, NAME))

@@ -147,7 +147,7 @@ def test_a_cursor_whose_ledger_is_gone_may_be_further(cluster: LiveCluster) -> N
     cluster.delete_from_bookkeeper(own, flag=False)
     found = surveyed(cluster)
     assert found.cursors_of(0)["is_stale"].tolist() == [True]
-    assert "its ledger" in found.troubles[0]
+    assert f"ledger {own} is not in BookKeeper" in found.troubles[0]
 
 
 def test_damaged_nodes_are_named_and_the_rest_is_told(cluster: LiveCluster) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.rules.topic_owners import ask_brokers, owner_now
@@ -18,7 +17,7 @@ from ledgerfs_cluster.zookeeper.nodes import Nodes
 from tests.cluster.support.live_broker import EXTENSIBLE, WHOLE, bundle_of, live_broker
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.cluster.support.sessions import PATIENT_S
-from tests.support.admin_api import Answers, send, serving
+from tests.support.admin_api import Answers, serving
 from tests.support.each import for_each
 
 LOADED, OTHER = "public/default/persistent/x", "public/other/persistent/x"
@@ -124,20 +123,6 @@ def test_the_cluster_is_the_one_whose_brokers_are_in_zookeeper() -> None:
     assert "no name of this cluster" in nameless.not_told[0]
 
 
-def test_a_broker_that_leads_elsewhere_is_followed_and_tokens_are_sent() -> None:
-    with serving({_owned("a:8080"): (200, json.dumps({_bundle(LOADED): {}}))}, token="t") as other:
-        told = other.url + _owned("a:8080")
-        with serving(_answers(a=[]), token="t") as server:
-            server.faults += [
-                lambda one: send(one, 200, '["a:8080"]'),
-                lambda one: send(one, 307, "", Location=told),
-                lambda one: send(one, 307, "", Location=told),
-            ]
-            owners = ask_brokers(_survey("a"), AdminRequests(server.url, "t")).owners
-        assert len(other.seen) == 2
-    assert (owners.of(LOADED), owners.of(OTHER), owners.not_told) == (Owner.SOME, Owner.NONE, [])
-
-
 def test_nobody_is_asked_where_owners_are_in_zookeeper() -> None:
     survey = _survey()
     assert ask_brokers(survey, AdminRequests("http://127.0.0.1:9")) is survey
@@ -192,13 +177,3 @@ def test_a_broker_whose_load_manager_is_another_or_not_told_makes_it_unknown(
         assert owner_now(nodes, LEDGER) is Owner.UNKNOWN
         live.own_bundle("public/default", WHOLE)
         assert owner_now(nodes, LEDGER) is Owner.SOME
-
-
-def test_a_zookeeper_that_is_away_is_an_error_not_an_answer(live: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    address = live.zookeeper.address
-    away = Nodes(address, timeout_s=0.3)
-    live.zookeeper.refuse()
-    with pytest.raises(StoreUnreachableError):
-        owner_now(away, LEDGER)
-    live.zookeeper.listen()
-    away.close()

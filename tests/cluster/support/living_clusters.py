@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ledgerfs_cluster.live_source.newest_entries import NewestEntries
-from ledgerfs_cluster.snapshot.dumping import Dumped, dump_cluster
 from ledgerfs_cluster.snapshot.survey import Survey
-from ledgerfs_cluster.snapshot.surveying import Progress, survey_cluster
+from ledgerfs_cluster.snapshot.surveying import Dumped, Progress, dump_cluster, survey_cluster
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 from tests.cluster.support.live_clusters import LiveCluster

@@ -179,7 +179,7 @@ class MadeCluster:
         for node in (*self.ledgers, *self.nodes, *self._namespaces()):
             builder.take(node)
         for answer in self.answers:
-            builder.answer(answer)
+            builder.take(answer)
         return builder.survey("made", NOW, NOW - MINUTE)
 
     def _namespaces(self) -> list[Node]:

@@ -35,8 +35,8 @@ from ledgerfs_cluster.zookeeper.changes import (
     RequireNode,
     SetNode,
 )
+from ledgerfs_cluster.zookeeper.node import Commit
 from ledgerfs_cluster.zookeeper.nodes import Nodes
-from ledgerfs_cluster.zookeeper.packets import Commit
 from ledgerfs_cluster.zookeeper.session import Answer
 from tests.cluster.support.interrupts import interrupt_in
 from tests.cluster.support.sessions import PATIENT_S, kazoo_threads
@@ -129,21 +129,6 @@ def test_nothing_of_a_commit_is_done_that_one_node_refuses(
         assert raised.value.exit_code == 3
         assert (server.nodes, server.versions) == before
     lock.commit([RequireNode(LIST, 0), RequireNode(ATTEMPT, 0)])
-
-
-def test_a_brokers_change_between_read_and_commit_wins(
-    server: ZooKeeperServer, lock: ClusterLock, nodes: Nodes
-) -> None:
-    read = nodes.get(LIST)
-    server.set(LIST, b"a broker's")
-    with pytest.raises(ChangedMeanwhileError) as raised:
-        lock.commit([MakeNode(ATTEMPT, b""), SetNode(LIST, read.data + b" and ours", read.version)])
-    assert (raised.value.key, raised.value.found) == (LIST, "other version")
-    assert server.nodes[LIST] == b"a broker's"
-    assert ATTEMPT not in server.nodes
-    again = nodes.get(LIST)
-    lock.commit([SetNode(LIST, again.data + b" and ours", again.version)])
-    assert server.nodes[LIST] == b"a broker's and ours"
 
 
 @pytest.mark.parametrize("fault", [WriteFault.NONE, WriteFault.LOST_BEFORE])
@@ -566,19 +551,6 @@ def test_a_forked_child_writes_nothing(server: ZooKeeperServer, lock: ClusterLoc
     lock.commit([SetNode(LIST, b"second", 1)])
 
 
-def test_threads_commit_one_after_the_other(server: ZooKeeperServer, lock: ClusterLock) -> None:
-    server.latency_s = 0.002
-
-    def commit(number: int) -> None:
-        lock.commit([MakeNode(f"/made/{number}", b"1")])
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(commit, range(40)))
-    assert sum(path.startswith("/made/") for path in server.nodes) == 40
-    # One for each, and one for the folder.
-    assert server.versions[mark(server)] == 41
-
-
 def test_threads_whose_connections_break(server: ZooKeeperServer, nodes: Nodes) -> None:
     faults = [WriteFault.NONE, WriteFault.LOST_AFTER, WriteFault.NONE, WriteFault.LATE, WriteFault.LOST_BEFORE] * 3
 
@@ -641,12 +613,6 @@ def test_a_login_and_one_that_is_refused(server: ZooKeeperServer) -> None:
     server.no_auth(LOCK_PATH)
     with pytest.raises(AccessDeniedError):
         ClusterLock.take(nodes.settings, HOLDER)
-
-
-def test_nobody_answers(server: ZooKeeperServer) -> None:
-    server.refuse()
-    with pytest.raises(StoreUnreachableError):
-        ClusterLock.take(Nodes(server.address, timeout_s=0.3).settings, HOLDER)
 
 
 def test_what_is_no_change(server: ZooKeeperServer, lock: ClusterLock) -> None:
