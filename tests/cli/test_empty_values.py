@@ -36,7 +36,8 @@ def with_empty(command: click.Command, emptied: click.Parameter, empty: str) -> 
     """Yield arguments of which all are as they should be but one, which is empty, in each way to say so."""
     arguments = [param for param in command.params if isinstance(param, click.Argument)]
     given = [empty if param is emptied else {"ledger_id": "1"}.get(param.name or "", "x") for param in arguments]
-    options = {param: ["--to", "x"] for param in command.params if param.name == "to" and param is not emptied}
+    needed = [one for one in command.params if isinstance(one, click.Option) and (one.required or one.name == "to")]
+    options = {one: [one.opts[-1], "x"] for one in needed if one is not emptied}
     plain = [*(part for option in options.values() for part in option), "--", *given]
     if isinstance(emptied, click.Argument):
         yield plain
