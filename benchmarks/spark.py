@@ -269,7 +269,8 @@ def exports(spark: SparkSession, folder: Path, rounds: int, megabytes: int) -> N
     out = folder / "out"
 
     def ours() -> None:
-        export(spark, url, str(out), mode="overwrite")
+        shutil.rmtree(out, ignore_errors=True)
+        export(spark, url, str(out))
 
     def theirs(codec: str) -> Callable[[], object]:
         return lambda: rows.write.mode("overwrite").option("compression", codec).parquet(str(folder / "theirs"))

@@ -44,7 +44,6 @@ export(
     args.lake,
     topics_pattern=args.topics,
     partition_by=["topic", "date"],
-    mode="overwrite",
 )
 
 # %% The report reads the files, by Spark's own reader, which needs nothing of ledgerfs

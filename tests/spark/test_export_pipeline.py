@@ -1,6 +1,7 @@
 """Exports by Spark's own writer: all rows that scans have, folders of the right day, and a failed job that does not look complete."""
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +18,14 @@ from pyspark.sql import Observation, SparkSession
 from ledgerfs import open_bucket
 from ledgerfs.errors import (
     CorruptMessageError,
+    ExportFolderError,
     InvalidOptionError,
     MissingLedgerError,
     NotFoundError,
     UnplacedLedgersWarning,
 )
 from ledgerfs.messages.decode.table_schema import DEFAULT_COLUMNS
+from ledgerfs.spark.pipelines import export as export_pipeline
 from ledgerfs.spark.pipelines.export import export
 from ledgerfs.spark.source import messages
 from ledgerfs.spark.source.left_out import by_topic, left_out_accumulator
@@ -152,7 +155,8 @@ def test_damage_ends_an_export_which_is_then_not_complete(spark: SparkSession, t
     assert not is_complete(out)
     assert not list(out.glob("*.parquet"))
     left_out = left_out_accumulator(spark)
-    export(spark, url, str(out), mode="overwrite", on_corrupt="skip", left_out=left_out, **options)
+    shutil.rmtree(out)
+    export(spark, url, str(out), on_corrupt="skip", left_out=left_out, **options)
     assert values(out) == [b"value 1", b"value 3", b"value 5"]
     assert [[place.first_entry for place in one.skipped] for one in by_topic(left_out.value)] == [[1]]
     assert is_complete(out)
@@ -184,7 +188,7 @@ def test_a_task_that_is_killed_and_runs_again_changes_nothing(
     assert seen.get == {"messages": len(expected)}
 
 
-def test_a_folder_that_exists_is_refused_or_replaced(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_that_exists_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     bucket, out = tmp_path / "bucket", tmp_path / "lake"
     url = put(bucket, 1, message(1, producer_name=b"a"))
     export(spark, url, str(out), partition_by=["producer_name"])
@@ -192,31 +196,39 @@ def test_a_folder_that_exists_is_refused_or_replaced(spark: SparkSession, tmp_pa
     with pytest.raises(InvalidOptionError, match="lake: exists already"):
         export(spark, url, str(out))
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
-    for gone in bucket.iterdir():
-        gone.unlink()
-    put(bucket, 2, message(2, producer_name=b"b"))
-    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
-    try:
-        export(spark, url, f"file:{out}", partition_by=["producer_name"], mode="overwrite")
-    finally:
-        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
-    assert values(out) == [b"value 2"]
-    for to in (bucket, tmp_path, bucket / "lake", f"file:{bucket}", f"file://{tmp_path}/lake/../bucket"):
-        with pytest.raises(InvalidOptionError, match="may delete objects of the bucket"):
-            export(spark, url, str(to), mode="overwrite")
-    for one, other in (
-        ("s3://tier", "s3a://tier/lake"), ("s3://tier/cluster", "s3n://tier"), ("gs://tier", "gcs://tier/"),
-        ("az://tier/a", "abfss://tier@account.dfs.core.windows.net/"),
-    ):  # fmt: skip
-        with pytest.raises(InvalidOptionError, match="may delete objects of the bucket"):
-            export(spark, one, other, mode="overwrite")
+
+
+def test_rows_of_another_export_in_the_folder_are_an_error(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after two exports that began at once: one has files of the other beside its own, or lacks some of its own."""
+    url, out, other = put(tmp_path / "bucket", 1, message(1)), tmp_path / "lake", tmp_path / "other"
+    export(spark, url, str(other))
+    written = export_pipeline._require_rows
+
+    def more(*given: Any) -> None:
+        (file,) = other.glob("*.parquet")
+        shutil.copy(file, out / "part-of-another.parquet")
+        written(*given)
+
+    def fewer(*given: Any) -> None:
+        for file in out.glob("*.parquet"):
+            file.unlink()
+        written(*given)
+
+    for meanwhile, rows in ((more, 2), (fewer, 0)):
+        monkeypatch.setattr(export_pipeline, "_require_rows", meanwhile)
+        with pytest.raises(ExportFolderError, match=f"the folder has {rows} rows, and 1 were written"):
+            export(spark, url, str(out))
+        shutil.rmtree(out)
 
 
 def test_wrong_options_leave_no_folder(spark: SparkSession, golden_url: str, tmp_path: Path) -> None:
     out = tmp_path / "lake"
     for options, error in (
-        ({"mode": "append"}, InvalidOptionError),
-        ({"mode": "ignore"}, InvalidOptionError),
+        ({"mode": "overwrite"}, InvalidOptionError),
+        ({"partition_by": ["publish_time"]}, InvalidOptionError),
+        ({"partition_by": ["key_bytes"]}, InvalidOptionError),
         ({"columns": ["no"]}, InvalidOptionError),
         ({"start_time": "soon"}, InvalidOptionError),
         ({"topics": ["public/golden/none"]}, NotFoundError),

@@ -1,5 +1,6 @@
 """Objects that the store refuses, in Spark: an error that names the object, or the rest of the rows and what was left out."""
 
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -77,7 +78,8 @@ def test_an_export_fails_where_the_store_refuses_or_reports_what_it_lacks(
 
     def exported(on_unreadable: str) -> list[int]:
         storage = Storage(url, proxy.options, on_unreadable=on_unreadable)  # type: ignore[arg-type]
-        export(spark, storage, str(lake), topics=[TOPIC], columns=["ledger_id"], mode="overwrite", left_out=left_out)
+        shutil.rmtree(lake, ignore_errors=True)
+        export(spark, storage, str(lake), topics=[TOPIC], columns=["ledger_id"], left_out=left_out)
         return sorted(set(pq.read_table(lake)["ledger_id"].to_pylist()))
 
     url = refusing(*OF_KNOWN_TOPIC)

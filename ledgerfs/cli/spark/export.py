@@ -23,14 +23,11 @@ if TYPE_CHECKING:
     "--topic", "topics", metavar="NAME", multiple=True, help="A topic; may be repeated. All topics if not given."
 )
 @click.option("--topics", "pattern", metavar="PATTERN", help="A regular expression that whole names of topics match.")
-@click.option(
-    "--to", required=True, metavar="URL", help="The folder to export to, as Spark names it: s3a://lake/events."
-)
+@click.option("--to", required=True, metavar="URL", help="The folder to make, as Spark names it: s3a://lake/events.")
 @click.option(
     "--partition-by", metavar="A,B,…", callback=parsed_names,
-    help="Folders by value: topic, date, hour (of publish_time, UTC), or any other column.",
+    help="Folders by value: topic, date, hour (of publish_time, UTC), or a column of texts or integers.",
 )  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Delete the folder first if it exists, which is an error otherwise.")
 @click.option(
     "--partition-bytes", type=Size(), metavar="SIZE", help="About how much a task reads, 128MiB if not given."
 )
@@ -46,7 +43,6 @@ def export(
     pattern: str | None,
     to: str,
     partition_by: tuple[str, ...] | None,
-    overwrite: bool,
     partition_bytes: int | None,
     scan: dict[str, Any],
 ) -> None:
@@ -61,7 +57,7 @@ def export(
     Examples:
       ledgerfs spark export s3://tier --to s3a://lake/events --partition-by topic,date
       ledgerfs spark export s3://tier --topics 'persistent://public/golden/.*' --to /data/golden
-      ledgerfs spark export s3://tier --topic public/default/orders --to /data/orders --start 2026-11-01 --overwrite
+      ledgerfs spark export s3://tier --topic public/default/orders --to /data/orders --start 2026-11-01
       ledgerfs spark export s3://tier --topic public/default/orders --to s3a://lake/orders --values typed --flatten
       ledgerfs spark export s3://tier --to s3a://lake/all --master spark://host:7077
     """
@@ -76,7 +72,7 @@ def export(
         left_out, observation = left_out_accumulator(spark), Observation()
         export_to(
             spark, storage, to, topics=topics or None, topics_pattern=pattern, partition_by=partition_by or (),
-            mode="overwrite" if overwrite else "errorifexists", left_out=left_out, observation=observation,
+            left_out=left_out, observation=observation,
             partition_bytes=DEFAULT_PARTITION_BYTES if partition_bytes is None else partition_bytes, **scan,
         )  # fmt: skip
         messages = observation.get["messages"]

@@ -11,14 +11,14 @@ or ``ledgerfs spark export s3://tier --to s3a://lake/events``.
 
 from collections.abc import Iterable, Sequence
 from inspect import signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, Observation, SparkSession, functions
+from pyspark.sql.types import BooleanType, DateType, IntegralType, StringType
 
 from ledgerfs.bucket.partition_plan import DEFAULT_PARTITION_BYTES
-from ledgerfs.errors import InvalidOptionError
+from ledgerfs.errors import ExportFolderError, InvalidOptionError
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.scan.options import SCAN_OPTIONS, ScanOptions, require_known
 from ledgerfs.spark.runtime.storage import Storage
@@ -28,13 +28,10 @@ from ledgerfs.spark.source.query_values import columns_read
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
-    from pyspark.sql import Observation
 
     from ledgerfs.spark.source.left_out import Omissions
 
-MODES = ("errorifexists", "overwrite")
-"""What becomes of a folder that exists; ``append`` and ``ignore`` of Spark would double rows, or leave them out."""
-
+_NAMED = (StringType, IntegralType, DateType, BooleanType)
 _TIME = "unix_micros(publish_time)"
 _DAY_US, _HOUR_US = 86_400_000_000, 3_600_000_000
 # Spark's own functions of dates follow the time zone of the session.
@@ -42,7 +39,6 @@ _OF_TIME = {
     "date": f"date_from_unix_date(cast(({_TIME} - pmod({_TIME}, {_DAY_US})) div {_DAY_US} as int))",
     "hour": f"lpad(cast(pmod({_TIME}, {_DAY_US}) div {_HOUR_US} as string), 2, '0')",
 }
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
 
 
 def export(
@@ -53,11 +49,10 @@ def export(
     topics: Sequence[str] | str | None = None,
     topics_pattern: str | None = None,
     partition_by: Sequence[str] = (),
-    mode: str = "errorifexists",
     partition_bytes: int = DEFAULT_PARTITION_BYTES,
     columns: Sequence[str] | None = None,
     left_out: "Accumulator[Omissions] | None" = None,
-    observation: "Observation | None" = None,
+    observation: Observation | None = None,
     **scan: Unpack[ScanOptions],
 ) -> None:
     """Export topics as Parquet to a folder, which has ``_SUCCESS`` once all files are there.
@@ -71,10 +66,8 @@ def export(
     topics, topics_pattern
         Names of topics, or a regular expression that whole names match; all topics without both.
     partition_by
-        Columns that folders are named by, outermost first: those of the files, of the message table, or ``date`` and ``hour``, which are of
-        ``publish_time``, in UTC.
-    mode
-        ``errorifexists``; or ``overwrite``, which deletes the folder before the new files are written.
+        Columns that folders are named by, outermost first: texts, integers and booleans of the files or of the message table; ``date`` and
+        ``hour``, which are of ``publish_time``, in UTC.
     partition_bytes, left_out
         As `read_messages` takes them.
     columns
@@ -87,7 +80,9 @@ def export(
     Raises
     ------
     InvalidOptionError
-        An invalid option; the folder exists; ``overwrite`` would delete objects of the bucket.
+        An invalid option; the folder exists.
+    ExportFolderError
+        The folder has other rows than were written: something else wrote to it, or deleted in it, meanwhile.
     LedgerfsError
         As reading. After an error of a task, the folder has no ``_SUCCESS`` and is not complete.
     pyspark.errors.PySparkException
@@ -95,10 +90,6 @@ def export(
 
     """
     require_known(scan, (*_OWN_OPTIONS, *SCAN_OPTIONS))
-    if mode not in MODES:
-        raise InvalidOptionError(f"one of {', '.join(MODES)}", key=f"mode={mode!r}")
-    if mode == "overwrite":
-        _require_apart(storage if isinstance(storage, str) else storage.url, to)
     wanted = columns_read({**scan, "columns": columns})
     read = _with_columns_of_folders(wanted, partition_by)
     rows = read_messages(
@@ -108,19 +99,19 @@ def export(
     rows = _with_times(rows, partition_by)
     if "publish_time" not in (*wanted, *partition_by):
         rows = rows.drop("publish_time")
-    if observation is not None:
-        rows = rows.observe(observation, functions.count("*").alias("messages"))
-    # With partitionOverwriteMode=dynamic, a session's setting, folders of an earlier export would stay.
-    writer = rows.write.mode(mode).option("partitionOverwriteMode", "static")
+    _require_names(rows, partition_by)
+    seen = Observation() if observation is None else observation
+    rows = rows.observe(seen, functions.count("*").alias("messages"))
     try:
-        writer.partitionBy(*partition_by).parquet(to)
+        rows.write.mode("errorifexists").partitionBy(*partition_by).parquet(to)
     except PySparkException as failure:
         if isinstance(failure, AnalysisException) and failure.getCondition() == "PATH_ALREADY_EXISTS":
-            raise InvalidOptionError("exists already; name another folder, or overwrite it", key=to) from failure
+            raise InvalidOptionError("exists already; name another folder, or delete it", key=to) from failure
         error = error_of(failure)
         if error is None:
             raise
         raise error from failure
+    _require_rows(rows, seen.get["messages"], to)
 
 
 _OWN_OPTIONS = tuple(signature(export).parameters)[3:-1]
@@ -143,19 +134,22 @@ def _with_times(rows: DataFrame, partition_by: Iterable[str]) -> DataFrame:
     return rows
 
 
-def _require_apart(bucket: str, to: str) -> None:
-    """Raise `InvalidOptionError` if one of them is in the other: overwriting a folder deletes all that is in it."""
-    one, other = _path(bucket), _path(to)
-    if one[: len(other)] == other or other[: len(one)] == one:
-        raise InvalidOptionError(
-            f"overwriting it may delete objects of the bucket {bucket}; name another folder", key=to
+def _require_names(rows: DataFrame, partition_by: Iterable[str]) -> None:
+    """Raise `InvalidOptionError` for columns whose values names of folders do not give back: bytes, and times, which have no zone there."""
+    for field in rows.schema:
+        if field.name in partition_by and not isinstance(field.dataType, _NAMED):
+            raise InvalidOptionError(
+                f"no folders by {field.name}, a {field.dataType.simpleString()}: their names would not give the values back",
+                key="partition_by",
+            )
+
+
+def _require_rows(rows: DataFrame, wanted: int, to: str) -> None:
+    """Raise `ExportFolderError` unless a folder has all rows: of two exports at once, Spark lets one take away the files of the other."""
+    # With a schema, nothing is inferred; and so a folder without files has no rows.
+    found = rows.sparkSession.read.schema(rows.schema).option("recursiveFileLookup", value=True).parquet(to).count()
+    if found != wanted:
+        raise ExportFolderError(
+            f"the folder has {found:,} rows, and {wanted:,} were written: something else writes to it; export to a folder of its own",
+            key=to,
         )
-
-
-def _path(url: str) -> tuple[str, ...]:
-    """Return the parts of a URL, alike for all spellings of one place: Hadoop's, and those of Python's filesystems."""
-    scheme, has_scheme, rest = url.rpartition("::")[2].partition("://")
-    if not has_scheme or scheme == "file":
-        return ("file", *Path((rest or scheme).removeprefix("file:")).resolve().parts[1:])
-    container, *parts = rest.split("/")
-    return (_SCHEMES.get(scheme, scheme), container.partition("@")[0], *filter(None, parts))
