@@ -90,7 +90,8 @@ def _plan(  # noqa: PLR0917  (all that is left of a topic)
         missing = missing_in_bucket(ledgers, gaps)
     else:
         assert dump is not None  # noqa: S101  (its list is)
-        missing = missing_by_list(info, dump.ends, ledgers, gaps)
+        damaged = {ref.ledger_id for ref in catalog.refs_of(name)} - each.keys()
+        missing = missing_by_list(info, dump.ends, ledgers, gaps, damaged)
     if refusal := refused_by_the_store(each, gaps):
         return replace(plan, refusal=refusal)
     if left_out:

@@ -14,6 +14,7 @@ from ledgerfs_cluster.snapshot.answers import LastEnd, LedgerEndAnswer
 
 _NOT_OFFLOADED = "it was not offloaded when the dump was made, and is neither in the bucket nor on the given disks"
 _GONE = "it was offloaded, and the bucket does not have it"
+_DAMAGED = "its objects in the bucket are damaged; `ledgerfs verify` names them"
 
 
 def readable_ledgers(catalog: Catalog, name: str, info: ManagedLedgerInfo | None) -> Iterator[LedgerRef]:
@@ -71,10 +72,14 @@ def missing_by_list(
     ends: Mapping[int, LedgerEndAnswer],
     restored: Sequence[LedgerRef],
     gaps: Collection[MissingLedger],
+    damaged: Collection[int],
 ) -> tuple[MissingPart, ...]:
-    """Return what a list names and is not restored; ``gaps`` are those that the bucket shows, and why they cannot be read."""
+    """Return what a list names and is not restored.
+
+    ``gaps`` are those that the bucket shows, and why they cannot be read; ``damaged`` are the ids of those of which no copy is sound.
+    """
     there = {ref.ledger_id: ref for ref in restored}
-    why = {one.ledger_id: one.why for one in gaps}
+    why = {**dict.fromkeys(damaged, _DAMAGED), **{one.ledger_id: one.why for one in gaps}}
     last = info.ledgers[-1].ledger_id if info.ledgers else -1
     parts = list(_listed_parts(info, ends, there, why))
     # What was not listed yet, or may not have been, and the bucket shows. Older ones were the topic's no more.

@@ -30,6 +30,7 @@ from ledgerfs_cluster.offload.list_bytes import fits, stored
 from ledgerfs_cluster.offload.offload_driver import OffloadDriver
 from ledgerfs_cluster.recovery.copies.new_ledgers import copy_under_id, end_transactions
 from ledgerfs_cluster.recovery.copies.transaction_messages import TopicTransactions, transactions_in
+from ledgerfs_cluster.recovery.planning.topic_ledgers import readable_ledgers
 from ledgerfs_cluster.recovery.planning.topic_plan import TopicPlan
 from ledgerfs_cluster.recovery.report import Outcome, TopicLine
 from ledgerfs_cluster.recovery.topics.coordinators import coordinators_behind
@@ -338,7 +339,7 @@ def lost_since(restored: Sequence[TopicLine], catalog: Catalog) -> Mapping[str, 
         names = {one.plan.source, one.plan.target}
         lost = not_in_bucket(names, [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers], catalog)
         known = {ref.ledger_id for ref in one.plan.ledgers} | {ref.ledger_id for _, ref in one.ledgers}
-        there = {ref.ledger_id for name in names for ref in catalog.refs_of(name)}
+        there = {ref.ledger_id for name in names for ref in readable_ledgers(catalog, name, None)}
         late = sorted(there - known - set(one.plan.left_out))
         if lost:
             reasons[one.plan.source] = (

@@ -1,6 +1,7 @@
 """Topics restored into a cluster of ours: each as a whole or not at all, whoever else writes, deletes, comes late, or ends the run."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -213,6 +214,18 @@ def test_a_ledger_that_comes_late_is_told_then_and_by_the_next_run(clusters: Clu
     again = clusters.restore(dump=dump)
     assert "not in its list" in str(_line(again, A).reason)
     assert not again.is_well
+
+
+def test_a_damaged_ledger_is_missing_and_did_not_come_late(clusters: Clusters, dump: DumpedCluster) -> None:
+    listed = clusters.old.list_of(A).ledgers[0]
+    assert listed.context is not None
+    (data,) = clusters.old.bucket().glob(f"{listed.context.uuid}-ledger-{listed.ledger_id}")
+    os.truncate(data, data.stat().st_size - 30)
+    for _ in range(2):
+        line = _line(clusters.restore(dump=dump, looks_for_transactions=False), A)
+        assert "came into the bucket" not in str(line.reason)
+        why = {one.first_ledger: one.why for one in line.plan.missing}
+        assert "are damaged; `ledgerfs verify` names them" in why[listed.ledger_id]
 
 
 def test_ids_that_are_taken_are_refused_by_name_and_beside_it_copied_under_new_ones(
