@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs_cluster.lifecycle.service.fair_queue import FairQueue, Work
+from ledgerfs_cluster.lifecycle.service.background import Due, FairTurns
 
 MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
 PIECES = 8
@@ -27,7 +27,7 @@ class Load:
     """Topics by their number: bytes of each, and its ledgers."""
 
     sizes: Floats
-    work: dict[str, list[Work]]
+    work: dict[str, list[Due]]
 
     @property
     def ledgers(self) -> int:
@@ -46,11 +46,11 @@ def made_load(topics: int, total: float, exponent: float, seed: int = 1) -> Load
     weights = 1 / np.arange(1, topics + 1) ** exponent
     sizes = dice.permutation(np.maximum(1.0, np.round(weights / weights.sum() * total)))
     typical = np.minimum(16 * GIB, 64 * MIB * (1 + dice.pareto(1.1, topics)))
-    work: dict[str, list[Work]] = {}
+    work: dict[str, list[Due]] = {}
     for topic, (size, each) in enumerate(zip(sizes.tolist(), typical.tolist(), strict=True)):
         count = max(1, round(size / each))
         cuts = np.linspace(0, size, count + 1).astype(np.int64)
-        work[str(topic)] = [Work(str(topic), i, one) for i, one in enumerate(np.diff(cuts).tolist())]
+        work[str(topic)] = [Due(str(topic), i, one) for i, one in enumerate(np.diff(cuts).tolist())]
     return Load(sizes, work)
 
 
@@ -63,18 +63,18 @@ class Served:
     at_part: dict[float, Floats]
 
 
-def drained(load: Load, queue: FairQueue, workers: int, rate: float, parts: Sequence[float]) -> Served:
+def drained(load: Load, turns: FairTurns, workers: int, rate: float, parts: Sequence[float]) -> Served:
     """Drain a load: workers that have something to do share the rate evenly."""
     topics, now, each, total = load.sizes.size, 0.0, 0.0, 0.0
     first, done = np.full(topics, np.inf), np.zeros(topics)
     sent = np.zeros(topics)
     at_part: dict[float, Floats] = {}
     all_bytes = load.sizes.sum()
-    queue.replace(load.work)
-    busy: list[tuple[float, int, int, Work]] = []
+    turns.replace(load.work)
+    busy: list[tuple[float, int, int, Due]] = []
     number, free = 0, workers
     while True:
-        while free and (work := queue.take()) is not None:
+        while free and (work := turns.take()) is not None:
             first[int(work.topic)] = min(first[int(work.topic)], now)
             heappush(busy, (each + work.size / PIECES, number, 1, work))
             number, free = number + 1, free - 1
@@ -93,7 +93,6 @@ def drained(load: Load, queue: FairQueue, workers: int, rate: float, parts: Sequ
             number += 1
             heappush(busy, (each + work.size / PIECES, number, piece + 1, work))
         else:
-            queue.done(work)
             done[int(work.topic)] = now
             free += 1
 
@@ -114,21 +113,20 @@ def jain(values: Floats) -> float:
 
 
 def measure_picks(load: Load) -> None:
-    queue = FairQueue()
+    turns = FairTurns()
     began = time.perf_counter()
-    queue.replace(load.work)
+    turns.replace(load.work)
     replaced = time.perf_counter()
     picks = 0
-    while (work := queue.take()) is not None:
-        queue.done(work)
+    while turns.take() is not None:
         picks += 1
     took = time.perf_counter() - replaced
     print(f"a plan of {load.ledgers:,} ledgers of {load.sizes.size:,} topics is taken in {replaced - began:.2f} s")
-    print(f"{picks / took:,.0f} picks/s (take, done; {picks:,} picks in {took:.2f} s)")
+    print(f"{picks / took:,.0f} picks/s ({picks:,} picks in {took:.2f} s)")
 
 
 def measure_fairness(load: Load, workers: int, rate: float) -> None:
-    served = drained(load, FairQueue(), workers, rate, (0.1, 0.5))
+    served = drained(load, FairTurns(), workers, rate, (0.1, 0.5))
     ideal = fluid_done(load.sizes, rate)
     late = served.done - ideal
     worst = int(np.argmax(late))

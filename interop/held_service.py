@@ -13,7 +13,7 @@ from typing import Any
 
 import ledgerfs.layouts.pulsar_blob.writer as ledger_writer
 from ledgerfs.cli import main
-from ledgerfs_cluster.offload import copied_ledger
+from ledgerfs_cluster.offload import one_step
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, Operation, SetNode
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
@@ -33,7 +33,7 @@ def hold_at(point: str, hold: Callable[[], None]) -> None:
         ledger_writer.publish = _held(ledger_writer.publish, before=hold)
     elif point == "index":
         name = "write_ledger"
-        setattr(copied_ledger, name, _held(getattr(copied_ledger, name), after=hold))
+        setattr(one_step, name, _held(getattr(one_step, name), after=hold))
     elif point in {"set", "after"}:
         _hold_commits(hold, is_before=point == "set")
     else:

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import StaleObjectError
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
-from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs_cluster.offload.candidates import listed_or_none
 from ledgerfs_cluster.offload.journal import AGAIN_MS, JournalRecord
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, RequireNode, SetNode
 
@@ -35,7 +34,9 @@ def clean(  # noqa: PLR0917  (what is cleaned, when, and how)
         lock.commit([SetNode(attempt.path, again.build(), attempt.version)])
     else:
         lock.commit([RequireNode(attempt.path, attempt.version)])
-    if is_named(lock, attempt):
+    listed = listed_or_none(lock.newest(), attempt.managed_ledger or "")
+    info = None if listed is None else listed.ledger(attempt.ledger_id)
+    if info is not None and info.context is not None and info.context.uuid == attempt.uuid:
         reason = "the topic's list names these objects: they are not deleted"
         raise StaleObjectError(reason, key=attempt.key.data_key)
     (remove or remove_objects)(bucket, attempt)
@@ -43,18 +44,6 @@ def clean(  # noqa: PLR0917  (what is cleaned, when, and how)
         return False
     lock.commit([attempt.dropped()])
     return True
-
-
-def is_named(lock: ClusterLock, attempt: JournalRecord) -> bool:
-    """Whether the list of its topic names the objects of an attempt, as ZooKeeper has it now."""
-    node = lock.node(managed_ledger_path(attempt.managed_ledger or ""))
-    if node is None:
-        return False
-    listed = parse_managed_ledger_info(node.data, key=node.path).ledgers
-    return any(
-        one.ledger_id == attempt.ledger_id and one.context is not None and one.context.uuid == attempt.uuid
-        for one in listed
-    )
 
 
 def remove_objects(bucket: Bucket, attempt: JournalRecord) -> None:

@@ -1,12 +1,13 @@
 """`ManagedLedger`: PIP-17's interface of one topic of a living cluster, without its broker."""
 
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ledgerfs.errors import EntryRangeError, InvalidOptionError, RefusedLedgerError
+from ledgerfs.errors import EntryRangeError, InvalidOptionError, RefusedLedgerError, UnusableUrlError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.errors import OffloadRemarkWarning
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
@@ -15,10 +16,15 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     parse_managed_ledger_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs_cluster.offload.offload_driver import bucket_in, driver_for, folder_in_bucket, require_place
+from ledgerfs_cluster.offload.offload_bucket import DEFAULT_BLOCK_SIZE, OffloadBucket
+from ledgerfs_cluster.offload.offload_driver import (
+    bucket_in,
+    driver_for,
+    folder_in_bucket,
+    require_place,
+    user_metadata,
+)
 from ledgerfs_cluster.offload.outcomes import Status
-
-DEFAULT_BLOCK_SIZE = 64 << 20
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.offload.one_step import OneStep
@@ -36,11 +42,12 @@ class ManagedLedger:
 
     """
 
-    __slots__ = ("_closing", "_nodes", "_step", "name")
+    __slots__ = ("_closing", "_nodes", "_place", "_step", "name")
 
-    def __init__(self, nodes: "Nodes", step: "OneStep", topic: str) -> None:
+    def __init__(self, nodes: "Nodes", step: "OneStep", topic: str, place: OffloadBucket) -> None:
         self._nodes = nodes
         self._step = step
+        self._place = place
         self._closing = ExitStack()
         self.name = managed_ledger_of(topic)
 
@@ -86,23 +93,40 @@ class ManagedLedger:
 
         """
         # These import kazoo, numba and fsspec.
-        from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
-        from ledgerfs_cluster.offload.opening import opened_step
+        from ledgerfs.bucket.opening import open_bucket
+        from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
+        from ledgerfs_cluster.offload.one_step import OneStep
+        from ledgerfs_cluster.offload.opening import holder_text
+        from ledgerfs_cluster.offload.owners import TopicOwners
+        from ledgerfs_cluster.snapshot.cluster_names import only_cluster
+        from ledgerfs_cluster.zookeeper.changes import ClusterLock
+        from ledgerfs_cluster.zookeeper.cluster_clock import ClusterClock
+        from ledgerfs_cluster.zookeeper.filesystem import PROTOCOL, ClusterFileSystem
 
         if folder_in_bucket(bucket):
             raise InvalidOptionError("a folder in a bucket: no broker would find what is offloaded there", key=bucket)
-        closing = ExitStack()
-        with ExitStack() as undoing:
-            undoing.enter_context(closing)
-            tier_name = bucket_in(bucket) if name is None else name
-            driver = driver or driver_for(bucket)
-            require_place(bucket, driver, tier_name, endpoint)
-            options = storage_options or {}
-            place = OffloadBucket("", bucket, driver, tier_name, region, endpoint, block_size, options)
-            nodes, step = opened_step(closing, cluster, cluster_options, place)
-            made = cls(nodes, step, topic)
-            made._closing = closing
-            undoing.pop_all()
+        if not cluster.startswith(f"{PROTOCOL}://"):
+            raise UnusableUrlError(f"not the URL of a cluster: {PROTOCOL}://host:port,host:port[/chroot]", key=cluster)
+        tier_name = bucket_in(bucket) if name is None else name
+        driver = driver or driver_for(bucket)
+        require_place(bucket, driver, tier_name, endpoint)
+        place = OffloadBucket("", bucket, driver, tier_name, region, endpoint, block_size, storage_options or {})
+        with ExitStack() as closing:
+            living = ClusterFileSystem(**(cluster_options or {})).cluster(
+                cluster.removeprefix(f"{PROTOCOL}://").rstrip("/")
+            )
+            closing.callback(living.nodes.close)
+            took_ms = time.time_ns() // 1_000_000
+            lock = closing.enter_context(ClusterLock.take(living.nodes.settings, holder_text("ManagedLedger")))
+            clock, opened = ClusterClock(lock, took_ms), open_bucket(place.url, place.options)
+            step = OneStep(
+                *(lock, ClosedLedgers(living), TopicOwners(lock), lambda _: opened),
+                user_metadata(only_cluster(lock.newest())),
+                noted_ms=clock.later_ms,
+                url_of=place.url_of,
+            )
+            made = cls(living.nodes, step, topic, place)
+            made._closing = closing.pop_all()
         return made
 
     def close(self) -> None:
@@ -136,7 +160,8 @@ class ManagedLedger:
         info = self._info()
         self._require_in(info, wanted)
         due = [one for one in info.ledgers[:-1] if one.ledger_id < wanted.ledger_id and not one.is_offloaded]
-        outcomes = self._step.offload(self.name, [one.ledger_id for one in due if one.entries]) if due else []
+        ids = [one.ledger_id for one in due if one.entries]
+        outcomes = self._step.offload(self.name, ids, self._place) if due else []
         left = [one for one in outcomes if one.status is not Status.OK and one.ledger_ids]
         try:
             reached = first_not_offloaded(self._info())

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ledgerfs.bucket.bucket import Bucket
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext, Properties
 from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
 
@@ -78,12 +77,3 @@ class OffloadBucket:
             for name, (theirs, ours) in fields.items()
             if (theirs or "").lower() != ours.lower()
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenBucket:
-    """The same, opened; ``user_metadata`` are those of the objects, besides the topic's name and role."""
-
-    place: OffloadBucket
-    bucket: Bucket
-    user_metadata: Mapping[str, str] = field(default_factory=dict)

@@ -7,33 +7,38 @@ and it is looked at again. The note of each attempt (`ledgerfs_cluster.offload.j
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ledgerfs.errors import LedgerfsError, RefusedLedgerError, UncertainWriteError
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.errors import CorruptLedgerError, LedgerfsError, RefusedLedgerError, UncertainWriteError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.layouts.pulsar_blob.new_ledger import NewLedger, completed_user_metadata
 from ledgerfs.storage.ordered_map import ordered_map
+from ledgerfs.writing.sources import EntryBatches
+from ledgerfs.writing.write import ref_of, write_ledger
 from ledgerfs_cluster.errors import ChangedMeanwhileError, ListFullError, LockLostError
 from ledgerfs_cluster.formats.managed_ledgers.list_changes import with_contexts
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import build_context
 from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs_cluster.offload.candidates import Listed, candidate, listed_now, listed_or_none, not_offloaded
 from ledgerfs_cluster.offload.cleaning import remove_objects
-from ledgerfs_cluster.offload.copied_ledger import CopiedLedger, Pace, copy_ledger
 from ledgerfs_cluster.offload.journal import JournalRecord
 from ledgerfs_cluster.offload.list_bytes import FULL, MOST_BYTES, fits, stored
+from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
 from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
 from ledgerfs_cluster.offload.owners import let_go
+from ledgerfs_cluster.offload.record_digest import RecordDigest, digest_of, digested
 from ledgerfs_cluster.snapshot.bundles import Owner
 from ledgerfs_cluster.snapshot.survey import is_of_brokers
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, Operation, SetNode
 
 if TYPE_CHECKING:
+    from ledgerfs.formats.records import EntryBatch
     from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
-    from ledgerfs_cluster.offload.offload_bucket import OpenBucket
     from ledgerfs_cluster.offload.owners import TopicOwners
 
 _TRIES = 20
@@ -46,13 +51,32 @@ _MORE_OF_A_LINE = 16
 """By which the line of a ledger grows besides its context: lengths, and its size and entries."""
 
 
+@dataclass(frozen=True, slots=True)
+class CopiedLedger:
+    """A ledger that is copied into a bucket, and that no list names yet; ``stored`` is as BookKeeper had it before the copy."""
+
+    attempt: JournalRecord
+    stored: StoredLedger
+    place: OffloadBucket
+    bucket: Bucket
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger."""
+        return self.attempt.ledger_id
+
+
 class OneStep:
     """Offloads ledgers of topics that no broker has loaded: `copy` each, then `complete` those of a topic together. Safe in threads.
 
     Parameters
     ----------
+    bucket_at
+        Returns the bucket of a URL, opened.
+    user_metadata
+        Of all objects, besides the topic's name and role.
     noted_ms
-        Tells the time that is noted, of which deletions wait for a while: rather a late one, ms since 1970 UTC.
+        Returns the time that is noted, of which deletions wait for a while: rather a late one, ms since 1970 UTC.
     url_of
         Returns the URL of the bucket that has the objects of an offload, such as a failed one of a broker; None if none is known.
     pace
@@ -61,32 +85,26 @@ class OneStep:
     """
 
     __slots__ = (
-        "_beginning",
-        "_in_flight",
-        "_ledgers",
-        "_lock",
-        "_noted_ms",
-        "_owners",
-        "_pace",
-        "_tier",
-        "_url_of",
-    )
+        "_beginning", "_bucket_at", "_in_flight", "_ledgers", "_lock", "_noted_ms", "_owners", "_pace", "_url_of", "_user_metadata",
+    )  # fmt: skip
 
     def __init__(
         self,
         lock: ClusterLock,
         ledgers: ClosedLedgers,
         owners: "TopicOwners",
-        tier: "OpenBucket",
+        bucket_at: Callable[[str], Bucket],
+        user_metadata: Mapping[str, str],
         *,
         noted_ms: "Callable[[], int]",
         url_of: "Callable[[OffloadContext], str | None]",
-        pace: "Pace | None" = None,
+        pace: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._lock = lock
         self._ledgers = ledgers
         self._owners = owners
-        self._tier = tier
+        self._bucket_at = bucket_at
+        self._user_metadata = user_metadata
         self._noted_ms = noted_ms
         self._url_of = url_of
         self._pace = pace
@@ -99,7 +117,7 @@ class OneStep:
         """The uuids of attempts that were begun here, and neither completed nor given up: whoever cleans leaves these alone."""
         return frozenset(self._in_flight.copy())
 
-    def offload(self, managed_ledger: str, ledger_ids: Iterable[int]) -> list[Outcome]:
+    def offload(self, managed_ledger: str, ledger_ids: Iterable[int], place: OffloadBucket) -> list[Outcome]:
         """Offload ledgers of a topic, the oldest first; those that cannot be, or are already, are no error, but outcomes.
 
         Raises `RefusedLedgerError` for a topic that may not be offloaded so, `LockLostError`, and the errors of ZooKeeper. A ledger whose
@@ -108,27 +126,33 @@ class OneStep:
         self.require_free(managed_ledger)
         outcomes: list[Outcome] = []
         waiting: list[CopiedLedger] = []
+
+        def complete() -> None:
+            whole = waiting.copy()
+            waiting.clear()
+            self.complete(managed_ledger, whole, outcomes)
+
         last_set = time.monotonic()
         try:
-            copies = ordered_map(partial(self.copy, managed_ledger), sorted(ledger_ids), _THREADS, "ledgerfs-offload")
+            copies = ordered_map(
+                lambda one: self.copy(managed_ledger, one, place), sorted(ledger_ids), _THREADS, "ledgerfs-offload"
+            )
             for found in copies:
-                if not isinstance(found, CopiedLedger):
+                if isinstance(found, CopiedLedger):
+                    waiting.append(found)
+                else:
                     outcomes.append(found)
-                    continue
-                waiting.append(found)
-                if time.monotonic() - last_set >= BETWEEN_SETS_S:
-                    whole, waiting = waiting, []
-                    self.complete(managed_ledger, whole, outcomes)
+                if waiting and time.monotonic() - last_set >= BETWEEN_SETS_S:
+                    complete()
                     last_set = time.monotonic()
-            whole, waiting = waiting, []
-            self.complete(managed_ledger, whole, outcomes)
+            complete()
         except LockLostError:
             # Whose lock it is now cleans what is noted; a commit that was sent may have named the objects.
-            waiting = []
+            waiting.clear()
             raise
         finally:
             for one in waiting:
-                self.give_up(one.attempt, outcomes)
+                self._give_up(one, outcomes)
         return outcomes
 
     def require_free(self, managed_ledger: str) -> None:
@@ -143,17 +167,19 @@ class OneStep:
             reason = "ZooKeeper does not tell which broker has the topic (extensible load manager): only brokers can offload it"
             raise RefusedLedgerError(reason, key=managed_ledger)
 
-    def copy(self, managed_ledger: str, ledger_id: int) -> CopiedLedger | Outcome:
+    def copy(self, managed_ledger: str, ledger_id: int, place: OffloadBucket) -> CopiedLedger | Outcome:
         """Copy a ledger, which no list names then; else return that it is offloaded already, or why it was not.
 
-        The caller completes the copy, or gives it up. Raises `LockLostError`, and the errors of ZooKeeper.
+        The caller completes the copy. Raises `LockLostError`, and the errors of ZooKeeper.
         """
         listed = listed_now(self._lock.newest(), managed_ledger)
         found = candidate(listed, ledger_id, self._ledgers.found)
         if not isinstance(found, StoredLedger):
             return found
-        attempt = JournalRecord.attempt(managed_ledger, ledger_id, self._tier.bucket.store.url, self._noted_ms())
-        if not self._has_room(listed, attempt):
+        bucket = self._bucket_at(place.url)
+        attempt = JournalRecord.attempt(managed_ledger, ledger_id, bucket.store.url, self._noted_ms())
+        copied = CopiedLedger(attempt, found, place, bucket)
+        if not self._has_room(listed, copied):
             return not_offloaded(managed_ledger, ledger_id, FULL, ListFullError(FULL, key=managed_ledger))
         try:
             self._lock.commit([attempt.made()])
@@ -161,29 +187,58 @@ class OneStep:
             self._in_flight.pop(attempt.key.uuid, None)
             raise
         try:
-            return copy_ledger(self._ledgers, found, attempt, self._tier, self._pace)
+            self._write(copied)
         except LockLostError:
             raise
         except LedgerfsError as error:
-            self.give_up(attempt, is_certain=not isinstance(error, UncertainWriteError))
+            self._give_up(copied, is_certain=not isinstance(error, UncertainWriteError))
             return not_offloaded(managed_ledger, ledger_id, str(error), error)
         except BaseException:
-            self.give_up(attempt)
+            self._give_up(copied)
             raise
+        return copied
 
-    def _has_room(self, listed: Listed, attempt: JournalRecord) -> bool:
+    def _has_room(self, listed: Listed, copied: CopiedLedger) -> bool:
         """Whether a topic's list has room for an attempt besides all that go on; it is in flight from then on."""
-        info = listed.ledger(attempt.ledger_id)
-        more = build_context(self._tier.place.context(attempt.key.uuid, attempt.noted_ms)).ByteSize() + _MORE_OF_A_LINE
+        info, uuid = listed.ledger(copied.ledger_id), copied.attempt.key.uuid
+        more = build_context(copied.place.context(uuid, copied.attempt.noted_ms)).ByteSize() + _MORE_OF_A_LINE
         if info is not None and info.context is not None:
             more = max(0, more - build_context(info.context).ByteSize())
         with self._beginning:
-            others = sum(size for name, size in self._in_flight.copy().values() if name == attempt.managed_ledger)
+            others = sum(size for name, size in self._in_flight.copy().values() if name == listed.topic)
             # Of a compressed list this is more than it takes.
             if len(listed.node.data) + others + more > MOST_BYTES:
                 return False
-            self._in_flight[attempt.key.uuid] = listed.topic, more
+            self._in_flight[uuid] = listed.topic, more
         return True
+
+    def _write(self, copied: CopiedLedger) -> None:
+        """Write a closed ledger as Pulsar's offloader writes it, and read all of it back.
+
+        Raises as `ClosedLedgers.batches`, `RefusedLedgerError` for an entry that no block holds, `CorruptLedgerError` if what is read back
+        is not what was sent, and the errors of the store. What is in the bucket then is for the attempt's cleaning.
+        """
+        attempt, stored, sent = copied.attempt, copied.stored, RecordDigest()
+        closed = stored.node.closed_at(stored.node.last_entry, stored.node.length)
+        user_metadata = completed_user_metadata(self._user_metadata, attempt.managed_ledger or "")
+        ledger = NewLedger(attempt.key, closed, user_metadata, copied.place.block_size)
+        batches = digested(self._paced(self._ledgers.batches(stored)), sent)
+        written = write_ledger(copied.bucket, ledger, EntryBatches(batches, stored.records_size))
+        ref = ref_of(written)
+        reader = copied.bucket.uncached_reader(ref)
+        found = digest_of(lambda: self._paced(reader.batches(0, ref.last_entry)))
+        if found != sent.value():
+            reason = (
+                f"what was read back is not what was written: {found[0]:,} entries of {found[1]:,} bytes, where {sent.entries:,} "
+                f"of {sent.length:,} were sent"
+            )
+            raise CorruptLedgerError(reason, key=written.data.key)
+
+    def _paced(self, batches: "Iterator[EntryBatch]") -> "Iterator[EntryBatch]":
+        """Yield batches, each when it may pass: what is read of a store counts as what is sent to it."""
+        for batch in batches:
+            self._pace(int(batch.lengths.sum()))
+            yield batch
 
     # Completing.
 
@@ -194,71 +249,58 @@ class OneStep:
         cannot be completed any more, is given up. Raises `LockLostError`, after which the copies are not to be touched, and the errors of
         ZooKeeper.
         """
-        url = self._tier.bucket.store.url
-        if any(one.attempt.bucket != url for one in copies):
-            raise ValueError(f"copies in other buckets than {url}")
-        left = sorted(copies, key=lambda one: one.attempt.ledger_id)
+        left, tries = sorted(copies, key=lambda one: one.ledger_id), 0
         while left:
-            left = self._complete_some(managed_ledger, left, outcomes)
-
-    def _complete_some(
-        self, managed_ledger: str, copies: Sequence[CopiedLedger], outcomes: list[Outcome]
-    ) -> list[CopiedLedger]:
-        """Complete as many copies as one commit takes; return those that are left, none if nothing more can be done."""
-        left = list(copies)
-        for _ in range(_TRIES):
             listed = listed_or_none(self._lock.newest(), managed_ledger)
-            left = [one for one in left if self._still_wanted(listed, one, outcomes, managed_ledger)]
-            if not left or listed is None:
-                return []
-            owner = self._owners.owner_of(managed_ledger)
-            if owner is not Owner.NONE and not self._owners.can_unload:
-                return self._give_up_all(left, outcomes, "a broker has taken the topic meanwhile")
+            left = [one for one in left if self._is_as_copied(listed, one, outcomes)]
+            if listed is None or not left:
+                return
+            if tries == _TRIES:
+                self._give_up_all(left, outcomes, f"the topic's list changed {_TRIES} times while it was to be set")
+                return
+            if self._owners.owner_of(managed_ledger) is not Owner.NONE and not self._owners.can_unload:
+                self._give_up_all(left, outcomes, "a broker has taken the topic meanwhile")
+                return
             some, changes = self._that_fit(listed, left)
             if not some:
-                return self._give_up_all(left, outcomes, FULL, ListFullError(FULL, key=managed_ledger))
+                self._give_up_all(left, outcomes, FULL, ListFullError(FULL, key=managed_ledger))
+                return
             try:
                 self._lock.commit(changes)
             except ChangedMeanwhileError as error:
                 if error.key != listed.node.path:
                     raise
+                tries += 1
                 continue
+            left, tries = left[len(some) :], 0
             for one in some:
                 self._in_flight.pop(one.attempt.key.uuid, None)
-            ids, size = tuple(one.attempt.ledger_id for one in some), sum(one.stored.node.length for one in some)
+            ids, size = tuple(one.ledger_id for one in some), sum(one.stored.node.length for one in some)
             outcomes.append(Outcome(Status.OK, "offloaded", managed_ledger, ledger_ids=ids, size=size))
             replaced = (self._replaced(listed, one.attempt) for one in some)
             outcomes += [one for one in replaced if isinstance(one, Outcome)]
             outcomes += let_go(self._owners, managed_ledger)
-            return left[len(some) :]
-        reason = f"the topic's list changed {_TRIES} times while it was to be set"
-        return self._give_up_all(left, outcomes, reason)
 
     def _give_up_all(
         self, copies: Iterable[CopiedLedger], outcomes: list[Outcome], reason: str, error: LedgerfsError | None = None
-    ) -> list[CopiedLedger]:
-        """Give copies up, and add why; return none, which are left."""
+    ) -> None:
+        """Give copies up, and add why."""
         for one in copies:
-            self.give_up(one.attempt, outcomes)
-            topic = one.attempt.managed_ledger or ""
-            outcomes.append(not_offloaded(topic, one.attempt.ledger_id, reason, error))
-        return []
+            self._give_up(one, outcomes)
+            outcomes.append(not_offloaded(one.attempt.managed_ledger or "", one.ledger_id, reason, error))
 
-    def _still_wanted(
-        self, listed: Listed | None, copied: CopiedLedger, outcomes: list[Outcome], managed_ledger: str
-    ) -> bool:
+    def _is_as_copied(self, listed: Listed | None, copied: CopiedLedger, outcomes: list[Outcome]) -> bool:
         """Whether a ledger is as it was copied; what there is of the copy is removed if not."""
-        ledger_id = copied.attempt.ledger_id
-        found = (
-            not_offloaded(managed_ledger, ledger_id, "the topic is gone")
-            if listed is None
-            else candidate(listed, ledger_id, self._ledgers.found)
-        )
+        topic, ledger_id = copied.attempt.managed_ledger or "", copied.ledger_id
+        if listed is None:
+            found: StoredLedger | Outcome = not_offloaded(topic, ledger_id, "the topic is gone")
+        else:
+            found = candidate(listed, ledger_id, self._ledgers.found)
+        if found == copied.stored:
+            return True
         if isinstance(found, StoredLedger):
-            if found == copied.stored:
-                return True
-            found = not_offloaded(managed_ledger, ledger_id, "its metadata changed while it was copied")
-        self.give_up(copied.attempt, outcomes)
+            found = not_offloaded(topic, ledger_id, "its metadata changed while it was copied")
+        self._give_up(copied, outcomes)
         outcomes.append(found)
         return False
 
@@ -278,7 +320,7 @@ class OneStep:
     def _changes(self, listed: Listed, copies: Sequence[CopiedLedger]) -> list[Operation]:
         now_ms = self._noted_ms()
         replaced = (self._replaced(listed, one.attempt) for one in copies)
-        contexts = {one.attempt.ledger_id: self._tier.place.context(one.attempt.key.uuid, now_ms) for one in copies}
+        contexts = {one.ledger_id: one.place.context(one.attempt.key.uuid, now_ms) for one in copies}
         edited = with_contexts(listed.node.data, contexts, key=listed.node.path)
         changes: list[Operation] = [SetNode.of(listed.node, stored(edited, key=listed.node.path))]
         changes += [one.attempt.dropped() for one in copies]
@@ -304,15 +346,14 @@ class OneStep:
         text = f"a broker's failed attempt has left {key} in bucket {bucket} (endpoint {endpoint}), which nobody named: remove it there"
         return failed("left-elsewhere", key, text)
 
-    def give_up(
-        self, attempt: JournalRecord, outcomes: list[Outcome] | None = None, *, is_certain: bool = True
-    ) -> None:
+    def _give_up(self, copied: CopiedLedger, outcomes: list[Outcome] | None = None, *, is_certain: bool = True) -> None:
         """Remove what an attempt left that no commit was sent of. What cannot be removed now is noted, and cleaned later.
 
         Without ``is_certain`` a request may still arrive: the note stays.
         """
+        attempt = copied.attempt
         try:
-            remove_objects(self._tier.bucket, attempt)
+            remove_objects(copied.bucket, attempt)
             if is_certain:
                 self._lock.commit([attempt.dropped()])
         except LedgerfsError as error:

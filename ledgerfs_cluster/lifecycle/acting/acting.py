@@ -3,32 +3,27 @@
 Direct offloads take long, and are carried out in the background (`ledgerfs_cluster.lifecycle.service.background`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ledgerfs.errors import LedgerfsError, RefusedLedgerError, StoreUnreachableError
+from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, RefusedLedgerError, StoreUnreachableError
 from ledgerfs.writing.deletion import remove_for_good, require_mounted
 from ledgerfs_cluster.errors import ChangedMeanwhileError, StoppedError
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.lifecycle.acting.again import PlanAgain, PlannedAgain
-from ledgerfs_cluster.lifecycle.acting.context import ActionContext, postponed
-from ledgerfs_cluster.lifecycle.acting.open_orphans import OpenOrphans
-from ledgerfs_cluster.lifecycle.acting.other_copies import why_only_copy
+from ledgerfs_cluster.lifecycle.acting.context import ActionContext, why_only_copy
+from ledgerfs_cluster.lifecycle.acting.open_orphans import owners_set_again
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Situation
 from ledgerfs_cluster.offload.cleaning import clean, remove_objects
 from ledgerfs_cluster.offload.journal import JournalRecord, RecordKind, drop, mark
 from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
-from ledgerfs_cluster.zookeeper.changes import DropNode, RequireNode
+from ledgerfs_cluster.offload.owners import let_go
+from ledgerfs_cluster.zookeeper.changes import DropNode, Operation, RequireNode
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs_cluster.snapshot.answers import BookieReads
     from ledgerfs_cluster.snapshot.survey import Survey
-    from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
-
-WhyNot = Callable[[], str | None]
-"""Returns why nothing is to be done any more by what was decided; None if all holds."""
 
 
 class Acting:
@@ -36,35 +31,20 @@ class Acting:
 
     Parameters
     ----------
-    in_flight
-        Returns the uuids of attempts of this process that go on.
-    why_other_policy
-        Returns why the policy file is not the one by which was decided; None if it is. Asked right before each deletion.
     survey, situation
         By which the pass was planned.
 
     """
 
-    __slots__ = ("_again", "_away", "_context", "_in_flight", "_open_orphans", "_situation", "_why_other_policy")
+    __slots__ = ("_again", "_away", "_context", "_silent", "_situation")
 
-    def __init__(  # noqa: PLR0917  (what a service works with, and what a pass has seen)
-        self,
-        cluster: "LivingCluster",
-        context: ActionContext,
-        bookies: "BookieReads | None",
-        in_flight: Callable[[], frozenset[str]],
-        why_other_policy: WhyNot,
-        survey: "Survey",
-        situation: Situation,
-    ) -> None:
+    def __init__(self, context: ActionContext, survey: "Survey", situation: Situation) -> None:
         self._context = context
-        self._in_flight = in_flight
-        self._why_other_policy = why_other_policy
-        self._again = PlanAgain(cluster, bookies, context, survey, situation)
-        self._open_orphans = OpenOrphans(context, bookies)
+        self._again = PlanAgain(context, survey, situation)
         self._situation = situation
-        # URLs of buckets that did not answer.
+        # URLs of buckets, and bookies, that did not answer.
         self._away: set[str] = set()
+        self._silent: set[str] = set()
 
     def carry_out(self, action: Action) -> list[Outcome]:
         """Carry out an action of the plan, as far as the same comes out again now.
@@ -79,78 +59,72 @@ class Acting:
                     mark(self._context.lock, action.records)
                     outcomes.append(_done("marked", action.records))
                 case ActionKind.DELETE:
-                    self._delete(action, outcomes)
+                    self._delete(action.records, outcomes)
                 case ActionKind.CLEAN:
-                    self._clean(action, outcomes)
+                    self._clean(action.records, outcomes)
                 case ActionKind.TRIM | ActionKind.OFFLOAD:
                     raise ValueError("offloads, and work of brokers, are carried out in the background")
         except StoppedError:
             # What was not begun is planned again by the next service.
             pass
         except LedgerfsError as error:
-            if self._context.lock.is_lost:
-                raise
             what, topic = action.kind.value, action.managed_ledger or ""
-            outcomes.append(failed(f"{what} {type(error).__name__}", topic, f"{what} {topic}: {error}", error))
+            outcomes.append(self._failed(f"{what} {type(error).__name__}", topic, f"{what} {topic}: {error}", error))
         return outcomes
+
+    def _failed(self, code: str, subject: str, message: str, error: LedgerfsError) -> Outcome:
+        """Return an error as an outcome; raise it if nothing can be done any more."""
+        if self._context.lock.is_lost:
+            raise error
+        return failed(code, subject, message, error)
 
     # Deleting.
 
-    def _delete(self, action: Action, outcomes: list[Outcome]) -> None:
+    def _delete(self, records: Sequence[JournalRecord], outcomes: list[Outcome]) -> None:
+        """Delete what records are about, each if all is as it was read again; an error keeps no other record back."""
         again = self._again.deletions()
-        still_open = []
-        for planned in action.records:
+        for planned in records:
             self._context.require_going()
             record = again.due.get(planned.name)
-            if record is None:
-                outcomes.append(postponed(planned, again.why_not_due(planned)))
-            elif (why := self._why_other_policy()) is not None:
-                outcomes.append(postponed(record, why))
-            elif record.kind is RecordKind.OBJECTS:
-                outcomes.append(self._tried(record, again, self._delete_objects))
-            elif record.ledger_id in again.closed:
-                outcomes.append(self._tried(record, again, self._delete_ledger))
-            else:
-                still_open.append(record)
-        if still_open:
-            version = again.list_versions.get(action.managed_ledger or "", -1)
-            self._open_orphans.delete(
-                action.managed_ledger or "", version, still_open, outcomes, self._why_other_policy
-            )
-
-    def _tried(
-        self, record: JournalRecord, again: PlannedAgain, act: Callable[[JournalRecord, list[RequireNode]], str | None]
-    ) -> Outcome:
-        """Delete what a record is about, if all is as it was read again; an error keeps no other record back."""
-        name = record.managed_ledger or ""
-        as_read = [
-            RequireNode(managed_ledger_path(name), version)
-            for version in (again.list_versions.get(name),)
-            if version is not None
-        ]
-        try:
-            why = act(record, as_read)
-        except StoppedError:
-            raise
-        except ChangedMeanwhileError as error:
-            why = str(error)
-        except LedgerfsError as error:
-            if self._context.lock.is_lost:
+            why = again.why_not_due(planned) if record is None else self._context.why_other_policy()
+            if record is None or why is not None:
+                outcomes.append(_postponed(planned, why or "", "delete"))
+                continue
+            try:
+                is_objects = record.kind is RecordKind.OBJECTS
+                why = self._delete_objects(record, again) if is_objects else self._delete_ledger(record, again)
+            except StoppedError:
                 raise
-            text = f"{record.name} could not be deleted: {error}"
-            return failed("deletion-stands", record.name, text, error)
-        return _done("deleted", [record]) if why is None else postponed(record, why)
+            except (ChangedMeanwhileError, ObjectNotFoundError) as error:
+                why = str(error)
+            except LedgerfsError as error:
+                text = f"{record.name} could not be deleted: {error}"
+                outcomes.append(self._failed("deletion-stands", record.name, text, error))
+                continue
+            outcomes.append(_done("deleted", [record]) if why is None else _postponed(record, why, "delete"))
+            if why is None and _is_open(record, again):
+                outcomes += let_go(self._context.owners, record.managed_ledger or "")
 
-    def _delete_ledger(self, record: JournalRecord, as_read: list[RequireNode]) -> None:
-        """Delete a closed ledger's node, as it was marked, and its record together."""
-        path = self._context.ledgers.path_of(record.ledger_id)
-        self._context.lock.commit([*as_read, record.dropped(), DropNode(path, record.ledger_version)])
+    def _delete_ledger(self, record: JournalRecord, again: PlannedAgain) -> str | None:
+        """Delete a ledger's node, as it was marked, and its record together; return why it stays, None if it is gone."""
+        context, name = self._context, record.managed_ledger or ""
+        owners: list[Operation] | str = _as_read(record, again)
+        if _is_open(record, again):
+            owners = owners_set_again(context, record, again.list_versions.get(name), self._silent)
+            owners = context.why_other_policy() or owners
+        if isinstance(owners, str):
+            return owners
+        path = context.ledgers.path_of(record.ledger_id)
+        context.lock.commit([*owners, record.dropped(), DropNode(path, record.ledger_version)])
+        if _is_open(record, again):
+            again.list_versions[name] += 1
+        return None
 
-    def _delete_objects(self, record: JournalRecord, as_read: list[RequireNode]) -> str | None:
+    def _delete_objects(self, record: JournalRecord, again: PlannedAgain) -> str | None:
         """Delete the objects of an offload, and then their record; return why they stay, None if they are gone."""
         lock, url = self._context.lock, record.bucket or ""
-        lock.commit([*as_read, RequireNode(record.path, record.version)])
-        why = why_only_copy(self._context, record) or self._why_other_policy()
+        lock.commit([*_as_read(record, again), RequireNode(record.path, record.version)])
+        why = why_only_copy(self._context, record) or self._context.why_other_policy()
         if why is None:
             with self._reaching(url):
                 remove_for_good(self._context.bucket_at(url), record.key)
@@ -171,14 +145,14 @@ class Acting:
 
     # Cleaning.
 
-    def _clean(self, action: Action, outcomes: list[Outcome]) -> None:
+    def _clean(self, records: Sequence[JournalRecord], outcomes: list[Outcome]) -> None:
         """Drop records, and clean up after attempts."""
-        if (why := self._why_other_policy()) is not None:
-            outcomes += [postponed(one, why, "clean") for one in action.records]
+        if (why := self._context.why_other_policy()) is not None:
+            outcomes += [_postponed(one, why, "clean") for one in records]
             return
-        marked = [one for one in action.records if one.is_marked]
+        marked = [one for one in records if one.is_marked]
         drop(self._context.lock, marked)
-        cleaned = [*marked, *self._cleaned(action.records, outcomes)]
+        cleaned = [*marked, *self._cleaned(records, outcomes)]
         if cleaned:
             outcomes.append(_done("cleaned", cleaned, size=0))
 
@@ -187,7 +161,7 @@ class Acting:
         gone, situation = [], self._situation
         for one in records:
             # Asked after the record was read: an attempt is in flight before it is noted.
-            if one.is_marked or one.uuid in self._in_flight():
+            if one.is_marked or one.uuid in self._context.in_flight():
                 continue
             self._context.require_going()
             try:
@@ -198,10 +172,8 @@ class Acting:
                 # It was completed since its record was read, or a server that is behind gave it.
                 continue
             except LedgerfsError as error:
-                if self._context.lock.is_lost:
-                    raise
                 key = one.key.data_key
-                outcomes.append(failed("attempt-stays", key, f"attempt {key}: {error}", error))
+                outcomes.append(self._failed("attempt-stays", key, f"attempt {key}: {error}", error))
         return gone
 
     def _remove(self, bucket: "Bucket", attempt: JournalRecord) -> None:
@@ -213,8 +185,26 @@ class Acting:
             remove_objects(bucket, attempt)
 
 
-def _done(code: str, records: Iterable[JournalRecord], size: int | None = None) -> Outcome:
-    some = list(records)
-    ids = tuple(one.ledger_id for one in some)
-    bytes_ = sum(one.size for one in some) if size is None else size
-    return Outcome(Status.OK, code, some[0].managed_ledger or "-", ledger_ids=ids, size=bytes_)
+def _is_open(record: JournalRecord, again: PlannedAgain) -> bool:
+    """Whether a writer may have a ledger open, which then is deleted so that nothing can name it from then on."""
+    return record.kind is RecordKind.ORPHAN and record.ledger_id not in again.closed
+
+
+def _as_read(record: JournalRecord, again: PlannedAgain) -> list[Operation]:
+    """Return what requires that the list of a record's topic is as it was read, if there was one."""
+    name = record.managed_ledger or ""
+    version = again.list_versions.get(name)
+    return [] if version is None else [RequireNode(managed_ledger_path(name), version)]
+
+
+def _done(code: str, records: Sequence[JournalRecord], size: int | None = None) -> Outcome:
+    ids = tuple(one.ledger_id for one in records)
+    bytes_ = sum(one.size for one in records) if size is None else size
+    return Outcome(Status.OK, code, records[0].managed_ledger or "-", ledger_ids=ids, size=bytes_)
+
+
+def _postponed(record: JournalRecord, why: str, what: str) -> Outcome:
+    """Return why nothing is done now with what a record is about."""
+    subject = f"{record.managed_ledger or ''}, ledger {record.ledger_id}"
+    text = f"{what} {subject}: not now: {why}"
+    return Outcome(Status.SKIPPED, f"{what} postponed", subject, text, (record.ledger_id,))

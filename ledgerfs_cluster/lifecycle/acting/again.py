@@ -23,9 +23,7 @@ from ledgerfs_cluster.snapshot.surveying import look_again
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.lifecycle.acting.context import ActionContext
-    from ledgerfs_cluster.snapshot.answers import BookieReads
     from ledgerfs_cluster.snapshot.survey import Survey
-    from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 _HOLDS_S = 30.0
 
@@ -69,19 +67,15 @@ class PlanAgain:
 
     """
 
-    __slots__ = ("_bookies", "_clock", "_cluster", "_context", "_error", "_found", "_situation", "_survey", "_until_s")
+    __slots__ = ("_clock", "_context", "_error", "_found", "_situation", "_survey", "_until_s")
 
-    def __init__(  # noqa: PLR0917  (what a service works with, and what a pass has seen)
+    def __init__(
         self,
-        cluster: "LivingCluster",
-        bookies: "BookieReads | None",
         context: "ActionContext",
         survey: "Survey",
         situation: Situation,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cluster = cluster
-        self._bookies = bookies
         self._context = context
         self._survey = survey
         self._situation = situation
@@ -100,7 +94,7 @@ class PlanAgain:
         if self._found is None or self._clock() >= self._until_s:
             began_s = self._clock()
             try:
-                self._found = self._planned(self._survey, self._situation)
+                self._found = self._planned()
             except StoppedError:
                 raise
             except LedgerfsError as error:
@@ -110,10 +104,13 @@ class PlanAgain:
             self._until_s = ended_s + max(_HOLDS_S, ended_s - began_s)
         return self._found
 
-    def _planned(self, survey: "Survey", situation: Situation) -> PlannedAgain:
+    def _planned(self) -> PlannedAgain:
+        survey, situation = self._survey, self._situation
         ids = np.array(sorted({one.ledger_id for one in situation.journal.marked}), np.int64)
         require_going = self._context.require_going
-        found = look_again(self._cluster, ids, self._bookies, lambda *_: require_going(), skips_denied=True)
+        found = look_again(
+            self._context.cluster, ids, self._context.bookies, lambda *_: require_going(), skips_denied=True
+        )
         # Neither policies nor owners name ledgers. Who owns a topic is asked once more before a list is set.
         now = replace(
             found,
@@ -127,7 +124,7 @@ class PlanAgain:
         before = situation.orphans or Orphans()
         orphans = Orphans(tuple(orphan_ledgers(now, unnamed)), before.offloads, before.unlisted)
         # Behind the lists, as in a pass; a record that may not be read keeps no other back.
-        journal = read_journal(self._cluster.nodes)
+        journal = read_journal(self._context.cluster.nodes)
         plan = plan_deletions_again(now, replace(situation, orphans=orphans, journal=journal))
         due = {one.name: one for action in plan.actions if action.kind is ActionKind.DELETE for one in action.records}
         versions = dict(zip(now.topics, now.topic_table["version"].tolist(), strict=True))

@@ -1,16 +1,20 @@
 """What brokers are asked to do with a topic, and what became of it by the topic's list afterwards. From any thread."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerfs_cluster.errors import BrokerOffloadError
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, Position
-from ledgerfs_cluster.lifecycle.acting.context import ActionContext
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    ManagedLedgerInfo,
+    OffloadContext,
+    Position,
+)
 from ledgerfs_cluster.lifecycle.brokers.outcomes import list_reader, offload_and_compare, trim_and_compare
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs_cluster.offload.candidates import listed_or_none
 from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
+from ledgerfs_cluster.zookeeper.changes import ClusterLock
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
@@ -20,8 +24,9 @@ if TYPE_CHECKING:
 class ByBrokers:
     """Has brokers offload and trim."""
 
-    context: ActionContext
+    lock: ClusterLock
     broker: "BrokerApi"
+    url_of: Callable[[OffloadContext], str | None]
 
     def carry_out(self, action: Action) -> list[Outcome]:
         """Have a broker offload or trim, and compare the list afterwards. Raises the errors of the broker, and those of ZooKeeper."""
@@ -48,7 +53,7 @@ class ByBrokers:
 
     def _behind(self, action: Action, name: str) -> int | None:
         """Return the ledger that a topic lists behind all that are due; None without one."""
-        listed = listed_or_none(self.context.lock.newest(), name)
+        listed = listed_or_none(self.lock.newest(), name)
         ids = () if listed is None else (one.ledger_id for one in listed.info.ledgers)
         return next((one for one in ids if one > max(action.ledger_ids)), None)
 
@@ -57,9 +62,9 @@ class ByBrokers:
         rule = action.rule
         if rule is None or not rule.is_bucket_the_files or rule.bucket is None:
             return []
-        listed = listed_or_none(self.context.lock.newest(), name)
+        listed = listed_or_none(self.lock.newest(), name)
         contexts = [] if listed is None else [one.context for one in listed.info.ledgers if one.ledger_id in offloaded]
-        elsewhere = [one for one in contexts if one is not None and self.context.url_of(one) != rule.bucket.url]
+        elsewhere = [one for one in contexts if one is not None and self.url_of(one) != rule.bucket.url]
         places = dict.fromkeys(", ".join(rule.bucket.differences(one.driver, one.properties)) for one in elsewhere)
         # A file may name one place twice: then no URL is that of the offload, and nothing differs.
         differing = [one for one in places if one]
@@ -73,4 +78,4 @@ class ByBrokers:
 
     def _listed_now(self, managed_ledger: str) -> ManagedLedgerInfo:
         """Return a list, with what a broker has changed before this was asked, whichever server it did that with."""
-        return list_reader(self.context.lock.newest())(managed_ledger)
+        return list_reader(self.lock.newest())(managed_ledger)

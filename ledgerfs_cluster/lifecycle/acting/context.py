@@ -1,20 +1,22 @@
-"""What acts on a cluster work with."""
+"""What acts on a cluster work with, and whether the objects of an offload may be the only copy of a ledger."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ledgerfs.errors import CorruptLedgerError, LedgerfsError, RefusedLedgerError
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
+from ledgerfs_cluster.offload.candidates import listed_or_none
 from ledgerfs_cluster.offload.journal import JournalRecord
-from ledgerfs_cluster.offload.outcomes import Outcome, Status
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
     from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
     from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
     from ledgerfs_cluster.offload.owners import TopicOwners
+    from ledgerfs_cluster.snapshot.answers import BookieReads
+    from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +32,70 @@ class ActionContext:
         Ledgers in BookKeeper, and in whichever buckets they were offloaded to.
     owners
         The brokers of topics.
+    bookies
+        Report whether a ledger has entries; None to ask none.
     bucket_at
         Returns the bucket of a URL, with what it takes to write there.
-    url_of
-        Returns the URL of the bucket that has the objects of an offload; None if no bucket is known that they are in.
+    in_flight
+        Returns the uuids of attempts of this process that go on.
+    why_other_policy
+        Returns why the policy file is not the one by which was decided; None if it is. Asked right before each deletion.
     require_going
         Raises `StoppedError` once nothing more is to be begun.
 
     """
 
+    cluster: "LivingCluster"
     lock: ClusterLock
     ledgers: "ClosedLedgers"
     copies: "OffloadedCopies"
     owners: "TopicOwners"
+    bookies: "BookieReads | None"
     bucket_at: "Callable[[str], Bucket]"
-    url_of: "Callable[[OffloadContext], str | None]"
-    require_going: "Callable[[], None]" = lambda: None
+    in_flight: Callable[[], frozenset[str]]
+    why_other_policy: Callable[[], str | None]
+    require_going: Callable[[], None]
 
 
-def postponed(record: JournalRecord, why: str, what: str = "delete") -> Outcome:
-    """Return why nothing is done now with what a record is about."""
-    subject = f"{record.managed_ledger or ''}, ledger {record.ledger_id}"
-    text = f"{what} {subject}: not now: {why}"
-    return Outcome(Status.SKIPPED, f"{what} postponed", subject, text, (record.ledger_id,))
+def why_only_copy(context: ActionContext, record: JournalRecord) -> str | None:
+    """Return why the objects of a record, which its topic's list does not name, may be the only copy of a ledger; None if they are not.
+
+    They are one of several if its bookies give the last entry of the ledger, or the objects of another offload that the list names. Brokers
+    trim from the oldest ledger on, so what is older than all that is listed may be gone; what is younger, and not listed, is of a list that
+    was set back: a list or a record may be of a backup. Raises the errors of ZooKeeper.
+    """
+    managed_ledger, ledger_id = record.managed_ledger or "", record.ledger_id
+    listed = listed_or_none(context.lock.newest(), managed_ledger)
+    if listed is None:
+        return None
+    info, first = listed.ledger(ledger_id), listed.info.ledgers[0].ledger_id
+    if info is None and ledger_id < first:
+        return None
+    if info is None:
+        return f"its topic's list, which begins at ledger {first}, does not name the ledger: it was set back"
+    try:
+        try:
+            _require_in_bookkeeper(context, ledger_id)
+        except LedgerfsError:
+            if not info.is_offloaded or info.context is None or info.context.uuid in {None, record.uuid}:
+                raise
+            _require_in_a_bucket(context, managed_ledger, info)
+    except LedgerfsError as error:
+        if context.lock.is_lost:
+            raise
+        return f"its topic lists the ledger, and its last entry is not found elsewhere: these may be its only copy: {error}"
+    return None
+
+
+def _require_in_bookkeeper(context: ActionContext, ledger_id: int) -> None:
+    found = context.ledgers.found(ledger_id)
+    if not found.node.is_closed:
+        raise RefusedLedgerError("in BookKeeper it is not closed", key=str(ledger_id))
+    context.ledgers.require_last_entry(found)
+
+
+def _require_in_a_bucket(context: ActionContext, managed_ledger: str, info: LedgerInfo) -> None:
+    reader = context.copies.reader(managed_ledger, info)
+    last = reader.ref.last_entry
+    if not sum(map(len, reader.batches(last, last))):
+        raise CorruptLedgerError("the objects that its list names do not have its last entry", key=managed_ledger)

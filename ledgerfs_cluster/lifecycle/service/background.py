@@ -4,38 +4,82 @@ A topic's list is set at most once a minute: with a broker that has taken the to
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import Condition, Thread
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Condition
 
-from ledgerfs.errors import LedgerfsError, StoreUnreachableError
+from ledgerfs.errors import LedgerfsError, RefusedLedgerError, StoreUnreachableError
 from ledgerfs_cluster.errors import ListFullError, LockLostError, StoppedError
 from ledgerfs_cluster.lifecycle.planning.actions import Action
 from ledgerfs_cluster.lifecycle.policy.topic_rules import TopicRule
 from ledgerfs_cluster.lifecycle.service.events import Events
-from ledgerfs_cluster.lifecycle.service.fair_queue import FairQueue, Work
 from ledgerfs_cluster.offload.candidates import not_offloaded
-from ledgerfs_cluster.offload.copied_ledger import CopiedLedger
-from ledgerfs_cluster.offload.one_step import BETWEEN_SETS_S, OneStep
+from ledgerfs_cluster.offload.one_step import BETWEEN_SETS_S, CopiedLedger, OneStep
 from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
 
 WORKERS = 3
 """Ledgers that are copied at once."""
-_IDLE_S = 0.2
 _NOT_AGAIN_S = 600.0
 """A ledger whose copy failed is left alone for so long."""
+_LEAST_BYTES = 1 << 20
+"""Of a ledger that counts for its topic's turn: requests and sets of lists cost something, too."""
 
 
-@dataclass(slots=True)
-class _Topic:
-    """What is copied of a topic and not completed."""
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A ledger that is to be copied, its bytes, and what is wanted of its topic."""
 
-    copies: list[CopiedLedger] = field(default_factory=list)
-    since_s: float = 0.0
+    topic: str
+    ledger_id: int
+    size: int
+    rule: TopicRule | None = None
 
 
-_Place = tuple[str, OneStep]
-"""A topic and what offloads it: policies may name another bucket while copies in the first one wait to be completed."""
+class FairTurns:
+    """Due ledgers, in turns: the next one is of the topic that has had the fewest bytes, the oldest first. For one thread at a time.
+
+    This is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996). A ledger counts with all its bytes when it is taken. A topic that
+    is new, or had nothing to do, begins where the one was that was taken last: it has saved nothing for later.
+    """
+
+    __slots__ = ("_due", "_had", "_level", "_waiting")
+
+    def __init__(self) -> None:
+        # (bytes that its topic will have had before, the topic's place in the plan, the ledger), the next one last
+        self._due: list[tuple[int, int, Due]] = []
+        self._had: dict[str, int] = {}
+        self._waiting: Counter[str] = Counter()
+        self._level = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def has(self, topic: str) -> bool:
+        """Whether a ledger of a topic waits."""
+        return self._waiting[topic] > 0
+
+    def replace(self, due: Mapping[str, Iterable[Due]]) -> None:
+        """Have other ledgers wait; of topics that have had as many bytes, the one that comes first here has its turn first."""
+        self._had = {name: had for name in due if (had := self._had.get(name, 0)) > self._level}
+        self._due, self._waiting = [], Counter()
+        for number, (name, ledgers) in enumerate(due.items()):
+            had = self._had.get(name, self._level)
+            for one in ledgers:
+                self._due.append((had, number, one))
+                self._waiting[name] += 1
+                had += max(_LEAST_BYTES, one.size)
+        self._due.sort(key=lambda one: one[:2], reverse=True)
+
+    def take(self) -> Due | None:
+        """Take the next ledger; None if none waits."""
+        if not self._due:
+            return None
+        self._level, _, due = self._due.pop()
+        self._had[due.topic] = self._level + max(_LEAST_BYTES, due.size)
+        self._waiting[due.topic] -= 1
+        return due
 
 
 class BackgroundOffloads:
@@ -43,72 +87,57 @@ class BackgroundOffloads:
 
     Parameters
     ----------
-    step_of
-        Returns what offloads topics with a rule.
     is_stopping
         Whether nothing is to be begun any more.
 
     """
 
     __slots__ = (
-        "_changed",
-        "_copied",
-        "_events",
-        "_failed_s",
-        "_failure",
-        "_has_given_up",
-        "_is_stopping",
-        "_last_set_s",
-        "_queue",
-        "_rules",
-        "_step_of",
-        "_stopping",
-        "_threads",
-    )
+        "_active", "_changed", "_copied", "_events", "_failed_s", "_failure", "_is_stopping", "_last_set_s", "_step", "_threads", "_turns",
+        "_under_way", "_workers", "has_given_up",
+    )  # fmt: skip
 
     def __init__(
-        self,
-        step_of: Callable[[TopicRule], OneStep],
-        events: Events,
-        is_stopping: Callable[[], bool] = lambda: False,
-        workers: int = WORKERS,
+        self, step: OneStep, events: Events, is_stopping: Callable[[], bool] = lambda: False, workers: int = WORKERS
     ) -> None:
-        self._queue = FairQueue()
-        self._step_of = step_of
+        self._step = step
         self._events = events
         self._is_stopping = is_stopping
+        self._workers = workers
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="ledgerfs-lifecycle")
         self._changed = Condition()
-        self._rules: dict[str, TopicRule] = {}
-        self._copied: dict[_Place, _Topic] = {}
+        self._turns = FairTurns()
+        self._active = 0
+        self._under_way: set[tuple[str, int]] = set()
+        # {topic: since when there are copies, and these}
+        self._copied: dict[str, tuple[float, list[CopiedLedger]]] = {}
         self._last_set_s: dict[str, float] = {}
         self._failed_s: dict[tuple[str, int], float] = {}
         self._failure: BaseException | None = None
-        self._has_given_up = False
-        self._stopping = False
-        self._threads = [
-            Thread(target=self._run, name=f"ledgerfs-lifecycle-{number}", daemon=True) for number in range(workers)
-        ]
-        for one in self._threads:
-            one.start()
+        self.has_given_up = False
+        """Whether anything that was copied was given up."""
 
     def replace(self, actions: Sequence[Action], sizes: Mapping[int, int]) -> None:
         """Have what is due by a new plan copied, in place of all that was due and has not begun; ``sizes`` are bytes of ledgers by id."""
-        work: dict[str, list[Work]] = {}
+        now_s = time.monotonic()
         with self._changed:
-            self._failed_s = {
-                one: when for one, when in self._failed_s.items() if time.monotonic() - when < _NOT_AGAIN_S
-            }
-            self._rules = {one.managed_ledger: one.rule for one in actions if one.managed_ledger and one.rule}
-            for action in actions:
-                name = action.managed_ledger or ""
-                busy = self._busy(name)
-                work[name] = [
-                    Work(name, ledger_id, sizes.get(ledger_id, 0))
-                    for ledger_id in action.ledger_ids
-                    if ledger_id not in busy and (name, ledger_id) not in self._failed_s
+            self._failed_s = {one: when for one, when in self._failed_s.items() if now_s - when < _NOT_AGAIN_S}
+            left_out = {*self._failed_s, *self._under_way}
+            left_out.update((name, one.ledger_id) for name, (_, some) in self._copied.items() for one in some)
+            due = {
+                name: [
+                    Due(name, ledger_id, sizes.get(ledger_id, 0), one.rule)
+                    for ledger_id in one.ledger_ids
+                    if (name, ledger_id) not in left_out
                 ]
-            self._queue.replace(work)
-            self._changed.notify_all()
+                for one in actions
+                if (name := one.managed_ledger or "")
+            }
+            self._turns.replace(due)
+            new = self._workers - self._active
+            self._active += new
+        for _ in range(new):
+            self._threads.submit(self._work)
 
     def complete(self, *, everything: bool = False) -> None:
         """Complete what is copied of each topic that is not waiting for its minute, or of all topics.
@@ -118,44 +147,34 @@ class BackgroundOffloads:
         """
         if self._failure is not None:
             raise self._failure
-        for place in list(self._copied):
+        for name in list(self._copied):
             with self._changed:
-                topic = self._copied[place]
-                if not everything and not self._is_due(place[0], topic):
+                if not everything and not self._is_due(name):
                     continue
-                copies, topic.copies = topic.copies, []
-                if not copies:
-                    del self._copied[place]
-                    continue
-            self._complete(place, topic, copies)
+                since_s, copies = self._copied.pop(name)
+            self._complete(name, since_s, copies)
 
     def give_up(self) -> None:
         """Forget what is copied and not completed: the notes of its attempts stay, and the next service cleans up by them."""
         with self._changed:
-            left = [(name, topic.copies) for (name, _), topic in self._copied.items() if topic.copies]
-            self._copied = {}
-        for name, copies in left:
-            self._has_given_up = True
-            ids = ", ".join(str(one.attempt.ledger_id) for one in copies)
+            left, self._copied = self._copied, {}
+        for name, (_, copies) in left.items():
+            self.has_given_up = True
+            ids = ", ".join(str(one.ledger_id) for one in copies)
             text = f"offload {name}: given up, ledgers {ids} were copied and not completed; the next run cleans up"
             self._events.note(failed("offload given up", name, text))
-
-    @property
-    def has_given_up(self) -> bool:
-        """Whether anything that was copied was given up."""
-        return self._has_given_up
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is due, being copied, or copied and not completed."""
         with self._changed:
-            return self._queue.is_idle and not any(one.copies for one in self._copied.values())
+            return self._has_begun_all and not self._copied
 
     @property
     def has_begun_all(self) -> bool:
         """Whether nothing is due, or being copied; what is copied may wait to be completed."""
         with self._changed:
-            return self._queue.is_idle
+            return self._has_begun_all
 
     def wait(self, seconds: float) -> None:
         """Wait until something is copied, or for so long."""
@@ -165,72 +184,69 @@ class BackgroundOffloads:
     def stop(self) -> None:
         """Begin nothing more, and wait for the threads: whoever paces them has to end what they are at."""
         with self._changed:
-            self._stopping = True
-            self._queue.replace({})
-            self._changed.notify_all()
-        for one in self._threads:
-            one.join()
+            self._turns.replace({})
+        self._threads.shutdown()
 
-    def _complete(self, place: _Place, topic: _Topic, copies: list[CopiedLedger]) -> None:
-        name, step = place
+    def _complete(self, name: str, since_s: float, copies: list[CopiedLedger]) -> None:
         outcomes: list[Outcome] = []
         try:
-            step.complete(name, copies, outcomes)
+            self._step.complete(name, copies, outcomes)
         except LedgerfsError as error:
-            self._keep(place, topic, copies)
+            in_flight = self._step.in_flight
+            with self._changed:
+                # Neither completed nor given up; behind the copies of all other topics.
+                _, later = self._copied.pop(name, (since_s, []))
+                kept = [*(one for one in copies if one.attempt.key.uuid in in_flight), *later]
+                if kept:
+                    self._copied[name] = since_s, kept
             if isinstance(error, LockLostError | StoppedError | StoreUnreachableError):
                 raise
             text = f"offload {name}: copied ledgers are not completed yet: {error}"
             self._events.note(failed(f"offload not completed {type(error).__name__}", name, text, error))
         finally:
             self._last_set_s[name] = time.monotonic()
-            self._tell(outcomes)
-
-    def _keep(self, place: _Place, topic: _Topic, copies: list[CopiedLedger]) -> None:
-        """Keep what is neither completed nor given up, behind the copies of all other topics."""
-        with self._changed:
-            in_flight = place[1].in_flight
-            topic.copies = [*(one for one in copies if one.attempt.key.uuid in in_flight), *topic.copies]
-            self._copied[place] = self._copied.pop(place, topic)
+            for one in outcomes:
+                if one.status is Status.OK or not one.ledger_ids:
+                    self._events.note(one)
+                else:
+                    self._failed(one)
 
     # In the threads.
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         try:
-            self._work_on()
+            while (due := self._next()) is not None:
+                try:
+                    self._copy(due)
+                finally:
+                    with self._changed:
+                        self._under_way.discard((due.topic, due.ledger_id))
+                        self._changed.notify_all()
         except BaseException as error:  # noqa: BLE001  (raised again by who completes)
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()
 
-    def _work_on(self) -> None:
-        while True:
-            with self._changed:
-                work = None if self._stopping or self._is_stopping() else self._queue.take()
-                if work is None:
-                    if self._stopping:
-                        return
-                    self._changed.wait(_IDLE_S)
-                    continue
-                rule = self._rules[work.topic]
-            try:
-                self._copy(work, rule)
-            finally:
-                with self._changed:
-                    self._queue.done(work)
-                    self._changed.notify_all()
+    def _next(self) -> Due | None:
+        with self._changed:
+            due = None if self._is_stopping() else self._turns.take()
+            if due is None:
+                self._active -= 1
+            else:
+                self._under_way.add((due.topic, due.ledger_id))
+            return due
 
-    def _copy(self, work: Work, rule: TopicRule) -> None:
+    def _copy(self, due: Due) -> None:
         try:
-            step = self._step_of(rule)
-            step.require_free(work.topic)
-            found = step.copy(work.topic, work.ledger_id)
+            if due.rule is None or due.rule.bucket is None:
+                raise RefusedLedgerError("it is not known where to offload to", key=due.topic)
+            self._step.require_free(due.topic)
+            found = self._step.copy(due.topic, due.ledger_id, due.rule.bucket)
         except LedgerfsError as error:
-            found = not_offloaded(work.topic, work.ledger_id, str(error), error)
+            found = not_offloaded(due.topic, due.ledger_id, str(error), error)
         if isinstance(found, CopiedLedger):
             with self._changed:
-                topic = self._copied.setdefault((work.topic, step), _Topic(since_s=time.monotonic()))
-                topic.copies.append(found)
+                self._copied.setdefault(due.topic, (time.monotonic(), []))[1].append(found)
         elif found.status is not Status.OK and not isinstance(found.error, StoppedError):
             self._failed(found)
 
@@ -245,22 +261,14 @@ class BackgroundOffloads:
 
     # With the lock.
 
-    def _busy(self, name: str) -> set[int]:
-        """Return the ledgers of a topic that are being copied, or are copied and not completed."""
-        copied = [one for (topic, _), each in self._copied.items() if topic == name for one in each.copies]
-        work = self._queue.under_way(name)
-        return {one.attempt.ledger_id for one in copied} | (set() if work is None else {work.ledger_id})
+    @property
+    def _has_begun_all(self) -> bool:
+        return not self._turns and not self._under_way
 
-    def _is_due(self, name: str, topic: _Topic) -> bool:
+    def _is_due(self, name: str) -> bool:
         """Whether a topic's copies are to be completed: when no more come soon, or after a minute; not twice in one."""
         now = time.monotonic()
         if now - self._last_set_s.get(name, -BETWEEN_SETS_S) < BETWEEN_SETS_S:
             return False
-        return not self._queue.has(name) or now - topic.since_s >= BETWEEN_SETS_S
-
-    def _tell(self, outcomes: list[Outcome]) -> None:
-        for one in outcomes:
-            if one.status is Status.OK or not one.ledger_ids:
-                self._events.note(one)
-            else:
-                self._failed(one)
+        is_more_coming = self._turns.has(name) or any(topic == name for topic, _ in self._under_way)
+        return not is_more_coming or now - self._copied[name][0] >= BETWEEN_SETS_S

@@ -1,7 +1,7 @@
 """Making a service of a policy file, a cluster and its lock."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import RefusedLedgerError
-from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.lifecycle.acting.acting import Acting
 from ledgerfs_cluster.lifecycle.acting.by_brokers import ByBrokers
 from ledgerfs_cluster.lifecycle.acting.context import ActionContext
@@ -25,7 +24,6 @@ from ledgerfs_cluster.lifecycle.service.rates import Rates, Stopping
 from ledgerfs_cluster.lifecycle.service.service import Service
 from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
 from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
-from ledgerfs_cluster.offload.offload_bucket import OpenBucket
 from ledgerfs_cluster.offload.offload_driver import user_metadata
 from ledgerfs_cluster.offload.one_step import OneStep
 from ledgerfs_cluster.offload.opening import SERVICE, holder_text
@@ -38,7 +36,6 @@ from ledgerfs_cluster.zookeeper.cluster_clock import ClusterClock
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs_cluster.lifecycle.policy.policy_file import PolicyFile
-    from ledgerfs_cluster.lifecycle.policy.topic_rules import TopicRule
     from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.snapshot.answers import BookieReads
     from ledgerfs_cluster.zookeeper.living_cluster import LiveReading, LivingCluster
@@ -46,66 +43,22 @@ if TYPE_CHECKING:
 _MUCH_MS = 5000
 
 
-class _Buckets:
-    """The buckets of a policy file, each opened once. Safe in threads."""
+def _buckets_of(file: "PolicyFile") -> "Callable[[str], Bucket]":
+    """Return what opens the buckets of a policy file by their URLs, each once, in any thread; raises `RefusedLedgerError` for others."""
+    known = {one.url.rstrip("/"): one for one in file.buckets.values()}
+    opened: dict[str, Bucket] = {}
+    lock = Lock()
 
-    __slots__ = ("_buckets", "_file", "_lock")
+    def at(url: str) -> "Bucket":
+        place = known.get(url.rstrip("/"))
+        if place is None:
+            raise RefusedLedgerError("no bucket of the policy file is there", key=url)
+        with lock:
+            if place.name not in opened:
+                opened[place.name] = open_bucket(place.url, place.storage_options)
+            return opened[place.name]
 
-    def __init__(self, file: "PolicyFile") -> None:
-        self._file = file
-        self._lock = Lock()
-        self._buckets: dict[str, Bucket] = {}
-
-    def at(self, url: str) -> "Bucket":
-        """Return the bucket of the policy file at a URL; raises `RefusedLedgerError` for one that it does not have."""
-        with self._lock:
-            found = self._buckets.get(url)
-            if found is None:
-                told = next(
-                    (one for one in self._file.buckets.values() if one.url.rstrip("/") == url.rstrip("/")), None
-                )
-                if told is None:
-                    raise RefusedLedgerError("no bucket of the policy file is there", key=url)
-                found = self._buckets[url] = open_bucket(told.url, told.storage_options)
-            return found
-
-
-class _Steps:
-    """What offloads topics, one for each bucket. Safe in threads."""
-
-    __slots__ = ("_context", "_lock", "_noted_ms", "_rates", "_steps", "_user_metadata")
-
-    def __init__(
-        self, context: ActionContext, rates: Rates, metadata: Mapping[str, str], noted_ms: "Callable[[], int]"
-    ) -> None:
-        self._context = context
-        self._rates = rates
-        self._user_metadata = metadata
-        self._noted_ms = noted_ms
-        self._lock = Lock()
-        self._steps: dict[str, OneStep] = {}
-
-    def step_of(self, rule: "TopicRule") -> OneStep:
-        """Return what offloads topics of a rule; raises `RefusedLedgerError` for one without a bucket."""
-        told, context = rule.bucket, self._context
-        if told is None:
-            raise RefusedLedgerError("it is not known where to offload to", key=rule.managed_ledger)
-        with self._lock:
-            found = self._steps.get(told.name)
-            if found is None:
-                bucket = OpenBucket(told, context.bucket_at(told.url), self._user_metadata)
-                found = self._steps[told.name] = OneStep(
-                    *(context.lock, context.ledgers, context.owners, bucket),
-                    noted_ms=self._noted_ms,
-                    url_of=context.url_of,
-                    pace=self._rates.pace,
-                )
-            return found
-
-    def in_flight(self) -> frozenset[str]:
-        """Return the uuids of all attempts that go on."""
-        with self._lock:
-            return frozenset().union(*(one.in_flight for one in self._steps.values()))
+    return at
 
 
 @contextmanager
@@ -137,40 +90,25 @@ def service_of(
         stopping = Stopping()
         rates = Rates(file.service, stopping)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=stopping.is_set)
-        context = ActionContext(
-            lock,
-            ClosedLedgers(cluster, stopping.is_set),
-            OffloadedCopies(_reading_of(file, cluster)),
-            TopicOwners(lock, None if broker is None else broker.unload),
-            _Buckets(file).at,
-            partial(url_of, file),
-            partial(_require_going, stopping),
+        ledgers, other = ClosedLedgers(cluster, stopping.is_set), partial(why_other, file)
+        owners = TopicOwners(lock, None if broker is None else broker.unload)
+        bucket_at, find = _buckets_of(file), partial(url_of, file)
+        step = OneStep(
+            *(lock, ledgers, owners, bucket_at, user_metadata(only_cluster(lock.newest()))),
+            noted_ms=clock.later_ms,
+            url_of=find,
+            pace=rates.pace,
         )
-        metadata = user_metadata(only_cluster(lock.newest()))
-        steps = _Steps(context, rates, metadata, clock.later_ms)
-        other = partial(why_other, file)
-        acting = partial(Acting, cluster, context, bookies, steps.in_flight, other)
-        background = BackgroundOffloads(steps.step_of, events, stopping.is_set)
+        context = ActionContext(
+            *(cluster, lock, ledgers, OffloadedCopies(_reading_of(file, cluster)), owners, bookies, bucket_at),
+            *(lambda: step.in_flight, other, stopping.require_going),
+        )
+        acting, background = partial(Acting, context), BackgroundOffloads(step, events, stopping.is_set)
         by_brokers = None
         if broker is not None:
-            asking = ByBrokers(context, broker)
-            by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set)
+            by_brokers = BrokerWork(ByBrokers(lock, broker, find).carry_out, events, stopping.is_set)
         looking = Looking(cluster, file, bookies, brokers, pass_s)
-        service = Service(
-            *(
-                lock,
-                looking,
-                acting,
-                background,
-                by_brokers,
-                rates,
-                clock,
-                events,
-                stopping,
-                other,
-                reopen,
-            )
-        )
+        service = Service(lock, looking, acting, background, by_brokers, rates, clock, events, stopping, other, reopen)
         try:
             yield service
         finally:
@@ -178,11 +116,6 @@ def service_of(
             background.stop()
             if by_brokers is not None:
                 by_brokers.stop()
-
-
-def _require_going(stopping: Stopping) -> None:
-    if stopping.is_set():
-        raise StoppedError("the service is ending: nothing more is begun")
 
 
 def _reading_of(file: "PolicyFile", cluster: "LivingCluster") -> "LiveReading":

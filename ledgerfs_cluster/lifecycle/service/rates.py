@@ -35,6 +35,11 @@ class Stopping:
         """Whether nothing is to be begun any more."""
         return self._is_set
 
+    def require_going(self) -> None:
+        """Raise `StoppedError` once nothing is to be begun any more."""
+        if self._is_set:
+            raise StoppedError("the service is ending: nothing more is begun")
+
 
 class Rates:
     """Lets bytes pass to the store and back, for all threads that offload, until the service is to end."""

@@ -8,8 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Plan
 from ledgerfs_cluster.lifecycle.planning.planning import plan_of
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via
 from ledgerfs_cluster.lifecycle.service.status import Status, read_status, write_status
-from ledgerfs_cluster.offload.journal import Journal, RecordKind, read_journal
+from ledgerfs_cluster.offload.journal import count_records
 from ledgerfs_cluster.offload.outcomes import failed
 
 if TYPE_CHECKING:
@@ -81,18 +81,13 @@ class Service:
     reopen: Callable[[], object] | None
     reopened: object = field(default=None, init=False)
     _other_policy: str | None = field(default=None, init=False)
-    _began_ms: int = field(default=0, init=False)
-    _passes: int = field(default=0, init=False)
-    _passed_ms: int = field(default=0, init=False)
-    # The last plan, the bytes of ledgers that are due by it, and the journal that it was made for.
+    _status: Status = field(init=False)
+    # The last plan, and the bytes of ledgers that are due by it.
     _plan: Plan = field(default_factory=lambda: Plan(0), init=False)
     _sizes: dict[int, int] = field(default_factory=dict, init=False)
-    _journal: Journal = field(default_factory=Journal, init=False)
-    _failed_passes: int = field(default=0, init=False)
-    _failing_since_ms: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._began_ms = self.clock.now_ms()
+        self._status = Status(self.clock.now_ms(), 0, 0)
 
     def stop(self) -> None:
         """Have it end soon, with nothing half done, and nothing begun any more."""
@@ -116,7 +111,8 @@ class Service:
             self.background.stop()
             if not self.lock.is_lost:
                 self._complete_or_give_up()
-                self._write_end()
+                if self._status.passes or self._status.failed_passes:
+                    self._write_status()
         if self._other_policy is not None and self.reopen is None:
             raise PolicyChangedError(self._other_policy)
 
@@ -142,7 +138,8 @@ class Service:
             if not has_stopped:
                 code = f"pass {type(error).__name__}"
                 self.events.note(failed(code, error.key or "", f"this pass ended early: {error}", error))
-                self._note_failure()
+                since_ms = self._status.failing_since_ms or self.clock.now_ms()
+                self._write_status(failed_passes=self._status.failed_passes + 1, failing_since_ms=since_ms)
             if once and not has_stopped:
                 raise
 
@@ -156,7 +153,7 @@ class Service:
         has_admin = self.by_brokers is not None
         situation = Situation(self.looking.file, now_ms, noted_ms, has_admin, looked.journal, looked.orphans)
         plan = plan_of(looked.survey, situation)
-        self._plan, self._sizes, self._journal = plan, _sizes(looked, plan), looked.journal
+        self._plan, self._sizes = plan, _sizes(looked, plan)
         self.events.forget_offloaded(offloaded_before)
         self._tell_unread(looked, plan)
         direct = [one for one in plan.actions if _is_offload(one, Via.DIRECT)]
@@ -171,9 +168,8 @@ class Service:
             self._complete()
             self._begin(action, acting)
         self._look_at_policy()
-        self._passes, self._passed_ms = self._passes + 1, self.clock.now_ms()
-        self._failed_passes = self._failing_since_ms = 0
-        self._write_status()
+        passes, now_ms = self._status.passes + 1, self.clock.now_ms()
+        self._write_status(passes=passes, passed_ms=now_ms, failed_passes=0, failing_since_ms=0)
 
     def _begin(self, action: Action, acting: "Acting") -> None:
         """Carry out an action that is none of the background's; by a policy that was edited meanwhile nothing is deleted or trimmed."""
@@ -191,7 +187,7 @@ class Service:
             self._other_policy = self.other_policy()
             if self._other_policy is not None and self._can_reopen():
                 self.stopping.set()
-        self._require_going()
+        self.stopping.require_going()
 
     def _can_reopen(self) -> bool:
         """Whether another service can go by the policy as it is now, or none is to."""
@@ -203,15 +199,11 @@ class Service:
             return False
         return True
 
-    def _require_going(self) -> None:
-        if self.stopping.is_set():
-            raise StoppedError("the service is ending")
-
     def _until_stopped(self, progress: "Progress") -> "Progress":
         """Return what is told of a look, and ends it once the service is to end: it only reads, and may take minutes."""
 
         def update(what: str, done: int, total: int | None) -> None:
-            self._require_going()
+            self.stopping.require_going()
             progress(what, done, total)
 
         return update
@@ -270,81 +262,47 @@ class Service:
             text = f"{len(told) - _MOST_UNREAD:,} more could not be read"
             self.events.note(failed("more-unreadable", "", text))
 
-    def _status(self) -> Status:
-        """Return the status by the last plan, and by what was done since."""
+    def _write_status(self, **changes: int) -> None:
+        """Write the status by the last plan, and by what was done since; an error never ends the work: the node may not be ours to set."""
         ours, theirs = self._backlog(Via.DIRECT), self._backlog(Via.BROKER)
-        return Status(
-            self._began_ms,
-            self._passed_ms,
-            self._passes,
-            *ours,
-            self.rates.rate,
-            self.events.counts(),
-            dict(Counter(one.action for one in self._plan.waiting)),
-            dict(self.refused),
-            _kinds(self._journal),
-            self.events.troubles(),
-            self._failed_passes,
-            self._failing_since_ms,
-            *theirs,
+        values: dict[str, Any] = {
+            **ours,
+            **{f"broker_{name}": value for name, value in theirs.items()},
+            **changes,
+        }
+        self._status = replace(
+            self._status,
+            rate=self.rates.rate,
+            done=self.events.counts(),
+            waiting=dict(Counter(one.action for one in self._plan.waiting)),
+            refused=dict(self.refused),
+            troubles=self.events.troubles(),
+            **values,
         )
+        try:
+            nodes = self.lock.newest()
+            passed_ms = self._status.passed_ms
+            if not passed_ms and (before := read_status(nodes)) is not None:
+                passed_ms = before.passed_ms
+            self._status = replace(self._status, passed_ms=passed_ms, journal=count_records(nodes))
+            sent_ns = time.monotonic_ns()
+            written_ms = write_status(self.lock, self._status)
+            if written_ms is not None:
+                self.clock.compare(written_ms, sent_ns)
+        except LedgerfsError as error:
+            if self.lock.is_lost:
+                raise
+            text = f"the status is not written: {error}"
+            self.events.note(failed(f"status {type(error).__name__}", "", text, error))
 
-    def _backlog(self, via: Via) -> tuple[int, int, int]:
+    def _backlog(self, via: Via) -> dict[str, int]:
         """Return how many ledgers and bytes are due to be offloaded, and since when the oldest of them is, 0 if that is not known."""
         offloaded = self.events.offloaded()
         due = [(one, set(one.ledger_ids) - offloaded) for one in self._plan.actions if _is_offload(one, via)]
         ids = [ledger_id for _, some in due for ledger_id in some]
         since = [action.since_ms for action, some in due if some and action.since_ms is not None]
-        return len(ids), sum(self._sizes.get(one, 0) for one in ids), min(since, default=0)
-
-    def _note_failure(self) -> None:
-        """Write that a pass ended early, beside what is known of the last whole one: the status shows that work stands still."""
-        self._told("the status is not read", self._read_written)
-        self._failed_passes += 1
-        self._failing_since_ms = self._failing_since_ms or self.clock.now_ms()
-        self._write_status()
-
-    def _count_journal(self) -> None:
-        """Count the records that are there by now: a pass has those that it began with."""
-        nodes = self.looking.cluster.nodes
-        nodes.catch_up()
-        self._journal = read_journal(nodes)
-
-    def _write_end(self) -> None:
-        """Write what was offloaded since the last pass, which only began that, what is in the journal now, and what went wrong."""
-        if self._passes or self._failed_passes:
-            self._told("the journal is not counted", self._count_journal)
-            self._write_status()
-
-    def _write_status(self) -> None:
-        """Write the status; an error never ends the work: the node may not be ours to set."""
-        self._told("the status is not written", self._put_status)
-
-    def _read_written(self) -> None:
-        """Take from the service before when it ended its last whole pass, if this one has not ended any yet."""
-        if not self._passed_ms and (before := read_status(self.lock.newest())) is not None:
-            self._passed_ms = before.passed_ms
-
-    def _put_status(self) -> None:
-        sent_ns = time.monotonic_ns()
-        written_ms = write_status(self.lock, self._status())
-        if written_ms is not None:
-            self.clock.compare(written_ms, sent_ns)
-
-    def _told(self, failure: str, tell: Callable[[], None]) -> None:
-        """Tell something; an error is a trouble, unless nothing can be done any more."""
-        try:
-            tell()
-        except LedgerfsError as error:
-            if self.lock.is_lost:
-                raise
-            self.events.note(failed(f"{failure}: {type(error).__name__}", "", f"{failure}: {error}", error))
-
-
-def _kinds(journal: Journal) -> dict[str, int]:
-    """Return {kind: how many records}."""
-    counts = Counter(one.kind.value for one in journal.records)
-    return {kind.value: counts[kind.value] for kind in RecordKind}
+        size = sum(self._sizes.get(one, 0) for one in ids)
+        return {"backlog_ledgers": len(ids), "backlog_bytes": size, "oldest_due_ms": min(since, default=0)}
 
 
 def _sizes(looked: "Looked", plan: Plan) -> dict[int, int]:

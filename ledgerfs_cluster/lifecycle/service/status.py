@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from ledgerfs.errors import CorruptMetadataError, ObjectNotFoundError
@@ -16,11 +16,6 @@ STATUS_PATH = "/ledgerfs/lifecycle/status"
 _MOST_MS = 1 << 47
 """More is no time that a calendar has."""
 _MOST_TEXT = 500
-_NUMBERS = (
-    *("began_ms", "passed_ms", "passes", "backlog_ledgers", "backlog_bytes", "oldest_due_ms"),
-    *("failed_passes", "failing_since_ms"),
-    *("broker_backlog_ledgers", "broker_backlog_bytes", "broker_oldest_due_ms"),
-)
 _COUNTS = ("done", "waiting", "refused", "journal")
 _LONG = 2**63
 _Kind = TypeVar("_Kind")
@@ -111,14 +106,7 @@ def parse_status(data: bytes, *, key: str) -> Status:
     """
     try:
         told = _typed(json.loads(data), dict)
-        found: dict[str, Any] = {name: _number(told[name], _most(name)) for name in _NUMBERS if name in told}
-        for name in _COUNTS:
-            found[name] = {key: _number(value) for key, value in _typed(told.get(name, {}), dict).items()}
-        troubles = [
-            Trouble(_number(one["when_ms"], _MOST_MS), _typed(one["text"], str), _number(one["times"]))
-            for one in _typed(told.get("troubles", []), list)
-        ]
-        return Status(**found, rate=_rate(told.get("rate")), troubles=troubles)
+        return Status(**{one.name: _read(one.name, told[one.name]) for one in fields(Status) if one.name in told})
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CorruptMetadataError(f"no status of the lifecycle service: {error}", key=key) from error
 
@@ -154,25 +142,27 @@ def gauges_of(source: str, status: Status) -> list[str]:
     return lines
 
 
-def _most(name: str) -> int:
-    return _MOST_MS if name.endswith("_ms") else _LONG
+def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (JSON)
+    """Return the value of a field; raises `ValueError`, `TypeError` and `KeyError` for any other value."""
+    if name in _COUNTS:
+        return {key: _number(one) for key, one in _typed(value, dict).items()}
+    if name == "troubles":
+        return [
+            Trouble(_number(one["when_ms"], _MOST_MS), _typed(one["text"], str), _number(one["times"]))
+            for one in _typed(value, list)
+        ]
+    if name == "rate":
+        return value if value is None else float(_number(value, kinds=(int, float)))
+    return _number(value, _MOST_MS if name.endswith("_ms") else _LONG)
 
 
-def _number(value: object, most: int = _LONG) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < most:
-        raise ValueError(f"{str(value)[:50]!r} is no number from 0 on that fits")
+def _number(value: Any, most: int = _LONG, kinds: tuple[type, ...] = (int,)) -> Any:  # noqa: ANN401  (JSON)
+    if type(value) not in kinds or not 0 <= value < most:
+        raise ValueError(f"{str(value)[:50]!r} is not a number from 0 on that fits")
     return value
 
 
-def _rate(value: object) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LONG:
-        raise ValueError(f"{str(value)[:50]!r} is no rate")
-    return float(value)
-
-
-def _typed(value: object, kind: type[_Kind]) -> _Kind:
+def _typed(value: Any, kind: type[_Kind]) -> _Kind:  # noqa: ANN401  (JSON)
     if not isinstance(value, kind):
-        raise TypeError(f"{str(value)[:50]!r} is no {kind.__name__}")
+        raise TypeError(f"{str(value)[:50]!r} is not of type {kind.__name__}")
     return value

@@ -30,11 +30,10 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
 from ledgerfs_cluster.offload.cleaning import clean
-from ledgerfs_cluster.offload.copied_ledger import CopiedLedger
 from ledgerfs_cluster.offload.journal import AGAIN_MS, ROOT, JournalRecord, read_journal
 from ledgerfs_cluster.offload.managed_ledger import ManagedLedger
-from ledgerfs_cluster.offload.offload_bucket import OffloadBucket, OpenBucket
-from ledgerfs_cluster.offload.one_step import OneStep
+from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
+from ledgerfs_cluster.offload.one_step import CopiedLedger, OneStep
 from ledgerfs_cluster.offload.outcomes import Outcome
 from ledgerfs_cluster.snapshot.bundles import Owner
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
@@ -68,19 +67,19 @@ class Offloading:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.bucket = open_bucket(cluster.bucket_url())
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
+        url = self.bucket.store.url
+        self.place = OffloadBucket("tier", url, S3, self.folder.name, "us-east-1", block_size=BLOCK)
 
-    def step(self, pace: Callable[[int], None] | None = None) -> OneStep:
-        place = OffloadBucket("tier", self.bucket.store.url, S3, self.folder.name, "us-east-1", block_size=BLOCK)
+    def step(self, pace: Callable[[int], None] = lambda _: None) -> OneStep:
         return OneStep(
-            *(self.lock, ClosedLedgers(self.living), self.owners),
-            OpenBucket(place, self.bucket, {"pulsarclustername": "ours"}),
+            *(self.lock, ClosedLedgers(self.living), self.owners, lambda _: self.bucket, {"pulsarclustername": "ours"}),
             noted_ms=lambda: self.noted_ms,
-            url_of=self.url_of or place.url_of,
+            url_of=self.url_of or self.place.url_of,
             pace=pace,
         )
 
     def offload(self, *ledger_ids: int) -> list[Outcome]:
-        return self.step().offload(NAME, ledger_ids)
+        return self.step().offload(NAME, ledger_ids, self.place)
 
     def listed(self) -> dict[int, Any]:
         data = self.cluster.nodes[managed_ledger_path(NAME)]
@@ -169,7 +168,7 @@ def test_topics_that_a_broker_may_have_are_refused(
 
 def test_topics_of_brokers_are_refused(offloading: Offloading) -> None:
     with pytest.raises(RefusedLedgerError, match="brokers' own"):
-        offloading.step().offload("public/default/persistent/__change_events", [1])
+        offloading.step().offload("public/default/persistent/__change_events", [1], offloading.place)
 
 
 def test_a_broker_that_loads_the_topic_meanwhile_changes_the_list_and_is_unloaded(
@@ -395,19 +394,19 @@ def test_what_the_list_has_room_for_is_offloaded_and_nothing_else_is_copied(
     ids = cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(7)])[:-1]
     room_for(cluster, 2, monkeypatch)
     step = offloading.step()
-    outcome = step.offload(NAME, ids)
+    outcome = step.offload(NAME, ids, offloading.place)
     assert done(outcome) == ids[:2]
     assert {one.ledger_ids: type(one.error) for one in outcome if one.error} == {
         (one,): ListFullError for one in ids[2:]
     }
     assert begun(cluster) == 2
-    again = step.offload(NAME, ids[2:])
+    again = step.offload(NAME, ids[2:], offloading.place)
     assert (done(again), len(left(again)), begun(cluster)) == ([], 4, 2)
     assert step.in_flight == frozenset()
     offloading.require_nothing_left_over()
     # There is room again once ledgers are trimmed.
     cluster.trim(TOPIC, ids[0])
-    assert done(step.offload(NAME, ids[2:3])) == ids[2:3]
+    assert done(step.offload(NAME, ids[2:3], offloading.place)) == ids[2:3]
 
 
 def test_as_many_copies_as_fit_are_completed_of_a_list_that_has_grown(
@@ -415,7 +414,7 @@ def test_as_many_copies_as_fit_are_completed_of_a_list_that_has_grown(
 ) -> None:
     ids = cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(6)])[:-1]
     step = offloading.step()
-    copies = [step.copy(NAME, one) for one in reversed(ids)]
+    copies = [step.copy(NAME, one, offloading.place) for one in reversed(ids)]
     room_for(cluster, 3, monkeypatch)
     outcome: list[Outcome] = []
     step.complete(NAME, [one for one in copies if isinstance(one, CopiedLedger)], outcome)
@@ -440,7 +439,7 @@ def test_more_copies_than_one_commit_takes_are_completed_by_several(
 
 def test_a_prefix_of_a_topic_is_offloaded(cluster: LiveCluster, offloading: Offloading) -> None:
     _, second, last = three_ledgers(cluster)
-    topic = ManagedLedger(offloading.living.nodes, offloading.step(), TOPIC)
+    topic = ManagedLedger(offloading.living.nodes, offloading.step(), TOPIC, offloading.place)
     assert topic.offload_prefix((second, 5)) == Position(second, 0)
     assert topic.offload_prefix((last, 0)) == Position(last, 0)
     assert topic.offload_prefix((last, 3)) == Position(last, 0)
@@ -453,7 +452,7 @@ def test_what_is_left_for_somebody_is_a_warning(cluster: LiveCluster, offloading
     first, second, _ = three_ledgers(cluster)
     nowhere = cluster.offload(TOPIC, first, bucket="unknown", is_complete=False, objects=("data",))
     offloading.url_of = lambda _: None
-    topic = ManagedLedger(offloading.living.nodes, offloading.step(), TOPIC)
+    topic = ManagedLedger(offloading.living.nodes, offloading.step(), TOPIC, offloading.place)
     with pytest.warns(OffloadRemarkWarning, match=f"{nowhere}-ledger-{first} in bucket .*: remove it there"):
         assert topic.offload_prefix((second, 0)) == Position(second, 0)
 
@@ -481,7 +480,7 @@ def test_bytes_are_told_as_they_go_and_come_back_and_each_may_end_the_copy(
     first, second, *_ = three_ledgers(cluster)
     size = offloading.listed()[first].size
     told: list[int] = []
-    copied = offloading.step(told.append).copy(NAME, first)
+    copied = offloading.step(told.append).copy(NAME, first, offloading.place)
     assert isinstance(copied, CopiedLedger)
     assert sum(told) == 2 * size
 
@@ -491,5 +490,5 @@ def test_bytes_are_told_as_they_go_and_come_back_and_each_may_end_the_copy(
             raise StoppedError("the service is ending")
 
     before = offloading.objects()
-    assert isinstance(offloading.step(end_at_reading_back).copy(NAME, second), Outcome)
+    assert isinstance(offloading.step(end_at_reading_back).copy(NAME, second, offloading.place), Outcome)
     assert offloading.objects() == before

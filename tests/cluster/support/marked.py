@@ -66,19 +66,18 @@ class Marked:
         self.going: Callable[[], None] = lambda: None
         self.bookies: Any = NewestEntries(self.living.reading)
         self.context = ActionContext(
-            *(self.lock, ClosedLedgers(self.living), OffloadedCopies(self.living.reading)),
-            self.owners if owners is None else owners(self.lock),
-            self.bucket_at,
-            lambda _: self.url,
-            self._require_going,
+            *(self.living, self.lock, ClosedLedgers(self.living), OffloadedCopies(self.living.reading)),
+            *(self.owners if owners is None else owners(self.lock), self.bookies, self.bucket_at),
+            lambda: frozenset(self.in_flight),
+            *(self._why_edited, self._require_going),
         )
         self.offloads: list[OrphanOffload] = []
 
-    def _require_going(self) -> None:
-        self.going()
-
     def _why_edited(self) -> str | None:
         return self.edited()
+
+    def _require_going(self) -> None:
+        self.going()
 
     def bucket_at(self, url: str) -> Bucket:
         return open_bucket(url, self.options)
@@ -121,9 +120,7 @@ class Marked:
         records = tuple(situation.journal.records)
         ids = tuple(one.ledger_id for one in records)
         action = Action(kind, NAME, ids, 0, Via.DIRECT, None, "a test", records=records)
-        in_flight = frozenset(self.in_flight)
-        acting = Acting(self.living, self.context, self.bookies, lambda: in_flight, self._why_edited, survey, situation)
-        return acting.carry_out(action)
+        return Acting(self.context, survey, situation).carry_out(action)
 
     def delete(self, *records: JournalRecord) -> list[Outcome]:
         """Mark some records, and delete what is marked."""

@@ -98,7 +98,7 @@ def test_one_time_holds_for_a_while_and_one_that_fails_is_not_tried_again_in_a_p
         return look_again(*args, **options)
 
     monkeypatch.setattr("ledgerfs_cluster.lifecycle.acting.again.look_again", look)
-    again = PlanAgain(marked.living, None, marked.context, *marked.seen(), lambda: now_s[0])
+    again = PlanAgain(marked.context, *marked.seen(), lambda: now_s[0])
     again.deletions()
     now_s[0] += holds_s - 0.5
     again.deletions()

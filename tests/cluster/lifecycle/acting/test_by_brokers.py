@@ -1,29 +1,25 @@
 """What brokers are asked for, and what became of it by the list."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.errors import BrokerOffloadError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position
 from ledgerfs_cluster.lifecycle.acting import by_brokers
 from ledgerfs_cluster.lifecycle.acting.by_brokers import ByBrokers
-from ledgerfs_cluster.lifecycle.acting.context import ActionContext
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via, parse_policy_file
 from ledgerfs_cluster.lifecycle.policy.topic_rules import TopicRules, url_of
-from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
-from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
 from ledgerfs_cluster.offload.outcomes import Outcome, Status
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.cluster.support.made_surveys import MadeCluster
 from tests.cluster.support.outcomes import remarks
-from tests.cluster.support.told_owners import ToldOwners
 
 NAME = managed_ledger_of(TOPIC)
 
@@ -38,8 +34,6 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
         first, empty = cluster.write_ledgers(TOPIC, [messages(5), ()])
         living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         lock = ClusterLock.take(living.nodes.settings, b"{}")
-        copies, owners = OffloadedCopies(living.reading), ToldOwners()
-        context = ActionContext(lock, ClosedLedgers(living), copies, owners, open_bucket, lambda _: None)
         asked: list[int] = []
 
         def ask(_: object, __: str, up_to: Position, *___: object) -> Outcome:
@@ -53,7 +47,7 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
             return Outcome(Status.OK, "offloaded", NAME)
 
         monkeypatch.setattr(by_brokers, "offload_and_compare", ask)
-        asking = ByBrokers(context, object())  # type: ignore[arg-type]
+        asking = ByBrokers(lock, object(), lambda _: None)  # type: ignore[arg-type]
         action = Action(ActionKind.OFFLOAD, NAME, (first,), 0, Via.BROKER, None, "a test")
         try:
             if is_forgotten:
@@ -111,22 +105,13 @@ def test_a_broker_that_offloads_elsewhere_is_reported_with_all_that_differs(
         first, _ = cluster.write_ledgers(TOPIC, [messages(5), messages(1)])
         living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
         lock = ClusterLock.take(living.nodes.settings, b"{}")
-        copies, owners = OffloadedCopies(living.reading), ToldOwners()
-        context = ActionContext(
-            lock,
-            ClosedLedgers(living),
-            copies,
-            owners,
-            open_bucket,
-            lambda context: url_of(file, context),
-        )
 
         def ask(*_: object) -> Outcome:
             cluster.offload(TOPIC, first, **{"endpoint": "http://store:9000", "region": "eu-west-1", **noted})  # type: ignore[arg-type]
             return Outcome(Status.OK, "offloaded", NAME, ledger_ids=(first,))
 
         monkeypatch.setattr(by_brokers, "offload_and_compare", ask)
-        asking = ByBrokers(context, object())  # type: ignore[arg-type]
+        asking = ByBrokers(lock, object(), partial(url_of, file))  # type: ignore[arg-type]
         rule = TopicRules(file, MadeCluster().survey()).of(NAME)
         try:
             done = asking.carry_out(Action(ActionKind.OFFLOAD, NAME, (first,), 0, Via.BROKER, None, "a test", rule))

@@ -15,7 +15,7 @@ from ledgerfs_cluster.lifecycle.planning.actions import ActionKind
 from ledgerfs_cluster.lifecycle.service.status import STATUS_PATH, Status, write_status
 from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
 from ledgerfs_cluster.offload.journal import mark, read_journal, undo
-from ledgerfs_cluster.offload.offload_bucket import OffloadBucket, OpenBucket
+from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
 from ledgerfs_cluster.offload.one_step import OneStep
 from ledgerfs_cluster.offload.owners import TopicOwners
 from ledgerfs_cluster.rules.topic_owners import owner_now
@@ -93,15 +93,20 @@ def test_a_list_that_others_change_is_completed(cluster: LiveCluster, marked: Ma
     first, second, _ = ledgers(cluster)
     cluster.bucket().mkdir(parents=True, exist_ok=True)
     place = OffloadBucket("tier", cluster.bucket_url(), S3, "tier", "us-east-1", block_size=5 << 20)
-    tier = OpenBucket(place, open_bucket(place.url), {"pulsarclustername": "ours"})
     step = OneStep(
-        *(marked.lock, ClosedLedgers(marked.living), TopicOwners(marked.lock), tier),
+        *(
+            marked.lock,
+            ClosedLedgers(marked.living),
+            TopicOwners(marked.lock),
+            open_bucket,
+            {"pulsarclustername": "ours"},
+        ),
         noted_ms=lambda: 1,
         url_of=place.url_of,
     )
     cluster.zookeeper.fall_behind()
     cluster.offload(TOPIC, first)
-    outcome = step.offload(NAME, [first, second])
+    outcome = step.offload(NAME, [first, second], place)
     assert (done(outcome), left(outcome), remarks(outcome)) == ([first, second], {}, [])
 
 

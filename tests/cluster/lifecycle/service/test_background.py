@@ -1,20 +1,24 @@
-"""Copies that wait to be completed, while what offloads their topic changes."""
+"""Copies that wait to be completed while policies change; and turns of topics: each gets its share of bytes, within the largest ledger."""
 
-from collections.abc import Iterator
-from itertools import chain, repeat
-from typing import Any, cast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via
-from ledgerfs_cluster.lifecycle.service.background import BackgroundOffloads
+from ledgerfs_cluster.lifecycle.service.background import BackgroundOffloads, Due, FairTurns
 from ledgerfs_cluster.lifecycle.service.events import Events
 from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
-from ledgerfs_cluster.offload.offload_bucket import OffloadBucket, OpenBucket
+from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
 from ledgerfs_cluster.offload.one_step import OneStep
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
@@ -24,34 +28,45 @@ from tests.cluster.support.told_owners import NAME, ToldOwners
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture
-def steps(cluster: LiveCluster) -> Iterator[list[OneStep]]:
-    """What offloads to the buckets ``tier`` and ``vault``."""
+@pytest.fixture(name="step")
+def _step(cluster: LiveCluster) -> Iterator[OneStep]:
     living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-    lock = ClusterLock.take(living.nodes.settings, b"{}")
-
-    def step(name: str) -> OneStep:
-        cluster.bucket(name).mkdir(parents=True)
-        place = OffloadBucket(name, cluster.bucket_url(name), S3, name, "us-east-1", block_size=5 << 20)
-        tier = OpenBucket(place, open_bucket(place.url), {"pulsarclustername": "ours"})
-        return OneStep(lock, ClosedLedgers(living), ToldOwners(), tier, noted_ms=lambda: 1_000, url_of=place.url_of)
-
-    yield [step("tier"), step("vault")]
-    lock.release()
+    with ClusterLock.take(living.nodes.settings, b"{}") as lock:
+        yield OneStep(
+            *(lock, ClosedLedgers(living), ToldOwners(), open_bucket, {"pulsarclustername": "ours"}),
+            noted_ms=lambda: 1_000,
+            url_of=lambda _: None,
+        )
     living.nodes.close()
 
 
-def test_what_is_copied_to_two_buckets_is_listed_where_it_is(cluster: LiveCluster, steps: list[OneStep]) -> None:
+def rule_of(cluster: LiveCluster, bucket: str) -> Any:
+    """Return a rule by which ledgers are offloaded to a bucket."""
+    cluster.bucket(bucket).mkdir(parents=True)
+    return SimpleNamespace(bucket=OffloadBucket(bucket, cluster.bucket_url(bucket), S3, bucket, "us-east-1"))
+
+
+def test_what_is_copied_to_two_buckets_is_listed_where_it_is(cluster: LiveCluster, step: OneStep) -> None:
+    """The policies name another bucket after the first ledger was copied; both are completed together."""
     first, second, _ = cluster.write_ledgers(TOPIC, [messages(20, prefix=str(number)) for number in range(3)])
-    # The policies name another bucket after the first ledger was copied.
-    each = chain([steps[0]], repeat(steps[1]))
-    offloads = BackgroundOffloads(lambda _: next(each), Events(), workers=1)
+    offloads = BackgroundOffloads(step, Events())
     try:
-        rule: Any = object()
-        due = Action(ActionKind.OFFLOAD, NAME, (first, second), 1000, Via.DIRECT, None, "a test", rule)
-        offloads.replace([due], {first: 500, second: 500})
-        wait_until(lambda: offloads.has_begun_all)
+        for ledger_id, bucket in ((first, "tier"), (second, "vault")):
+            rule = rule_of(cluster, bucket)
+            due = Action(
+                ActionKind.OFFLOAD,
+                NAME,
+                (first, second)[: ledger_id - first + 1],
+                1000,
+                Via.DIRECT,
+                None,
+                "a test",
+                rule,
+            )
+            offloads.replace([due], {first: 500, second: 500})
+            wait_until(lambda: offloads.has_begun_all)
         offloads.complete(everything=True)
+        assert offloads.is_idle
     finally:
         offloads.stop()
     listed = parse_managed_ledger_info(cluster.nodes[managed_ledger_path(NAME)], key="").ledgers
@@ -64,8 +79,58 @@ def test_what_is_copied_to_two_buckets_is_listed_where_it_is(cluster: LiveCluste
         assert names == {f"{context.uuid}-ledger-{ledger_id}{end}" for end in ("", "-index")}
 
 
-def test_a_step_refuses_to_list_copies_in_another_bucket(cluster: LiveCluster, steps: list[OneStep]) -> None:
-    first, *_ = cluster.write_ledgers(TOPIC, [messages(20), messages(20)])
-    copied = steps[0].copy(NAME, first)
-    with pytest.raises(ValueError, match="other buckets"):
-        steps[1].complete(NAME, [cast("Any", copied)], [])
+# Turns.
+
+MIB = 1 << 20
+
+
+def ledgers(topic: str, sizes: Iterable[int], first: int = 0) -> list[Due]:
+    """Return ledgers of so many MiB."""
+    return [Due(topic, first + number, size * MIB) for number, size in enumerate(sizes)]
+
+
+def drained(turns: FairTurns) -> list[Due]:
+    return list(iter(turns.take, None))
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.integers(1, 5000), min_size=1, max_size=20), min_size=1))
+def test_a_topic_is_never_further_from_others_than_the_largest_ledger(sizes: dict[str, list[int]]) -> None:
+    turns = FairTurns()
+    turns.replace({name: ledgers(name, some) for name, some in sizes.items()})
+    largest = max(map(max, sizes.values())) * MIB
+    sent: Counter[str] = Counter()
+    for due in drained(turns):
+        sent[due.topic] += due.size
+        waiting = [name for name in sizes if turns.has(name)]
+        assert all(sent[due.topic] - sent[name] <= largest for name in waiting)
+    assert sent == {name: sum(some) * MIB for name, some in sizes.items()}
+
+
+def test_a_hundred_thousand_topics_have_their_turns_beside_a_large_one() -> None:
+    """And a new plan meanwhile; only if each pick is cheap does this end."""
+    names = [f"t-{number}" for number in range(100_000)]
+    plan = {"large": ledgers("large", [10_000] * 50), **{name: ledgers(name, [2, 2]) for name in names}}
+    turns = FairTurns()
+    turns.replace(plan)
+    order = list(islice(iter(turns.take, None), 50_000))
+    begun = {(one.topic, one.ledger_id) for one in order}
+    turns.replace({name: [one for one in some if (name, one.ledger_id) not in begun] for name, some in plan.items()})
+    order += drained(turns)
+    assert Counter(one.topic for one in order) == {name: len(some) for name, some in plan.items()}
+    # Every topic has its first ledger sent before any has its second, and the large topic waits for all of them.
+    assert {one.ledger_id for one in order[:100_001]} == {0}
+    assert {one.topic for one in order[-49:]} == {"large"}
+
+
+def test_debts_stay_in_a_new_plan_and_who_had_nothing_to_do_has_saved_nothing() -> None:
+    turns = FairTurns()
+    turns.replace({"greedy": ledgers("greedy", [100])})
+    assert turns.take() is not None
+    turns.replace({"greedy": ledgers("greedy", [1] * 5, first=1), "new": ledgers("new", [1] * 50)})
+    assert [one.topic for one in drained(turns)] == ["new"] * 50 + ["greedy"] * 5
+    turns.replace({"busy": ledgers("busy", [10] * 100), "idle": ledgers("idle", [1])})
+    for _ in range(90):
+        assert turns.take() is not None
+    turns.replace({"busy": ledgers("busy", [10] * 10), "idle": ledgers("idle", [10] * 10)})
+    order = [one.topic for one in drained(turns)]
+    assert all(abs(order[:end].count("busy") - order[:end].count("idle")) <= 2 for end in range(1, 20))
