@@ -13,10 +13,23 @@ from enum import Enum
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs_cluster.lifecycle.policy.typed_keys import DAY_MS, Keys
-from ledgerfs_cluster.offload.offload_bucket import DEFAULT_BLOCK_SIZE, OffloadBucket
+from ledgerfs_cluster.lifecycle.policy.typed_keys import (
+    DAY_MS,
+    flag,
+    mapping,
+    number,
+    one_of,
+    or_never,
+    read_table,
+    size,
+    span,
+    tables,
+    text,
+)
+from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
 from ledgerfs_cluster.offload.offload_driver import bucket_in, driver_for, folder_in_bucket, require_place
 from ledgerfs_cluster.snapshot.policies import (
     BROKERS_DELETION_LAG_MS,
@@ -151,11 +164,6 @@ def read_policy_file(path: Path) -> PolicyFile:
     return replace(parse_policy_file(data, path), digest=sha256(data).hexdigest())
 
 
-def digest_of(path: Path) -> str:
-    """Return the digest of a policy file as it is now; raises `InvalidOptionError` if it cannot be read."""
-    return sha256(_read(path)).hexdigest()
-
-
 def why_other(file: PolicyFile, pause: Callable[[float], None] = time.sleep) -> str | None:
     """Return why a file is not as it was read; None if it is, or was never read from a file."""
     if not file.digest:
@@ -163,11 +171,10 @@ def why_other(file: PolicyFile, pause: Callable[[float], None] = time.sleep) -> 
     reason = ""
     for left in reversed(range(_TRIES)):
         try:
-            digest = digest_of(file.path)
+            is_same = sha256(_read(file.path)).hexdigest() == file.digest
         except InvalidOptionError as error:
             reason = str(error)
         else:
-            is_same = digest == file.digest
             return (
                 None if is_same else f"{file.path} was edited since it was read: start again, so that it is read anew"
             )
@@ -192,89 +199,65 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
         told = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidOptionError(f"not TOML: {error}", key=str(path)) from error
-    top = Keys(told, str(path))
-    buckets = {name: _bucket(name, table) for name, table in top.tables_of("buckets")}
+    place = f"{path}: "
+    top = read_table(told, _TOP, place)
+    service, brokers, defaults = (
+        read_table(top.get(name, {}), keys, f"{place}{name}.")
+        for name, keys in (("service", _SERVICE), ("broker", _BROKER), ("defaults", _DEFAULTS))
+    )
+    if service.get("floor_rate", 0) > service.get("store_rate", _LONG):
+        raise InvalidOptionError("is more than store_rate", key=f"{place}service.floor_rate")
+    each = read_table(named := top.get("buckets", {}), dict.fromkeys(named, mapping), f"{place}buckets.")
+    buckets = {name: _bucket(name, table, f"{place}buckets.{name}.") for name, table in each.items()}
     _require_one_place_a_url(buckets, path)
-    told_of_brokers = told.get("broker") or {}
-    defaults = top.table("defaults")
-    via = _via(defaults) or Via.AUTO
-    made = PolicyFile(
+    return PolicyFile(
         path,
-        cluster=top.text("cluster"),
-        admin=top.text("admin"),
-        token_file=_path(top, "token_file", path),
-        service=_service(top.table("service")),
-        broker=_broker(top.table("broker")),
-        is_broker_retention_told={"retention_minutes", "retention_megabytes"} <= set(told_of_brokers),
-        is_broker_lag_told="deletion_lag" in told_of_brokers,
-        via=via,
-        trash_grace_ms=defaults.span("trash_grace", 0, _YEARS_MS, _HOUR_MS),
-        bucket=_bucket_name(defaults, buckets),
-        orphans=defaults.flag("orphans", default=False),
-        # Brokers take up to a minute for what they do, and try again.
-        orphan_grace_ms=defaults.span("orphan_grace", 0, _YEARS_MS, _HOUR_MS),
+        cluster=top.get("cluster"),
+        admin=top.get("admin"),
+        # One that is not absolute is beside the policy file.
+        token_file=path.parent / top["token_file"] if "token_file" in top else None,
+        service=ServiceSettings(service.pop("every", _MINUTE_MS), **service),
+        broker=_broker(brokers),
+        is_broker_retention_told={"retention_minutes", "retention_megabytes"} <= set(brokers),
+        is_broker_lag_told="deletion_lag" in brokers,
+        via=Via(defaults.get("via", Via.AUTO)),
+        trash_grace_ms=defaults.get("trash_grace", _HOUR_MS),
+        bucket=_bucket_name(defaults, buckets, f"{place}defaults."),
+        orphans=defaults.get("orphans", False),
+        orphan_grace_ms=defaults.get("orphan_grace", _HOUR_MS),
         buckets=MappingProxyType(buckets),
-        topics=tuple(_wishes(one, buckets) for one in top.list_of_tables("topics")),
-    )
-    defaults.require_no_others()
-    top.require_no_others()
-    return made
-
-
-def _service(keys: Keys) -> ServiceSettings:
-    made = ServiceSettings(
-        every_ms=keys.span("every", _SECOND_MS, DAY_MS, _MINUTE_MS),
-        **{name: keys.size(name, 1, _LONG) for name in ("bookie_rate", "store_rate", "floor_rate")},
-    )
-    if made.floor_rate is not None and made.store_rate is not None and made.floor_rate > made.store_rate:
-        raise keys.error("floor_rate", "is more than store_rate")
-    keys.require_no_others()
-    return made
-
-
-def _broker(keys: Keys) -> BrokerDefaults:
-    offload_seconds = keys.number("offload_seconds", NO_LIMIT, _YEARS_MS // 1000, NO_LIMIT)
-    offload_bytes = keys.size("offload_bytes", NO_LIMIT, _LONG)
-    made = BrokerDefaults(
-        Retention.of(
-            keys.number("retention_minutes", NO_LIMIT, 2**31 - 1, 0),
-            keys.number("retention_megabytes", NO_LIMIT, 2**31 - 1, 0),
+        topics=tuple(
+            _wishes(one, buckets, f"{place}topics[{count}].") for count, one in enumerate(top.get("topics", ()), 1)
         ),
-        OffloadThresholds(
-            NO_LIMIT if offload_bytes is None else offload_bytes,
-            offload_seconds * 1000 if offload_seconds >= 0 else NO_LIMIT,
-        ),
+    )
+
+
+def _broker(told: Mapping[str, Any]) -> BrokerDefaults:
+    seconds = told.get("offload_seconds", NO_LIMIT)
+    return BrokerDefaults(
+        Retention.of(told.get("retention_minutes", 0), told.get("retention_megabytes", 0)),
+        OffloadThresholds(told.get("offload_bytes", NO_LIMIT), seconds * 1000 if seconds >= 0 else NO_LIMIT),
         0,
-        keys.span_or_never("deletion_lag", _YEARS_MS, BROKERS_DELETION_LAG_MS),
+        told.get("deletion_lag", BROKERS_DELETION_LAG_MS),
     )
-    keys.require_no_others()
-    return made
 
 
-def _bucket(name: str, keys: Keys) -> OffloadBucket:
-    url = keys.text("url")
+def _bucket(name: str, table: Mapping[str, Any], place: str) -> OffloadBucket:
+    told = read_table(table, _BUCKET, place)
+    url = told.pop("url", None)
     if url is None:
-        raise keys.error("url", "is missing; such as s3://tier")
+        raise InvalidOptionError("is missing; such as s3://tier", key=f"{place}url")
+    told = {"driver": driver_for(url), "bucket": bucket_in(url), **told}
     folder = folder_in_bucket(url)
-    if folder:
-        raise keys.error("url", f"has a folder in the bucket, {folder}: no broker would find what is offloaded there")
-    block_size = keys.size("block_size", _LEAST_BLOCK, _MOST_BLOCK)
-    made = OffloadBucket(
-        name,
-        url,
-        keys.text("driver") or driver_for(url),
-        keys.text("bucket") or bucket_in(url),
-        keys.text("region") or "",
-        keys.text("endpoint") or "",
-        DEFAULT_BLOCK_SIZE if block_size is None else block_size,
-        MappingProxyType(keys.mapping("options")),
-    )
     try:
-        require_place(url, made.driver, made.bucket, made.endpoint)
+        if folder:
+            raise InvalidOptionError(
+                f"has a folder in the bucket, {folder}: no broker would find what is offloaded there"
+            )
+        require_place(url, told["driver"], told["bucket"], told.get("endpoint", ""))
     except InvalidOptionError as error:
-        raise keys.error("url", error.reason) from error
-    keys.require_no_others()
-    return made
+        raise InvalidOptionError(error.reason, key=f"{place}url") from error
+    return OffloadBucket(name, url, **told)
 
 
 def _require_one_place_a_url(buckets: Mapping[str, OffloadBucket], path: Path) -> None:
@@ -290,50 +273,73 @@ def _require_one_place_a_url(buckets: Mapping[str, OffloadBucket], path: Path) -
             raise InvalidOptionError(reason, key=f"{path}: buckets.{one.name}.url")
 
 
-def _wishes(keys: Keys, buckets: Mapping[str, OffloadBucket]) -> TopicWishes:
-    made = TopicWishes(
-        _pattern(keys),
-        keys.size_or_never("offload_above", _LONG),
-        keys.span_or_never("offload_after", _YEARS_MS, None),
-        _bucket_name(keys, buckets),
-        _via(keys),
-        keys.span("trash_grace", 0, _YEARS_MS, None),
-        keys.flag("trim", default=True),
-        keys.flag("offload", default=True),
+def _wishes(table: Mapping[str, Any], buckets: Mapping[str, OffloadBucket], place: str) -> TopicWishes:
+    told = read_table(table, _TOPIC, place)
+    if "match" not in told:
+        reason = "is missing; a pattern of tenant/namespace/topic, such as 'public/orders/.*'"
+        raise InvalidOptionError(reason, key=f"{place}match")
+    return TopicWishes(
+        told["match"],
+        told.get("offload_above"),
+        told.get("offload_after"),
+        _bucket_name(told, buckets, place),
+        Via(told["via"]) if "via" in told else None,
+        told.get("trash_grace"),
+        told.get("trim", True),
+        told.get("offload", True),
     )
-    keys.require_no_others()
-    return made
 
 
-def _pattern(keys: Keys) -> re.Pattern[str]:
-    text = keys.text("match")
-    if text is None:
-        raise keys.error("match", "is missing; a pattern of tenant/namespace/topic, such as 'public/orders/.*'")
-    if "://" in text:
-        raise keys.error("match", "is of tenant/namespace/topic, such as 'public/orders/.*', without persistent://")
-    if len(text) > _MOST_PATTERN:
-        raise keys.error("match", f"has more than {_MOST_PATTERN:,} characters")
-    try:
-        # A topic may have any text as its name, a new line, too.
-        return re.compile(text, re.DOTALL)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise keys.error("match", f"is no regular expression: {error}") from error
-
-
-def _via(keys: Keys) -> Via | None:
-    word = keys.one_of("via", [one.value for one in Via])
-    return None if word is None else Via(word)
-
-
-def _bucket_name(keys: Keys, buckets: Mapping[str, OffloadBucket]) -> str | None:
-    name = keys.text("bucket")
+def _bucket_name(told: Mapping[str, Any], buckets: Mapping[str, OffloadBucket], place: str) -> str | None:
+    name: str | None = told.get("bucket")
     if name is not None and name not in buckets:
         known = f"there are {', '.join(sorted(buckets))}" if buckets else "there are none"
-        raise keys.error("bucket", f"no [buckets.{name}] is in the file; {known}")
+        raise InvalidOptionError(f"no [buckets.{name}] is in the file; {known}", key=f"{place}bucket")
     return name
 
 
-def _path(keys: Keys, name: str, file: Path) -> Path | None:
-    """Return a path; one that is not absolute is beside the policy file."""
-    text = keys.text(name)
-    return None if text is None else file.parent / text
+def _pattern(value: object) -> re.Pattern[str]:
+    pattern = text(value)
+    if "://" in pattern:
+        reason = "is of tenant/namespace/topic, such as 'public/orders/.*', without persistent://"
+        raise InvalidOptionError(reason)
+    if len(pattern) > _MOST_PATTERN:
+        raise InvalidOptionError(f"has more than {_MOST_PATTERN:,} characters")
+    try:
+        # A topic may have any text as its name, a new line, too.
+        return re.compile(pattern, re.DOTALL)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InvalidOptionError(f"is no regular expression: {error}") from error
+
+
+_GRACE, _RATE = span(0, _YEARS_MS), size(1, _LONG)
+_VIA = one_of(one.value for one in Via)
+_TOP = {
+    **dict.fromkeys(("cluster", "admin", "token_file"), text),
+    **dict.fromkeys(("service", "broker", "defaults", "buckets"), mapping),
+    "topics": tables,
+}
+_SERVICE = {"every": span(_SECOND_MS, DAY_MS), "bookie_rate": _RATE, "store_rate": _RATE, "floor_rate": _RATE}
+_BROKER = {
+    **dict.fromkeys(("retention_minutes", "retention_megabytes"), number(NO_LIMIT, 2**31 - 1)),
+    "offload_bytes": size(NO_LIMIT, _LONG),
+    "offload_seconds": number(NO_LIMIT, _YEARS_MS // 1000),
+    "deletion_lag": or_never(_GRACE),
+}
+# Brokers take up to a minute for what they do, and try again: an hour is left to them unless told.
+_DEFAULTS = {"via": _VIA, "trash_grace": _GRACE, "bucket": text, "orphans": flag, "orphan_grace": _GRACE}
+_BUCKET = {
+    **dict.fromkeys(("url", "driver", "bucket", "region", "endpoint"), text),
+    "block_size": size(_LEAST_BLOCK, _MOST_BLOCK),
+    "options": mapping,
+}
+_TOPIC = {
+    "match": _pattern,
+    "offload_above": or_never(size(0, _LONG)),
+    "offload_after": or_never(_GRACE),
+    "bucket": text,
+    "via": _VIA,
+    "trash_grace": _GRACE,
+    "trim": flag,
+    "offload": flag,
+}
