@@ -1,18 +1,15 @@
 """What the lifecycle of a cluster has noted of work that goes on: what that is about lies where nothing names it, and is no orphan."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ledgerfs.formats.array_types import Mask
-from ledgerfs_cluster.check.suspects import Suspects, TierSuspects
+from ledgerfs_cluster.check.suspects import Suspects
 from ledgerfs_cluster.rules.findings import Finding, FindingKind
 from ledgerfs_cluster.rules.tiered_objects import uuid_text
 from ledgerfs_cluster.snapshot.tables import Table
-
-Offload = tuple[int, str]
-"""A ledger, and the uuid of an offload of it."""
 
 _GOES_ON = "nothing: ledgerfs lifecycle run goes on with it; ledgerfs lifecycle status tells whether one does, and what is marked"
 
@@ -23,67 +20,52 @@ class NotedWork:
 
     Attributes
     ----------
-    attempts
-        Offloads that were begun, and that no list names before they are complete.
-    trash_ledgers, trash_offloads
-        Ledgers, and objects of offloads, that are marked to be deleted.
+    names
+        Of all records, damaged ones, too: ``attempt-<ledger>-<uuid>`` of offloads that no list names before they are complete;
+        ``orphan-<ledger>`` and ``objects-<ledger>-<uuid>`` of what is marked to be deleted.
     unreadable
-        {path: why} of notes that are damaged; what their names tell is among the others.
+        {path: reason} of records that are damaged.
 
     """
 
-    attempts: frozenset[Offload] = frozenset()
-    trash_ledgers: frozenset[int] = frozenset()
-    trash_offloads: frozenset[Offload] = frozenset()
+    names: frozenset[str] = frozenset()
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
     def also(self, other: "NotedWork") -> "NotedWork":
         """Return what either notes: what began, or ended, between two looks."""
-        return NotedWork(
-            self.attempts | other.attempts,
-            self.trash_ledgers | other.trash_ledgers,
-            self.trash_offloads | other.trash_offloads,
-            {**self.unreadable, **other.unreadable},
-        )
+        return NotedWork(self.names | other.names, {**self.unreadable, **other.unreadable})
 
 
 def without_noted(sure: Suspects, noted: NotedWork) -> tuple[Suspects, list[Finding]]:
     """Return what is suspect and not noted, and findings about what is."""
-    is_trash = np.isin(sure.unnamed.rows["ledger_id"], list(noted.trash_ledgers))
-    ledgers = sure.unnamed.rows[is_trash]
-    findings = []
-    if ledgers.size:
-        what = f"{ledgers.size:,} ledgers that nothing names are marked in the journal"
-        ids, size = tuple(ledgers["ledger_id"].tolist()), int(ledgers["length"].sum())
-        findings.append(_finding(FindingKind.IN_TRASH, "journal", ids, size, what))
-    tiers = []
+    rows, findings, tiers = sure.unnamed.rows, list[Finding](), []
+    is_marked = _are_noted((f"orphan-{row['ledger_id']}" for row in rows), noted)
+    what = "ledgers that nothing names are marked in the journal"
+    findings += _finding(FindingKind.IN_TRASH, "journal", rows[is_marked], ("length",), what)
     for one in sure.tiers:
-        left, found = _of_tier(one, noted)
-        tiers.append(left)
-        findings += found
-    unnamed = replace(sure.unnamed, rows=sure.unnamed.rows[~is_trash])
-    return replace(sure, unnamed=unnamed, tiers=tuple(tiers)), findings
+        pairs, columns, url = one.unnamed, ("data_size", "index_size"), one.objects.url
+        names = [f"{row['ledger_id']}-{uuid_text(row)}" for row in pairs]
+        is_running = _are_noted((f"attempt-{name}" for name in names), noted)
+        is_trash = _are_noted((f"objects-{name}" for name in names), noted) & ~is_running
+        what = "offloads that no list names are noted as attempts that go on"
+        findings += _finding(FindingKind.NOTED_OFFLOAD, url, pairs[is_running], columns, what)
+        what = "offloads that no list names are marked in the journal"
+        findings += _finding(FindingKind.IN_TRASH, url, pairs[is_trash], columns, what)
+        tiers.append(replace(one, unnamed=pairs[~is_running & ~is_trash]))
+    return replace(sure, unnamed=replace(sure.unnamed, rows=rows[~is_marked]), tiers=tuple(tiers)), findings
 
 
-def _of_tier(tier: TierSuspects, noted: NotedWork) -> tuple[TierSuspects, list[Finding]]:
-    pairs, url = tier.unnamed, tier.objects.url
-    is_running, is_trash = _are_among(pairs, noted.attempts), _are_among(pairs, noted.trash_offloads)
-    findings = list(_of_pairs(pairs[is_running], FindingKind.NOTED_OFFLOAD, url, "are noted as attempts that go on"))
-    findings += _of_pairs(pairs[is_trash & ~is_running], FindingKind.IN_TRASH, url, "are marked in the journal")
-    return replace(tier, unnamed=pairs[~is_running & ~is_trash]), findings
+def _are_noted(names: Iterable[str], noted: NotedWork) -> Mask:
+    return np.array([one in noted.names for one in names], np.bool_)
 
 
-def _are_among(pairs: Table, offloads: frozenset[Offload]) -> Mask:
-    found = [(int(row["ledger_id"]), uuid_text(row)) in offloads for row in pairs] if offloads else [False] * pairs.size
-    return np.array(found, np.bool_)
-
-
-def _of_pairs(pairs: Table, kind: FindingKind, url: str, how: str) -> Iterator[Finding]:
-    if pairs.size:
-        size = sum(int(np.maximum(pairs[name], 0).sum()) for name in ("data_size", "index_size"))
-        what = f"{pairs.size:,} offloads that no list names {how}"
-        yield _finding(kind, url, tuple(np.unique(pairs["ledger_id"]).tolist()), size, what)
-
-
-def _finding(kind: FindingKind, subject: str, ids: tuple[int, ...], size: int, what: str) -> Finding:
-    return Finding(kind, subject, ids, size, 0, f"{what} of the lifecycle of this cluster", _GOES_ON)
+def _finding(kind: FindingKind, subject: str, rows: Table, columns: Iterable[str], what: str) -> list[Finding]:
+    """Return a finding about rows with their bytes in some columns; none without rows."""
+    if not rows.size:
+        return []
+    ids, size = (
+        tuple(np.unique(rows["ledger_id"]).tolist()),
+        sum(int(np.maximum(rows[one], 0).sum()) for one in columns),
+    )
+    text = f"{rows.size:,} {what} of the lifecycle of this cluster"
+    return [Finding(kind, subject, ids, size, 0, text, _GOES_ON)]

@@ -1,6 +1,5 @@
 """``ledgerfs cluster check``: what lies in a cluster without an owner, and what it has lost."""
 
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -169,26 +168,13 @@ def _checked(
 
 
 def noted_work(nodes: "Nodes") -> "NotedWork":
-    """Read what the journal of a cluster is about, by names of nodes: also of a damaged record.
-
-    Raises `AccessDeniedError` and `StoreUnreachableError`.
-    """
-    from ledgerfs.errors import CorruptMetadataError
+    """Read what the journal of a cluster is about; raises `AccessDeniedError` and `StoreUnreachableError`."""
     from ledgerfs_cluster.check.noted_work import NotedWork
-    from ledgerfs_cluster.offload.journal import RecordKind, parse_record_name, read_journal
+    from ledgerfs_cluster.offload.journal import read_journal
 
     journal = read_journal(nodes)
-    found: dict[RecordKind, set[tuple[int, str]]] = {kind: set() for kind in RecordKind}
-    for name in (*(one.name for one in journal.records), *(path.rpartition("/")[2] for path in journal.unreadable)):
-        with suppress(CorruptMetadataError):
-            kind, ledger_id, uuid = parse_record_name(name)
-            found[kind].add((ledger_id, uuid or ""))
-    return NotedWork(
-        frozenset(found[RecordKind.ATTEMPT]),
-        frozenset(ledger_id for ledger_id, _ in found[RecordKind.ORPHAN]),
-        frozenset(found[RecordKind.OBJECTS]),
-        journal.unreadable,
-    )
+    damaged = (path.rpartition("/")[2] for path in journal.unreadable)
+    return NotedWork(frozenset([*(one.name for one in journal.records), *damaged]), journal.unreadable)
 
 
 def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":

@@ -5,7 +5,14 @@ from collections.abc import Collection, Iterator
 from ledgerfs.display import human_size, span
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Situation
-from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView, Route, TopicView, route_of
+from ledgerfs_cluster.lifecycle.planning.topic_views import (
+    ClusterView,
+    Route,
+    TopicView,
+    refuse,
+    route_of,
+    wait_for_limit,
+)
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via
 from ledgerfs_cluster.offload.candidates import why_not_readable
 from ledgerfs_cluster.rules.offload_thresholds import Chosen, chosen_of
@@ -20,13 +27,15 @@ def plan_offloads(
     if not topic.rule.offload:
         return None
     chosen = chosen_of(topic.ledgers, topic.rule.thresholds, situation.now_ms)
-    _wait(plan, topic, chosen, situation.now_ms)
+    row = chosen.next_row
+    if row is not None and topic.ledgers.ids[row] != topic.greatest:
+        wait_for_limit(plan, _OFFLOAD, topic, row, chosen.bytes_left, chosen.ms_left, "due")
     rows = list(_due_rows(plan, topic, chosen, leaving))
     if not rows:
         return None
     via = _route(cluster, topic, situation)
     if isinstance(via, Reason):
-        _refuse(plan, topic, via, rows)
+        refuse(plan, _OFFLOAD, topic, via, rows)
         return None
     if via is Via.DIRECT:
         rows = [row for row in rows if _is_readable(plan, cluster, topic, row)]
@@ -81,7 +90,7 @@ def _due_rows(plan: Plan, topic: TopicView, chosen: Chosen, leaving: Collection[
             why = (
                 f"ledger {ledger_id} has the greatest id of the list: a broker that loads the topic makes its line anew"
             )
-            _refuse(plan, topic, Reason(Refusal.GREATEST, why), [row])
+            refuse(plan, _OFFLOAD, topic, Reason(Refusal.GREATEST, why), [row])
         elif ledger_id not in leaving and topic.ledgers.entries[row] > 0:
             yield row
 
@@ -103,20 +112,5 @@ def _is_readable(plan: Plan, cluster: ClusterView, topic: TopicView, row: int) -
         if why is None:
             return True
         found = Refusal.DIFFERENT if is_closed else Refusal.NOT_CLOSED, f"ledger {ledger_id}: {why}"
-    _refuse(plan, topic, Reason(*found), [row])
+    refuse(plan, _OFFLOAD, topic, Reason(*found), [row])
     return False
-
-
-def _wait(plan: Plan, topic: TopicView, chosen: Chosen, now_ms: int) -> None:
-    row = chosen.next_row
-    if row is None or topic.ledgers.ids[row] == topic.greatest:
-        return
-    left = [f"{human_size(chosen.bytes_left)} more are closed"] if chosen.bytes_left >= 0 else []
-    left += [f"{span(chosen.ms_left)} have passed"] if chosen.ms_left >= 0 else []
-    due_ms = now_ms + chosen.ms_left if chosen.ms_left >= 0 else None
-    why = f"ledger {topic.ledgers.ids[row]} is due once {' or '.join(left)}"
-    plan.wait(_OFFLOAD, topic.name, topic.ids([row]), topic.size([row]), due_ms, why)
-
-
-def _refuse(plan: Plan, topic: TopicView, reason: Reason, rows: list[int]) -> None:
-    plan.refuse(_OFFLOAD, topic.name, reason, topic.ids(rows), topic.size(rows))

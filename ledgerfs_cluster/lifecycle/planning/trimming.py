@@ -8,7 +8,7 @@ import numpy as np
 
 from ledgerfs.display import human_size, span
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Situation
-from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView, TopicView
+from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView, TopicView, refuse, wait_for_limit
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via
 from ledgerfs_cluster.rules.retention import Stays, Trim, keeps_its_last, slowest_of, trim_of
 
@@ -39,38 +39,31 @@ def plan_trim(  # noqa: PLR0917  (what goes, of what, and what is done with it)
     """Add a trim if a broker would delete anything of a topic; ``offloads`` is who offloads ledgers of it now."""
     if not topic.rule.trim or topic.is_of_brokers:
         return
-    _add_waiting(plan, topic, trim, situation.now_ms)
+    if trim.stays is Stays.RETENTION and trim.first_staying is not None:
+        wait_for_limit(plan, _TRIM, topic, trim.first_staying, trim.bytes_left, trim.ms_left, "past retention")
     past, lagging = list(trim.going), _past_lag(plan, topic, topic.ids(list(trim.going)), situation.now_ms)
     for rows, is_told, why in (
         (past, topic.rule.is_retention_told, _RETENTION),
         (lagging, topic.rule.is_lag_told, _LAG),
     ):
         if rows and not is_told:
-            _refuse(plan, topic, Reason(Refusal.UNKNOWN_POLICIES, why), rows)
+            refuse(plan, _TRIM, topic, Reason(Refusal.UNKNOWN_POLICIES, why), rows)
             rows.clear()
     rows = sorted({*past, *lagging})
     if not rows:
         return
     reason = _why_not(cluster, topic, rows)
     if reason is not None:
-        _refuse(plan, topic, reason, rows)
+        refuse(plan, _TRIM, topic, reason, rows)
         return
-    why = "; ".join(_reasons(topic, past, lagging))
+    why, since = "; ".join(_reasons(topic, past, lagging)), trim.since_ms if past else None
+    ids, size = topic.ids(rows), topic.size(rows)
     if not situation.has_admin:
-        plan.wait(
-            _TRIM,
-            topic.name,
-            topic.ids(rows),
-            topic.size(rows),
-            None,
-            f"{why}: a broker has to trim, and no admin is named",
-        )
+        plan.wait(_TRIM, topic.name, ids, size, None, f"{why}: a broker has to trim, and no admin is named")
     elif offloads is Via.DIRECT:
         why = f"{why}: a broker that is asked takes the topic, whose ledgers are offloaded before"
-        plan.wait(_TRIM, topic.name, topic.ids(rows), topic.size(rows), None, why)
+        plan.wait(_TRIM, topic.name, ids, size, None, why)
     else:
-        since = trim.since_ms if past else None
-        ids, size = topic.ids(rows), topic.size(rows)
         plan.actions.append(Action(_TRIM, topic.name, ids, size, Via.BROKER, since, why, topic.rule))
 
 
@@ -118,18 +111,3 @@ def _past_lag(plan: Plan, topic: TopicView, leaving: tuple[int, ...], now_ms: in
         plan.wait(_TRIM, topic.name, topic.ids(waiting), topic.size(waiting), due_ms, why)
     rows: list[int] = np.flatnonzero(is_past).tolist()
     return rows
-
-
-def _add_waiting(plan: Plan, topic: TopicView, trim: Trim, now_ms: int) -> None:
-    row = trim.first_staying
-    if trim.stays is not Stays.RETENTION or row is None:
-        return
-    left = [f"{human_size(trim.bytes_left)} more are closed"] if trim.bytes_left >= 0 else []
-    left += [f"{span(trim.ms_left)} have passed"] if trim.ms_left >= 0 else []
-    due_ms = now_ms + trim.ms_left if trim.ms_left >= 0 else None
-    why = f"ledger {topic.ledgers.ids[row]} is past retention once {' or '.join(left)}"
-    plan.wait(_TRIM, topic.name, topic.ids([row]), topic.size([row]), due_ms, why)
-
-
-def _refuse(plan: Plan, topic: TopicView, reason: Reason, rows: list[int]) -> None:
-    plan.refuse(_TRIM, topic.name, reason, topic.ids(rows), topic.size(rows))
