@@ -5,16 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerfs_cluster.errors import BrokerOffloadError
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
-    ManagedLedgerInfo,
-    OffloadContext,
-    Position,
-)
-from ledgerfs_cluster.lifecycle.brokers.outcomes import list_reader, offload_and_compare, trim_and_compare
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext, Position
+from ledgerfs_cluster.lifecycle.brokers.outcomes import ListReader, offload_and_compare, trim_and_compare
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind
-from ledgerfs_cluster.offload.candidates import listed_or_none
 from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
-from ledgerfs_cluster.zookeeper.changes import ClusterLock
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
@@ -24,15 +18,15 @@ if TYPE_CHECKING:
 class ByBrokers:
     """Has brokers offload and trim."""
 
-    lock: ClusterLock
     broker: "BrokerApi"
+    listed: ListReader
     url_of: Callable[[OffloadContext], str | None]
 
     def carry_out(self, action: Action) -> list[Outcome]:
         """Have a broker offload or trim, and compare the list afterwards. Raises the errors of the broker, and those of ZooKeeper."""
         name = action.managed_ledger or ""
         if action.kind is ActionKind.TRIM:
-            return trim_and_compare(self.broker, name, self._listed_now, action.ledger_ids)
+            return trim_and_compare(self.broker, name, self.listed, action.ledger_ids)
         return self._offload(action, name)
 
     def _offload(self, action: Action, name: str) -> list[Outcome]:
@@ -42,19 +36,18 @@ class ByBrokers:
             text = f"offload {name}: ledger {max(action.ledger_ids)} is the last ledger of its topic by now"
             return [Outcome(Status.SKIPPED, "broker offload postponed", name, text, action.ledger_ids)]
         try:
-            done = offload_and_compare(self.broker, name, Position(behind, 0), self._listed_now)
+            done = offload_and_compare(self.broker, name, Position(behind, 0), self.listed)
         except BrokerOffloadError:
             # A broker that loads the topic for that forgets a last ledger without entries, makes another one, and knows no such position.
             now = self._behind(action, name)
             if now in {None, behind}:
                 raise
-            done = offload_and_compare(self.broker, name, Position(now, 0), self._listed_now)
+            done = offload_and_compare(self.broker, name, Position(now, 0), self.listed)
         return [done, *self._compare_buckets(action, name, done.ledger_ids)]
 
     def _behind(self, action: Action, name: str) -> int | None:
         """Return the ledger that a topic lists behind all that are due; None without one."""
-        listed = listed_or_none(self.lock.newest(), name)
-        ids = () if listed is None else (one.ledger_id for one in listed.info.ledgers)
+        ids = (one.ledger_id for one in self.listed(name).ledgers)
         return next((one for one in ids if one > max(action.ledger_ids)), None)
 
     def _compare_buckets(self, action: Action, name: str, offloaded: Sequence[int]) -> list[Outcome]:
@@ -62,8 +55,7 @@ class ByBrokers:
         rule = action.rule
         if rule is None or not rule.is_bucket_the_files or rule.bucket is None:
             return []
-        listed = listed_or_none(self.lock.newest(), name)
-        contexts = [] if listed is None else [one.context for one in listed.info.ledgers if one.ledger_id in offloaded]
+        contexts = [one.context for one in self.listed(name).ledgers if one.ledger_id in offloaded]
         elsewhere = [one for one in contexts if one is not None and self.url_of(one) != rule.bucket.url]
         places = dict.fromkeys(", ".join(rule.bucket.differences(one.driver, one.properties)) for one in elsewhere)
         # A file may name one place twice: then no URL is that of the offload, and nothing differs.
@@ -75,7 +67,3 @@ class ByBrokers:
             f"of the policy file: {'; '.join(differing)}"
         )
         return [failed("other-bucket", name, text)]
-
-    def _listed_now(self, managed_ledger: str) -> ManagedLedgerInfo:
-        """Return a list, with what a broker has changed before this was asked, whichever server it did that with."""
-        return list_reader(self.lock.newest())(managed_ledger)

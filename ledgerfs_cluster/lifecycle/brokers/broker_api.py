@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _ONE_RUNS = 409
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.1, 5.0
+_MOST_REFUSED = 6
 _LONGEST_OFFLOAD_S = 6 * 3600.0
 _NOT_DONE = (AdminApiUnreachableError, AccessDeniedError, NotFoundError, InvalidNameError)
 _MOST_ERROR = 500
@@ -90,13 +91,7 @@ class BrokerApi:
         # {managed ledger: when it was unloaded}
         self._unloaded_s: dict[str, float] = {}
 
-    def offload(
-        self,
-        managed_ledger: str,
-        up_to: Position,
-        *,
-        longest_s: float = _LONGEST_OFFLOAD_S,
-    ) -> None:
+    def offload(self, managed_ledger: str, up_to: Position, *, longest_s: float = _LONGEST_OFFLOAD_S) -> None:
         """Have all ledgers before that of a position offloaded, and wait until the broker says that it is done.
 
         One that runs already is waited for, and then it is asked again, since that one may have been asked for less. A broker that has
@@ -121,20 +116,22 @@ class BrokerApi:
 
         """
         until, pause = self._clock() + longest_s, _FIRST_LOOK_S
-        while not self.begin_offload(managed_ledger, up_to):
-            # How the earlier one ended is the matter of whoever asked for it.
-            _, has_waited = self._ended(managed_ledger, until)
-            if has_waited:
-                pause = _FIRST_LOOK_S
-                continue
-            self._require_patience(managed_ledger, until)
-            if pause > _LONGEST_LOOK_S:
+        is_ours, is_running, refused = False, False, 0
+        while True:
+            if not (is_ours or is_running):
+                is_ours = self.begin_offload(managed_ledger, up_to)
+            # How an earlier one ended is the matter of whoever asked for it.
+            status = self.offload_status(managed_ledger)
+            is_running = status.state is OffloadState.RUNNING
+            if is_ours and not is_running:
+                break
+            refused = 0 if is_running else refused + 1
+            if refused > _MOST_REFUSED:
                 reason = "its broker refuses because of another offload, and says that there is none"
                 raise BrokerOffloadError(reason, key=topic_of(managed_ledger))
-            self._sleep(pause)
             self._require_patience(managed_ledger, until)
-            pause *= 2
-        status, _ = self._ended(managed_ledger, until)
+            self._sleep(pause)
+            pause = min(2 * pause, _LONGEST_LOOK_S)
         if status.state is OffloadState.ERROR:
             reason = status.last_error or "it gives no reason"
             raise BrokerOffloadError(f"the broker's offload failed: {reason}", key=topic_of(managed_ledger))
@@ -192,18 +189,6 @@ class BrokerApi:
         except _NOT_DONE:
             self._unloaded_s.pop(managed_ledger, None)
             raise
-
-    def _ended(self, managed_ledger: str, until: float) -> tuple[OffloadStatus, bool]:
-        """Wait until a topic's broker is at no offload; return what it told last, and whether it was at one."""
-        pause, has_waited = _FIRST_LOOK_S, False
-        while True:
-            status = self.offload_status(managed_ledger)
-            if status.state is not OffloadState.RUNNING:
-                return status, has_waited
-            has_waited = True
-            self._require_patience(managed_ledger, until)
-            self._sleep(pause)
-            pause = min(2 * pause, _LONGEST_LOOK_S)
 
     def _require_patience(self, managed_ledger: str, until: float) -> None:
         """Raise `OffloadRunningError` once a broker is not to be waited for any longer."""

@@ -5,9 +5,8 @@ left alone: a misspelt ``trim`` would delete what was to be kept.
 """
 
 import re
-import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
@@ -46,8 +45,6 @@ _YEARS_MS = 36_500 * DAY_MS
 _LONG = 2**63 - 1
 _MOST_PATTERN = 1000
 _LEAST_BLOCK, _MOST_BLOCK = 5 << 20, (2 << 30) - 1
-_TRIES, _PAUSE_S = 5, 0.1
-"""An editor may have moved the file away for a moment."""
 
 
 class Via(Enum):
@@ -164,23 +161,15 @@ def read_policy_file(path: Path) -> PolicyFile:
     return replace(parse_policy_file(data, path), digest=sha256(data).hexdigest())
 
 
-def why_other(file: PolicyFile, pause: Callable[[float], None] = time.sleep) -> str | None:
+def why_other(file: PolicyFile) -> str | None:
     """Return why a file is not as it was read; None if it is, or was never read from a file."""
     if not file.digest:
         return None
-    reason = ""
-    for left in reversed(range(_TRIES)):
-        try:
-            is_same = sha256(_read(file.path)).hexdigest() == file.digest
-        except InvalidOptionError as error:
-            reason = str(error)
-        else:
-            return (
-                None if is_same else f"{file.path} was edited since it was read: start again, so that it is read anew"
-            )
-        if left:
-            pause(_PAUSE_S)
-    return f"nobody knows what is wanted any more: {reason}"
+    try:
+        is_same = sha256(_read(file.path)).hexdigest() == file.digest
+    except InvalidOptionError as error:
+        return f"nobody knows what is wanted any more: {error}"
+    return None if is_same else f"{file.path} was edited since it was read: start again, so that it is read again"
 
 
 def _read(path: Path) -> bytes:

@@ -14,6 +14,7 @@ from ledgerfs_cluster.lifecycle.acting.acting import Acting
 from ledgerfs_cluster.lifecycle.acting.by_brokers import ByBrokers
 from ledgerfs_cluster.lifecycle.acting.context import ActionContext
 from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs_cluster.lifecycle.brokers.outcomes import list_reader
 from ledgerfs_cluster.lifecycle.policy.policy_file import why_other
 from ledgerfs_cluster.lifecycle.policy.topic_rules import url_of
 from ledgerfs_cluster.lifecycle.service.background import BackgroundOffloads
@@ -106,7 +107,9 @@ def service_of(
         acting, background = partial(Acting, context), BackgroundOffloads(step, events, stopping.is_set)
         by_brokers = None
         if broker is not None:
-            by_brokers = BrokerWork(ByBrokers(lock, broker, find).carry_out, events, stopping.is_set)
+            # What a broker has changed before is read, whichever server it did that with.
+            asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), find)  # noqa: PLW0108  (anew each time)
+            by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set)
         looking = Looking(cluster, file, bookies, brokers, pass_s)
         service = Service(lock, looking, acting, background, by_brokers, rates, clock, events, stopping, other, reopen)
         try:

@@ -11,11 +11,11 @@ from ledgerfs_cluster.errors import BrokerOffloadError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position
 from ledgerfs_cluster.lifecycle.acting import by_brokers
 from ledgerfs_cluster.lifecycle.acting.by_brokers import ByBrokers
+from ledgerfs_cluster.lifecycle.brokers.outcomes import list_reader
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via, parse_policy_file
 from ledgerfs_cluster.lifecycle.policy.topic_rules import TopicRules, url_of
 from ledgerfs_cluster.offload.outcomes import Outcome, Status
-from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.cluster.support.made_surveys import MadeCluster
@@ -30,10 +30,8 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
 ) -> None:
     """It was unloaded since: its last ledger has no entries, goes when the topic is loaded, and is no position of it then."""
     with LiveCluster(tmp_path) as cluster:
-        cluster.zookeeper.takes_writes = True
         first, empty = cluster.write_ledgers(TOPIC, [messages(5), ()])
         living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-        lock = ClusterLock.take(living.nodes.settings, b"{}")
         asked: list[int] = []
 
         def ask(_: object, __: str, up_to: Position, *___: object) -> Outcome:
@@ -47,7 +45,7 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
             return Outcome(Status.OK, "offloaded", NAME)
 
         monkeypatch.setattr(by_brokers, "offload_and_compare", ask)
-        asking = ByBrokers(lock, object(), lambda _: None)  # type: ignore[arg-type]
+        asking = ByBrokers(object(), list_reader(living.nodes), lambda _: None)  # type: ignore[arg-type]
         action = Action(ActionKind.OFFLOAD, NAME, (first,), 0, Via.BROKER, None, "a test")
         try:
             if is_forgotten:
@@ -58,7 +56,6 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
                     asking.carry_out(action)
                 assert asked == [empty]
         finally:
-            lock.release()
             living.nodes.close()
 
 
@@ -101,22 +98,19 @@ def test_a_broker_that_offloads_elsewhere_is_reported_with_all_that_differs(
     text = BUCKET + ALIAS * is_twice + "[[topics]]\nmatch = '.*'\nbucket = 'tier'"
     file = parse_policy_file(text.encode(), Path("policy.toml"))
     with LiveCluster(tmp_path) as cluster:
-        cluster.zookeeper.takes_writes = True
         first, _ = cluster.write_ledgers(TOPIC, [messages(5), messages(1)])
         living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
-        lock = ClusterLock.take(living.nodes.settings, b"{}")
 
         def ask(*_: object) -> Outcome:
             cluster.offload(TOPIC, first, **{"endpoint": "http://store:9000", "region": "eu-west-1", **noted})  # type: ignore[arg-type]
             return Outcome(Status.OK, "offloaded", NAME, ledger_ids=(first,))
 
         monkeypatch.setattr(by_brokers, "offload_and_compare", ask)
-        asking = ByBrokers(lock, object(), partial(url_of, file))  # type: ignore[arg-type]
+        asking = ByBrokers(object(), list_reader(living.nodes), partial(url_of, file))  # type: ignore[arg-type]
         rule = TopicRules(file, MadeCluster().survey()).of(NAME)
         try:
             done = asking.carry_out(Action(ActionKind.OFFLOAD, NAME, (first,), 0, Via.BROKER, None, "a test", rule))
         finally:
-            lock.release()
             living.nodes.close()
     place = (
         f"the broker of {NAME} has offloaded by its own settings to another place than bucket tier of the policy file: "
