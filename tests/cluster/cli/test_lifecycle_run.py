@@ -174,10 +174,6 @@ def foul_while_copied(cluster: LiveCluster, topic: str) -> None:
     cluster.zookeeper.at_write = at_write
 
 
-def noted_attempts(cluster: LiveCluster) -> list[str]:
-    return [path for path in cluster.nodes if path.startswith(f"{ROOT}/attempt-")]
-
-
 def test_what_once_has_done_and_what_went_wrong_is_in_the_status(cluster: LiveCluster, policy: str) -> None:
     """Offloads end behind the pass that begins them."""
     first = listed(cluster, KEPT)[0].ledger_id
@@ -194,15 +190,6 @@ def test_what_once_has_done_and_what_went_wrong_is_in_the_status(cluster: LiveCl
     assert any(str(first) in one["text"] for one in told["troubles"])
 
 
-def test_a_topic_that_cannot_be_completed_keeps_no_other_back(cluster: LiveCluster, policy: str) -> None:
-    foul_while_copied(cluster, PASSING)
-    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
-    assert b"not done: offload public/passing/persistent/t: given up" in done.stderr
-    assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
-    # What was copied is noted, for the next run to clean up.
-    assert noted_attempts(cluster) != []
-
-
 def test_a_service_with_a_topic_that_cannot_be_completed_ends_and_says_so(cluster: LiveCluster, policy: str) -> None:
     foul_while_copied(cluster, PASSING)
     command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
@@ -213,17 +200,11 @@ def test_a_service_with_a_topic_that_cannot_be_completed_ends_and_says_so(cluste
             assert process.wait(300) == 1
         finally:
             process.kill()
+        assert process.stderr is not None
+        assert b"not done: offload public/passing/persistent/t: given up" in process.stderr.read()
     assert LOCK_PATH not in cluster.nodes
-
-
-def test_a_list_that_cannot_be_read_is_told_as_by_plan(cluster: LiveCluster, policy: str) -> None:
-    path = managed_ledger_path(managed_ledger_of(PASSING))
-    cluster.zookeeper.set(path, FOUL)
-    run("lifecycle", "plan", policy, *in_tier(cluster), code=1)
-    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
-    assert b"not done: public/passing/persistent/t: " in done.stderr
-    assert b"must not be done: 1 unreadable" in done.stderr
-    assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
+    # What was copied is noted, for the next run to clean up.
+    assert any(path.startswith(f"{ROOT}/attempt-") for path in cluster.nodes)
 
 
 def test_what_a_broker_leaves_when_it_is_asked_to_trim_is_told(cluster: LiveCluster, policy: str) -> None:
@@ -259,12 +240,9 @@ def test_a_record_is_taken_back(cluster: LiveCluster, policy: str) -> None:
     assert [one["node"] for one in left] == ["orphan-8"]
 
 
-@pytest.mark.parametrize("data", [b"", b"\xffrandom", b'{"kind": "orphan"}'])
-def test_a_damaged_record_is_told_keeps_no_other_back_and_is_dropped(
-    cluster: LiveCluster, policy: str, data: bytes
-) -> None:
+def test_a_damaged_record_is_told_keeps_no_other_back_and_is_dropped(cluster: LiveCluster, policy: str) -> None:
     ids = [orphan(cluster, one) for one in (7, 8)]
-    path = f"{ROOT}/orphan-7"
+    path, data = f"{ROOT}/orphan-7", b"\xffrandom"
     cluster.zookeeper.set(path, data)
     done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
     assert f"not done: {path}: ".encode() in done.stderr

@@ -293,15 +293,3 @@ def test_what_was_made_for_a_subscription_that_none_is_called_holds_up_nothing(
     assert other in done(outcomes)
     if name != b"\xff":
         assert "which no subscription is called" in left(outcomes)[odd]
-
-
-@pytest.mark.parametrize("owner", [Owner.SOME, Owner.UNKNOWN])
-def test_what_a_subscription_left_open_stays_while_a_broker_may_have_the_topic(
-    cluster: LiveCluster, marked: Marked, owner: Owner
-) -> None:
-    ledgers(cluster)
-    orphan = of_subscription(cluster)
-    marked.owners.owner = owner
-    outcomes = delete(marked, orphan)
-    assert (done(outcomes), list(left(outcomes))) == ([], [orphan])
-    assert marked.in_bookkeeper(orphan)

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.errors import AccessDeniedError, AuthenticationError, InvalidNameError, NotFoundError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.errors import AdminApiError, BrokerOffloadError, OffloadRunningError, UncertainRequestError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi, OffloadState, OffloadStatus
 from ledgerfs_cluster.lifecycle.brokers.outcomes import ListReader, offload_and_compare
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
-from tests.cluster.support.live_broker import LiveBroker, answering, done_and_lost
+from tests.cluster.support.live_broker import LiveBroker, done_and_lost
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.support.admin_api import send
 from tests.support.each import for_each
@@ -187,34 +186,6 @@ def test_an_offload_whose_answer_was_lost_is_waited_for_as_ours(
     report = offload_and_compare(api(broker, sleep=lambda _: goes_on.set()), NAME, END, listed)
     assert report.ledger_ids == (150, 151, 152)
     assert len(broker.admin.asked) == 2
-
-
-def test_the_broker_that_has_the_topic_is_led_to(live: LiveCluster, broker: LiveBroker, listed: ListReader) -> None:
-    path = f"/admin/v2/persistent/{TOPIC}/offload"
-    broker.admin.faults = [answering(307, Location=f"{broker.url}{path}?authoritative=true")]
-    assert offload_and_compare(api(broker), NAME, END, listed).ledger_ids == (150, 151, 152)
-    assert [one[1] for one in broker.admin.asked] == [path, f"{path}?authoritative=true"]
-
-
-@for_each(
-    ("status", "reason", "error"),
-    [
-        (401, "who?", AuthenticationError),
-        (403, "no", AccessDeniedError),
-        (404, "Topic not found", NotFoundError),
-        (412, "Topic name is not valid", InvalidNameError),
-        (500, "fenced", AdminApiError),
-        (418, "", AdminApiError),
-    ],
-)
-def test_refusals_have_their_names(
-    live: LiveCluster, broker: LiveBroker, listed: ListReader, status: int, reason: str, error: type[Exception]
-) -> None:
-    broker.admin.faults = [answering(status, reason)]
-    with pytest.raises(error, match=reason or "status 418") as caught:
-        offload_and_compare(api(broker), NAME, END, listed)
-    assert type(caught.value) is error
-    assert offloaded(live) == []
 
 
 def test_a_paused_broker_leaves_it_unknown_and_may_still_do_it(
