@@ -1,7 +1,7 @@
 """What nothing names: values, and the records of the journal that they become. Only what two checks confirm, of topics of this cluster."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote_plus
 
 import numpy as np
@@ -137,31 +137,44 @@ def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> It
     for one in situation.orphans.ledgers:
         is_named = bool(is_in(np.array([one.ledger_id], np.int64), named)[0])
         if situation.is_wanted(one.managed_ledger) and not is_named:
-            yield from _of_ledger(plan, cluster, situation, one, signs)
+            ago = span(max(0, situation.now_ms - one.changed_ms))
+            state = "" if one.is_closed else "it was never closed, "
+            why = f"nothing names it, {state}it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
+            about = one.ledger_id, one.managed_ledger, None, None, why[:4000], one.version, one.size
+            record = JournalRecord(RecordKind.ORPHAN, *about)
+            reason = _why_kept(cluster, one, signs)
+            yield from _proposed(plan, cluster, situation, record, reason, one.changed_ms, one.created_ms)
     # An attempt that goes on has objects before a list names them; those of others are cleaned up after by their notes.
     noted = {(one.ledger_id, one.uuid) for one in situation.journal.attempts}
     for offload in situation.orphans.offloads:
         is_named = cluster.names_offload(offload.ledger_id, offload.uuid)
         is_named |= (offload.ledger_id, offload.uuid) in noted
         if situation.is_wanted(offload.managed_ledger) and not is_named:
-            yield from _of_objects(plan, cluster, situation, offload)
+            ago = span(max(0, situation.now_ms - offload.modified_ms))
+            why = f"no list names this offload in {offload.bucket}, whose objects are {ago} old"
+            of = offload.ledger_id, offload.managed_ledger, offload.uuid, offload.bucket, why, -1, offload.size
+            record = JournalRecord(RecordKind.OBJECTS, *of)
+            reason = _why_objects_are_kept(cluster, offload)
+            yield from _proposed(plan, cluster, situation, record, reason, offload.modified_ms)
 
 
-def _of_ledger(
-    plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanLedger, signs: Sequence[str]
+def _proposed(  # noqa: PLR0917  (what is proposed of what, and since when)
+    plan: Plan,
+    cluster: ClusterView,
+    situation: Situation,
+    record: JournalRecord,
+    reason: Reason | None,
+    since_ms: int,
+    made_ms: int = 0,
 ) -> Iterator[Proposal]:
-    reason = _why_kept(cluster, one, signs)
+    """Yield a record with its times, by the grace of its topic, or of the file for what is of none; or add why there is to be none."""
+    name = record.managed_ledger
     if reason is not None:
-        plan.refuse(_MARK, one.managed_ledger or f"ledger {one.ledger_id}", reason, (one.ledger_id,), one.size)
+        plan.refuse(_MARK, name or f"ledger {record.ledger_id}", reason, (record.ledger_id,), record.size)
         return
-    ago = span(max(0, situation.now_ms - one.changed_ms))
-    state = "" if one.is_closed else "it was never closed, "
-    why = f"nothing names it, {state}it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
-    record = JournalRecord(
-        *(RecordKind.ORPHAN, one.ledger_id, one.managed_ledger, None, None, why[:4000], one.version, one.size),
-        *_times(cluster, situation, one.managed_ledger),
-    )
-    yield Proposal(record, one.changed_ms, one.created_ms)
+    grace_ms = situation.file.trash_grace_ms if name is None else cluster.rule_of(name).trash_grace_ms
+    noted_ms = situation.noted_ms
+    yield Proposal(replace(record, noted_ms=noted_ms, due_ms=noted_ms + grace_ms), since_ms, made_ms)
 
 
 def _why_kept(cluster: ClusterView, one: OrphanLedger, signs: Sequence[str]) -> Reason | None:
@@ -228,34 +241,19 @@ def _why_open_one_is_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | N
     return why_not_free(cluster, topic)
 
 
-def _of_objects(plan: Plan, cluster: ClusterView, situation: Situation, one: OrphanOffload) -> Iterator[Proposal]:
+def _why_objects_are_kept(cluster: ClusterView, one: OrphanOffload) -> Reason | None:
+    """Return why objects must stay; None if they may be marked."""
+    name, objects = one.managed_ledger, f"objects of offload {one.uuid} in {one.bucket}"
     if not one.is_known:
-        reason = Reason(Refusal.ANOTHER_CLUSTERS, f"objects of offload {one.uuid} in {one.bucket}: {_ELSEWHERE}")
-        plan.refuse(_MARK, one.managed_ledger or f"ledger {one.ledger_id}", reason, (one.ledger_id,), one.size)
-        return
-    if one.managed_ledger is not None and not cluster.has_its_offloads_at(one.managed_ledger, one.bucket):
-        why = f"objects of offload {one.uuid} in {one.bucket}, to which {one.managed_ledger} is not offloaded: they may be a backup"
-        plan.refuse(_MARK, one.managed_ledger, Reason(Refusal.BACKUP, why), (one.ledger_id,), one.size)
-        return
-    only = None if one.managed_ledger is None else _why_only_copy(cluster, one, one.managed_ledger)
-    if only is not None:
-        why = f"objects of offload {one.uuid} in {one.bucket} are of ledger {one.ledger_id} of {one.managed_ledger}, {only}"
-        plan.refuse(_MARK, one.managed_ledger or "", Reason(Refusal.LOST_LIST, why), (one.ledger_id,), one.size)
-        return
-    ago = span(max(0, situation.now_ms - one.modified_ms))
-    why = f"no list names this offload in {one.bucket}, whose objects are {ago} old"
-    record = JournalRecord(
-        *(RecordKind.OBJECTS, one.ledger_id, one.managed_ledger, one.uuid, one.bucket, why, -1, one.size),
-        *_times(cluster, situation, one.managed_ledger),
+        return Reason(Refusal.ANOTHER_CLUSTERS, f"{objects}: {_ELSEWHERE}")
+    if name is None:
+        return None
+    if not cluster.has_its_offloads_at(name, one.bucket):
+        return Reason(Refusal.BACKUP, f"{objects}, to which {name} is not offloaded: they may be a backup")
+    why = _why_only_copy(cluster, one, name)
+    return (
+        None if why is None else Reason(Refusal.LOST_LIST, f"{objects} are of ledger {one.ledger_id} of {name}, {why}")
     )
-    yield Proposal(record, one.modified_ms)
-
-
-def _times(cluster: ClusterView, situation: Situation, managed_ledger: str | None) -> tuple[int, int]:
-    """Return when a line is marked and due: by the grace of its topic, or of the file for what is of none."""
-    file_ms = situation.file.trash_grace_ms
-    grace_ms = file_ms if managed_ledger is None else cluster.rule_of(managed_ledger).trash_grace_ms
-    return situation.noted_ms, situation.noted_ms + grace_ms
 
 
 def _why_only_copy(cluster: ClusterView, one: OrphanOffload, managed_ledger: str) -> str | None:

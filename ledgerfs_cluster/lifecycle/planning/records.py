@@ -13,7 +13,6 @@ from ledgerfs_cluster.lifecycle.planning.orphans import Proposal, orphan_records
 from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via
 from ledgerfs_cluster.offload.journal import MOST_MARKED, ROOT, JournalRecord
-from ledgerfs_cluster.offload.outcomes import Outcome
 
 _AT_ONCE = 200
 _DELETE, _MARK, _CLEAN = ActionKind.DELETE, ActionKind.MARK, ActionKind.CLEAN
@@ -65,40 +64,45 @@ class _Records:
         }
 
     def add(self) -> None:
-        due: list[JournalRecord] = []
-        marked = self._situation.journal.marked
-        for record in marked:
-            if not self._situation.is_wanted(record.managed_ledger):
-                continue
-            why = self._why_dropped(record)
-            if why is None:
-                due += self._if_due(record)
-            else:
-                said = f"the record of ledger {record.ledger_id} is dropped, and nothing is deleted: {why}"
-                self._plan.actions.append(self._action(_CLEAN, [record], record.noted_ms, said))
+        marked = [one for one in self._situation.journal.marked if self._situation.is_wanted(one.managed_ledger)]
+        due = [one for one in marked if self._is_due(one)]
         for some in _grouped(due):
             since_ms = min(one.due_ms for one in some)
             ago = span(self._situation.now_ms - since_ms)
             why = f"{_count(some)}, whose grace is over since {ago}: {some[0].reason}"
             self._plan.actions.append(self._action(_DELETE, some, since_ms, why))
         # One that is dropped has the node that its successor will have.
-        there = {one.name for one in marked}
+        every = self._situation.journal.marked
+        there = {one.name for one in every}
         proposals = [one for name, one in self._wanted.items() if name not in there]
-        self._mark(list(self._without_damaged(proposals)), max(0, MOST_MARKED - len(marked)))
+        self._mark(list(self._without_damaged(proposals)), max(0, MOST_MARKED - len(every)))
 
-    def _why_dropped(self, record: JournalRecord) -> str | None:
-        """Return why a record does not hold any more; None if it does, or if that is not known."""
+    def _is_due(self, record: JournalRecord) -> bool:
+        """Whether a record holds, and its grace is over; else add that it is dropped, that it waits, or that it is not known."""
         found = self._wanted.get(record.name)
-        if found is not None:
-            if found.made_ms > record.noted_ms:
-                return f"ledger {record.ledger_id} was made after it was marked: ids were given again"
-            now, then = (
-                (one.ledger_version, one.managed_ledger, one.size, one.bucket) for one in (found.record, record)
-            )
-            return None if now == then else f"ledger {record.ledger_id} is not as it was marked"
-        if self._why_unknown(record) is not None:
-            return None
-        return "it is not an orphan any more, or the policy file does not want orphans deleted"
+        if found is None:
+            reason = self._why_unknown(record)
+            if reason is None:
+                self._drop(record, "it is not an orphan any more, or the policy file does not want orphans deleted")
+            elif self._situation.orphans is None:
+                self._wait(record, None, reason.message)
+            else:
+                self._plan.refuse(_DELETE, _subject(record), reason, (record.ledger_id,), record.size)
+            return False
+        now, then = ((one.ledger_version, one.managed_ledger, one.size, one.bucket) for one in (found.record, record))
+        if found.made_ms > record.noted_ms:
+            self._drop(record, f"ledger {record.ledger_id} was made after it was marked: ids were given again")
+            return False
+        if now != then:
+            self._drop(record, f"ledger {record.ledger_id} is not as it was marked")
+            return False
+        # By the longer one of two graces: that when it was marked, and that of now.
+        now_ms = self._situation.now_ms
+        due_ms = max(record.due_ms, record.noted_ms + found.record.due_ms - found.record.noted_ms)
+        if now_ms < due_ms:
+            ago = span(max(0, now_ms - record.noted_ms))
+            self._wait(record, due_ms, f"{record.reason}; it was marked {ago} ago, and may be taken back")
+        return now_ms >= due_ms
 
     def _why_unknown(self, record: JournalRecord) -> Reason | None:
         """Return why it is not known whether a record holds; None if it is known."""
@@ -112,29 +116,12 @@ class _Records:
         if unlisted is not None:
             why = f"it is not known whether it is an orphan still: its bucket could not be listed: {unlisted}"
             return Reason(Refusal.UNREADABLE, why)
-        found = self._refusal_of(record)
+        found = self._refused.get((_subject(record), record.ledger_id))
         return None if found is None else Reason(Refusal(found.code), found.message)
 
-    def _refusal_of(self, record: JournalRecord) -> Outcome | None:
-        return self._refused.get((_subject(record), record.ledger_id))
-
-    def _if_due(self, record: JournalRecord) -> Iterator[JournalRecord]:
-        """Yield a record that holds, if its grace is over; else add that it waits, or that it is not known whether it holds."""
-        now_ms, found = self._situation.now_ms, self._wanted.get(record.name)
-        if found is None:
-            reason = self._why_unknown(record)
-            if self._situation.orphans is None and reason is not None:
-                self._wait(record, None, reason.message)
-            elif reason is not None:
-                self._plan.refuse(_DELETE, _subject(record), reason, (record.ledger_id,), record.size)
-            return
-        # By the longer one of two graces: that when it was marked, and that of now.
-        due_ms = max(record.due_ms, record.noted_ms + found.record.due_ms - found.record.noted_ms)
-        if now_ms < due_ms:
-            ago = span(max(0, now_ms - record.noted_ms))
-            self._wait(record, due_ms, f"{record.reason}; it was marked {ago} ago, and may be taken back")
-        else:
-            yield record
+    def _drop(self, record: JournalRecord, why: str) -> None:
+        said = f"the record of ledger {record.ledger_id} is dropped, and nothing is deleted: {why}"
+        self._plan.actions.append(self._action(_CLEAN, [record], record.noted_ms, said))
 
     def _without_damaged(self, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
         """Yield those that no damaged record has the name of; of others it is added that they are not written."""

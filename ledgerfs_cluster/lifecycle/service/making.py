@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.lifecycle.policy.policy_file import PolicyFile
     from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.snapshot.answers import BookieReads
-    from ledgerfs_cluster.zookeeper.living_cluster import LiveReading, LivingCluster
+    from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 _MUCH_MS = 5000
 
@@ -76,7 +76,7 @@ def service_of(
 
     Raises `LockHeldError`, and the errors of ZooKeeper.
     """
-    cluster = _paced(cluster, file)
+    cluster = _as_told(cluster, file)
     took_ms = time.time_ns() // 1_000_000
     with ClusterLock.take(cluster.nodes.settings, holder_text(SERVICE)) as lock:
         events = Events()
@@ -101,7 +101,7 @@ def service_of(
             pace=rates.pace,
         )
         context = ActionContext(
-            *(cluster, lock, ledgers, OffloadedCopies(_reading_of(file, cluster)), owners, bookies, bucket_at),
+            *(cluster, lock, ledgers, OffloadedCopies(cluster.reading), owners, bookies, bucket_at),
             *(lambda: step.in_flight, other, stopping.require_going),
         )
         acting, background = partial(Acting, context), BackgroundOffloads(step, events, stopping.is_set)
@@ -121,20 +121,16 @@ def service_of(
                 by_brokers.stop()
 
 
-def _reading_of(file: "PolicyFile", cluster: "LivingCluster") -> "LiveReading":
-    """Return how a cluster is read, with its buckets where the policy file has them, unless the user has told otherwise.
+def _as_told(cluster: "LivingCluster", file: "PolicyFile") -> "LivingCluster":
+    """Return a cluster, read as a policy file has it: its buckets, unless the user names others, and what is read of a bookie in a second.
 
-    What was noted of an offload tells endpoint and region, too, so it goes first where it leads to the same bucket.
+    What was noted of an offload has endpoint and region, too, so it goes first where it leads to the same bucket.
     """
     named: dict[str, list[str]] = {}
     for one in file.buckets.values():
         named.setdefault(one.bucket, []).append(one.url)
-    # Of two buckets of one name the place is told by what was noted of each offload.
+    # Of two buckets of one name the place is that which was noted of each offload.
     urls = {name: urls[0] for name, urls in named.items() if len(urls) == 1 and not urls[0].endswith(f"://{name}")}
-    return replace(cluster.reading, bucket_urls={**urls, **cluster.reading.bucket_urls})
-
-
-def _paced(cluster: "LivingCluster", file: "PolicyFile") -> "LivingCluster":
-    """Return the cluster with what the policy file lets be read of each bookie in a second, if it tells that."""
+    reading = replace(cluster.reading, bucket_urls={**urls, **cluster.reading.bucket_urls})
     rate = file.service.bookie_rate
-    return cluster if rate is None else replace(cluster, reading=replace(cluster.reading, bookie_rate=float(rate)))
+    return replace(cluster, reading=reading if rate is None else replace(reading, bookie_rate=float(rate)))
