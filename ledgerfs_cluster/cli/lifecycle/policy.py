@@ -99,6 +99,11 @@ def _opened(path: Path | None, cluster: str | None, admin: str | None, access: d
 
 
 def _opened_again(path: Path | None, cluster: str | None, admin: str | None, access: dict[str, Any]) -> Policy:
+    # This imports numpy, which --help does not need.
+    from ledgerfs_cluster.lifecycle.policy.policy_file import require_settled
+
+    if path is not None:
+        require_settled(path)
     try:
         found = _opened(path, cluster, admin, access)
     except click.UsageError as error:

@@ -73,6 +73,7 @@ def into_options(*, required: bool) -> Callable[[Command], Command]:
             ),
             click.option(
                 "-O", "--into-option", "into_options", multiple=True, metavar="KEY=VALUE",
+                callback=lambda _context, _param, texts: parsed_options(texts),
                 help="Option of the new cluster's ZooKeeper, such as username=me; may be repeated.",
             ),
             click.option("--into", required=required, metavar="CLUSTER", help="The new cluster, pulsar+zk://host:port,host:port[/chroot]."),
@@ -125,7 +126,7 @@ def lost_of(
 
 def into_cluster(context: click.Context, options: dict[str, Any]) -> "LivingCluster":
     """Return the new cluster, which the context closes in the end; raises as `cluster_at`."""
-    cluster = cluster_at(options["into"], parsed_options(options["into_options"]), flag="-O", argument="--into")
+    cluster = cluster_at(options["into"], options["into_options"], flag="-O", argument="--into")
     context.call_on_close(cluster.nodes.close)
     return cluster
 

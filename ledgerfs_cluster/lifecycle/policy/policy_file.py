@@ -5,6 +5,7 @@ left alone: a misspelt ``trim`` would delete what was to be kept.
 """
 
 import re
+import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,9 @@ from ledgerfs_cluster.snapshot.policies import (
 
 MOST_BYTES = 1 << 20
 """Of a policy file."""
+
+SETTLED_S = 5
+"""For so long an edited file has to be as it is before a service goes by it."""
 _MINUTE_MS, _HOUR_MS, _SECOND_MS = 60_000, 3_600_000, 1000
 _YEARS_MS = 36_500 * DAY_MS
 _LONG = 2**63 - 1
@@ -159,6 +163,18 @@ def read_policy_file(path: Path) -> PolicyFile:
     """Read a policy file; raises `InvalidOptionError`, which names file and key."""
     data = _read(path)
     return replace(parse_policy_file(data, path), digest=sha256(data).hexdigest())
+
+
+def require_settled(path: Path) -> None:
+    """Raise `InvalidOptionError` for a policy file that is empty, or was written to a moment ago: the rest of it may be still to come."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise InvalidOptionError(f"the policy file cannot be read: {error.strerror or error}", key=str(path)) from error
+    if not found.st_size or time.time() - found.st_mtime < SETTLED_S:
+        raise InvalidOptionError(
+            f"it is used once it is not empty, and nothing was written to it for {SETTLED_S} s", key=str(path)
+        )
 
 
 def why_other(file: PolicyFile) -> str | None:

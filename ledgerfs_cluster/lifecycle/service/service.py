@@ -194,7 +194,7 @@ class Service:
         try:
             self.reopened = None if self.reopen is None else self.reopen()
         except LedgerfsError as error:
-            text = f"the policy was edited, and cannot be used: nothing is deleted or trimmed meanwhile: {error}"
+            text = f"the policy was edited, and is not used: nothing is deleted or trimmed meanwhile: {error}"
             self.events.note(failed("policy", error.key or "", text, error))
             return False
         return True

@@ -1,5 +1,7 @@
 """Policy files: what each key means, and that nothing else is taken for one."""
 
+import os
+import time
 import tomllib
 from pathlib import Path
 
@@ -9,11 +11,13 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs_cluster.lifecycle.policy.policy_file import (
+    SETTLED_S,
     PolicyFile,
     ServiceSettings,
     Via,
     parse_policy_file,
     read_policy_file,
+    require_settled,
     why_other,
 )
 from ledgerfs_cluster.snapshot.policies import NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
@@ -270,3 +274,20 @@ def test_any_value_of_any_key_is_read_or_refused_by_name(key: str, value: object
         except InvalidOptionError as error:
             refused = error.key
     assert refused is None or refused.startswith(f"{FILE}: ")
+
+
+def test_an_edited_file_is_used_once_nothing_is_written_to_it_any_more(tmp_path: Path) -> None:
+    """The first half of a file may be a policy, too, which protects less."""
+    path = tmp_path / "policy.toml"
+    path.write_text('cluster = "pulsar+zk://zk"\n')
+    with pytest.raises(InvalidOptionError, match="nothing was written to it for 5 s"):
+        require_settled(path)
+    os.utime(path, (time.time() - SETTLED_S,) * 2)
+    require_settled(path)
+    path.write_text("")
+    os.utime(path, (time.time() - SETTLED_S,) * 2)
+    with pytest.raises(InvalidOptionError, match="not empty"):
+        require_settled(path)
+    path.unlink()
+    with pytest.raises(InvalidOptionError, match="cannot be read"):
+        require_settled(path)
