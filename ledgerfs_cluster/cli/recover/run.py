@@ -50,7 +50,8 @@ def run(
     stay hidden, by snapshots that Pulsar's client publishes (pip install 'ledgerfs[pulsar]'). docs/operating/recovery.md is a page to
     follow.
 
-    Exit code 0 if each topic is restored; 1 if one is not, which is reported; 3 if a store, ZooKeeper or a broker refuses.
+    Exit code 0 if of each topic all is restored that the bucket has; what was lost with the cluster is reported, and changes nothing. 1 if
+    a topic is not restored, which is reported; 3 if a store, ZooKeeper or a broker refuses.
 
     \b
     Examples:
