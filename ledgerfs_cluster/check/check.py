@@ -94,8 +94,8 @@ class Check:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that may be lost was judged: otherwise the absence of findings proves nothing."""
-        return not self.unjudged
+        """Whether all that may be lost was judged, and bookies answered: otherwise the absence of findings proves nothing."""
+        return not (self.unjudged or self.survey.troubles)
 
 
 @dataclass(frozen=True, slots=True)

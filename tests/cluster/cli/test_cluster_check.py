@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.support.live_clusters import LiveCluster
+from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.cluster.support.sick_clusters import (
     Made,
     about,
@@ -177,3 +177,14 @@ def test_a_dead_bookie_is_loss_only_when_zookeeper_has_dropped_it(tmp_path: Path
         told = json.loads(output("cluster", "check", made.url, *QUICK, *KEEP, "--json", code=1))["findings"]
         assert len(told) == 2
         assert all("4 have entries of which no copy is on an available bookie" in one["evidence"] for one in told)
+
+
+def test_bookies_that_do_not_answer_leave_it_open_what_is_lost(tmp_path: Path) -> None:
+    with LiveCluster(tmp_path) as cluster:
+        cluster.write_ledger(HEALTHY, messages(3))
+        options = ("-o", "timeout_s=1", *QUICK, *KEEP)
+        run("cluster", "check", cluster.url, *options)
+        for bookie in cluster.bookies:
+            bookie.kill()
+        done = run("cluster", "check", cluster.url, *options, code=3)
+        assert b"no loss found, but not everything could be judged" in done.stderr
