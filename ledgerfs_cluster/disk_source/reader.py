@@ -72,10 +72,9 @@ class DiskReader(LedgerReader):
         tries = 0
         while first <= last:
             try:
-                index, _ = self._place.index()
                 for found in self.reading().windows(first, last):
                     if isinstance(found, Lost):
-                        if not self._place.is_young or index.were_replaced(found.files):
+                        if not self._place.is_young:
                             # A bookie may have written it to a log that the index does not have.
                             raise ObjectNotFoundError("no log has the entry any more", key=self.ref.key)
                         self._tell(found, on_damage)

@@ -34,15 +34,12 @@ class Lost(NamedTuple):
         Their ids, without a gap.
     damaged
         The places (path, offset) of copies of the first one, which are damaged.
-    files
-        Rows of all files in which copies of them should be.
 
     """
 
     first: int
     last: int
     damaged: tuple[tuple[str, int], ...]
-    files: tuple[int, ...]
 
 
 class OpenFiles:
@@ -99,10 +96,10 @@ class EntryReading:
         while first <= last:
             there = self._index.next_entry(self._ledger_id, first)
             if there is None or there > last:
-                yield Lost(first, last, (), ())
+                yield Lost(first, last, ())
                 return
             if there > first:
-                yield Lost(first, there - 1, (), ())
+                yield Lost(first, there - 1, ())
             end, copies = self._copies(there, last)
             yield from self._window(there, end, copies)
             first = end + 1
@@ -156,10 +153,8 @@ class EntryReading:
             chosen = chosen + others
 
     def _lost(self, first: int, last: int, copies: Copies) -> Lost:
-        rows = np.flatnonzero((copies.entries >= first) & (copies.entries <= last))
-        of_first = rows[copies.entries[rows] == first].tolist()
-        files = tuple(np.unique(copies.files[rows]).tolist())
-        return Lost(first, last, tuple(self.place_of(copies, row) for row in of_first), files)
+        of_first = np.flatnonzero(copies.entries == first).tolist()
+        return Lost(first, last, tuple(self.place_of(copies, row) for row in of_first))
 
     def _stored(self, copies: Copies) -> tuple[memoryview, Int64]:
         """Return a buffer that has all copies, and where each begins in it."""

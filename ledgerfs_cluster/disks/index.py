@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ledgerfs.errors import ObjectNotFoundError, StoreError
 from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs_cluster.disks.disk_files import DiskFile, DiskListing, list_disks
+from ledgerfs_cluster.disks.disk_files import DiskListing, list_disks
 from ledgerfs_cluster.disks.kept_tables import KeptTables
 from ledgerfs_cluster.disks.scanning import ScannedFile
 from ledgerfs_cluster.snapshot.surveying import Progress
@@ -73,7 +73,7 @@ class DiskIndex:
 
     """
 
-    __slots__ = ("_files", "_groups", "_last", "_ledgers", "_rows", "bookies", "doubtful", "files", "listing")
+    __slots__ = ("_files", "_last", "_ledgers", "_rows", "_table_rows", "bookies", "doubtful", "files", "listing")
 
     def __init__(self, listing: DiskListing, files: Sequence[ScannedFile]) -> None:
         self.listing = listing
@@ -83,15 +83,15 @@ class DiskIndex:
         self.doubtful = listing.doubtful | {one.file.bookie for one in self.files if one.may_hide_entries}
         ledgers = [one.table.ledger_ids for one in self.files]
         counts = [ids.size for ids in ledgers]
-        # A row for each group of each file, by ledger.
+        # A row for each ledger of each file, by ledger.
         file_rows = np.repeat(np.arange(len(counts)), counts)
-        groups = np.concatenate([np.arange(count) for count in counts] or [np.zeros(0, np.int64)])
+        rows = np.concatenate([np.arange(count) for count in counts] or [np.zeros(0, np.int64)])
         all_ledgers = np.concatenate(ledgers or [np.zeros(0, np.int64)])
         last = np.concatenate([one.table.last_entries for one in self.files] or [np.zeros(0, np.int64)])
         order = np.argsort(all_ledgers, kind="stable")
         self._ledgers: Int64 = all_ledgers[order]
         self._files: Int64 = file_rows[order].astype(np.int64)
-        self._groups: Int64 = groups[order].astype(np.int64)
+        self._table_rows: Int64 = rows[order].astype(np.int64)
         self._last: Int64 = last[order]
 
     def ledger_ids(self) -> Int64:
@@ -108,13 +108,12 @@ class DiskIndex:
     def copies(self, ledger_id: int, first: int, last: int) -> Copies:
         """Return all copies of the entries ``first`` to ``last``, both included, of a ledger."""
         parts: list[tuple[Int64, int, Int64, Int64]] = []
-        for file, group in self._groups_of(ledger_id):
+        for file, row in self._tables_of(ledger_id):
             table = self.files[file].table
-            rows = table.rows_of(group, first, last)
-            if rows:
-                places = table.places[rows.start : rows.stop].astype(np.int64)
-                sizes = table.sizes[rows.start : rows.stop].astype(np.int64)
-                parts.append((table.entry_ids(group, rows), file, places, sizes))
+            rows = table.rows_of(row, first, last)
+            if rows.start < rows.stop:
+                sizes = table.sizes[rows].astype(np.int64)
+                parts.append((table.entry_ids[rows], file, table.places[rows].astype(np.int64), sizes))
         if not parts:
             nothing = np.zeros(0, np.int64)
             return Copies(nothing, nothing, nothing, nothing)
@@ -143,13 +142,9 @@ class DiskIndex:
         """Return the same, with None also for those that are `doubtful`: what is not found on one may be there."""
         return [None if row in self.doubtful else row for row in self.rows_of(bookies)]
 
-    def were_replaced(self, files: Sequence[int]) -> bool:
-        """Whether any of some files is not the one that was listed, or shorter than it was."""
-        return any(_was_replaced(self.files[row].file) for row in files)
-
     def next_entry(self, ledger_id: int, entry: int) -> int | None:
         """Return the least id of an entry of a ledger, from one on, that any file has; None without one."""
-        found = (self.files[file].table.next_entry(group, entry) for file, group in self._groups_of(ledger_id))
+        found = (self.files[file].table.next_entry(row, entry) for file, row in self._tables_of(ledger_id))
         return min((one for one in found if one is not None), default=None)
 
     def missing(self, ledger_id: int, last: int) -> list[tuple[int, int]]:
@@ -169,21 +164,14 @@ class DiskIndex:
             behind = int(entries[-1]) + 1
         return found
 
-    def _groups_of(self, ledger_id: int) -> Iterator[tuple[int, int]]:
+    def _tables_of(self, ledger_id: int) -> Iterator[tuple[int, int]]:
+        """Yield each file that has entries of a ledger, and the ledger's row in its table."""
         low, high = self._range(ledger_id)
-        yield from zip(self._files[low:high].tolist(), self._groups[low:high].tolist(), strict=True)
+        yield from zip(self._files[low:high].tolist(), self._table_rows[low:high].tolist(), strict=True)
 
     def _range(self, ledger_id: int) -> tuple[int, int]:
         low, high = np.searchsorted(self._ledgers, [ledger_id, ledger_id + 1])
         return int(low), int(high)
-
-
-def _was_replaced(file: DiskFile) -> bool:
-    try:
-        found = os.stat(file.path)  # noqa: PTH116
-    except OSError:
-        return True
-    return found.st_ino != file.inode or found.st_size < file.size
 
 
 def index_disks(paths: Sequence[str], tables: KeptTables, progress: Progress | None = None) -> DiskIndex:

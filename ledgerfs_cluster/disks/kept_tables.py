@@ -11,7 +11,7 @@ from ledgerfs_cluster.disks.scanning import ScannedFile, scan_file
 from ledgerfs_cluster.formats.bookkeeper.location_table import LocationTable, build_location_table, parse_location_table
 from ledgerfs_cluster.formats.bookkeeper.log_records import MOST_ENTRY_BYTES
 
-_LAYOUT = 5
+_LAYOUT = 6
 """Of the tables, and of the rules by which entries are found: what was found by others is found anew."""
 _MORE_BYTES = 1024
 """Of an entry, besides what bookies count."""

@@ -31,7 +31,6 @@ WINDOW_BYTES = 64 << 20
 
 _BLOCK = 4096
 _MOST_MAP_BYTES = 256 << 20
-_TAIL_BYTES = 1 << 16
 _LEAST_ENTRY_BYTES = 32
 """Of the header of an entry: what is shorter, such as a damaged size, was none."""
 

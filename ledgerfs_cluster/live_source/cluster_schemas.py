@@ -63,10 +63,6 @@ class ClusterSchemas:
         """Return all versions of a topic, deletions among them, ascending by number; raises `InvalidNameError`, too."""
         return self._versions_at(locator_path(topic))
 
-    def version(self, topic: str, number: int) -> tuple[SchemaVersion, ...]:
-        """Return one version, or none."""
-        return tuple(one for one in self.versions(topic) if one.version == number)
-
     def topics(self) -> list[str]:
         """Return the names of all topics that have schemas, sorted; what is stored under no topic's name is no topic's."""
         return sorted(name for name in map(_topic_at, self._paths()) if name is not None)
