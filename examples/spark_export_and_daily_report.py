@@ -3,8 +3,8 @@
     python examples/spark_export_and_daily_report.py s3://tier --lake /data/lake -o endpoint_url=http://host:9000
     spark-submit --master spark://host:7077 examples/spark_export_and_daily_report.py s3://tier --lake /shared/lake
 
-Each run replaces the files of the one before. Without arguments it reads the bucket that `make demo` unpacks, and makes the
-lake beside it. Cells begin with ``# %%``.
+The lake is a new folder; delete it before the next run, or name another one. Without arguments the bucket that `make demo` unpacks
+is read, and the lake made beside it. Cells begin with ``# %%``.
 """
 
 # %% Which bucket, which topics, where to
