@@ -209,8 +209,10 @@ def _killed(
     with stage("recovery: dumps while producers write"):
         wait_until(lambda: "committed" in processes.log("transactions").read_text(), "a transaction has ended")
         wait_until(lambda: any(kept.rglob("*.json.zst")), "there is a dump")
+        dumps = len(list(kept.rglob("*.json.zst")))
         end = time.monotonic() + chance.uniform(1, 3) * _DUMP_EVERY_S
-        while time.monotonic() < end:
+        # One dump may be under way; the next one has what is acknowledged by now.
+        while time.monotonic() < end or len(list(kept.rglob("*.json.zst"))) < dumps + 2:
             producer.send(20)
             acknowledged.append((time.time_ns() // 1_000_000, producer.acknowledged))
             time.sleep(0.1)

@@ -102,9 +102,9 @@ class Ways:
         command = [*LEASH, _LEDGERFS, name, self.live.url, *arguments, *options]
         return _output(command)
 
-    def cluster_command(self, name: str, *arguments: str) -> Any:
+    def cluster_command(self, name: str, *arguments: str, code: int = 0) -> Any:
         """Run a command about the whole cluster in a process of its own; return what it says in JSON."""
-        return json.loads(_output([*LEASH, _LEDGERFS, "cluster", name, self.live.url, *arguments, "--json"]))
+        return json.loads(_output([*LEASH, _LEDGERFS, "cluster", name, self.live.url, *arguments, "--json"], code))
 
     def interrupted_head(self, topic: str, lines: int, seconds: float = 60) -> list[str]:
         """Follow a topic from its beginning by the command, and press Ctrl-C a while after so many lines came; return all that came."""
@@ -179,9 +179,9 @@ def mounted(live: LiveCluster, folder: Path) -> Iterator[Path]:
         live.cluster.processes.stop("mount")
 
 
-def _output(command: Sequence[str]) -> str:
+def _output(command: Sequence[str], code: int = 0) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    assert done.returncode == code, f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
