@@ -7,6 +7,7 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
+from ledgerfs_cluster.recovery.planning.topic_ledgers import readable_ledgers
 from ledgerfs_cluster.recovery.topics.journal import Note, new_ids_path, parse_new_ids
 from ledgerfs_cluster.zookeeper.nodes import Nodes
 
@@ -52,8 +53,8 @@ def new_ids(nodes: Nodes, target: str, note: Note) -> dict[int, int]:
 
 
 def not_restored(catalog: Catalog, source: str, restored: Collection[int], before: int | None = None) -> set[int]:
-    """Return the ids of a topic's ledgers in the bucket that are not among those restored; with ``before`` only smaller ones."""
-    ids = {ref.ledger_id for ref in catalog.refs_of(source)}
+    """Return the ids of a topic's ledgers that the bucket has, and could be restored, and were not; with ``before`` only smaller ones."""
+    ids = {ref.ledger_id for ref in readable_ledgers(catalog, source, None)}
     return {one for one in ids if one not in restored and (before is None or one < before)}
 
 

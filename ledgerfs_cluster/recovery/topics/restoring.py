@@ -30,7 +30,6 @@ from ledgerfs_cluster.offload.list_bytes import fits, stored
 from ledgerfs_cluster.offload.offload_driver import OffloadDriver
 from ledgerfs_cluster.recovery.copies.new_ledgers import copy_under_id, end_transactions
 from ledgerfs_cluster.recovery.copies.transaction_messages import TopicTransactions, transactions_in
-from ledgerfs_cluster.recovery.planning.topic_ledgers import readable_ledgers
 from ledgerfs_cluster.recovery.planning.topic_plan import TopicPlan
 from ledgerfs_cluster.recovery.report import Outcome, TopicLine
 from ledgerfs_cluster.recovery.topics.coordinators import coordinators_behind
@@ -338,9 +337,10 @@ def lost_since(restored: Sequence[TopicLine], catalog: Catalog) -> Mapping[str, 
             continue
         names = {one.plan.source, one.plan.target}
         lost = not_in_bucket(names, [(ref.ledger_id, ref.uuid) for _, ref in one.ledgers], catalog)
-        known = {ref.ledger_id for ref in one.plan.ledgers} | {ref.ledger_id for _, ref in one.ledgers}
-        there = {ref.ledger_id for name in names for ref in readable_ledgers(catalog, name, None)}
-        late = sorted(there - known - set(one.plan.left_out))
+        known = {ref.ledger_id for ref in (*one.plan.ledgers, *(ref for _, ref in one.ledgers))} | set(
+            one.plan.left_out
+        )
+        late = sorted({ledger_id for name in names for ledger_id in not_restored(catalog, name, known)})
         if lost:
             reasons[one.plan.source] = (
                 f"the bucket has lost ledger {lost[0]} while topics were restored ({len(lost):,} ledgers in all)"

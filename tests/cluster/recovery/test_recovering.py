@@ -220,12 +220,18 @@ def test_a_damaged_ledger_is_missing_and_did_not_come_late(clusters: Clusters, d
     listed = clusters.old.list_of(A).ledgers[0]
     assert listed.context is not None
     (data,) = clusters.old.bucket().glob(f"{listed.context.uuid}-ledger-{listed.ledger_id}")
-    os.truncate(data, data.stat().st_size - 30)
+    whole = data.read_bytes()
+    os.truncate(data, len(whole) - 30)
     for _ in range(2):
         line = _line(clusters.restore(dump=dump, looks_for_transactions=False), A)
         assert "came into the bucket" not in str(line.reason)
         why = {one.first_ledger: one.why for one in line.plan.missing}
         assert "are damaged; `ledgerfs verify` names them" in why[listed.ledger_id]
+    # Once it is whole again, its rows are not in the topic.
+    data.write_bytes(whole)
+    again = clusters.restore(dump=dump, looks_for_transactions=False)
+    assert "not in its list" in str(_line(again, A).reason)
+    assert not again.is_well
 
 
 def test_ids_that_are_taken_are_refused_by_name_and_beside_it_copied_under_new_ones(
