@@ -16,16 +16,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ByBrokers:
-    """Has brokers offload and trim."""
+    """Has brokers offload and trim; nothing is trimmed while ``why_other_policy`` says that the policy file was edited."""
 
     broker: "BrokerApi"
     listed: ListReader
     url_of: Callable[[OffloadContext], str | None]
+    why_other_policy: Callable[[], str | None]
 
     def carry_out(self, action: Action) -> list[Outcome]:
         """Have a broker offload or trim, and compare the list afterwards. Raises the errors of the broker, and those of ZooKeeper."""
         name = action.managed_ledger or ""
         if action.kind is ActionKind.TRIM:
+            # It may have waited for its turn; the next plan has it, if it is still wanted.
+            if self.why_other_policy() is not None:
+                return []
             return trim_and_compare(self.broker, name, self.listed, action.ledger_ids)
         return self._offload(action, name)
 

@@ -1,4 +1,4 @@
-"""What acts on a cluster work with, and whether the objects of an offload may be the only copy of a ledger."""
+"""What `Acting` works with, and whether the objects of an offload may be the only copy of a ledger."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """What acts work with.
+    """The cluster, its lock, and what else `Acting` works with.
 
     Attributes
     ----------

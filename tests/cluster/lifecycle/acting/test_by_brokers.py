@@ -45,7 +45,7 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
             return Outcome(Status.OK, "offloaded", NAME)
 
         monkeypatch.setattr(by_brokers, "offload_and_compare", ask)
-        asking = ByBrokers(object(), list_reader(living.nodes), lambda _: None)  # type: ignore[arg-type]
+        asking = ByBrokers(object(), list_reader(living.nodes), lambda _: None, lambda: None)  # type: ignore[arg-type]
         action = Action(ActionKind.OFFLOAD, NAME, (first,), 0, Via.BROKER, None, "a test")
         try:
             if is_forgotten:
@@ -106,7 +106,7 @@ def test_a_broker_that_offloads_elsewhere_is_reported_with_all_that_differs(
             return Outcome(Status.OK, "offloaded", NAME, ledger_ids=(first,))
 
         monkeypatch.setattr(by_brokers, "offload_and_compare", ask)
-        asking = ByBrokers(object(), list_reader(living.nodes), partial(url_of, file))  # type: ignore[arg-type]
+        asking = ByBrokers(object(), list_reader(living.nodes), partial(url_of, file), lambda: None)  # type: ignore[arg-type]
         rule = TopicRules(file, MadeCluster().survey()).of(NAME)
         try:
             done = asking.carry_out(Action(ActionKind.OFFLOAD, NAME, (first,), 0, Via.BROKER, None, "a test", rule))
@@ -116,3 +116,19 @@ def test_a_broker_that_offloads_elsewhere_is_reported_with_all_that_differs(
         f"the broker of {NAME} has offloaded by its own settings to another place than bucket tier of the policy file: "
     )
     assert remarks(done) == ([] if differing is None else [place + differing])
+
+
+def test_a_trim_that_waited_is_not_asked_for_once_the_policy_was_edited(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def ask(_: object, name: str, *__: object) -> list[Outcome]:
+        asked.append(name)
+        return [Outcome(Status.OK, "trimmed", name)]
+
+    monkeypatch.setattr(by_brokers, "trim_and_compare", ask)
+    reasons: list[str | None] = ["policy.toml was edited", None]
+    asking = ByBrokers(object(), lambda _: None, lambda _: None, lambda: reasons.pop(0))  # type: ignore[arg-type,return-value]
+    action = Action(ActionKind.TRIM, NAME, (1,), 0, Via.BROKER, None, "a test")
+    assert asking.carry_out(action) == []
+    assert asked == []
+    assert [one.code for one in asking.carry_out(action)] == ["trimmed"]
