@@ -229,6 +229,7 @@ def test_wrong_options_leave_no_folder(spark: SparkSession, golden_url: str, tmp
         ({"mode": "overwrite"}, InvalidOptionError),
         ({"partition_by": ["publish_time"]}, InvalidOptionError),
         ({"partition_by": ["key_bytes"]}, InvalidOptionError),
+        ({"partition_by": ["Publish_Time"]}, InvalidOptionError),
         ({"columns": ["no"]}, InvalidOptionError),
         ({"start_time": "soon"}, InvalidOptionError),
         ({"topics": ["public/golden/none"]}, NotFoundError),

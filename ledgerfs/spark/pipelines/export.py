@@ -136,8 +136,10 @@ def _with_times(rows: DataFrame, partition_by: Iterable[str]) -> DataFrame:
 
 def _require_names(rows: DataFrame, partition_by: Iterable[str]) -> None:
     """Raise `InvalidOptionError` for columns whose values names of folders do not give back: bytes, and times, which have no zone there."""
+    # To Spark, names in another case are the same.
+    names = set(map(str.lower, partition_by))
     for field in rows.schema:
-        if field.name in partition_by and not isinstance(field.dataType, _NAMED):
+        if field.name.lower() in names and not isinstance(field.dataType, _NAMED):
             raise InvalidOptionError(
                 f"no folders by {field.name}, a {field.dataType.simpleString()}: their names would not give the values back",
                 key="partition_by",
