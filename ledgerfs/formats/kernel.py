@@ -22,6 +22,7 @@ from numba import njit
 from numba.core.caching import IndexDataCacheFile
 
 _FOLDER = Path(__file__).parent.parent
+# Kernels of the toolkit call those of the core; its folder may be missing.
 _PACKAGES = (_FOLDER, _FOLDER.with_name("ledgerfs_cluster"))
 
 
