@@ -22,6 +22,7 @@ import numpy as np
 from ledgerfs.bucket.catalog_file import CatalogFile
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.cache.cache_folder import cache_folder
+from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import LEDGER
 from ledgerfs.catalog.layouts_known import OF_BUCKETS
@@ -99,7 +100,7 @@ def keep(bucket: str, cache: str) -> None:
         raise ValueError(bucket)
     catalog = made_up_catalog()
     start = time.perf_counter()
-    file = CatalogFile(cache_folder("catalogs", cache), identity, OF_BUCKETS)
+    file = CatalogFile(DiskFiles(cache_folder("files", cache)), identity, OF_BUCKETS)
     file.save(catalog, int(time.time() * 1000))
     print(
         f"kept catalog: {KEPT_LEDGERS:,} ledgers of {KEPT_TOPICS:,} topics written in {time.perf_counter() - start:.2f} s"

@@ -12,7 +12,7 @@ from ledgerfs.bucket.topic import Topic
 from ledgerfs.bucket.wanted_topics import named_topic
 from ledgerfs.cache.bucket_store import BucketStore
 from ledgerfs.cache.cache_folder import cache_folder
-from ledgerfs.cache.disk_ranges import DiskRanges
+from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.layouts_known import AUTO
@@ -115,7 +115,7 @@ class Bucket:
         self.source: Source = self._opened(place, cache_dir, identity, layout)
         files = None
         if identity is not None:
-            files = CatalogFiles.of(cache_folder("catalogs", cache_dir), identity, self.source)
+            files = CatalogFiles.of(DiskFiles(cache_folder("files", cache_dir)), identity, self.source)
         self._catalog = CurrentCatalog(self.source, max_age_of(catalog_max_age), files, on_unreadable=on_unreadable)
         self._readers = ReaderPool(self.source.open_ledger)
         self._lock = ForkLock()
@@ -127,7 +127,7 @@ class Bucket:
 
     def _opened(self, place: RawStore | Source, cache_dir: str | None, identity: str | None, layout: str) -> Source:
         if not isinstance(place, Source):
-            ranges = _disk_ranges(cache_dir)
+            ranges = None if cache_dir is None else DiskFiles(cache_folder("files", cache_dir))
             return ObjectSource(BucketStore(place, identity, self.expire, ranges, cache_dir=cache_dir), layout)
         if layout != AUTO:
             raise InvalidOptionError(f"{place.url}: {place.what}, which is read in one way", key=f"layout={layout}")
@@ -325,8 +325,3 @@ class Bucket:
         unplaced, being_written = catalog.unplaced(), catalog.being_written([None, *names])
         if unplaced or being_written:
             warnings.warn(unplaced_text(self.url, unplaced, being_written), UnplacedLedgersWarning, stacklevel=3)
-
-
-def _disk_ranges(cache_dir: str | None) -> DiskRanges | None:
-    """Return where byte ranges are kept on disk; None unless a folder was given."""
-    return None if cache_dir is None else DiskRanges(cache_folder("ranges", cache_dir).path)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ledgerfs.cache.cache_folder import CacheFolder
+from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.cache.kept_file import KeptFile, read_array, write_array
 from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.catalog.catalog import Catalog
@@ -60,8 +60,8 @@ class CatalogFile:
 
     Parameters
     ----------
-    folder
-        The folder of the file.
+    files
+        Where it is.
     identity
         The bucket's (`Bucket.identity`).
     layouts
@@ -71,8 +71,8 @@ class CatalogFile:
 
     __slots__ = ("_file", "_last")
 
-    def __init__(self, folder: CacheFolder, identity: str, layouts: Sequence[str]) -> None:
-        self._file = KeptFile(folder, "catalog", f"{identity} {','.join(layouts)}", _LAYOUT)
+    def __init__(self, files: DiskFiles, identity: str, layouts: Sequence[str]) -> None:
+        self._file = KeptFile(files, "catalog", f"{identity} {','.join(layouts)}", _LAYOUT)
         self._last: ListedCatalog | None = None
 
     def load(self, max_age: float | None = None) -> Catalog | None:

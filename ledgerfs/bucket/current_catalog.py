@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from ledgerfs.bucket.catalog_file import CatalogFile
-from ledgerfs.cache.cache_folder import CacheFolder
+from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import refused_text
@@ -25,10 +25,10 @@ class CatalogFiles(NamedTuple):
     whole: CatalogFile
 
     @classmethod
-    def of(cls, folder: CacheFolder, identity: str, source: Source) -> "CatalogFiles":
+    def of(cls, files: DiskFiles, identity: str, source: Source) -> "CatalogFiles":
         """Return the files of a source that is read in some layouts: a catalog answers for no others."""
         whole = _in_every_layout(source).layouts
-        return cls(CatalogFile(folder, identity, source.layouts), CatalogFile(folder, identity, whole))
+        return cls(CatalogFile(files, identity, source.layouts), CatalogFile(files, identity, whole))
 
 
 class CurrentCatalog:

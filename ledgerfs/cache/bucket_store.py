@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledgerfs.cache.block_cache import BlockCache, process_cache
-from ledgerfs.cache.disk_level import DiskLevel
+from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.cache.disk_ranges import DiskRanges
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError, StaleObjectError
 from ledgerfs.formats.buffers import Buffer
@@ -32,8 +32,8 @@ class BucketStore:
         Identity of the bucket; None if it has none: then this store shares the cache with no other.
     on_change
         Called when an object was replaced or deleted since it was listed.
-    disk
-        Keeps ranges for other processes, too; only with an identity.
+    files
+        Where ranges are kept for other processes, too; only with an identity.
     cache_dir
         The folder for what is kept on disk, as the user named it.
 
@@ -46,14 +46,14 @@ class BucketStore:
         store: RawStore,
         identity: str | None = None,
         on_change: Callable[[], None] = lambda: None,
-        disk: DiskRanges | None = None,
+        files: DiskFiles | None = None,
         cache: BlockCache = process_cache,
         cache_dir: str | None = None,
     ) -> None:
         self.store = store
         self._identity: Hashable = object() if identity is None else identity
         self._on_change = on_change
-        self._disk = None if disk is None or identity is None else DiskLevel(store, disk, identity)
+        self._disk = None if files is None or identity is None else DiskRanges(store, files, identity)
         self._cache = cache
         self.cache_dir = cache_dir
 

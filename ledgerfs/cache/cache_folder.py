@@ -15,7 +15,6 @@ from ledgerfs.storage.fork_lock import ForkLock
 
 _LOG = logging.getLogger("ledgerfs.cache")
 _MAX_BYTES = 10 << 30
-_FREE_SHARE = 4
 _OTHERS_WRITE = 0o022
 _FOLDER_VARIABLE = "LEDGERFS_CACHE_DIR"
 _BYTES_VARIABLE = "LEDGERFS_DISK_CACHE_BYTES"
@@ -29,7 +28,7 @@ class CacheFolder:
     path
         The folder, readable by its owner only.
     max_bytes
-        Bytes that it may hold; None for ``$LEDGERFS_DISK_CACHE_BYTES``, by default a quarter of the disk's free space, at most 10 GiB.
+        Bytes that it may hold; None for ``$LEDGERFS_DISK_CACHE_BYTES``, by default 10 GiB.
 
     """
 
@@ -79,15 +78,12 @@ class CacheFolder:
                 self._is_usable = True
             return self.path
 
-    def max_bytes(self, held: int) -> int:
-        """Return how many bytes the folder may hold; it holds ``held`` bytes already."""
-        with self._lock:
-            if self._max_bytes is None:
-                self._max_bytes = disk_bytes_of_environment()
-            if self._max_bytes is None:
-                free = shutil.disk_usage(self.path).free
-                self._max_bytes = min(_MAX_BYTES, (free + held) // _FREE_SHARE)
-            return self._max_bytes
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that the folder may hold; raises `InvalidOptionError` for an invalid ``$LEDGERFS_DISK_CACHE_BYTES``."""
+        if self._max_bytes is None:
+            self._max_bytes = _bytes_of_environment()
+        return self._max_bytes
 
     def _distrust(self, error: OSError) -> None:
         if not self._has_warned:
@@ -168,11 +164,10 @@ def _is_own(path: Path) -> bool:
     return True
 
 
-def disk_bytes_of_environment() -> int | None:
-    """Return the bytes in ``$LEDGERFS_DISK_CACHE_BYTES``, None if it is not set; raises `InvalidOptionError`."""
+def _bytes_of_environment() -> int:
     text = os.environ.get(_BYTES_VARIABLE)
     if not text:
-        return None
+        return _MAX_BYTES
     if not text.isdecimal():
         raise InvalidOptionError("not a number of bytes", key=f"{_BYTES_VARIABLE}={text}")
     return int(text)

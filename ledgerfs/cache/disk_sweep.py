@@ -1,9 +1,11 @@
-"""Removes the least recently used pieces from a folder, until the rest is within its bound.
+"""The bound of a folder of sealed files: the least recently used are removed, until the rest is within it.
 
-``<folder>/<2 digits>/<digest>/<start>-<end>`` is a piece, ``<start>-<end>.part`` one that is being written or whose writer was killed.
-The pieces are counted from the folder each time, so that no crash and no other process can make the count wrong for long.
+The processes that share the folder count together: each appends a byte to the file ``written`` for every page of a file that it has
+written. So the size of ``written`` is what all of them wrote since the last sweep; its time of access, which only sweeps change, is when
+that was. A sweep counts the files themselves, so that no crash and no other process can make the count wrong for long.
 """
 
+import fcntl
 import os
 import re
 import time
@@ -12,115 +14,93 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ledgerfs.cache.part_file import remove_dead
-from ledgerfs.cache.range_piece import piece_named
+from ledgerfs.cache.part_file import PART, part_file, remove_dead
+from ledgerfs.cache.untrusted_folders import open_own
 
-PAGE = 4096
-"""Files take multiples of this many bytes of the disk."""
+NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9-]+\Z")
+"""Names of sealed files: a digest, and a kind or a range."""
 
 IDLE_SECONDS = 30 * 86400
-"""Pieces that were not used for this long are removed, even if there is room."""
+"""Files that were not used for this long are removed, even if there is room."""
 
-PART = ".part"
-"""Suffix of the name of a piece while it is being written."""
-
-_OBJECT = re.compile(r"[0-9a-f]{64}\Z")
-_PREFIX = re.compile(r"[0-9a-f]{2}\Z")
+_WRITTEN = "written"
+_LOCK = f"sweep{PART}"
+_PAGE = 4096
+_SWEEP_SECONDS = 86400.0
+_SWEEP_SHARE = 20
+_TARGET = 0.9
 _MIN_FREE = 1 << 30
 _FREE_SHARE = 20
-_TARGET = 0.9
 _UNKNOWN_ROOM = 1 << 62
 
 
 class _Held(NamedTuple):
-    """One piece: when it was used last (ns since 1970), its bytes on the disk, and its path."""
+    """A file: when it was used last (ns since 1970), its bytes on the disk, and its path."""
 
     used_ns: int
     size: int
-    object_path: str
-    name: str
-
-
-def pages(size: int) -> int:
-    """Return the pages of the disk that a file of this size takes."""
-    return -(-size // PAGE)
+    path: str
 
 
 def room(folder: Path) -> int:
     """Return how many bytes may be written before the file system is too full for others; raises `OSError`."""
     found = os.statvfs(folder)
     if not found.f_blocks:
-        # Some network file systems do not tell.
+        # Some network file systems do not report it.
         return _UNKNOWN_ROOM
     return found.f_frsize * found.f_bavail - min(_MIN_FREE, found.f_frsize * found.f_blocks // _FREE_SHARE)
 
 
-def sweep(folder: Path, budget: int, *, is_full: bool = False) -> None:
-    """Remove dead parts, idle pieces, and the least recently used ones beyond 90 % of the budget; raises `OSError`.
+def count_written(folder: Path, size: int, bound: int) -> None:
+    """Count a file that was written; sweep if 5 % of the bound were written since the last sweep, or a day has passed. Raises `OSError`."""
+    descriptor = open_own(folder / _WRITTEN, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(descriptor, bytes(_pages(size)))
+        found = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    # A sweep in the future: the clock was set back.
+    is_long_ago = abs(time.time() - found.st_atime) > _SWEEP_SECONDS
+    if found.st_size * _PAGE >= bound // _SWEEP_SHARE or is_long_ago:
+        sweep(folder, bound)
 
-    Parameters
-    ----------
-    folder
-        The folder of pieces.
-    budget
-        Bytes that it may take of the disk.
-    is_full
-        Whether a write has failed for lack of room, which quotas cause as well: then at least a tenth is removed.
 
+def sweep(folder: Path, bound: int, *, is_full: bool = False) -> None:
+    """Remove dead parts, idle files, and the least recently used ones beyond 90 % of the bound, unless another process does so.
+
+    With ``is_full`` a write has failed for lack of room, which quotas cause as well: then at least a tenth is removed. Raises `OSError`.
     """
-    now = time.time_ns()
-    pieces = sorted(_pieces(folder, now))
-    held = sum(piece.size for piece in pieces)
-    allowed = min(budget, held + room(folder), held if is_full else budget)
-    target = int(_TARGET * allowed)
-    emptied = set()
-    for piece in pieces:
-        if held <= target and piece.used_ns > now - IDLE_SECONDS * 10**9:
-            break
-        with suppress(OSError):
-            Path(piece.object_path, piece.name).unlink(missing_ok=True)
-            held -= piece.size
-        emptied.add(piece.object_path)
-    for path in emptied:
-        _remove_if_empty(path)
+    with suppress(BlockingIOError), part_file(folder / _LOCK, lock=fcntl.LOCK_EX | fcntl.LOCK_NB):
+        counted = _written(folder)
+        now = time.time_ns()
+        files = sorted(_files(folder, now))
+        held = sum(one.size for one in files)
+        target = int(_TARGET * min(bound, held + room(folder), held if is_full else bound))
+        for one in files:
+            if held <= target and one.used_ns > now - IDLE_SECONDS * 10**9:
+                break
+            with suppress(OSError):
+                Path(one.path).unlink(missing_ok=True)
+                held -= one.size
+        _forget(folder, counted)
 
 
-def _pieces(folder: Path, now: int) -> Iterator[_Held]:
-    for prefix in _folders(str(folder), _PREFIX):
-        for path in _folders(prefix, _OBJECT):
-            is_empty = True
-            for piece in _pieces_of(path, now):
-                is_empty = False
-                yield piece
-            if is_empty:
-                _remove_if_empty(path)
-
-
-def _folders(path: str, name: re.Pattern[str]) -> Iterator[str]:
-    with suppress(OSError), os.scandir(path) as entries:
+def _files(folder: Path, now: int) -> Iterator[_Held]:
+    """Yield the files of the folder; removes dead parts."""
+    with os.scandir(folder) as entries:
         for entry in entries:
-            if name.match(entry.name) and entry.is_dir(follow_symlinks=False):
-                yield entry.path
-
-
-def _pieces_of(path: str, now: int) -> Iterator[_Held]:
-    """Yield the pieces of an object; removes dead parts, and links and pipes with names of pieces."""
-    with suppress(OSError), os.scandir(path) as entries:
-        for entry in entries:
-            if piece_named(entry.name.removesuffix(PART)) is None:
+            if not NAME.match(entry.name.removesuffix(PART)) or not entry.is_file(follow_symlinks=False):
                 continue
-            if not entry.is_file(follow_symlinks=False):
-                _remove(entry.path)
-            elif entry.name.endswith(PART):
+            if entry.name.endswith(PART):
                 remove_dead(Path(entry.path))
-            else:
-                with suppress(FileNotFoundError):
-                    found = entry.stat(follow_symlinks=False)
-                    yield _Held(_used(entry.path, found, now), pages(found.st_size) * PAGE, path, entry.name)
+                continue
+            with suppress(FileNotFoundError):
+                found = entry.stat(follow_symlinks=False)
+                yield _Held(_used(entry.path, found, now), _pages(found.st_size) * _PAGE, entry.path)
 
 
 def _used(path: str, found: os.stat_result, now: int) -> int:
-    """Return when a piece was used; if that is in the future (the clock was wrong), it is set to now."""
+    """Return when a file was used; if that is in the future (the clock was wrong), it is set to now."""
     if found.st_atime_ns <= now:
         return found.st_atime_ns
     with suppress(OSError):
@@ -128,11 +108,22 @@ def _used(path: str, found: os.stat_result, now: int) -> int:
     return now
 
 
-def _remove(path: str) -> None:
-    with suppress(OSError):
-        Path(path).unlink()
+def _written(folder: Path) -> int:
+    try:
+        return (folder / _WRITTEN).lstat().st_size
+    except FileNotFoundError:
+        return 0
 
 
-def _remove_if_empty(path: str) -> None:
-    with suppress(OSError):
-        Path(path).rmdir()
+def _forget(folder: Path, counted: int) -> None:
+    """Subtract what the sweep has counted; only after it, since it may be killed. Bytes appended at this moment may be lost: a few."""
+    descriptor = open_own(folder / _WRITTEN, os.O_WRONLY | os.O_CREAT)
+    try:
+        os.ftruncate(descriptor, max(0, os.fstat(descriptor).st_size - counted))
+        os.utime(descriptor, ns=(time.time_ns(), time.time_ns()))
+    finally:
+        os.close(descriptor)
+
+
+def _pages(size: int) -> int:
+    return -(-size // _PAGE)

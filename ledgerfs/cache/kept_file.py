@@ -1,36 +1,22 @@
-"""A file that one process keeps for the next: replaced whole, sealed, and dropped when it is damaged.
+"""A file that one process keeps for the next: replaced whole, and dropped when it is damaged.
 
 Nothing depends on it. A file that cannot be read counts as missing; one that cannot be written is logged.
 """
 
-import fcntl
 import logging
 import os
-import re
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ledgerfs.cache.cache_folder import CacheFolder
-from ledgerfs.cache.part_file import PartFile, part_file, whole_files
-from ledgerfs.cache.sealed_file import SealedWriter, is_intact, read_seal
-from ledgerfs.errors import CacheWriteError
+from ledgerfs.cache.disk_files import DiskFiles, SealedFile
+from ledgerfs.cache.sealed_file import SealedWriter
 
-IDLE_SECONDS = 90 * 24 * 3600
-"""A file that was not opened for this long is removed when another one is written."""
-
-_CLEANED_SECONDS = 60.0
-"""How seldom idle files of one folder are looked for, which costs more the more files there are."""
-
-_PAUSE = 0.02
 _LOG = logging.getLogger("ledgerfs.cache")
-_NAME = re.compile(r"[0-9a-f]{64}\.[a-z]+(\.part)?\Z")
 
 Content = TypeVar("Content")
 Parse = Callable[[int, int], Content]
@@ -42,91 +28,68 @@ class KeptFile:
 
     Parameters
     ----------
-    folder
-        Its folder, which has others of its kind.
+    files
+        Where it is.
     kind
         Kind of content: the end of its name.
     identity
         Identity of its owner, such as a bucket; its digest is the file's name.
     layout
-        Layout of the content: a file of another layout or identity is dropped.
+        Layout of the content: a file of another layout is dropped.
 
     """
 
-    __slots__ = ("_folder", "_name", "_state")
+    __slots__ = ("_files", "_name", "_state")
 
-    def __init__(self, folder: CacheFolder, kind: str, identity: str, layout: object) -> None:
-        self._folder = folder
+    def __init__(self, files: DiskFiles, kind: str, identity: str, layout: object) -> None:
+        self._files = files
         self._name = f"{sha256(identity.encode(errors='surrogateescape')).hexdigest()}.{kind}"
-        self._state = sha256(repr((kind, identity, layout)).encode()).digest()
-
-    @property
-    def path(self) -> Path:
-        """Its path, whether it exists or not."""
-        return self._folder.path / self._name
+        self._state = sha256(repr((kind, layout)).encode()).digest()
 
     def load(self, parse: Parse[Content]) -> Content | None:
         """Return what ``parse`` returns for the file; None without a file that is whole and ours."""
-        descriptor = self._folder.open_file(self._name)
-        if descriptor is None:
+        found = self._files.open(self._name)
+        if found is None:
             return None
         try:
-            return self._parsed(descriptor, parse)
+            return self._parsed(found, parse)
         except (ValueError, OSError) as error:
             self._drop(logging.WARNING, str(error))
             return None
-        finally:
-            os.close(descriptor)
 
-    def save(self, write: Callable[[SealedWriter], None], patience: float = 0.0) -> bool:
-        """Replace the file by what ``write`` writes, under a lock among all processes; return whether it was replaced.
+    def save(self, write: Callable[[SealedWriter], None]) -> bool:
+        """Replace the file by what ``write`` writes; return whether it was replaced.
 
-        It is not replaced if it cannot be written, or if another process holds the lock for more than ``patience`` seconds.
+        It is not replaced if it cannot be written, or while another process writes it.
         """
-        give_up = time.monotonic() + patience
-        while True:
-            try:
-                self._save(write)
-            except BlockingIOError:
-                if time.monotonic() >= give_up:
-                    _LOG.debug("%s is being written by another process", self.path)
-                    return False
-                time.sleep(_PAUSE)
-            except (OSError, CacheWriteError) as error:
-                _LOG.info("%s cannot be written: %s", self.path, error.__cause__ or error)
-                return False
-            else:
-                return True
+        try:
+            self._files.folder.require()
+            with self._files.part(self._name, waits=False) as part:
+                writer = SealedWriter(part.descriptor)
+                write(writer)
+                self._files.keep(self._name, part, writer, self._state)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            _LOG.info("%s cannot be written: %s", self._files.path(self._name), error)
+            return False
+        return True
 
-    def _save(self, write: Callable[[SealedWriter], None]) -> None:
-        folder = self._folder.require()
-        _remove_idle(folder)
-        with part_file(folder / f"{self._name}.part", lock=fcntl.LOCK_EX | fcntl.LOCK_NB) as part:
-            self._write(part, write)
-
-    def _write(self, part: PartFile, write: Callable[[SealedWriter], None]) -> None:
-        writer = SealedWriter(part.descriptor)
-        write(writer)
-        writer.finish(self._state)
-        part.path.rename(self.path)
-
-    def _parsed(self, descriptor: int, parse: Parse[Content]) -> Content | None:
-        stat = os.fstat(descriptor)
-        seal = read_seal(descriptor)
-        if seal is None or not is_intact(descriptor, seal):
+    def _parsed(self, found: SealedFile, parse: Parse[Content]) -> Content | None:
+        if not found.seal.is_intact(found.descriptor):
             raise ValueError("it is damaged")
-        if seal.state != self._state:
-            self._drop(logging.INFO, "it is of another version of ledgerfs, or of another bucket")
+        if found.seal.state != self._state:
+            self._drop(logging.INFO, "it is of another version of ledgerfs")
             return None
-        parsed = parse(descriptor, seal.size)
-        with suppress(OSError):
-            os.utime(descriptor, ns=(time.time_ns(), stat.st_mtime_ns))
+        parsed = parse(found.descriptor, found.size)
+        found.note_use()
         return parsed
 
     def _drop(self, level: int, reason: str) -> None:
-        _LOG.log(level, "%s is dropped: %s", self.path, reason)
+        path = self._files.path(self._name)
+        _LOG.log(level, "%s is dropped: %s", path, reason)
         with suppress(OSError):
-            self.path.unlink()
+            path.unlink()
 
 
 def write_array(sink: SealedWriter, table: npt.NDArray[np.generic]) -> None:
@@ -144,18 +107,3 @@ def read_array(descriptor: int, start: int, table: npt.NDArray[np.generic]) -> i
         rest = rest[count:]
         start += count
     return start
-
-
-_cleaned: dict[Path, float] = {}
-"""{folder: when this process last looked for idle files in it}."""
-
-
-def _remove_idle(folder: Path) -> None:
-    """Remove files that were not opened for long, and parts of killed processes."""
-    if time.monotonic() < _cleaned.get(folder, -_CLEANED_SECONDS) + _CLEANED_SECONDS:
-        return
-    _cleaned[folder] = time.monotonic()
-    limit = time.time() - IDLE_SECONDS
-    for path, stat in whole_files(folder, _NAME):
-        if max(stat.st_atime, stat.st_mtime) < limit:
-            path.unlink(missing_ok=True)

@@ -5,15 +5,15 @@ Its maker holds a lock on it, which the kernel releases when the process ends in
 
 import fcntl
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ledgerfs.cache.cache_folder import HINT
 from ledgerfs.cache.untrusted_folders import open_own
-from ledgerfs.errors import CacheWriteError
+
+PART = ".part"
+"""End of a part's name."""
 
 
 class PartFile(NamedTuple):
@@ -25,7 +25,7 @@ class PartFile(NamedTuple):
 
 @contextmanager
 def part_file(path: Path, flags: int = os.O_RDWR | os.O_CREAT, lock: int = fcntl.LOCK_EX) -> Iterator[PartFile]:
-    """Yield an empty, locked part, after waiting for the lock; it is removed at the end unless it was renamed. Raises `CacheWriteError`."""
+    """Yield an empty, locked part, after waiting for the lock; it is removed at the end unless it was renamed. Raises `OSError`."""
     descriptor = _lock(path, flags, lock)
     try:
         os.ftruncate(descriptor, 0)
@@ -42,39 +42,9 @@ def remove_dead(path: Path) -> None:
         pass
 
 
-def whole_files(folder: Path, name: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the files whose names match, and remove dead parts of such names.
-
-    Files of other users are left alone, and a missing folder is empty.
-    """
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if not name.match(entry.name):
-                continue
-            if entry.name.endswith(".part"):
-                remove_dead(Path(entry.path))
-                continue
-            with suppress(FileNotFoundError):
-                yield Path(entry.path), entry.stat(follow_symlinks=False)
-
-
-def cannot_write(folder: Path, error: OSError) -> CacheWriteError:
-    """Return our error for a file that could not be written to a cache folder."""
-    reason = error.strerror or str(error)
-    return CacheWriteError(
-        f"it cannot be rendered into {folder}: {reason}; free some space, or name another folder: {HINT}"
-    )
-
-
 def _lock(path: Path, flags: int, lock: int) -> int:
     while True:
-        try:
-            descriptor = open_own(path, flags)
-        except PermissionError as error:
-            # A link, or a file with another name, must not be truncated.
-            raise cannot_write(path, error) from error
-        except OSError as error:
-            raise cannot_write(path.parent, error) from error
+        descriptor = open_own(path, flags)
         _locks.add(descriptor)
         try:
             fcntl.flock(descriptor, lock)

@@ -1,18 +1,23 @@
-"""Files whose damage is noticed: the content, and after it a seal with its size and checksum.
+"""The one format of files in the cache: the content, and after it a seal, by which damage to any part is noticed.
 
-A file that was torn by a crash or truncated, or in which a bit flipped, does not match its seal.
+The seal has a CRC32 of each block of the content, then its size, digests of the file's name and state, and a CRC32 of all of this. So
+a part of a large file is verified without the rest. A file that was torn by a crash, truncated or renamed, or in which a bit flipped,
+does not match its seal.
 """
 
 import io
 import os
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from struct import Struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+BLOCK = 64 << 10
+"""Bytes that are verified together."""
 
 STATE_BYTES = 32
 """Bytes of a state: a digest of everything else that the content depends on."""
@@ -20,16 +25,16 @@ STATE_BYTES = 32
 ALWAYS = bytes(STATE_BYTES)
 """The state of a content that depends on nothing else."""
 
-_FIELDS = Struct("<8sQ32s")  # magic, size of the content, state
-_CHECKSUM = Struct("<I")  # CRC32 of the content and the fields
-_MAGIC = b"LEDGFS\x00\x01"
-_SEAL_BYTES = _FIELDS.size + _CHECKSUM.size
-_CHUNK = 4 << 20
+_FIELDS = Struct("<8sQ32s32s")  # magic, size of the content, digest of the name, state
+_CHECKSUM = Struct("<I")
+_END = _FIELDS.size + _CHECKSUM.size
+_MAGIC = b"LEDGFS\x00\x02"
+_CHUNK = 64 * BLOCK
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The end of the file, after the content.
+    """The end of a file, after its content.
 
     Attributes
     ----------
@@ -37,18 +42,32 @@ class Seal:
         Bytes of the content.
     state
         The state in which the content is valid; `ALWAYS`, or a digest.
-    checksum
-        CRC32 of the content, then of the fields above.
+    checksums
+        The CRC32 of each block, 4 bytes each.
 
     """
 
     size: int
     state: bytes
-    checksum: int
+    checksums: bytes
 
     def holds_in(self, state: bytes) -> bool:
         """Whether the content is valid in this state."""
         return self.state in (ALWAYS, state)
+
+    def read(self, descriptor: int, start: int, end: int) -> bytes | None:
+        """Return bytes ``start`` to ``end`` of the content, verified; None if they are damaged. Raises `OSError`."""
+        first, last = start // BLOCK, -(-end // BLOCK)
+        begin = first * BLOCK
+        data = os.pread(descriptor, min(last * BLOCK, self.size) - begin, begin)
+        if _checksums(data) != self.checksums[first * _CHECKSUM.size : last * _CHECKSUM.size]:
+            return None
+        return data[start - begin : end - begin]
+
+    def is_intact(self, descriptor: int) -> bool:
+        """Whether all of the content matches; reads it (2 GB/s)."""
+        chunks = range(0, self.size, _CHUNK)
+        return all(self.read(descriptor, at, min(at + _CHUNK, self.size)) is not None for at in chunks)
 
 
 class SealedWriter(io.RawIOBase):
@@ -64,6 +83,7 @@ class SealedWriter(io.RawIOBase):
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._size = 0
+        self._checksums = bytearray()
         self._checksum = 0
         self.failure: OSError | None = None
 
@@ -77,56 +97,62 @@ class SealedWriter(io.RawIOBase):
 
     def write(self, data: "Buffer") -> int:
         """Write all of ``data``; raises `OSError`."""
-        rest = memoryview(data).cast("B")
-        size = len(rest)
-        self._checksum = zlib.crc32(rest, self._checksum)
-        self._size += size
+        content = memoryview(data).cast("B")
+        self._write(content)
+        at = 0
+        while at < len(content):
+            part = content[at : at + BLOCK - self._size % BLOCK]
+            self._checksum = zlib.crc32(part, self._checksum)
+            self._size += len(part)
+            at += len(part)
+            if self._size % BLOCK == 0:
+                self._end_block()
+        return len(content)
+
+    def finish(self, name: str, state: bytes = ALWAYS) -> Seal:
+        """Write the seal of a file of this name; raises `OSError`.
+
+        Nothing waits for a sync to the disk: what a crash tears does not match the seal, and is made again.
+        """
+        if self._size % BLOCK:
+            self._end_block()
+        sealed = bytes(self._checksums) + _FIELDS.pack(_MAGIC, self._size, _digest(name), state)
+        self._write(memoryview(sealed + _CHECKSUM.pack(zlib.crc32(sealed))))
+        return Seal(self._size, state, bytes(self._checksums))
+
+    def _end_block(self) -> None:
+        self._checksums += _CHECKSUM.pack(self._checksum)
+        self._checksum = 0
+
+    def _write(self, rest: memoryview) -> None:
         try:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
         except OSError as error:
             self.failure = self.failure or error
             raise
-        return size
-
-    def finish(self, state: bytes) -> Seal:
-        """Write the seal and sync the file to the disk; raises `OSError`."""
-        size = self._size
-        self.write(_FIELDS.pack(_MAGIC, size, state))
-        seal = Seal(size, state, self._checksum)
-        self.write(_CHECKSUM.pack(seal.checksum))
-        try:
-            os.fsync(self._descriptor)
-        except OSError as error:
-            self.failure = error
-            raise
-        return seal
 
 
-def read_seal(descriptor: int) -> Seal | None:
-    """Return a file's seal; None if it has none, or its size differs. The content is not read."""
+def read_seal(descriptor: int, name: str) -> Seal | None:
+    """Return the seal of a file of this name; None if it has none that is intact. The content is not read. Raises `OSError`."""
     total = os.fstat(descriptor).st_size
-    if total < _SEAL_BYTES:
+    end = os.pread(descriptor, _END, max(0, total - _END))
+    if len(end) < _END:
         return None
-    data = os.pread(descriptor, _SEAL_BYTES, total - _SEAL_BYTES)
-    if len(data) < _SEAL_BYTES:
+    magic, size, digest, state = _FIELDS.unpack_from(end)
+    at = total - _END - -(-size // BLOCK) * _CHECKSUM.size
+    if magic != _MAGIC or digest != _digest(name) or at != size:
         return None
-    magic, size, state = _FIELDS.unpack_from(data)
-    if magic != _MAGIC or size + _SEAL_BYTES != total:
+    sealed = os.pread(descriptor, total - _CHECKSUM.size - at, at)
+    if end[_FIELDS.size :] != _CHECKSUM.pack(zlib.crc32(sealed)):
         return None
-    return Seal(size, state, *_CHECKSUM.unpack_from(data, _FIELDS.size))
+    return Seal(size, state, sealed[: -_FIELDS.size])
 
 
-def is_intact(descriptor: int, seal: Seal) -> bool:
-    """Whether the content matches its checksum; reads all of it (2 GB/s)."""
-    checksum = 0
-    for chunk in _chunks(descriptor, seal.size):
-        checksum = zlib.crc32(chunk, checksum)
-    return zlib.crc32(_FIELDS.pack(_MAGIC, seal.size, seal.state), checksum) == seal.checksum
+def _checksums(data: bytes) -> bytes:
+    blocks = memoryview(data)
+    return b"".join(_CHECKSUM.pack(zlib.crc32(blocks[at : at + BLOCK])) for at in range(0, len(data), BLOCK))
 
 
-def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
-    at = 0
-    while at < size and (chunk := os.pread(descriptor, min(_CHUNK, size - at), at)):
-        yield chunk
-        at += len(chunk)
+def _digest(name: str) -> bytes:
+    return sha256(name.encode()).digest()

@@ -12,6 +12,7 @@ from operator import itemgetter
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.cache.cache_folder import cache_folder
+from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.cache.rendered_files import RenderedFiles
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
@@ -280,7 +281,7 @@ class _BucketTree:
     def __init__(self, bucket: Bucket) -> None:
         tables = LedgerTables(bucket, bucket.scan_options)
         self._bucket = bucket
-        self._views = make_views(tables, RenderedFiles(cache_folder("rendered", bucket.cache_dir)))
+        self._views = make_views(tables, RenderedFiles(DiskFiles(cache_folder("files", bucket.cache_dir))))
         self._tree: Tree | None = None
         self._lock = ForkLock()
 

@@ -2,7 +2,8 @@
 
 import mmap
 
-from ledgerfs.cache.cache_folder import CacheFolder, cache_folder
+from ledgerfs.cache.cache_folder import cache_folder
+from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.cache.kept_file import KeptFile
 from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.errors import CorruptObjectError
@@ -29,16 +30,16 @@ class KeptTables:
 
     """
 
-    __slots__ = ("_folder", "_most_bytes")
+    __slots__ = ("_files", "_most_bytes")
 
     def __init__(self, cache_dir: str | None, max_entry: int | None = None) -> None:
         self._most_bytes = max(MOST_ENTRY_BYTES, (max_entry or 0) + _MORE_BYTES)
-        self._folder: CacheFolder = cache_folder("disks", cache_dir)
+        self._files = DiskFiles(cache_folder("files", cache_dir))
 
     def scanned(self, file: DiskFile) -> ScannedFile:
         """Return the table of a file, which is read if it has changed since its table was kept; raises as `scan_file`."""
         identity = (_LAYOUT, self._most_bytes, file.size, file.changed_ns, file.inode)
-        kept = KeptFile(self._folder, "locations", file.path, identity)
+        kept = KeptFile(self._files, "locations", file.path, identity)
         table = kept.load(_mapped)
         if table is not None:
             return ScannedFile(file, table)

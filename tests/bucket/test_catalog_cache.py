@@ -19,6 +19,7 @@ from ledgerfs.bucket.catalog_file import CatalogFile
 from ledgerfs.bucket.opening import shared_bucket
 from ledgerfs.cache import kept_file
 from ledgerfs.cache.cache_folder import CacheFolder
+from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.layouts_known import OF_BUCKETS
 from ledgerfs.errors import InvalidOptionError
@@ -68,7 +69,7 @@ def bucket_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def catalogs() -> Path:
-    return Path(os.environ["LEDGERFS_CACHE_DIR"]) / "catalogs"
+    return Path(os.environ["LEDGERFS_CACHE_DIR"]) / "files"
 
 
 def made(ledger_id: int, entries: tuple[bytes, ...] = (b"x",)) -> Offload:
@@ -233,7 +234,7 @@ def identity(folder: Path) -> str:
 @pytest.mark.parametrize("count", [-1, 1, 2**40])
 def test_a_sealed_file_whose_counts_lie_is_dropped(count: int, bucket_folder: Path, catalogs: Path) -> None:
     catalog = opened(bucket_folder)[0].catalog
-    file = CatalogFile(CacheFolder(catalogs), identity(bucket_folder), ALL)
+    file = CatalogFile(DiskFiles(CacheFolder(catalogs)), identity(bucket_folder), ALL)
 
     def write(sink: Any) -> None:
         rows = [catalog.ledgers.size + count, 0, 0]

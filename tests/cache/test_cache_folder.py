@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfs import open_bucket
 from ledgerfs.cache.cache_folder import CacheFolder, cache_folder
 from ledgerfs.errors import CacheWriteError, InvalidOptionError
 
@@ -99,22 +100,15 @@ print(made, made.is_dir())
     assert not Path(made).exists()
 
 
-def test_the_bound_is_given_or_from_the_environment_or_a_share_of_the_disk(tmp_path, monkeypatch):
-    assert CacheFolder(tmp_path, 7).max_bytes(0) == 7
-    monkeypatch.setenv("LEDGERFS_DISK_CACHE_BYTES", "1000")
-    assert CacheFolder(tmp_path).max_bytes(0) == 1000
-    monkeypatch.setenv("LEDGERFS_DISK_CACHE_BYTES", "0")
-    assert CacheFolder(tmp_path).max_bytes(0) == 0
-    monkeypatch.delenv("LEDGERFS_DISK_CACHE_BYTES")
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=4000))
-    assert CacheFolder(tmp_path).max_bytes(400) == 1100
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 50))
-    assert CacheFolder(tmp_path).max_bytes(0) == 10 << 30
+def test_the_bound_is_given_or_from_the_environment(tmp_path, monkeypatch):
+    assert CacheFolder(tmp_path, 7).max_bytes == 7
+    for text, bound in (("1000", 1000), ("0", 0), ("", 10 << 30)):
+        monkeypatch.setenv("LEDGERFS_DISK_CACHE_BYTES", text)
+        assert CacheFolder(tmp_path).max_bytes == bound
 
 
 @pytest.mark.parametrize("text", ["10GiB", "-1", "1e9"])
 def test_a_bound_that_is_no_number_is_refused(text, tmp_path, monkeypatch):
     monkeypatch.setenv("LEDGERFS_DISK_CACHE_BYTES", text)
     with pytest.raises(InvalidOptionError, match=f"LEDGERFS_DISK_CACHE_BYTES={text}"):
-        CacheFolder(tmp_path).max_bytes(0)
+        open_bucket(str(tmp_path))

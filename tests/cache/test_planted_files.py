@@ -6,12 +6,11 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.cache.cache_folder import CacheFolder, cache_folder
-from ledgerfs.cache.disk_ranges import DiskRanges
+from ledgerfs.cache.disk_files import DiskFiles
 from ledgerfs.cache.kept_file import KeptFile
 from ledgerfs.cache.rendered_files import RenderedFiles
 from ledgerfs.vfs.tree import tree_of
@@ -53,8 +52,12 @@ def render(content: bytes) -> Callable[[object], bool]:
     return write
 
 
+def rendered_files(folder: Path) -> RenderedFiles:
+    return RenderedFiles(DiskFiles(CacheFolder(folder)))
+
+
 def rendered(folder: Path, content: bytes = b"true") -> bytes:
-    file = RenderedFiles(CacheFolder(folder)).open(KEY, render(content))
+    file = rendered_files(folder).open(KEY, render(content))
     return file.read(0, file.size)
 
 
@@ -70,14 +73,14 @@ def forged(tmp_path: Path) -> Path:
 
 
 def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+    return {path.name for path in folder.iterdir()} - {"written"}
 
 
 def test_a_rendered_file_in_a_linked_folder_is_not_served(
     forged: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "cache").symlink_to(forged)
-    files = RenderedFiles(CacheFolder(tmp_path / "cache"))
+    files = rendered_files(tmp_path / "cache")
     assert files.size(KEY) is None
     made = files.open(KEY, render(b"true"))
     assert made.read(0, made.size) == b"true"
@@ -101,12 +104,12 @@ def test_a_rendered_file_of_another_user_is_not_served(
     forged: Path, give_away: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     give_away(forged / f"{KEY}.file")
-    assert RenderedFiles(CacheFolder(forged)).size(KEY) is None
+    assert rendered_files(forged).size(KEY) is None
     assert rendered(forged) == b"true"
     assert any("belongs to another user" in one for one in warnings_of(caplog))
 
 
-@pytest.mark.parametrize("suffix", ["file", "part"])
+@pytest.mark.parametrize("suffix", ["file", "file.part"])
 def test_a_link_in_the_place_of_a_rendered_file_is_neither_served_nor_followed(
     suffix: str, forged: Path, tmp_path: Path
 ) -> None:
@@ -117,7 +120,7 @@ def test_a_link_in_the_place_of_a_rendered_file_is_neither_served_nor_followed(
     if suffix == "file":
         assert rendered(folder) == b"true"
     else:
-        with pytest.raises(OSError, match=f"{KEY}.part.*a link, which is not followed"):
+        with pytest.raises(OSError, match=f"{KEY}.file.part.*a link, which is not followed"):
             rendered(folder)
     assert target.read_bytes() == before
 
@@ -127,14 +130,14 @@ def test_a_hard_link_in_the_place_of_a_part_is_not_emptied(tmp_path: Path) -> No
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")
     victim.chmod(0o600)
-    (folder / f"{KEY}.part").hardlink_to(victim)
+    (folder / f"{KEY}.file.part").hardlink_to(victim)
     with pytest.raises(OSError, match="has other names"):
         rendered(folder)
     assert victim.read_bytes() == b"mine"
 
 
 def kept(folder: Path) -> KeptFile:
-    return KeptFile(CacheFolder(folder), "catalog", "bucket", 1)
+    return KeptFile(DiskFiles(CacheFolder(folder)), "catalog", "bucket", 1)
 
 
 def save(folder: Path, content: bytes) -> bool:
@@ -151,7 +154,7 @@ def test_kept_files_that_somebody_may_have_planted_are_not_believed(
 ) -> None:
     there, folder = tmp_path / "there", tmp_path / "folder"
     assert save(there, b"forged")
-    (file,) = there.iterdir()
+    (file,) = there.glob("*.catalog")
     if how == "linked folder":
         folder.symlink_to(there)
     elif how == "linked file":
@@ -171,41 +174,6 @@ def test_kept_files_that_somebody_may_have_planted_are_not_believed(
     assert save(folder, b"true") == ("file" in how)
     assert file.read_bytes() == before or how == "foreign file"
     assert load(folder) == (b"true" if "file" in how else None)
-
-
-@pytest.mark.parametrize("how", ["linked", "linked within", "linked object", "foreign", "open"])
-def test_ranges_that_somebody_may_have_planted_are_not_believed(
-    how: str, tmp_path: Path, give_away: Callable[[Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
-    there, folder = tmp_path / "there", tmp_path / "ranges"
-    data = np.random.default_rng(1).bytes(1000)
-    DiskRanges(there, 1 << 30).put("a", 0, data)
-    assert DiskRanges(there, 1 << 30).read("a", 0, 1000) == data
-    (file,) = there.glob("*/*/*")
-    prefix = file.parent.parent
-    if how == "linked":
-        folder.symlink_to(there)
-    elif how == "linked within":
-        folder.mkdir(mode=0o700)
-        (folder / prefix.name).symlink_to(prefix)
-    elif how == "linked object":
-        (folder / prefix.name).mkdir(mode=0o700, parents=True)
-        (folder / prefix.name / file.parent.name).symlink_to(file.parent)
-    else:
-        folder = there
-        there.chmod(0o777) if how == "open" else give_away(there)
-    ranges = DiskRanges(folder, 1 << 30)
-    before = file.read_bytes()
-    assert ranges.find("a", 0, 1000) == []
-    assert ranges.read("a", 0, 1000) is None
-    ranges.put("a", 0, data)
-    ranges.put("a", 1000, data)
-    assert ranges.read("a", 0, 1000) is None
-    ranges.forget("a")
-    assert file.read_bytes() == before
-    assert [path.name for path in there.glob("*/*/*")] == [file.name]
-    (warning,) = warnings_of(caplog)
-    assert str(folder) in warning
 
 
 def test_in_a_shared_folder_each_user_has_one_of_their_own(tmp_path: Path) -> None:
@@ -238,9 +206,9 @@ def test_a_planted_table_is_not_served_by_the_tree(
     assert isinstance(view, RenderedView)
     ref = bucket.topic("public/golden/plain").ledgers[0].ref
     shared, evil = tmp_path / "shared", tmp_path / "evil"
-    RenderedFiles(CacheFolder(evil)).open(view.tables.key(ref, "jsonl"), render(b'{"forged":true}\n'))
+    rendered_files(evil).open(view.tables.key(ref, "jsonl"), render(b'{"forged":true}\n'))
     shared.mkdir()
-    (shared / "rendered").symlink_to(evil)
+    (shared / "files").symlink_to(evil)
     monkeypatch.setenv("LEDGERFS_CACHE_DIR", str(shared))
     opened = tree_of(open_bucket(url)).open(f"jsonl/public/golden/plain/{ref.ledger_id}.jsonl")
     said = opened.read(0, opened.size)

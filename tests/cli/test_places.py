@@ -116,7 +116,7 @@ def test_the_folder_of_the_cache(url: str) -> None:
             LedgerFileSystem(fo=url, cache_dir=text)
     assert nothing_was_made(url)
     run_command("topics", url, env={"LEDGERFS_CACHE_DIR": f"file://{Path.cwd()}/cache"})
-    assert (Path.cwd() / "cache" / "catalogs").is_dir()
+    assert (Path.cwd() / "cache" / "files").is_dir()
 
 
 def test_python(url: str) -> None:

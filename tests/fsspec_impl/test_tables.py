@@ -131,7 +131,7 @@ def test_duckdb_reads_a_file_that_is_larger_than_the_cache(
     with duckdb.connect() as connection:
         connection.register_filesystem(fs)
         assert connection.sql(f"select count(*) from 'ledger://{PLAIN}/*.parquet'").fetchall() == [(600,)]
-    assert list((tmp_path / "small" / "rendered").iterdir()) == []
+    assert list((tmp_path / "small" / "files").glob("*.file")) == []
 
 
 def test_sizes_are_told_without_rendering_only_where_they_are_known(place: Place) -> None:
@@ -191,7 +191,7 @@ def test_a_closed_file_holds_no_descriptor(place: Place, tmp_path: Path) -> None
     def held() -> list[str]:
         """Of the cache: connections come and go."""
         found = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
-        return [path for path in found if path.startswith(str(tmp_path)) and "rendered" in path]
+        return [path for path in found if path.startswith(str(tmp_path)) and path.endswith(".file")]
 
     place.fs.cat_file(LINES)
     before = len(held())

@@ -611,7 +611,7 @@ def test_rendered_files_are_not_rendered_for_a_listing(golden: Path, tmp_path: P
     put_in_folder(tmp_path / "copy", offload([b"no message"], 9999, uuid=9999))
     mounted = MountedBucket(open_bucket(f"file://{tmp_path}/copy", cache_dir=str(tmp_path / "cache")), MountOptions())
     assert sum(shown.size is None for _, shown in mounted.entries("/jsonl/public/golden/plain")) > 0
-    assert not (tmp_path / "cache" / "rendered").exists()
+    assert not list((tmp_path / "cache").glob("files/*.file"))
     # What cannot be rendered is there all the same, and opening it tells.
     assert mounted.attributes(f"/jsonl/{TOPIC}/9999.jsonl").size == UNREADABLE_BYTES
     with pytest.raises(LedgerfsError):

@@ -85,7 +85,7 @@ def row_of_line(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def kept_in(cache: str) -> list[str]:
-    return [path.name for path in Path(cache, "rendered").iterdir()]
+    return [path.name for path in Path(cache, "files").glob("*.file")]
 
 
 def values_in(bucket: Bucket, path: str) -> list[str]:
@@ -149,7 +149,7 @@ def test_every_golden_topic_is_there_row_by_row(golden_url: str, golden: Path, c
             assert rows[view] == rows["jsonl"], (view, topic.name)
         seen += len(rows["jsonl"])
         # Each file that is rendered looks at all others.
-        shutil.rmtree(f"{cache}/rendered")
+        shutil.rmtree(f"{cache}/files")
     assert seen == 12_989 - 69
 
 
@@ -314,7 +314,7 @@ def test_an_open_file_sends_to_any_descriptor_and_survives_its_removal(
     golden_url: str, cache: str, tmp_path: Path
 ) -> None:
     opened = tree_of(open_bucket(golden_url, cache_dir=cache)).open("jsonl/public/golden/plain/26.jsonl")
-    for path in Path(cache, "rendered").iterdir():
+    for path in Path(cache, "files").glob("*.file"):
         path.unlink()
     whole = opened.read(0, opened.size)
     for mode in ("wb", "ab"):

@@ -9,7 +9,8 @@ from ledgerfs.storage.descriptors import copy_range
 from ledgerfs.vfs.views.ledger_tables import LedgerTable, LedgerTables
 
 if TYPE_CHECKING:
-    from ledgerfs.cache.rendered_files import CachedFile, RenderedFiles
+    from ledgerfs.cache.disk_files import SealedFile
+    from ledgerfs.cache.rendered_files import RenderedFiles
     from ledgerfs.catalog.ledger_ref import LedgerRef
     from ledgerfs.catalog.reader import LedgerReader
 
@@ -20,7 +21,7 @@ _LOG = logging.getLogger("ledgerfs.vfs")
 class Rendered:
     """An opened rendered file: it stays readable, even if the cache drops it."""
 
-    file: "CachedFile"
+    file: "SealedFile"
 
     @property
     def size(self) -> int:
