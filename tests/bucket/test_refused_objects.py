@@ -32,6 +32,7 @@ from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, LossyBucket, key_of,
 from tests.support.matrix import ENTRIES, make_ledger, small_parts
 from tests.support.s3 import Fault, FaultProxy, S3Server
 from tests.support.stores import CountingStore
+from tests.support.tries import without_pauses
 
 MESSAGES = 20
 FIRST, SECOND, THIRD = (ledger(number, messages=MESSAGES) for number in (1, 2, 3))
@@ -441,7 +442,7 @@ def test_a_damaged_index_is_damage_as_before(
 def test_a_store_that_fails_for_good_has_refused(
     opened: Callable[..., Bucket], proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "2")
+    without_pauses(monkeypatch)
     proxy.faults = refused(INDEX, DATA, kind="500")
     bucket = opened()
     with pytest.raises(StoreError, match="cannot read an object of unknown topic"):

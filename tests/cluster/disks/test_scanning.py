@@ -111,7 +111,7 @@ def test_another_file_of_the_same_name_is_read_anew(path: Path, tmp_path: Path) 
 def test_a_kept_table_that_is_damaged_is_made_anew(path: Path, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + records(0, 300))
     KeptTables(str(tmp_path / "cache")).scanned(listed(tmp_path / "disk"))
-    (kept,) = (tmp_path / "cache" / "disks").glob("*.locations")
+    (kept,) = (tmp_path / "cache" / "files").glob("*.locations")
     data = bytearray(kept.read_bytes())
     data[200] ^= 1
     kept.write_bytes(data)
