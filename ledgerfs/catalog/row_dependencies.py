@@ -7,16 +7,14 @@ exports) follows the rule of this module.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import blake2b
-from itertools import accumulate
+from hashlib import sha256
 from typing import Any
 
 from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.formats.array_types import Int64
 
-_DIGEST_BYTES = 16
 _FIRST, _LAST = 0, 2**63 - 1
 
 
@@ -47,6 +45,12 @@ class Basis:
     def is_open_ended(self) -> bool:
         """Whether ledgers after all that there are may add rows to these."""
         return self.last == _LAST
+
+    def latest(self, ids: Sequence[int], since: Int64) -> int:
+        """Return the greatest of the numbers ``since`` of the ledgers ``ids``, ascending, that rows depend on; -1 without any."""
+        if self.first is None or self.last is None:
+            return -1
+        return int(since[bisect_left(ids, self.first) : bisect_right(ids, self.last)].max(initial=-1))
 
     @classmethod
     def of(cls, ids: tuple[int, int, int], found: "Unsettled", sources: Iterable[int]) -> "Basis":
@@ -110,47 +114,7 @@ class Unsettled:
     left_out_by_others: bool = False
 
 
-class TopicState:
-    """The current ledgers of a topic: for any range of ids a short text that changes with each of them.
-
-    Its digests are sums of those of the ledgers, so that many ranges of a topic with many ledgers cost little.
-    """
-
-    def __init__(self, refs: Iterable[LedgerRef]) -> None:
-        ordered = sorted(refs, key=lambda ref: ref.ledger_id)
-        self.ids = [ref.ledger_id for ref in ordered]
-        self._refs = ordered
-
-    def of(self, basis: Basis) -> str:
-        """Return the state of the ledgers that rows depend on; empty without any."""
-        if basis.first is None or basis.last is None:
-            return ""
-        low, high = bisect_left(self.ids, basis.first), bisect_right(self.ids, basis.last)
-        total = (self._sums[high] - self._sums[low]) % (1 << 8 * _DIGEST_BYTES)
-        return f"{total:0{2 * _DIGEST_BYTES}x}"
-
-    @property
-    def whole(self) -> str:
-        """The state of all ledgers."""
-        return self.of(Basis.unknown())
-
-    @cached_property
-    def present(self) -> Container[int]:
-        """The ids of the ledgers."""
-        return frozenset(self.ids)
-
-    def holds(self, basis: Basis, state: str) -> bool:
-        """Whether rows that were made in this state are still valid."""
-        return basis.is_final or self.of(basis) == state
-
-    def can_remake(self, basis: Basis) -> bool:
-        """Whether all ledgers that rows were made from still exist, so that making them again loses no row."""
-        return all(source in self.present for source in basis.sources)
-
-    @cached_property
-    def _sums(self) -> list[int]:
-        digests = (
-            int.from_bytes(blake2b(f"{ref.ledger_id} {ref.version}".encode(), digest_size=_DIGEST_BYTES).digest())
-            for ref in self._refs
-        )
-        return list(accumulate(digests, initial=0))
+def state_of(refs: Iterable[LedgerRef]) -> bytes:
+    """Return a digest that changes with each ledger of a topic that is added, removed or replaced."""
+    found = sorted((ref.ledger_id, ref.version) for ref in refs)
+    return sha256(repr(found).encode(errors="surrogateescape")).digest()

@@ -13,10 +13,7 @@ from ledgerfs.cli.parameter_types import LocalPath
 from ledgerfs.cli.scan_options import scan_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.export.export import ExportReport
 
 _ELSEWHERE = "To a store: ledgerfs spark export --to URL."
 _MOST_NAMED = 10
@@ -40,9 +37,8 @@ def export(
 
     A file is whole or not there. Run it again after an interruption, or when the topic has grown: finished files are kept.
 
-    Exit code 1: damaged entries are missing in the files, values that could not be decoded, or what nobody can tell of any more since its
-    ledger is gone; or the files have entries of a ledger that was closed before them. All were named. Values of messages that
-    name no schema are null, which is said, and no error.
+    Exit code 1: damaged entries are missing in the files, values could not be decoded, or rows may be missing since a ledger is gone. All
+    are named. Values of messages that name no schema are null, which is reported, and no error.
 
     \b
     Examples:
@@ -71,38 +67,11 @@ def export(
         say(f"{report.topic}: {report.undecodable_before:,} values were not decoded before")
     if report.unnamed_before:
         say(f"{report.topic}: {report.unnamed_before:,} values were not decoded before: their messages name no schema")
-    if report.held:
-        say(
-            f"{report.topic}: the files of ledgers {_named(report.held)} stay as they are: they have rows from other ledgers, "
-            "which are not in the bucket any more"
-        )
-    is_lacking = _say_unknown(report) | _say_ahead(report)
+    for one in report.held[:_MOST_NAMED]:
+        say(f"{report.topic}: {one}")
+    if len(report.held) > _MOST_NAMED:
+        say(f"{report.topic}: and {len(report.held) - _MOST_NAMED:,} more")
     kept = f"; {report.kept:,} kept from before" if report.kept else ""
     say(f"{out}: {report.written:,} files, {report.rows:,} messages, {human_size(report.size)}{kept}")
-    if is_damaged or is_lacking or report.skipped_before or report.undecodable_before:
+    if is_damaged or report.held or report.skipped_before or report.undecodable_before:
         context.exit(1)
-
-
-def _say_unknown(report: "ExportReport") -> bool:
-    """Say what the files may lack that nobody can tell any more; return whether there is anything."""
-    if report.lacking:
-        say(
-            f"{report.topic}: in those of ledgers {_named(report.lacking)} rows may be missing: of transactions that had no outcome yet, "
-            "or chunked messages that had no end, when they were made"
-        )
-    for one in report.unseen[:_MOST_NAMED]:
-        say(f"{report.topic}: {one}")
-    if len(report.unseen) > _MOST_NAMED:
-        say(f"{report.topic}: so it is of {len(report.unseen) - _MOST_NAMED:,} more ledgers")
-    return bool(report.lacking or report.unseen)
-
-
-def _say_ahead(report: "ExportReport") -> bool:
-    """Say of which ledgers the files have more than is listed; return whether the topic does not have it."""
-    for one in report.ahead:
-        say(f"{report.topic}: {one}")
-    return any(one.is_closed for one in report.ahead)
-
-
-def _named(ledgers: "Sequence[int]") -> str:
-    return ", ".join(map(str, ledgers[:_MOST_NAMED])) + (", …" if len(ledgers) > _MOST_NAMED else "")

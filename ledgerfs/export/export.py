@@ -4,51 +4,50 @@ The partitions of a partitioned topic share the folder. Each has ledgers and tra
 id if two clusters share the bucket; so the partition is in the files' names.
 
 Each ledger is a scan of its own, which also reads parts of the ledgers around it: a chunked message belongs to the ledger of its last
-chunk. A ledger whose messages may still change is exported again when a ledger that it depends on has changed
-(`ledgerfs.catalog.row_dependencies`).
+chunk.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Unpack
+
+import numpy as np
 
 from ledgerfs.bucket.topic import Topic
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.ledger_times import LedgerTimes
-from ledgerfs.catalog.missing_ledgers import MissingLedger
-from ledgerfs.catalog.row_dependencies import TopicState
-from ledgerfs.catalog.time_arguments import CLOCK_SLACK_MS, Moment
+from ledgerfs.catalog.missing_ledgers import UNKNOWN, MissingLedger
 from ledgerfs.errors import AccessDeniedError, InvalidOptionError, StoreError, StoreUnreachableError
-from ledgerfs.export.folder import Ahead, Exported, ExportFolder, Unseen, further_name
+from ledgerfs.export.folder import Exported, ExportFolder, parsed_name
 from ledgerfs.export.folder_lock import locked
 from ledgerfs.export.identity import told_bucket, told_fields
+from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
-from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES
 from ledgerfs.messages.decode.chunks import Incomplete
 from ledgerfs.messages.decode.entries import Skipped
 from ledgerfs.messages.decode.undecodable import Undecodable, add_undecodable, counts_of
-from ledgerfs.scan.options import (
-    OnCorrupt,
-    OnEncrypted,
-    OnUndecodable,
-    PrivateKeys,
-    ScanOptions,
-    Values,
-    require_of_parts,
-)
+from ledgerfs.scan.options import ScanOptions, require_of_parts
 from ledgerfs.scan.partitioned_scan import PartitionedScan
 from ledgerfs.scan.scan import Scan
-from ledgerfs.scan.topic_entries import Place, Reach
+from ledgerfs.scan.topic_entries import Reach
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+_UNSEEN = "what came behind that, if anything, may be gone as well, and is not in the files"
 
-    from ledgerfs.formats.schemas.schema_info import SchemaInfo
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A ledger whose file stays as it is, though it may lack rows or have others than the topic now."""
+
+    ledger_id: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"ledger {self.ledger_id}: {self.reason}"
 
 
 @dataclass(slots=True)
@@ -75,15 +74,8 @@ class ExportReport:
     missing
         Ledgers of the topic of which the bucket has only a part; they have no files.
     held
-        Ids of ledgers whose files are kept although ledgers that they depend on have changed: others that some of their rows came from are
-        not in the bucket any more, so these rows could not be made again. A file whose own ledger was replaced by
-        another one is made again. What a ledger of a living cluster grew by since is in another file.
-    lacking
-        Those of them that may lack messages: their transactions had no outcome, or they no last part, when the files were made.
-    unseen
-        What may have come behind all that was exported of ledgers that are gone.
-    ahead
-        Ledgers of a living cluster of which more was exported before than is listed now; their files are kept.
+        Ledgers whose files should be written again and cannot be, since a ledger that they have rows of is gone, or fewer entries are
+        listed than were exported; and ledgers that are gone, behind which more may have come than was exported.
 
     """
 
@@ -99,10 +91,7 @@ class ExportReport:
     undecodable_before: int = 0
     unnamed_before: int = 0
     missing: Sequence[MissingLedger] = ()
-    held: list[int] = field(default_factory=list)
-    lacking: list[int] = field(default_factory=list)
-    unseen: list[Unseen] = field(default_factory=list)
-    ahead: list[Ahead] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
 
 
 def export_topic(
@@ -113,25 +102,12 @@ def export_topic(
     overwrite: bool = False,
     progress: Progress | None = None,
     columns: Sequence[str] | None = None,
-    start_time: Moment = None,
-    end_time: Moment = None,
-    clock_slack_ms: int = CLOCK_SLACK_MS,
-    transactions: Literal["committed", "all"] = "committed",
-    on_corrupt: OnCorrupt = "raise",
-    private_keys: PrivateKeys | None = None,
-    on_encrypted: OnEncrypted = "raise",
-    include_markers: bool = False,
-    check_checksums: bool = True,
-    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-    values: Values = "bytes",
-    schema_version: "int | str | SchemaInfo | dict[str, Any] | pa.DataType | pa.Schema" = "latest",
-    flatten: bool = False,
-    on_undecodable: OnUndecodable = "raise",
+    **options: Unpack[ScanOptions],
 ) -> ExportReport:
     """Write each ledger of a topic that has messages to ``<ledgerId>.<kind>`` in a folder, unless it is there already.
 
-    Files of a partitioned topic are ``<ledgerId>-partition-<number>.<kind>``. ``<ledgerId>_from_<entry>.<kind>`` has what a ledger of a
-    living cluster grew by, where its first file could not be made again.
+    Files of a partitioned topic are ``<ledgerId>-partition-<number>.<kind>``. A file is written again when its ledger was replaced, or a
+    ledger came, or was replaced, that its rows depend on. Of ledgers that are gone the files stay.
 
     The bucket is listed when the folder is locked, so that nothing is undone that another export has written.
 
@@ -147,15 +123,10 @@ def export_topic(
         Remove the files of an export with other options from the folder, instead of raising.
     progress
         Called with the topic's name, the bytes read so far, and the bytes to read.
-    columns, start_time, end_time, clock_slack_ms, on_corrupt, include_markers, check_checksums, max_message_bytes
-        As in `Topic.scan`.
-    private_keys, on_encrypted
-        As in `Topic.scan`.
-    transactions
-        As in `Topic.scan`, except ``readable``, which is not known for a single ledger.
-    values, schema_version, flatten, on_undecodable
-        As in `Topic.scan`. A folder is of the schemas that were known when it was begun: with others it is another export. So is one of
-        ``values="json"`` when ledgers that came since have changed the type of all; each export reads the topic for that type.
+    columns, options
+        As in `Topic.scan`; ``transactions="readable"`` is not known for a single ledger. A folder is of the schemas that were known when it
+        was begun: with others it is another export. So is one of ``values="json"`` when ledgers that came since have changed the type
+        of all; each export reads the topic for that type.
 
     Raises
     ------
@@ -179,13 +150,7 @@ def export_topic(
         if not any(map(catalog.has, topic.managed_ledgers)):
             # It is gone since it was looked up: this raises, as looking it up now does.
             topic = topic.bucket.topic(topic.name)
-        return export_listed(
-            topic, folder, kind, overwrite=overwrite, progress=progress, columns=columns, start_time=start_time, end_time=end_time,
-            clock_slack_ms=clock_slack_ms, transactions=transactions, on_corrupt=on_corrupt, private_keys=private_keys,
-            on_encrypted=on_encrypted, include_markers=include_markers, check_checksums=check_checksums,
-            max_message_bytes=max_message_bytes, values=values, schema_version=schema_version, flatten=flatten,
-            on_undecodable=on_undecodable,
-        )  # fmt: skip
+        return export_listed(topic, folder, kind, overwrite=overwrite, progress=progress, columns=columns, **options)
 
 
 def export_listed(
@@ -203,66 +168,53 @@ def export_listed(
     scan = topic.scan(columns, **options)
     scan.require_all()
     if isinstance(scan, PartitionedScan):
-        whole, ledgers = (
-            replace(scan.whole, skips_refused=any(part.skips_refused for part in scan.partitions)),
-            [one for part in scan.partitions for one in _ledgers_of(part, _ending_of(part.topic))],
-        )
+        whole = replace(scan.whole, skips_refused=any(part.skips_refused for part in scan.partitions))
+        parts = {_ending_of(part.topic): part for part in scan.partitions}
     else:
-        whole, ledgers = scan, _ledgers_of(scan)
+        whole, parts = scan, {"": scan}
     contents = _contents_of(topic, whole, kind, options.get("private_keys") or ())
+    ledgers = [one for ending, part in parts.items() for one in _ledgers_of(part, ending)]
     versions = {one.name: one.ref.version for one in ledgers}
     with ExportFolder(path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
-        unclear = _unclear(scan.missing, is_of_partitions=isinstance(scan, PartitionedScan))
-        unseen = folder.unseen(unclear, is_living=topic.bucket.source.may_trim)
-        export = _Export(
-            ExportReport(topic.name, missing=scan.missing, unseen=unseen), folder, kind, progress or (lambda *_: None)
-        )
-        for ledger in export.unfinished(ledgers):
+        export = _Export(ExportReport(topic.name, missing=scan.missing), folder, kind, progress or (lambda *_: None))
+        due = export.due(ledgers)
+        unclear = {(one.ledger_id, ending) for ending, part in parts.items() for one in part.missing if one.is_unclear}
+        export.report.held += _unseen(folder, ledgers, unclear, is_trimmed=topic.bucket.source.may_trim)
+        for ledger in due:
             try:
                 export.make(ledger)
             except (AccessDeniedError, StoreError) as error:
                 if not whole.skips_refused or isinstance(error, StoreUnreachableError):
                     raise
-                export.report.skipped.append(
-                    Skipped(ledger.ref.ledger_id, ledger.first, ledger.ref.last_entry, str(error))
-                )
+                export.report.skipped.append(Skipped(ledger.ref.ledger_id, 0, ledger.ref.last_entry, str(error)))
     return export.report
 
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """A ledger to export, or what it has from an entry on.
+    """A ledger to export.
 
     Attributes
     ----------
-    name
-        Of its file, without the suffix.
-    first
-        The first entry of the file.
-    position, scan, topic
-        Its position among the ledgers of its topic or partition; a scan of all these, and their state.
+    name, ending
+        Of its file, without the suffix; and the part of it that names the partition.
+    position, scan
+        Its position among the ledgers of its topic or partition, and a scan of all these.
 
     """
 
     name: str
+    ending: str
     ref: LedgerRef
     position: int
     scan: Scan
-    topic: TopicState
-    first: int = 0
-
-    @property
-    def length(self) -> int:
-        """About how many bytes of entries there are."""
-        return self.ref.length * (self.ref.last_entry + 1 - self.first) // max(1, self.ref.entries)
 
 
-def _ledgers_of(scan: Scan, ending: str = "") -> list[_Ledger]:
+def _ledgers_of(scan: Scan, ending: str) -> list[_Ledger]:
     refs = [ledger.ref for ledger in scan.ledgers]
     # A file without the refused part of its ledger would count as whole in the next run: such a ledger gets no file.
     known = replace(scan, limits=LedgerTimes.of_refs(refs), skips_refused=False)
-    topic = TopicState(refs)
-    return [_Ledger(f"{ref.ledger_id}{ending}", ref, place, known, topic) for place, ref in enumerate(refs)]
+    return [_Ledger(f"{ref.ledger_id}{ending}", ending, ref, place, known) for place, ref in enumerate(refs)]
 
 
 def _ending_of(partition: str) -> str:
@@ -270,10 +222,26 @@ def _ending_of(partition: str) -> str:
     return f"-partition-{split_partition(partition)[1]}"
 
 
-def _unclear(missing: Iterable[MissingLedger], *, is_of_partitions: bool) -> set[tuple[int, str]]:
-    """Return id and ending of the ledgers that nobody can say to be gone."""
-    found = (one for one in missing if one.is_unclear)
-    return {(one.ledger_id, _ending_of(one.topic) if is_of_partitions else "") for one in found}
+def _unseen(
+    folder: ExportFolder, ledgers: Sequence[_Ledger], unclear: Collection[tuple[int, str]], *, is_trimmed: bool
+) -> Iterator[Held]:
+    """Yield the ledgers that are gone, and behind whose last exported entry more may have come that no export has seen."""
+    listed = {one.name for one in ledgers}
+    for name in sorted(set(folder.ledgers) - listed, key=parsed_name):
+        known, (ledger_id, ending) = folder.ledgers[name], parsed_name(name)
+        if (ledger_id, ending) in unclear or (UNKNOWN, ending) in unclear:
+            continue
+        if known.is_open:
+            yield Held(
+                ledger_id,
+                f"it was still written when it was exported up to entry {known.last_entry}, and is gone: {_UNSEEN}",
+            )
+        elif known.is_unfinished:
+            yield Held(
+                ledger_id, f"it had transactions without an outcome, or chunks without an end, and is gone: {_UNSEEN}"
+            )
+        elif is_trimmed and ledger_id == folder.ends.get(ending):
+            yield Held(ledger_id, f"it was the last one of the export before this, and is gone: {_UNSEEN}")
 
 
 class _Export:
@@ -286,49 +254,54 @@ class _Export:
         self._progress = progress
         self._read = self._to_read = 0
 
-    def unfinished(self, ledgers: Sequence[_Ledger]) -> list[_Ledger]:
-        """Return the ledgers that are to be exported, or what they have behind files that stay."""
-        found = [left for one in ledgers if (left := self._left_of(one)) is not None]
-        self._to_read = sum(one.length for one in found)
+    def due(self, ledgers: Sequence[_Ledger]) -> list[_Ledger]:
+        """Return the ledgers whose files are to be written; count those that stay."""
+        found: list[_Ledger] = []
+        for _, group in groupby(ledgers, lambda one: one.ending):
+            some = list(group)
+            ids = [one.ref.ledger_id for one in some]
+            since = np.array([self._folder.since(one.name, one.ref) for one in some])
+            found += [one for one in some if not self._stays(one, ids, since)]
+        self._to_read = sum(one.ref.length for one in found)
         return found
 
-    def _left_of(self, one: _Ledger) -> _Ledger | None:
-        """Count the files of a ledger that stay; return what is left of it to be exported, None for nothing."""
-        while True:
-            judged = self._folder.judge(one.name, one.ref, one.topic)
-            if judged.known is None or not judged.stays:
-                return one
+    def _stays(self, one: _Ledger, ids: Sequence[int], since: Int64) -> bool:
+        """Whether the file of a ledger stays, given the ids of its topic's ledgers, and the runs that found them as they are."""
+        known = self._folder.ledgers.get(one.name)
+        if known is None or not self._folder.has_file(one.name):
+            return False
+        if not known.is_of(one.ref) or known.basis.latest(ids, since) > known.made:
+            lost = known.lost_by_another(one.ref, ids)
+            if lost is None:
+                return False
+            reason = f"its file stays as it is, though it may lack rows: another one would lack {lost}"
+            self.report.held.append(Held(one.ref.ledger_id, reason))
+        elif known.is_open:
             self._folder.note_end(one.name, one.ref)
-            self.report.kept += judged.known.rows > 0
-            self.report.skipped_before += judged.known.skipped
-            self.report.undecodable_before += judged.known.undecodable
-            self.report.unnamed_before += judged.known.unnamed
-            for told, is_so in ((self.report.held, judged.is_held), (self.report.lacking, judged.may_lack)):
-                if is_so and told[-1:] != [one.ref.ledger_id]:
-                    told.append(one.ref.ledger_id)
-            if judged.is_ahead and not (self.report.ahead and self.report.ahead[-1].ledger_id == one.ref.ledger_id):
-                self.report.ahead.append(Ahead(one.ref.ledger_id, one.ref.last_entry, is_closed=not one.ref.is_open))
-            if judged.goes_on_at is None:
-                return None
-            one = replace(one, name=further_name(one.name, judged.goes_on_at), first=judged.goes_on_at)
+        self.report.kept += known.rows > 0
+        self.report.skipped_before += known.skipped
+        self.report.undecodable_before += known.undecodable
+        self.report.unnamed_before += known.unnamed
+        return True
 
     def make(self, ledger: _Ledger) -> None:
         """Export one ledger."""
         read_before = self._read
-        part = Reach(Place(ledger.position, ledger.first), Place(ledger.position + 1, 0))
-        scan = replace(ledger.scan, part=part, on_read=self._tell)
+        part = Reach.of(range(ledger.position, ledger.position + 1))
+        scan = replace(ledger.scan, part=part, on_read=self._report_read)
         rows, size = self._write(ledger.name, scan)
         skipped = sum(one.last_entry - one.first_entry + 1 for one in scan.skipped)
-        ref, state = ledger.ref, ledger.topic.of(scan.basis)
-        claims = (ref.last_entry, ref.length, ref.created_ms)
-        values = counts_of(scan.undecodable)
-        exported = Exported(ref.version, rows, size, skipped, scan.basis, state, *claims, *values, is_open=ref.is_open)
+        ref, since = ledger.ref, self._folder.since(ledger.name, ledger.ref)
+        undecodable, unnamed = counts_of(scan.undecodable)
+        exported = Exported(
+            ref.version, since, self._folder.run, rows, size, ref.last_entry, ref.is_open, scan.basis, skipped, undecodable, unnamed
+        )  # fmt: skip
         self._folder.record(ledger.name, exported)
         self.report.skipped += scan.skipped
         self.report.incomplete += scan.incomplete
         for one in scan.undecodable:
             add_undecodable(self.report.undecodable, one)
-        self._tell(read_before + ledger.length - self._read)
+        self._report_read(read_before + ref.length - self._read)
 
     def _write(self, name: str, scan: Scan) -> tuple[int, int]:
         """Write the file of a ledger, if it has messages; return their number, and the bytes of the file."""
@@ -345,7 +318,7 @@ class _Export:
         self.report.size += size
         return rows, size
 
-    def _tell(self, size: int) -> None:
+    def _report_read(self, size: int) -> None:
         """Report that ``size`` more bytes are read."""
         self._read += size
         self._progress(self.report.topic, self._read, self._to_read)

@@ -1,17 +1,16 @@
 """The folder of an export: files that are whole or not there, and a record of what they were made from.
 
-A file is written under a hidden name, synced to disk, and then renamed. The record has the version of each ledger in its file, so that a
-later export makes only new files, and whether the last export ended well. Of a ledger that has grown a file stays that could not be made
-again; what came since goes into a file of its own. What the record has of a ledger is true whatever is listed now: where a listing ends
-before that, it is behind, and the files stay.
+A file is written under a hidden name, synced to disk, and then renamed. Runs are numbered. The record has, for each ledger, the run that
+found it as it is, the run that made its file, and the other ledgers that its rows depend on (`ledgerfs.catalog.row_dependencies`). So a
+file is written again when its own ledger was replaced, or when a ledger that it depends on came or was replaced after it was made. What is
+gone since changes no file.
 """
 
 import json
 import os
 import re
 import time
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -20,18 +19,17 @@ from typing import Any, BinaryIO, Self
 
 from ledgerfs.cache.untrusted_folders import make_new, open_plain
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.catalog.missing_ledgers import UNKNOWN
-from ledgerfs.catalog.row_dependencies import Basis, TopicState
+from ledgerfs.catalog.row_dependencies import Basis
 from ledgerfs.errors import ExportFolderError, InvalidOptionError
 from ledgerfs.export.folder_lock import naming, shared
-from ledgerfs.export.identity import is_same_url, what_differs
+from ledgerfs.export.identity import what_differs
 
 RECORD_NAME = ".ledgerfs-export.json"
 
-_NAME = re.compile("([0-9]+)(-partition-[0-9]{1,10})?(?:_from_([0-9]{10,19}))?")
-"""A file's name without its suffix: the id of its ledger, the partition of a topic that has any, the first entry if that is not 0."""
+_NAME = re.compile("([0-9]+)(-partition-[0-9]{1,10})?")
+"""A file's name without its suffix: the id of its ledger, and the partition of a topic that has any."""
 
-_VERSION = 4
+_VERSION = 5
 _PART = ".part"
 _FEW_LEDGERS = 1000
 """A record of at most so many ledgers is saved after each file."""
@@ -47,144 +45,52 @@ class Exported:
     ----------
     version
         Identifies the objects that it was read from (`LedgerRef.version`).
+    since, made
+        The runs that found it in this version first, and that made its file.
     rows, size
         Messages, and bytes of the file; without messages there is no file.
+    last_entry
+        As in `LedgerRef`.
+    is_open
+        Whether the ledger was still written, and no run has seen it closed there since.
+    basis
+        Other ledgers that its rows depend on.
     skipped
         Damaged entries that were left out.
-    basis, state
-        Other ledgers that its rows depend on (`Scan.basis`), and their state then.
-    last_entry, length, created_ms
-        As in `LedgerRef`, to tell its copies from other ledgers of its id.
     undecodable, unnamed
         Values that could not be decoded, and are null or left out, and those that no schema is named for, which are null.
-    is_open
-        Whether the ledger was still written (`LedgerRef.is_open`), and no export has seen it closed there since.
-    is_last
-        Whether it was the last one that exports had met when it was found to be gone, and no export has ended well since.
 
     """
 
     version: str
+    since: int
+    made: int
     rows: int
     size: int
-    skipped: int
-    basis: Basis
-    state: str
     last_entry: int
-    length: int
-    created_ms: int | None
+    is_open: bool
+    basis: Basis
+    skipped: int
     undecodable: int
     unnamed: int
-    is_open: bool
-    is_last: bool = False
-
-    def is_of(self, ref: LedgerRef) -> bool:
-        """Whether it is the record of this ledger, or of a copy of it, as far as is known."""
-        return self.version == ref.version or self.last_entry < 0 or ref.agrees_with(self)
-
-    def has_grown(self, ref: LedgerRef) -> bool:
-        """Whether this ledger has entries behind those that it had: it was still written then."""
-        return self.is_open and ref.last_entry > self.last_entry >= 0
-
-    def is_ahead_of(self, ref: LedgerRef) -> bool:
-        """Whether more was seen of this ledger than is listed now: it is written now, or was then, so both are of one that grew."""
-        return (self.is_open or ref.is_open) and ref.last_entry < self.last_entry
-
-    def is_all_of(self, ref: LedgerRef) -> bool:
-        """Whether this ledger was still written then, and was closed since without another entry: nothing can come behind any more."""
-        return self.is_open and not ref.is_open and ref.last_entry == self.last_entry >= 0 and self.is_of(ref)
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What is to become of a file.
-
-    Attributes
-    ----------
-    known
-        The folder's record of it.
-    stays, is_held
-        Whether it stays, and whether it stays only because it could not be made again.
-    is_ahead
-        Whether it stays since it, or another file of its ledger, has more than is listed now.
-    goes_on_at
-        If it stays, though its ledger has grown, or there is another file of it: the first entry for the next file of the ledger.
-
-    """
-
-    known: Exported | None
-    stays: bool = False
-    is_held: bool = False
-    is_ahead: bool = False
-    goes_on_at: int | None = None
 
     @property
-    def may_lack(self) -> bool:
-        """Whether the file would perhaps have more rows if it could be made again: of transactions that had no outcome."""
-        return self.is_held and self.known is not None and self.known.basis.is_open_ended
+    def is_unfinished(self) -> bool:
+        """Whether entries or ledgers that come behind all others could add rows."""
+        return self.is_open or self.basis.is_open_ended
 
+    def is_of(self, ref: LedgerRef) -> bool:
+        """Whether its file is of a ledger as it is now: of the same objects, or one that was written then and has the same entries."""
+        return self.version == ref.version or (self.is_open and self.last_entry == ref.last_entry >= 0)
 
-@dataclass(frozen=True, slots=True)
-class Unseen:
-    """Messages that nobody may ever have exported: those after what an export wrote of a ledger that is gone.
-
-    Attributes
-    ----------
-    ledger_id, last_entry
-        The ledger, and the last entry that the export read.
-    was_open
-        Whether it was still written then. Else it was the last ledger that exports had met, and others may have come and gone after it.
-
-    """
-
-    ledger_id: int
-    last_entry: int
-    was_open: bool
-
-    def __str__(self) -> str:
-        if self.was_open:
-            return (
-                f"ledger {self.ledger_id} was still written when it was exported up to entry {self.last_entry}, and is gone: "
-                "what came behind that, if anything, is not in the files"
-            )
-        return (
-            f"ledger {self.ledger_id}, the last one of an earlier export, is gone: ledgers that came after it may be gone as well, "
-            "and are not in the files then"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """A ledger of a living cluster that files have more of than is listed now.
-
-    Attributes
-    ----------
-    ledger_id, last_entry
-        The ledger, and the last entry that is listed.
-    is_closed
-        Whether no more can come. Else the listing is behind, and a later one has the rest.
-
-    """
-
-    ledger_id: int
-    last_entry: int
-    is_closed: bool
-
-    def __str__(self) -> str:
-        if self.is_closed:
-            return (
-                f"ledger {self.ledger_id} is closed behind entry {self.last_entry}, and more of it was exported while it was written: "
-                "the files stay as they are, with entries that the topic does not have"
-            )
-        return (
-            f"ledger {self.ledger_id} is listed up to entry {self.last_entry} now, and more of it was exported before: "
-            "the listing is behind, and the files stay as they are"
-        )
-
-
-def further_name(name: str, first: int) -> str:
-    """Return the name for the file of a ledger's entries from one on; in the order of names it comes behind the others."""
-    return f"{name.partition('_')[0]}_from_{first:010d}"
+    def lost_by_another(self, ref: LedgerRef, present: Sequence[int]) -> str | None:
+        """Return what its file has that one made now would lack, if the topic has these ledgers; None for nothing."""
+        gone = sorted(set(self.basis.sources) - set(present))
+        if gone:
+            return f"rows of {', '.join(f'ledger {one}' for one in gone)}, which is not there any more"
+        if (self.is_open or ref.is_open) and ref.last_entry < self.last_entry:
+            return f"entries up to {self.last_entry}, and the ledger is listed up to entry {ref.last_entry} now"
+        return None
 
 
 class ExportFolder:
@@ -201,8 +107,7 @@ class ExportFolder:
     suffix
         The files'.
     versions
-        The version of each of the topic's ledgers (`LedgerRef.version`), by the name of its file without the suffix, as they are listed
-        since the folder is locked.
+        The version of each listed ledger (`LedgerRef.version`), by the name of its file without the suffix.
     overwrite
         Remove the files of an earlier export with other contents.
 
@@ -229,7 +134,6 @@ class ExportFolder:
         self._overwrite = overwrite
         self._record = _Record(json.loads(json.dumps(contents)), suffix)
         self._save_after = 0.0
-        self._further: dict[str, set[str]] = defaultdict(set)
 
     def __enter__(self) -> Self:
         """Remove what a killed export left, and read the record."""
@@ -237,93 +141,52 @@ class ExportFolder:
             for pattern in (f".[0-9]*{_PART}", f".{RECORD_NAME}{_PART}"):
                 for part in self.path.glob(pattern):
                     _remove_left(part)
-            found = self._read()
-            if found.contents == self._record.contents or self._is_reached_anew(found):
-                self._record = replace(found, contents=self._record.contents)
-                for name in found.ledgers:
-                    ledger, is_further, _ = name.partition("_")
-                    if is_further:
-                        self._further[ledger].add(name)
+            found = _Record.read(self.path) or _Record({}, self._record.suffix)
+            if found.contents == self._record.contents or self._has_same_objects(found):
+                self._record = replace(found, contents=self._record.contents, run=found.run + 1)
             else:
                 self._clear(found)
             self._save()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            for ledger_id, partition in map(parsed_name, self._record.ledgers):
+                self._record.ends[partition] = max(ledger_id, self._record.ends.get(partition, -1))
         try:
-            if kind is None:
-                self._forget_last()
             self._save(is_whole=kind is None)
         except ExportFolderError:
             # After another error: what is not recorded is made again by the next export.
             if kind is None:
                 raise
 
-    def judge(self, name: str, ref: LedgerRef, topic: TopicState) -> Judgement:
-        """Return whether the file ``name`` of a ledger stays, if the topic has these ledgers now.
+    @property
+    def run(self) -> int:
+        """The number of this run."""
+        return self._record.run
 
-        A file that should be made again is kept if ledgers are gone that some of its rows came from: without these it would lose the rows.
-        If its ledger has grown, the rest is for another file. If another ledger has its id now, it is made again nevertheless: its rows
-        would never come. A file is also kept if more is known of its ledger than is listed: the listing is behind.
-        """
+    @property
+    def ledgers(self) -> Mapping[str, Exported]:
+        """The records of ledgers by the names of their files without the suffix."""
+        return self._record.ledgers
+
+    def since(self, name: str, ref: LedgerRef) -> int:
+        """Return the run that found a ledger as it is now."""
         known = self._record.ledgers.get(name)
-        if known is None or self._size_of(name) != known.size:
-            return Judgement(known)
-        if self._is_ahead(name, ref):
-            behind = further_name(name, known.last_entry + 1)
-            goes_on_at = known.last_entry + 1 if behind in self._record.ledgers else None
-            return Judgement(known, stays=True, is_ahead=True, goes_on_at=goes_on_at)
-        if known.version == ref.version and topic.holds(known.basis, known.state):
-            return Judgement(known, stays=True)
-        if topic.can_remake(known.basis):
-            return Judgement(known)
-        if known.has_grown(ref):
-            return Judgement(known, stays=True, is_held=True, goes_on_at=known.last_entry + 1)
-        is_held = known.is_of(ref)
-        return Judgement(known, stays=is_held, is_held=is_held)
+        return known.since if known is not None and known.is_of(ref) else self.run
 
-    def _is_ahead(self, name: str, ref: LedgerRef) -> bool:
-        """Whether a file, or one that comes behind it, has more of their ledger than is listed."""
-        others = (one for one in self._further.get(name.partition("_")[0], ()) if one > name)
-        return any(self._record.ledgers[one].is_ahead_of(ref) for one in (name, *others))
+    def has_file(self, name: str) -> bool:
+        """Whether the file of a ledger is there, with the size in its record; without messages there is none."""
+        return _size_of(self._file(name)) == self._record.ledgers[name].size
 
     def note_end(self, name: str, ref: LedgerRef) -> None:
-        """Note of a file that stays that its ledger was closed where the file ends, if so: it may go now, and nobody need be told."""
-        known = self._record.ledgers[name]
-        if known.is_all_of(ref):
-            self._record.ledgers[name] = replace(known, is_open=False)
+        """Record of a file that stays whether its ledger is closed by now."""
+        self._record.ledgers[name] = replace(self._record.ledgers[name], version=ref.version, is_open=ref.is_open)
 
-    def unseen(self, unclear: Collection[tuple[int, str]] = (), *, is_living: bool) -> list[Unseen]:
-        """Return what may have come behind all that was ever exported, and is gone, of a topic as it is now, in the order of its ledgers.
-
-        In a living cluster ledgers are trimmed from the oldest on: if the last one that exports met is gone, others may have come after it.
-        Those that are ``unclear`` are not said to be gone: ids with the ending of their files' names, or `UNKNOWN` for all of an ending.
-        """
-        ends: dict[str, tuple[int, str]] = {}
-        behind: dict[tuple[str, int], str] = {}
-        for name in self._record.ledgers:
-            ledger_id, ending = _parsed(name)
-            ends[ending] = max(ends.get(ending, (-1, "")), (ledger_id, name))
-            # Of a ledger in several files the last one tells where it ended: their names ascend.
-            behind[ending, ledger_id] = max(behind.get((ending, ledger_id), ""), name)
-        if is_living:
-            for _, name in ends.values():
-                last = self._record.ledgers[name]
-                self._record.ledgers[name] = replace(last, is_last=self._is_gone(name, unclear))
-        gone = sorted((key, name) for key, name in behind.items() if self._is_gone(name, unclear))
-        found = [(ledger_id, self._record.ledgers[name]) for (_, ledger_id), name in gone]
-        return [Unseen(one, last.last_entry, last.is_open) for one, last in found if last.is_open or last.is_last]
-
-    def _is_gone(self, name: str, unclear: Collection[tuple[int, str]]) -> bool:
-        ledger_id, ending = _parsed(name)
-        is_there = name.partition("_")[0] in self._versions
-        return not (is_there or (ledger_id, ending) in unclear or (UNKNOWN, ending) in unclear)
-
-    def _size_of(self, name: str) -> int:
-        try:
-            return _size_of(self._file(name))
-        except OSError:
-            return 0
+    @property
+    def ends(self) -> Mapping[str, int]:
+        """The greatest ids of ledgers when an export had ended well, by what distinguishes their partitions in names of files."""
+        return self._record.ends
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
@@ -332,31 +195,24 @@ class ExportFolder:
             yield file
 
     def record(self, name: str, exported: Exported) -> None:
-        """Record a file; without messages it is removed, as are those that had what came behind an earlier form of it."""
-        ledger = name.partition("_")[0]
-        behind = sorted(one for one in self._further.get(ledger, ()) if one > name)
-        for one in behind if exported.rows else [name, *behind]:
-            with naming(self._file(one)):
-                self._file(one).unlink(missing_ok=True)
-        for one in behind:
-            self._further[ledger].remove(one)
-            del self._record.ledgers[one]
-        if name != ledger:
-            self._further[ledger].add(name)
+        """Record a file; without messages it is removed."""
+        if not exported.rows:
+            with naming(self._file(name)):
+                self._file(name).unlink(missing_ok=True)
         self._record.ledgers[name] = exported
         if (exported.rows and len(self._record.ledgers) < _FEW_LEDGERS) or time.monotonic() >= self._save_after:
             self._save()
 
-    def _read(self) -> "_Record":
-        """Return the record; without a record, one without contents."""
-        return _Record.read(self.path) or _Record({}, self._record.suffix)
-
-    def _is_reached_anew(self, found: "_Record") -> bool:
-        """Whether an export is of the same bucket through other options (endpoint, profile), which its objects' versions prove."""
-        if not is_same_url(self._record.contents, found.contents):
-            return False
-        shared = [name for name in found.ledgers if name in self._versions]
-        return bool(shared) and all(found.ledgers[name].version == self._versions[name] for name in shared)
+    def _has_same_objects(self, found: "_Record") -> bool:
+        """Whether an export is of the same bucket through other options (endpoint, time-outs), which its objects' versions prove."""
+        bucket = self._record.contents.get("bucket")
+        both = [name for name in found.ledgers if name in self._versions]
+        return (
+            {**found.contents, "bucket": bucket} == self._record.contents
+            and found.contents["bucket"]["url"] == self._record.contents["bucket"]["url"]
+            and bool(both)
+            and all(found.ledgers[name].version == self._versions[name] for name in both)
+        )
 
     def _clear(self, found: "_Record") -> None:
         """Remove the files of an export with other contents, or refuse to."""
@@ -374,12 +230,6 @@ class ExportFolder:
         for file in files:
             file.unlink()
 
-    def _forget_last(self) -> None:
-        """Forget which ledgers had none after them when they were gone: this export tells of it, and knows those that came since."""
-        for name, one in self._record.ledgers.items():
-            if one.is_last:
-                self._record.ledgers[name] = replace(one, is_last=False)
-
     def _save(self, record: "_Record | None" = None, *, is_whole: bool = False) -> None:
         began = time.monotonic()
         saved = replace(record or self._record, is_whole=is_whole)
@@ -394,7 +244,7 @@ class ExportFolder:
 
 @dataclass(slots=True)
 class _Record:
-    """The record that is saved beside the files: their contents, their suffix, and the ledgers by the names of their files.
+    """The record that is saved beside the files: their contents, their suffix, the run, ledgers by the names of their files, `ends`.
 
     It says that the folder is whole when an export has ended well, until the next one begins.
     """
@@ -402,6 +252,8 @@ class _Record:
     contents: Mapping[str, Any]
     suffix: str
     ledgers: dict[str, Exported] = field(default_factory=dict)
+    run: int = 0
+    ends: dict[str, int] = field(default_factory=dict)
     version: int = _VERSION
     is_whole: bool = False
 
@@ -426,29 +278,23 @@ class _Record:
         """Read a saved record; raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` for anything else."""
         found = json.loads(text)
         contents, suffix, ledgers = dict(found["contents"]), str(found["suffix"]), dict(found["ledgers"])
-        if found["version"] != _VERSION:
-            raise ValueError(found["version"])
         _ = contents["bucket"]["url"]
-        for name in ledgers:
-            _parsed(name)
-        return cls(
-            contents,
-            suffix,
-            {name: _exported(**one) for name, one in ledgers.items()},
-            is_whole=bool(found["is_whole"]),
-        )
+        if found["version"] != _VERSION or not all(map(parsed_name, ledgers)):
+            raise ValueError(found["version"])
+        records = {name: _exported(**one) for name, one in ledgers.items()}
+        return cls(contents, suffix, records, int(found["run"]), dict(found["ends"]), is_whole=bool(found["is_whole"]))
 
 
-def _parsed(name: str) -> tuple[int, str]:
-    """Return the ledger's id, and what tells its topic from others in the folder; raises ``ValueError`` for what no export records."""
+def parsed_name(name: str) -> tuple[int, str]:
+    """Return the ledger's id, and what distinguishes its partition; raises ``ValueError`` for a name that no export records."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise ValueError(name)
     return int(found[1]), found[2] or ""
 
 
-def _exported(*, basis: Any, **told: Any) -> Exported:  # noqa: ANN401  (JSON)
-    return Exported(basis=Basis.parse(basis.values()), **told)
+def _exported(*, basis: Any, **others: Any) -> Exported:  # noqa: ANN401  (JSON)
+    return Exported(basis=Basis.parse(basis.values()), **others)
 
 
 @contextmanager
@@ -495,8 +341,11 @@ def _remove_left(part: Path) -> None:
 
 
 def _size_of(path: Path) -> int:
-    """Return the size of a file, 0 for anything but a regular file; raises `OSError`."""
-    found = path.lstat()
+    """Return the size of a file, 0 for anything but a regular file."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return 0
     return found.st_size if S_ISREG(found.st_mode) else 0
 
 

@@ -39,10 +39,10 @@ def test_all_files_have_one_type_and_a_later_ledger_may_change_it(tmp_path: Path
     put_in_folder(tmp_path / "b", ledger(4, {"a": 2.5, "c": True}))
     topic = open_bucket(url).topic(EVENTS)
     before = rows(out)
-    told = r"with other fields of values \(new: value.c; changed: value.a \(int64 before, double now\)\); take"
+    told = r"other .*fields of values \(value.a, value.c\); take"
     with pytest.raises(InvalidOptionError, match=told):
         export_topic(topic, out, "parquet", values="json")
-    with pytest.raises(InvalidOptionError, match=r"other on_undecodable, and other fields of values \(new: value.c;"):
+    with pytest.raises(InvalidOptionError, match=r"other .*on_undecodable, .*fields of values \(value.a, value.c\)"):
         export_topic(topic, out, "parquet", values="json", on_undecodable="null")
     assert rows(out) == before
     report = export_topic(topic, out, "parquet", values="json", overwrite=True)
@@ -64,5 +64,5 @@ def test_a_late_ledger_may_change_the_order_of_fields(tmp_path: Path) -> None:
         export_topic(open_bucket(url).topic(EVENTS), out / str(flatten), "jsonl", values="json", flatten=flatten)
     put_in_folder(tmp_path / "b", ledger(4, {"b": {"d": 1}}))
     for flatten in (False, True):
-        with pytest.raises(InvalidOptionError, match=r"with other fields of values \(in another order\); take"):
+        with pytest.raises(InvalidOptionError, match=r"fields of values \(in another order\); take"):
             export_topic(open_bucket(url).topic(EVENTS), out / str(flatten), "jsonl", values="json", flatten=flatten)

@@ -396,13 +396,12 @@ def test_functions_of_a_topic_spell_their_options_out_with_the_defaults_that_a_s
         == {name: wanted[name] for name in MessageOptions.__annotations__}
         == defaults_of(read_message)
     )
-    assert defaults_of(export_topic) == {**wanted, "overwrite": False, "progress": None}
     for function, options in ((Topic.scan, ScanOptions), (Topic.message, MessageOptions)):
         returned = {"Message": object, "Scan": object, "PartitionedScan": object, "SchemaInfo": object, "pa": pa}
         hints = get_type_hints(function, vars(topic_module) | returned)
         hints |= {"schema_version": Any} if "schema_version" in hints else {}
         assert get_type_hints(options) == {name: hints[name] for name in options.__annotations__}
-    for function in (Topic.scan, Topic.count, Topic.message, export_topic):
+    for function in (Topic.scan, Topic.count, Topic.message):
         parameters = signature(function).parameters.values()
         assert not [one for one in parameters if one.kind in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]
         assert not [one for one in parameters if one.annotation is one.empty and one.name != "self"]

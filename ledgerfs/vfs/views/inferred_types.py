@@ -15,7 +15,7 @@ from ledgerfs.bucket.wanted_topics import NamedTopic
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader
-from ledgerfs.catalog.row_dependencies import TopicState
+from ledgerfs.catalog.row_dependencies import state_of
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs.storage.fork_lock import ForkLock
 
@@ -100,4 +100,4 @@ def _ledgers_of_all(catalog: Catalog, managed_ledger: str | None) -> list[_OfTop
 
 
 def _state_of(topics: Sequence[_OfTopic]) -> bytes:
-    return sha256(repr([(name, TopicState(refs).whole) for name, refs in topics]).encode()).digest()
+    return sha256(repr([(name, state_of(refs)) for name, refs in topics]).encode()).digest()

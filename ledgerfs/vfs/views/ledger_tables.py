@@ -22,7 +22,7 @@ from ledgerfs import __version__
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader
-from ledgerfs.catalog.row_dependencies import TopicState
+from ledgerfs.catalog.row_dependencies import state_of
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.scan.options import of_bytes, require_of_files
 from ledgerfs.storage.fork_lock import ForkLock
@@ -223,7 +223,7 @@ class _Topic:
     @classmethod
     def of(cls, catalog: Catalog, managed_ledger: str | None, *, are_bytes: bool) -> "_Topic":
         refs = tuple(ref for ref in catalog.refs_of(managed_ledger) if ref.copy == 0)
-        return cls(catalog, refs, _digest(TopicState(refs).whole), are_bytes)
+        return cls(catalog, refs, state_of(refs), are_bytes)
 
 
 class _Readers(Sequence[LedgerReader]):

@@ -346,13 +346,12 @@ class Walk:
             assert world.trimmed != trimmed
             return
         rows = rows_in(folder)
-        assert not any(one.is_closed for one in report.ahead), "what is confirmed is never taken back"
         self.compare(topic, rows, least)
         known = world.exported.setdefault(topic, Exported(set(world.trimmed)))
         found = {(ledger, entry) for ledger, entry, _ in rows}
         assert not found & world.unsafe, "a row that nobody was told is safe"
         assert known.rows <= found, "rows of an earlier export are gone"
-        known.rows, known.is_loss_told = found, known.is_loss_told or bool(report.unseen)
+        known.rows, known.is_loss_told = found, known.is_loss_told or bool(report.held)
         # What was trimmed while this one ran, the next one tells.
         gone = {row for of, row in world.values if of == topic and row[0] in trimmed - known.gone_before}
         gone -= found | world.unsafe
