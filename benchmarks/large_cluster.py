@@ -26,9 +26,7 @@ COMMANDS = {
         *("--broker-retention-minutes", "-1", "--broker-retention-megabytes", "-1"),
     ],
     "check, in a table": ["cluster", "check", "--pass-seconds", "0"],
-    "retention": ["cluster", "retention", "--all", "--json"],
-    "retention, in a table": ["cluster", "retention", "--all"],
-    "offloads": ["cluster", "offloads", "--broker-offload-bytes", "2000", "--all", "--json"],
+    "plan of brokers": ["lifecycle", "plan", "--all", "--json", "--cluster"],
     "cursors": ["cluster", "cursors", "--all", "--json"],
 }
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,13 @@ from interop.s3_server import BUCKET
 from interop.stages import stage, took
 from interop.surveys import ledgers_of, path_of, survey_of
 from interop.waiting import wait_until
-from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import parse_cursor_info
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.rules.cursors import cursors
 from ledgerfs_cluster.rules.offload_thresholds import TopicOffloads, chosen_of, offloads
-from ledgerfs_cluster.rules.retention import Stays, retention
+from ledgerfs_cluster.rules.retention import Stays, TopicRetention, retention
+from ledgerfs_cluster.rules.topic_owners import ask_brokers
 from ledgerfs_cluster.snapshot.policies import BrokerDefaults, Retention
 
 _BROKER = {
@@ -167,7 +169,7 @@ def test_retention_takes_what_a_broker_then_trims(live: LiveCluster, begun: Begu
     with stage("states: survey"):
         survey = survey_of(live)
     told = {topic_of(one.managed_ledger): one for one in retention(survey, _DEFAULTS, survey.read_ms)}
-    expected = {one.topic: {*told[one.topic].ledger_ids, *told[one.topic].dropped_ids} for one in kept_topics.TOPICS}
+    expected = {one.topic: _leaving(told[one.topic]) for one in kept_topics.TOPICS}
     marks: dict[str, dict[str, tuple[int, int]]] = {}
     moved = 0
     for cursor in cursors(survey, _DEFAULTS, survey.read_ms):
@@ -247,7 +249,12 @@ def test_brokers_tell_owners_that_are_not_in_zookeeper(live: LiveCluster) -> Non
         live.cluster.start_broker(live.s3)
     with connected(live.cluster.service_url) as client:
         fill(client, topics[0], 10, 100)
-    owners = [_owners(live, topics, code=0), _owners(live, topics, "--admin", admin.address, code=0)]
+    with live.unrecorded() as nodes:
+        before = _versions(nodes)
+        survey = survey_of(live)
+        told = ask_brokers(survey, AdminRequests(admin.address))
+        assert _versions(nodes) == before
+    owners = [[one.owners.of(managed_ledger_of(topic)).value for topic in topics] for one in (survey, told)]
     assert owners == [["unknown", "unknown"], ["some", "none"]]
 
 
@@ -275,18 +282,6 @@ def _ledgers_ever_made(nodes: KazooClient) -> int:
     return made
 
 
-def _owners(live: LiveCluster, topics: Iterable[str], *options: str, code: int) -> list[str]:
-    """Run `ledgerfs cluster retention`, which is to change no list; return what it tells of the owners of topics."""
-    command = [_LEDGERFS, "cluster", "retention", live.url, "--all", "--json", *options]
-    with live.unrecorded() as nodes, stage("states: ask for owners"):
-        before = _versions(nodes)
-        done = subprocess.run([*LEASH, *command], capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == code, f"{done.returncode}\n{done.stdout}{done.stderr}"
-        assert _versions(nodes) == before
-    told = {one["topic"]: one["owner"] for one in json.loads(done.stdout)}
-    return [told[topic] for topic in topics]
-
-
 def _versions(nodes: KazooClient) -> dict[str, int]:
     """Return the versions of the lists of all topics of users."""
     names = {
@@ -296,6 +291,11 @@ def _versions(nodes: KazooClient) -> dict[str, int]:
     }
     paths = [f"{name}/{topic}" for name in names for topic in nodes.get_children(name)]
     return {path: nodes.get(path)[1].version for path in paths}
+
+
+def _leaving(topic: TopicRetention) -> set[int]:
+    """Return the ledgers that a trim deletes, and those without entries that loading the topic forgets."""
+    return {*topic.ledger_ids, *topic.ledgers.ids[list(topic.trim.dropped)].tolist()}
 
 
 def _offloads(live: LiveCluster) -> dict[str, TopicOffloads]:

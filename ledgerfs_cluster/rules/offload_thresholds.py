@@ -45,27 +45,26 @@ class TopicOffloads:
 
     Attributes
     ----------
+    row, managed_ledger
+        Of the survey, and its name.
     thresholds
         What holds for it, its own, of its namespace or of the broker, each for itself.
     may_have_own_policies, owner
         As in `ledgerfs_cluster.rules.retention.TopicRetention`; a topic that no broker has loaded has no rollovers.
     chosen
         Rows of ``ledgers``.
-    offloaded
-        How many of its ledgers are offloaded, and ``offloaded_size`` their bytes.
     unfinished
         Ids of ledgers of which an attempt began and is not complete: it goes on, or failed.
 
     """
 
+    row: int
     managed_ledger: str
     thresholds: OffloadThresholds
     may_have_own_policies: bool
     owner: Owner
     ledgers: TopicLedgers
     chosen: Chosen
-    offloaded: int
-    offloaded_size: int
     unfinished: tuple[int, ...]
 
     @property
@@ -93,14 +92,13 @@ def offloads(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[
         is_unfinished = listed["has_context"] & ~listed["is_complete"]
         is_unfinished &= (listed["uuid_high"] != 0) | (listed["uuid_low"] != 0)
         yield TopicOffloads(
+            row,
             name,
             thresholds,
             namespace in not_read and not is_system_topic(name),
             survey.owners.of(name),
             ledgers,
             chosen_of(ledgers, thresholds, now_ms),
-            int(ledgers.are_offloaded.sum()),
-            int(ledgers.sizes[ledgers.are_offloaded].sum()),
             tuple(ledgers.ids[is_unfinished].tolist()),
         )
 

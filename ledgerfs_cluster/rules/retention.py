@@ -93,44 +93,26 @@ class TopicRetention:
 
     Attributes
     ----------
-    managed_ledger
-        Its name.
-    retention, policy
-        What holds for it, and whose that is: ``topic``, ``system``, ``namespace`` or ``broker``.
+    row, managed_ledger
+        Of the survey, and its name.
+    policy
+        Whose retention holds for it: ``topic``, ``system``, ``namespace`` or ``broker``.
     may_have_own_policies
         Whether topics of this namespace may have policies of their own that could not be read: the rest may be wrong for this topic.
     owner
         Whether a broker may have it loaded; without one nobody trims it.
-    is_terminated
-        Whether nothing more can be published.
-    last_end
-        What is known of its last ledger.
     trim
         What goes and what stays, rows of ``ledgers``.
-    slowest
-        Names of the cursors that hold the most back, if any do.
-    slowest_position
-        Where they are, behind what the time to live acknowledges; None without cursors.
-    stale
-        How many cursors may be further than is known.
-    ttl_ms
-        The time to live, 0 for none.
 
     """
 
+    row: int
     managed_ledger: str
-    retention: Retention
     policy: str
     may_have_own_policies: bool
     owner: Owner
-    is_terminated: bool
-    last_end: LastEnd
     ledgers: TopicLedgers
     trim: Trim
-    slowest: tuple[str, ...]
-    slowest_position: tuple[int, int] | None
-    stale: int
-    ttl_ms: int = 0
 
     @property
     def ledger_ids(self) -> list[int]:
@@ -138,24 +120,9 @@ class TopicRetention:
         return [int(self.ledgers.ids[row]) for row in self.trim.going]
 
     @property
-    def dropped_ids(self) -> list[int]:
-        """The ledgers without entries that would be forgotten."""
-        return [int(self.ledgers.ids[row]) for row in self.trim.dropped]
-
-    @property
     def size(self) -> int:
         """Bytes of the ledgers that would be trimmed."""
         return int(self.ledgers.sizes[list(self.trim.going)].sum())
-
-    @property
-    def entries(self) -> int:
-        """Entries of the ledgers that would be trimmed."""
-        return int(self.ledgers.entries[list(self.trim.going)].sum())
-
-    @property
-    def size_staying(self) -> int:
-        """Bytes of all other ledgers."""
-        return int(self.ledgers.sizes.sum()) - self.size
 
 
 def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[TopicRetention]:
@@ -165,29 +132,13 @@ def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator
         ledgers = survey.ledgers_of(row)
         if not ledgers.ids.size:
             continue
-        cursors, ttl_ms = moved_cursors(survey, row, ledgers, defaults.ttl_ms, now_ms)
-        namespace = namespace_of(name)
+        cursors, _ = moved_cursors(survey, row, ledgers, defaults.ttl_ms, now_ms)
+        namespace, owner = namespace_of(name), survey.owners.of(name)
         rule, policy = retention_of(name, survey.policies.get(namespace), defaults, survey.own_policies(name))
-        owner = survey.owners.of(name)
-        is_terminated = survey.is_terminated(row)
-        has_current = keeps_its_last(owner, ledgers.last_end, is_terminated=is_terminated)
-        position = slowest_of(cursors)
-        trim = trim_of(ledgers, position, rule, now_ms, has_current=has_current)
-        yield TopicRetention(
-            name,
-            rule,
-            policy,
-            namespace in not_read and not is_system_topic(name),
-            owner,
-            is_terminated,
-            ledgers.last_end,
-            ledgers,
-            trim,
-            names_at(survey, cursors, position),
-            position,
-            int(cursors["is_stale"].sum()),
-            ttl_ms,
-        )
+        has_current = keeps_its_last(owner, ledgers.last_end, is_terminated=survey.is_terminated(row))
+        trim = trim_of(ledgers, slowest_of(cursors), rule, now_ms, has_current=has_current)
+        has_own = namespace in not_read and not is_system_topic(name)
+        yield TopicRetention(row, name, policy, has_own, owner, ledgers, trim)
 
 
 def retention_of(
@@ -219,14 +170,6 @@ def slowest_of(cursors: Table) -> tuple[int, int] | None:
         return None
     first = cursors[np.lexsort((cursors["mark_entry"], cursors["mark_ledger"]))[0]]
     return int(first["mark_ledger"]), int(first["mark_entry"])
-
-
-def names_at(survey: Survey, cursors: Table, position: tuple[int, int] | None) -> tuple[str, ...]:
-    """Return the names of the cursors at a position."""
-    if position is None:
-        return ()
-    there = (cursors["mark_ledger"] == position[0]) & (cursors["mark_entry"] == position[1])
-    return tuple(survey.cursor_names[one] for one in cursors["name"][there].tolist())
 
 
 def trim_of(

@@ -84,17 +84,18 @@ def not_known(survey: Survey, now_ms: int, limits: StuckLimits) -> list[str]:
 def _unloaded_expired(survey: Survey, defaults: BrokerDefaults, now_ms: int, limits: StuckLimits) -> Iterator[Finding]:
     """Yield topics that no broker has loaded, and so nobody trims."""
     changed = _last_changes(survey)
-    for row, one in zip(_rows_with_ledgers(survey), retention(survey, defaults, now_ms), strict=True):
+    for one in retention(survey, defaults, now_ms):
         if one.owner is not Owner.NONE or one.may_have_own_policies or not one.trim.going:
             continue
         # A last ledger that loading the topic would close is past its retention only then.
         since = one.trim.since_ms if one.trim.since_ms is not None and one.trim.since_ms < now_ms else None
-        if max(since or 0, int(changed[row])) > now_ms - limits.expired_ms:
+        last_ms = int(changed[one.row])
+        if max(since or 0, last_ms) > now_ms - limits.expired_ms:
             continue
         topic = topic_of(one.managed_ledger)
         evidence = (
             f"no broker has the topic loaded, and {_ledgers(len(one.trim.going))} are past the retention of the {one.policy}; "
-            f"its nodes were last changed {span(now_ms - int(changed[row]))} ago"
+            f"its nodes were last changed {span(now_ms - last_ms)} ago"
         )
         mend = f"pulsar-admin topics trim-topic {quote(topic)}"
         yield Finding(FindingKind.UNLOADED_EXPIRED, topic, tuple(one.ledger_ids), one.size, since or 0, evidence, mend)
@@ -174,8 +175,8 @@ def _active_ms(one: CursorState) -> int:
 
 def _offloads(survey: Survey, defaults: BrokerDefaults, now_ms: int, limits: StuckLimits) -> Iterator[Finding]:
     """Yield attempts that do not go on, and topics behind their thresholds."""
-    for row, one in zip(_rows_with_ledgers(survey), offloads(survey, defaults, now_ms), strict=True):
-        changed = int(survey.topic_table["changed_ms"][row])
+    for one in offloads(survey, defaults, now_ms):
+        changed = int(survey.topic_table["changed_ms"][one.row])
         # The list changes when an attempt begins, so each began before the last change.
         if one.unfinished and changed <= now_ms - limits.attempt_ms:
             yield _failed_offload(one, changed, now_ms)
@@ -222,11 +223,6 @@ def _offload_command(one: TopicOffloads, row: int) -> str:
     """Return the command that offloads the ledgers up to a row: what is newer is how much is to stay in BookKeeper."""
     newer = int(one.ledgers.sizes[row + 1 :].sum())
     return f"pulsar-admin topics offload --size-threshold {newer} {quote(topic_of(one.managed_ledger))}"
-
-
-def _rows_with_ledgers(survey: Survey) -> list[int]:
-    rows: list[int] = np.flatnonzero(survey.topic_table["ledgers"] > 0).tolist()
-    return rows
 
 
 def _unfinished_rows(survey: Survey) -> Int64:

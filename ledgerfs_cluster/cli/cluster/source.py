@@ -1,19 +1,16 @@
 """The argument CLUSTER and its options: a living cluster, or a dump of one; and what was not looked at, said after the results."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ledgerfs.cli.options import json_option, storage_option, storage_options_of
+from ledgerfs.cli.options import storage_option, storage_options_of
 from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.parameter_types import Size
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs_cluster.cli.broker_options import ACCESS, admin_requests, broker_options
-from ledgerfs_cluster.cli.rows import Columns, print_rows
-from ledgerfs_cluster.snapshot.bundles import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,88 +56,6 @@ def topic_option(command: Command) -> Command:
         "--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated."
     )
     return only(every(command))
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a command about topics is asked for.
-
-    Attributes
-    ----------
-    wanted
-        The managed ledgers that are to be shown alone; empty for all.
-    show_all
-        Whether also those are to be shown of which nothing is to be said but why.
-
-    """
-
-    survey: "Survey"
-    wanted: frozenset[str]
-    show_all: bool
-
-    def is_wanted(self, managed_ledger: str) -> bool:
-        """Whether a topic is one that was asked for."""
-        return not self.wanted or managed_ledger in self.wanted
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a command about topics prints.
-
-    Attributes
-    ----------
-    rows
-        What is shown, in its order.
-    as_json
-        Returns a row as values that JSON knows.
-    columns, right
-        {title of a column of the table: the text of a row}, and the titles of those with numbers.
-    summary
-        What is said behind the results.
-    unknown_policies
-        How many topics may have other policies than those that were read.
-
-    """
-
-    rows: Sequence[Any]
-    as_json: Callable[[Any], dict[str, Any]]
-    columns: Columns
-    right: tuple[str, ...]
-    summary: str
-    unknown_policies: int
-
-
-def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., Report]], Command]:
-    """Make a command about topics of a cluster, called with `Asked`, and its ``own`` options, which stand before --topic."""
-
-    def add(run: Callable[..., Report]) -> Command:
-        @click.pass_context
-        @wraps(run)
-        def report(
-            context: click.Context,
-            /,
-            *,
-            source: str,
-            zk_rate: float,
-            no_bookies: bool,
-            brokers: "AdminRequests | None",
-            topics: tuple[str, ...],
-            show_all: bool,
-            as_json: bool,
-            **options: object,
-        ) -> None:
-            survey = with_owners(surveyed(context, source, zk_rate, no_bookies=no_bookies), brokers)
-            made = run(Asked(survey, wanted_topics(survey, topics), show_all), **options)
-            print_rows(made.rows, made.columns, made.right, as_json=as_json, json_of=made.as_json)
-            say(f"{source}: {made.summary}")
-            say_not_known(context, survey, made.unknown_policies)
-
-        command = cast("Command", report)
-        for option in (json_option, topic_option, *reversed(own), admin_option, source_argument):
-            command = option(command)
-        return command
-
-    return add
 
 
 def retention_options(command: Command) -> Command:
@@ -294,11 +209,6 @@ def ledgers_text(ids: Sequence[int]) -> str:
     if len(ids) <= _MOST_LEDGERS:
         return ", ".join(map(str, ids)) or "-"
     return f"{', '.join(map(str, ids[: _MOST_LEDGERS - 1]))}, … {ids[-1]} ({len(ids):,})"
-
-
-def owner_text(owner: Owner) -> str:
-    """Return what is known of a topic's broker."""
-    return {Owner.NONE: "not loaded", Owner.SOME: "may be loaded", Owner.UNKNOWN: "unknown"}[owner]
 
 
 def admin_option(command: Command) -> Command:

@@ -20,7 +20,7 @@ from ledgerfs_cluster.cli.cluster.source import (
     topic_option,
     wanted_topics,
 )
-from ledgerfs_cluster.cli.lifecycle.policy import Policy, policy_argument
+from ledgerfs_cluster.cli.lifecycle.policy import Policy, policy_or_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @command()
-@policy_argument
+@policy_or_cluster
 @access_options
 @click.option(
     "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
@@ -59,11 +59,15 @@ def plan(
     action: offload ledgers; have a broker trim; mark what nothing names, in the journal; delete what was marked and whose grace is over;
     clean up after attempts that failed. Then it is said what waits, and what must not be done; --all shows each with why.
 
+    Without POLICY, but with --cluster, it shows what brokers would offload and trim by the cluster's own policies once they have the topics
+    loaded.
+
     Exit code 0, or 1 if nodes or buckets could not be read or brokers did not report which bundles they own.
 
     \b
     Examples:
       ledgerfs lifecycle plan policy.toml
+      ledgerfs lifecycle plan --cluster pulsar+zk://zk1:2181
       ledgerfs lifecycle plan policy.toml --topic public/default/orders --all
       ledgerfs lifecycle plan policy.toml --admin http://broker:8080 --token-file token.txt
       ledgerfs lifecycle plan policy.toml --cluster dump.json.zst
@@ -80,7 +84,8 @@ def plan(
         policy.file,
         now_ms,
         now_ms,
-        has_admin=policy.brokers is not None,
+        # Without POLICY it is planned what brokers do on their own.
+        has_admin=policy.brokers is not None or not policy.file.digest,
         journal=journal,
         orphans=orphans,
         wanted=wanted_topics(survey, topics),
@@ -202,7 +207,7 @@ def _totals(found: "Plan") -> dict[str, dict[str, int]]:
 def _as_json(policy: Policy, survey: "Survey", found: "Plan") -> dict[str, Any]:
     return {
         "cluster": policy.source,
-        "policy": str(policy.file.path),
+        "policy": str(policy.file.path) if policy.file.digest else None,
         "read": iso_time(survey.read_ms),
         "actions": [_action_as_json(one) for one in found.actions],
         "waiting": [

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfs.formats.topic_names import managed_ledger_of
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.support.admin_api import AdminServer, serving
 from tests.support.invoked import output, run
@@ -26,7 +25,8 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     with LiveCluster(tmp_path_factory.mktemp("extensible")) as made:
         for topic in (LOADED, UNLOADED):
             made.write_ledger(topic, messages(9), closed_ms=now - 2 * DAY)
-            made.write_ledger(topic, messages(9), closed_ms=now - DAY)
+            newest = made.write_ledger(topic, messages(9), closed_ms=now - DAY)
+            made.add_cursor(topic, "s", (newest, 8))
         made.zookeeper.set(f"{made.chroot}/admin/clusters/here", b"{}")
         node = json.dumps({"loadManagerClassName": EXTENSIBLE}).encode()
         made.zookeeper.set(f"{made.chroot}/loadbalance/brokers/b:8080", node)
@@ -51,19 +51,10 @@ def _access(broker: AdminServer, tmp_path: Path) -> tuple[str, ...]:
     return "--admin", broker.url, "--token-file", str(tmp_path / "token")
 
 
-def _owners(told: str) -> dict[str, str]:
-    return {one["managed_ledger"]: one["owner"] for one in json.loads(told)}
-
-
-@pytest.mark.parametrize("command", ["retention", "offloads"])
-def test_owners_are_known_with_admin_and_not_without(
-    cluster: LiveCluster, access: tuple[str, ...], command: str
-) -> None:
-    names = list(map(managed_ledger_of, (LOADED, UNLOADED)))
-    arguments = ("cluster", command, cluster.url, "--all", "--json")
-    assert _owners(output(*arguments)) == dict.fromkeys(names, "unknown")
-    assert _owners(output(*arguments, *access)) == dict(zip(names, ("some", "none"), strict=True))
-    assert "may be loaded" in output("cluster", command, cluster.url, "--all", *access)
+def test_owners_are_known_with_admin_and_not_without(cluster: LiveCluster, access: tuple[str, ...]) -> None:
+    arguments = ("cluster", "cursors", cluster.url, "--all", "--json")
+    for options, owners in (((), {"unknown"}), (access, {"some", "none"})):
+        assert {one["owner"] for one in json.loads(output(*arguments, *options))} == owners
 
 
 def test_check_names_what_no_broker_has_loaded(
@@ -86,10 +77,9 @@ def test_a_broker_that_does_not_answer_is_named(
     assert told["findings"] == []
     assert "broker b:8080 did not tell its bundles" in told["not_known"][0]
     assert b"owners not known: broker b:8080" in done.stderr
-    for command in ("retention", "offloads"):
-        done = run("cluster", command, cluster.url, "--all", "--json", *access, code=1)
-        assert set(_owners(done.stdout.decode()).values()) == {"unknown"}
-        assert b"it is stopping" in done.stderr
+    done = run("cluster", "cursors", cluster.url, "--all", "--json", *access, code=1)
+    assert {one["owner"] for one in json.loads(done.stdout)} == {"unknown"}
+    assert b"it is stopping" in done.stderr
 
 
 def test_a_wrong_token_or_address_is_told_after_the_results(cluster: LiveCluster, broker: AdminServer) -> None:
@@ -101,7 +91,7 @@ def test_a_wrong_token_or_address_is_told_after_the_results(cluster: LiveCluster
 def test_a_dump_has_no_brokers_to_ask(cluster: LiveCluster, broker: AdminServer, tmp_path: Path) -> None:
     dump = str(tmp_path / "dump.json.zst")
     run("cluster", "dump", cluster.url, dump)
-    for command in ("check", "retention", "offloads", "cursors"):
+    for command in ("check", "cursors"):
         done = run("cluster", command, dump, "--admin", broker.url, code=2)
         assert b"a dump has the owners of its own time" in done.stderr
     assert broker.seen == []

@@ -25,10 +25,8 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 
 def test_what_brokers_expire_is_told_if_their_time_to_live_is(cluster: LiveCluster) -> None:
     options = ("--topic", TOPIC, "--json")
-    (without,) = json.loads(output("cluster", "retention", cluster.url, *options))
-    assert (without["ledgers"], without["ttl_seconds"]) == ([], 0)
-    (found,) = json.loads(output("cluster", "retention", cluster.url, *options, "--broker-ttl-seconds", "60"))
-    assert (found["ledgers"], found["ttl_seconds"]) == ([150], 60)
+    (without,) = json.loads(output("cluster", "cursors", cluster.url, *options))
+    assert (without["expires_to"], without["ttl_seconds"]) == (None, 0)
     (one,) = json.loads(output("cluster", "cursors", cluster.url, *options, "--broker-ttl-seconds", "60"))
     assert (one["position"], one["expires_to"]) == ([150, 3], [150, 8])
     assert "150:8" in output("cluster", "cursors", cluster.url, "--broker-ttl-seconds", "60")

@@ -368,4 +368,4 @@ def test_the_status_needs_no_policy_where_the_cluster_is_named(cluster: LiveClus
     assert "POLICY" in error
     assert "--cluster is needed" in error
     # All else needs to know what is to be done.
-    assert "Missing argument 'POLICY'" in run("lifecycle", "plan", "--cluster", cluster.url, code=2).stderr.decode()
+    assert "Missing argument 'POLICY'" in run("lifecycle", "run", "--cluster", cluster.url, code=2).stderr.decode()
