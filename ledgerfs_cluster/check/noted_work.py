@@ -1,7 +1,7 @@
 """What the lifecycle of a cluster has noted of work that goes on: what that is about lies where nothing names it, and is no orphan."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,30 +14,8 @@ from ledgerfs_cluster.snapshot.tables import Table
 _GOES_ON = "nothing: ledgerfs lifecycle run goes on with it; ledgerfs lifecycle status tells whether one does, and what is marked"
 
 
-@dataclass(frozen=True, slots=True)
-class NotedWork:
-    """What is noted.
-
-    Attributes
-    ----------
-    names
-        Of all records, damaged ones, too: ``attempt-<ledger>-<uuid>`` of offloads that no list names before they are complete;
-        ``orphan-<ledger>`` and ``objects-<ledger>-<uuid>`` of what is marked to be deleted.
-    unreadable
-        {path: reason} of records that are damaged.
-
-    """
-
-    names: frozenset[str] = frozenset()
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-
-    def also(self, other: "NotedWork") -> "NotedWork":
-        """Return what either notes: what began, or ended, between two looks."""
-        return NotedWork(self.names | other.names, {**self.unreadable, **other.unreadable})
-
-
-def without_noted(sure: Suspects, noted: NotedWork) -> tuple[Suspects, list[Finding]]:
-    """Return what is suspect and not noted, and findings about what is."""
+def without_noted(sure: Suspects, noted: Collection[str]) -> tuple[Suspects, list[Finding]]:
+    """Return what is suspect and not noted, and findings about what is; ``noted`` are names of records, also of damaged ones."""
     rows, findings, tiers = sure.unnamed.rows, list[Finding](), []
     is_marked = _are_noted((f"orphan-{row['ledger_id']}" for row in rows), noted)
     what = "ledgers that nothing names are marked in the journal"
@@ -55,8 +33,8 @@ def without_noted(sure: Suspects, noted: NotedWork) -> tuple[Suspects, list[Find
     return replace(sure, unnamed=replace(sure.unnamed, rows=rows[~is_marked]), tiers=tuple(tiers)), findings
 
 
-def _are_noted(names: Iterable[str], noted: NotedWork) -> Mask:
-    return np.array([one in noted.names for one in names], np.bool_)
+def _are_noted(names: Iterable[str], noted: Collection[str]) -> Mask:
+    return np.array([one in noted for one in names], np.bool_)
 
 
 def _finding(kind: FindingKind, subject: str, rows: Table, columns: Iterable[str], what: str) -> list[Finding]:

@@ -1,8 +1,7 @@
 """Ledgers in BookKeeper that nothing names, and those that a list calls deleted: pure functions over a survey.
 
 A survey reads ledgers before what may own them. One look is not enough: a ledger is made before it is named, and named no more before it is
-deleted. So whoever tells users of orphans looks twice, some seconds apart, and leaves out what is younger than a grace. A dump is one look:
-of it only those are orphans whose owners have not changed since it was begun (`with_unchanged_owners`).
+deleted. So whoever tells users of orphans looks twice, some seconds apart, and leaves out what is younger than a grace.
 
 Ledgers of other Pulsar clusters on the same BookKeeper look like orphans, too. Ledgers name topics, and no cluster, so nothing tells for
 sure; `signs_of_sharing` hint at it. A cluster whose metadata are on other servers of ZooKeeper leaves no trace but its topics.
@@ -206,16 +205,6 @@ def _groups(rows: Table, columns: tuple[str, ...]) -> Iterator[Int64]:
     for name in columns:
         differs |= ordered[name][1:] != ordered[name][:-1]
     yield from np.split(order, np.flatnonzero(differs) + 1)
-
-
-def with_unchanged_owners(survey: Survey, rows: Table, before_ms: int) -> Table:
-    """Return those of some rows of `LEDGER` whose owners are as they were at a time, or are not there."""
-    changed = Owners.changed(survey, before_ms)
-    is_unchanged = np.zeros(rows.size, np.bool_)
-    for group in _groups(rows, ("component", "owner", "cursor")):
-        is_unchanged[group] = not changed.may_name(*made_for(survey, rows[group[0]]))
-    found: Table = rows[is_unchanged]
-    return found
 
 
 def signs_of_sharing(survey: Survey) -> list[str]:

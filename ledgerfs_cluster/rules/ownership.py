@@ -104,21 +104,6 @@ class Owners:
             _topics_at(survey, are_of_compaction(survey) & survey.cursors["is_stale"]),
         )
 
-    @classmethod
-    def changed(cls, survey: Survey, since_ms: int) -> "Owners":
-        """Return those that were set since a time."""
-        topics = np.flatnonzero(survey.topic_table["changed_ms"] >= since_ms).tolist()
-        schemas = survey.schemas["name"][survey.schemas["changed_ms"] >= since_ms]
-        is_changed = survey.cursors["changed_ms"] >= since_ms
-        names = [survey.cursor_names[row] for row in survey.cursors["name"][is_changed].tolist()]
-        return cls(
-            (survey.topics[row] for row in topics),
-            zip(_topics_at(survey, is_changed), names, strict=True),
-            (survey.words[row] for row in np.unique(schemas).tolist()),
-            # The state of a subscription in use changes without its node, and names another compacted ledger.
-            _topics_at(survey, are_of_compaction(survey) & (survey.cursors["cursors_ledger"] >= 0)),
-        )
-
     def may_name(self, component: str | None, owner: str | None, cursor: str | None) -> bool | None:
         """Return whether one of them may name a ledger with these custom metadata; None where nobody knows what would name it."""
         if owner is None or component not in {SCHEMA, MANAGED_LEDGER, COMPACTED, DELAYED}:

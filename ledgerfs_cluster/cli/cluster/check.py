@@ -1,7 +1,6 @@
 """``ledgerfs cluster check``: what lies in a cluster without an owner, and what it has lost."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,12 @@ import click
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import conclude
-from ledgerfs.cli.options import json_option, parsed_options, storage_options_of
+from ledgerfs.cli.options import json_option, parsed_options
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say
 from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs.display import printable
 from ledgerfs_cluster.cli.cluster.source import (
-    SCHEME,
     admin_option,
     bookies_of,
     broker_defaults,
@@ -35,11 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ledgerfs_cluster.check.check import Check, Rules
-    from ledgerfs_cluster.check.noted_work import NotedWork
     from ledgerfs_cluster.check.tier_listing import Tier
     from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.rules.findings import Finding
-    from ledgerfs_cluster.zookeeper.nodes import Nodes
 
 _STUCK_OPTIONS = (
     ("--max-open", "open_ms", "240m", "Ledgers may be open: the brokers' managedLedgerMaxLedgerRolloverTimeMinutes."),
@@ -109,10 +105,10 @@ def check(
 ) -> None:
     """Find ledgers and objects without an owner, what is lost, and what is stuck.
 
-    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Found are ledgers that nothing names,
-    or that are called deleted and are there; objects of --bucket that no list names; listed ledgers that are nowhere; offloads without
-    their objects, or with broken ones; ledgers on bookies that are not available; topics, ledgers, subscriptions and offloads that are
-    stuck. What is suspect is looked at twice, its owners read anew: only what both looks show is named. Of a dump there is one look.
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot]. Found are ledgers that nothing names, or that are called deleted and are there;
+    objects of --bucket that no list names; listed ledgers that are nowhere; offloads without their objects, or with broken ones; ledgers on
+    bookies that are not available; topics, ledgers, subscriptions and offloads that are stuck. What is suspect is looked at twice, its
+    owners read anew: only what both looks show is named.
 
     Exit code 0: nothing is lost, whatever else is found; 1: loss, damaged nodes, or brokers of --admin that did not answer; 3: no loss was
     found, but not everything could be judged.
@@ -150,31 +146,17 @@ def _checked(
     access: tuple[float, bool],
     tiers: tuple[tuple[str, ...], dict[str, Any]],
 ) -> "Check":
-    """Check a cluster or a dump; ``access`` is --zk-rate and --no-bookies, ``tiers`` are URLs and options of buckets."""
-    from ledgerfs_cluster.check.check import check_cluster, check_dump
+    """Check a cluster; ``access`` is --zk-rate and --no-bookies, ``tiers`` are URLs and options of buckets."""
+    from ledgerfs_cluster.check.check import check_cluster
 
     (zk_rate, no_bookies), (urls, options) = access, tiers
-    with progress() as update:
-        if not source.startswith(SCHEME):
-            return check_dump(source, _opened_tiers(urls, options, {}), rules, update, storage_options_of(context))
-        cluster = opened_cluster(context, source, zk_rate)
-        try:
-            reading = cluster.reading
-            opened = _opened_tiers(urls, {**reading.bucket_options, **options}, reading.bucket_urls)
-            bookies = bookies_of(cluster, no_bookies=no_bookies)
-            return check_cluster(cluster, bookies, opened, rules, update, partial(noted_work, cluster.nodes))
-        finally:
-            cluster.nodes.close()
-
-
-def noted_work(nodes: "Nodes") -> "NotedWork":
-    """Read what the journal of a cluster is about; raises `AccessDeniedError` and `StoreUnreachableError`."""
-    from ledgerfs_cluster.check.noted_work import NotedWork
-    from ledgerfs_cluster.offload.journal import read_journal
-
-    journal = read_journal(nodes)
-    damaged = (path.rpartition("/")[2] for path in journal.unreadable)
-    return NotedWork(frozenset([*(one.name for one in journal.records), *damaged]), journal.unreadable)
+    cluster = opened_cluster(context, source, zk_rate)
+    try:
+        opened = _opened_tiers(urls, {**cluster.reading.bucket_options, **options}, cluster.reading.bucket_urls)
+        with progress() as update:
+            return check_cluster(cluster, bookies_of(cluster, no_bookies=no_bookies), opened, rules, update)
+    finally:
+        cluster.nodes.close()
 
 
 def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
@@ -214,8 +196,6 @@ def _say_result(source: str, done: "Check") -> None:
     rest = len(done.findings) - loss
     ledgers, topics = f"{done.survey.ledgers.size:,} ledgers", f"{len(done.survey.topics):,} topics"
     say(f"{source}: {lost}; {rest:,} remarks, {human_size(freed)} may be freed; {ledgers} of {topics} were looked at")
-    if not source.startswith(SCHEME):
-        say("a dump shows one moment: look at the cluster itself before anything is deleted")
     if any(one.kind.is_orphan_of_bookkeeper for one in done.findings):
         for line in done.signs:
             say(

@@ -91,7 +91,6 @@ def test_a_wrong_token_or_address_is_told_after_the_results(cluster: LiveCluster
 def test_a_dump_has_no_brokers_to_ask(cluster: LiveCluster, broker: AdminServer, tmp_path: Path) -> None:
     dump = str(tmp_path / "dump.json.zst")
     run("cluster", "dump", cluster.url, dump)
-    for command in ("check", "cursors"):
-        done = run("cluster", command, dump, "--admin", broker.url, code=2)
-        assert b"a dump has the owners of its own time" in done.stderr
+    done = run("cluster", "cursors", dump, "--admin", broker.url, code=2)
+    assert b"a dump has the owners of its own time" in done.stderr
     assert broker.seen == []

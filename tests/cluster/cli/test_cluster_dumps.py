@@ -85,7 +85,7 @@ def test_a_kept_dump_stands_where_a_dump_does(cluster: LiveCluster, tier: Path, 
     policy = tmp_path / "policy.toml"
     policy.write_text("")
     for command in (
-        ("cluster", "cursors", "--json", "--all"), ("cluster", "check", "--json"),
+        ("cluster", "cursors", "--json", "--all"),
         ("lifecycle", "plan", str(policy), "--json", "--cluster"),
     ):  # fmt: skip
         found = [
