@@ -1,5 +1,6 @@
 """The rule of one topic: the cluster's own policies, and what the first pattern of the policy file that matches sets over them."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +16,7 @@ from ledgerfs_cluster.snapshot.survey import Survey
 
 _PERSISTENT = "persistent://"
 _OF_BROKERS = "broker"
+_NO_WISHES = TopicWishes(re.compile(""))
 
 
 class Whose(Enum):
@@ -95,14 +97,11 @@ class TopicRules:
         """Return the rule of a topic."""
         file, survey = self._file, self._survey
         told = survey.policies_of(managed_ledger)
-        wishes = wishes_for(file, managed_ledger)
+        wishes = wishes_for(file, managed_ledger) or _NO_WISHES
+        size, time, grace = wishes.offload_size, wishes.offload_time_ms, wishes.trash_grace_ms
         own = told.offload(file.broker.offload)
         namespace = survey.policies.get(namespace_of(managed_ledger), NOTHING_SET)
         retention, whose = retention_of(managed_ledger, namespace, file.broker, survey.own_policies(managed_ledger))
-        if wishes is None:
-            size = time = grace = None
-        else:
-            size, time, grace = wishes.offload_size, wishes.offload_time_ms, wishes.trash_grace_ms
         return TopicRule(
             managed_ledger,
             OffloadThresholds(own.size if size is None else size, own.time_ms if time is None else time),
@@ -113,18 +112,18 @@ class TopicRules:
             file.broker.deletion_lag_ms if told.deletion_lag_ms is None else told.deletion_lag_ms,
             whose != _OF_BROKERS or file.is_broker_retention_told,
             told.deletion_lag_ms is not None or file.is_broker_lag_told,
-            file.via if wishes is None or wishes.via is None else wishes.via,
+            wishes.via or file.via,
             file.trash_grace_ms if grace is None else grace,
             self._bucket(wishes, told.target),
-            wishes is not None and wishes.bucket is not None,
+            wishes.bucket is not None,
             self._bucket_of(told.target) if told.target.is_set else None,
-            wishes is None or wishes.trim,
-            wishes is None or wishes.offload,
+            wishes.trim,
+            wishes.offload,
         )
 
-    def _bucket(self, wishes: TopicWishes | None, target: OffloadTarget) -> OffloadBucket | None:
+    def _bucket(self, wishes: TopicWishes, target: OffloadTarget) -> OffloadBucket | None:
         """Return the bucket that the pattern names, else that of the cluster's policies, else that of the file's defaults."""
-        if wishes is not None and wishes.bucket is not None:
+        if wishes.bucket is not None:
             return self._file.buckets[wishes.bucket]
         if target.is_set:
             return self._bucket_of(target)

@@ -33,8 +33,6 @@ class Status:
         How many whole ones there were since the service began.
     backlog_ledgers, backlog_bytes, oldest_due_ms
         What is due to be offloaded by this program and is not yet, and since when; 0 for nothing.
-    rate
-        Bytes a second that may be offloaded now; None without a bound.
     done
         {kind of work with ``_ledgers`` or ``_bytes``: how many since the service began}.
     waiting, refused
@@ -56,7 +54,6 @@ class Status:
     backlog_ledgers: int = 0
     backlog_bytes: int = 0
     oldest_due_ms: int = 0
-    rate: float | None = None
     done: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
@@ -113,7 +110,7 @@ def parse_status(data: bytes, *, key: str) -> Status:
 
 def gauges_of(source: str, status: Status) -> list[str]:
     """Return the lines of Prometheus's text format."""
-    gauges: tuple[tuple[str, str, float | Mapping[str, int] | None, str], ...] = (
+    gauges: tuple[tuple[str, str, float | Mapping[str, int], str], ...] = (
         ("last_pass_timestamp_seconds", "When the last whole pass ended, seconds since 1970.", status.passed_ms / 1000, ""),
         ("failed_passes", "Passes that have ended early since the last whole one.", status.failed_passes, ""),
         ("backlog_ledgers", "Ledgers that are due to be offloaded by the service itself.", status.backlog_ledgers, ""),
@@ -122,7 +119,6 @@ def gauges_of(source: str, status: Status) -> list[str]:
         ("broker_backlog_ledgers", "Ledgers that are due to be offloaded by brokers.", status.broker_backlog_ledgers, ""),
         ("broker_backlog_bytes", "Bytes that are due to be offloaded by brokers.", status.broker_backlog_bytes, ""),
         ("broker_oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", status.broker_oldest_due_ms / 1000, ""),
-        ("rate_bytes_per_second", "Bytes a second that may be offloaded now.", status.rate, ""),
         ("troubles", "Troubles that the status has.", len(status.troubles), ""),
         ("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what"),
         ("waiting", "Things that are not due yet.", status.waiting, "what"),
@@ -133,12 +129,9 @@ def gauges_of(source: str, status: Status) -> list[str]:
     for name, about, value, label in gauges:
         values = value if isinstance(value, Mapping) else {"": value}
         samples = (
-            ({"cluster": source, **({label: key} if label else {})}, round(one, 3))
-            for key, one in values.items()
-            if one is not None
+            ({"cluster": source, **({label: key} if label else {})}, round(one, 3)) for key, one in values.items()
         )
-        if value is not None:
-            lines += gauge_lines(f"ledgerfs_lifecycle_{name}", about, samples)
+        lines += gauge_lines(f"ledgerfs_lifecycle_{name}", about, samples)
     return lines
 
 
@@ -151,13 +144,11 @@ def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (JSON)
             Trouble(_number(one["when_ms"], _MOST_MS), _typed(one["text"], str), _number(one["times"]))
             for one in _typed(value, list)
         ]
-    if name == "rate":
-        return value if value is None else float(_number(value, kinds=(int, float)))
     return _number(value, _MOST_MS if name.endswith("_ms") else _LONG)
 
 
-def _number(value: Any, most: int = _LONG, kinds: tuple[type, ...] = (int,)) -> Any:  # noqa: ANN401  (JSON)
-    if type(value) not in kinds or not 0 <= value < most:
+def _number(value: Any, most: int = _LONG) -> int:  # noqa: ANN401  (JSON)
+    if type(value) is not int or not 0 <= value < most:
         raise ValueError(f"{str(value)[:50]!r} is not a number from 0 on that fits")
     return value
 

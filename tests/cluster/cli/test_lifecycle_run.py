@@ -56,7 +56,6 @@ cluster = "{cluster.url}"
 [service]
 every = "1s"
 store_rate = "2GiB"
-floor_rate = "2MiB"
 [broker]
 deletion_lag = "0s"
 [defaults]
