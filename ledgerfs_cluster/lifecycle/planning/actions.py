@@ -34,8 +34,6 @@ class Refusal(Enum):
 
     GREATEST = "greatest-ledger"
     """It is the ledger with the greatest id of its list, which a broker makes anew from BookKeeper when it loads the topic."""
-    TERMINATED = "terminated"
-    """Loading a terminated topic does not change its list, so nobody would notice a broker that has it."""
     LOAD_MANAGER = "load-manager"
     """With the extensible load manager owners are not in ZooKeeper: nothing there changes when a broker takes a topic."""
     UNKNOWN_OWNER = "unknown-owner"

@@ -101,7 +101,7 @@ def service_of(
             pace=partial(_pace, bandwidth, stopping),
         )
         context = ActionContext(
-            *(cluster, lock, ledgers, OffloadedCopies(cluster.reading), owners, bookies, bucket_at),
+            *(cluster, lock, ledgers, OffloadedCopies(cluster.reading), bookies, bucket_at),
             *(lambda: step.in_flight, other, stopping.require_going),
         )
         acting, background = partial(Acting, context), BackgroundOffloads(step, events, stopping.is_set)
