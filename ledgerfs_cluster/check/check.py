@@ -1,14 +1,13 @@
 """Checking a cluster: buckets, then ledgers, then what owns them; some seconds later the same for what was suspect; then the findings."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.array_types import Int64
-from ledgerfs_cluster.check.noted_work import without_noted
 from ledgerfs_cluster.check.suspects import Suspects, suspects_of
 from ledgerfs_cluster.check.tier_findings import (
     LeftOut,
@@ -26,7 +25,7 @@ from ledgerfs_cluster.rules.findings import Finding, in_order
 from ledgerfs_cluster.rules.gone import gone_findings, unread_compactions
 from ledgerfs_cluster.rules.loss import lost_findings, under_replicated, unequal_findings
 from ledgerfs_cluster.rules.orphans import flagged_findings, orphan_findings, signs_of_sharing
-from ledgerfs_cluster.rules.tiered_objects import TieredObjects, are_in, completely_offloaded
+from ledgerfs_cluster.rules.tiered_objects import TieredObjects, are_in, completely_offloaded, uuid_text
 from ledgerfs_cluster.snapshot.answers import BookieReads
 from ledgerfs_cluster.snapshot.next_ids import end_of_former_ids
 from ledgerfs_cluster.snapshot.survey import DamagedNode, Survey
@@ -35,6 +34,7 @@ from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 GRACE_MS = 600_000
 PASS_SECONDS = 5.0
+_NOTED = "{} that nothing names are noted in the journal of the lifecycle: `ledgerfs lifecycle status` shows it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +187,24 @@ def check_cluster(
     # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
     not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
     names = {one.name for journal in journals for one in journal.records}
-    sure, told = without_noted(looks.sure, names | {path.rpartition("/")[2] for path in damaged})
-    findings = in_order([*told, *_findings(sure, survey, tiers, left_out, not_whole)])
+    noted = names | {path.rpartition("/")[2] for path in damaged}
+    sure = _without_noted(looks.sure, noted, left_out)
+    findings = in_order(_findings(sure, survey, tiers, left_out, not_whole))
     said, unjudged = _left_out(first, left_out, rules), _unjudged(first, sure)
     return Check(_with_unread(survey, again.survey), 2, findings, said, unjudged, signs_of_sharing(survey))
+
+
+def _without_noted(sure: Suspects, noted: Collection[str], left_out: LeftOut) -> Suspects:
+    """Return what is suspect and not noted by the lifecycle; ``noted`` are names of records of the journal."""
+    rows, tiers = sure.unnamed.rows, []
+    is_marked = np.array([f"orphan-{row['ledger_id']}" in noted for row in rows], np.bool_)
+    left_out[_NOTED.format("ledgers")] += int(is_marked.sum())
+    for one in sure.tiers:
+        names = [f"{row['ledger_id']}-{uuid_text(row)}" for row in one.unnamed]
+        is_noted = np.array([not {f"attempt-{name}", f"objects-{name}"}.isdisjoint(noted) for name in names], np.bool_)
+        left_out[_NOTED.format("offloads")] += int(is_noted.sum())
+        tiers.append(replace(one, unnamed=one.unnamed[~is_noted]))
+    return replace(sure, unnamed=replace(sure.unnamed, rows=rows[~is_marked]), tiers=tuple(tiers))
 
 
 def _with_unread(first: Survey, second: Survey) -> Survey:

@@ -88,11 +88,12 @@ def plan(
         has_admin=policy.brokers is not None or not policy.file.digest,
         journal=journal,
         orphans=orphans,
-        wanted=wanted_topics(survey, topics),
         # A service may be at work.
         attempt_grace_ms=policy.file.orphan_grace_ms,
     )
+    wanted = wanted_topics(survey, topics)
     found = plan_of(survey, situation)
+    found = found.only(wanted) if wanted else found
     if as_json:
         print_json(_as_json(policy, survey, found))
     else:

@@ -135,7 +135,7 @@ def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> It
     named = named_ledgers(cluster.survey)
     for one in situation.orphans.ledgers:
         is_named = bool(is_in(np.array([one.ledger_id], np.int64), named)[0])
-        if situation.is_wanted(one.managed_ledger) and not is_named:
+        if not is_named:
             ago = span(max(0, situation.now_ms - one.changed_ms))
             why = f"nothing names it, it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
             about = one.ledger_id, one.managed_ledger, None, None, why[:4000], one.version, one.size
@@ -147,7 +147,7 @@ def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> It
     for offload in situation.orphans.offloads:
         is_named = cluster.names_offload(offload.ledger_id, offload.uuid)
         is_named |= (offload.ledger_id, offload.uuid) in noted
-        if situation.is_wanted(offload.managed_ledger) and not is_named:
+        if not is_named:
             ago = span(max(0, situation.now_ms - offload.modified_ms))
             why = f"no list names this offload in {offload.bucket}, whose objects are {ago} old"
             of = offload.ledger_id, offload.managed_ledger, offload.uuid, offload.bucket, why, -1, offload.size

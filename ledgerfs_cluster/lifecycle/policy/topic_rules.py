@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
@@ -19,13 +18,6 @@ _OF_BROKERS = "broker"
 _NO_WISHES = TopicWishes(re.compile(""))
 
 
-class Whose(Enum):
-    """Who has set a number of a rule."""
-
-    FILE = "the policy file"
-    CLUSTER = "the cluster's policies"
-
-
 @dataclass(frozen=True, slots=True)
 class TopicRule:
     """What is wanted of a topic.
@@ -35,7 +27,7 @@ class TopicRule:
     managed_ledger
         The topic.
     thresholds
-        From when on ledgers are offloaded, and ``size_from``, ``time_from`` whose each of them is.
+        From when on ledgers are offloaded; ``is_size_the_files``, ``is_time_the_files``: whether the file sets each of them.
     retention, retention_from
         What is kept, and whose that is: ``topic``, ``system``, ``namespace`` or ``broker``. The file has none of its own.
     deletion_lag_ms
@@ -53,8 +45,8 @@ class TopicRule:
 
     managed_ledger: str
     thresholds: OffloadThresholds
-    size_from: Whose
-    time_from: Whose
+    is_size_the_files: bool
+    is_time_the_files: bool
     retention: Retention
     retention_from: str
     deletion_lag_ms: int
@@ -71,7 +63,7 @@ class TopicRule:
     @property
     def are_thresholds_the_files(self) -> bool:
         """Whether no policy of the cluster has a say in what is offloaded."""
-        return self.size_from is Whose.FILE and self.time_from is Whose.FILE
+        return self.is_size_the_files and self.is_time_the_files
 
 
 class TopicRules:
@@ -105,8 +97,8 @@ class TopicRules:
         return TopicRule(
             managed_ledger,
             OffloadThresholds(own.size if size is None else size, own.time_ms if time is None else time),
-            _whose(size),
-            _whose(time),
+            size is not None,
+            time is not None,
             retention,
             whose,
             file.broker.deletion_lag_ms if told.deletion_lag_ms is None else told.deletion_lag_ms,
@@ -162,7 +154,3 @@ def url_of(file: PolicyFile, context: OffloadContext) -> str | None:
     # An offload without an endpoint is at its driver's own, and nowhere else.
     found = [one.url for one in file.buckets.values() if one.url_of(context) is not None]
     return found[0] if len(found) == 1 else None
-
-
-def _whose(told: int | None) -> Whose:
-    return Whose.CLUSTER if told is None else Whose.FILE

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ledgerfs.errors import CorruptMetadataError, ObjectNotFoundError
 from ledgerfs_cluster.errors import ChangedMeanwhileError
 from ledgerfs_cluster.lifecycle.service.events import Trouble
 from ledgerfs_cluster.rules.gauges_file import gauge_lines
+from ledgerfs_cluster.snapshot.policies import json_object
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, SetNode
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
@@ -18,7 +19,6 @@ _MOST_MS = 1 << 47
 _MOST_TEXT = 500
 _COUNTS = ("done", "waiting", "refused", "journal")
 _LONG = 2**63
-_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ def parse_status(data: bytes, *, key: str) -> Status:
 
     Raises `CorruptMetadataError` for anything else than a status.
     """
+    told = json_object(data, key=key)
     try:
-        told = _typed(json.loads(data), dict)
         return Status(**{one.name: _read(one.name, told[one.name]) for one in fields(Status) if one.name in told})
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise CorruptMetadataError(f"no status of the lifecycle service: {error}", key=key) from error
 
 
@@ -137,13 +137,10 @@ def gauges_of(source: str, status: Status) -> list[str]:
 
 def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (JSON)
     """Return the value of a field; raises `ValueError`, `TypeError` and `KeyError` for any other value."""
-    if name in _COUNTS:
-        return {key: _number(one) for key, one in _typed(value, dict).items()}
-    if name == "troubles":
-        return [
-            Trouble(_number(one["when_ms"], _MOST_MS), _typed(one["text"], str), _number(one["times"]))
-            for one in _typed(value, list)
-        ]
+    if name in _COUNTS and isinstance(value, dict):
+        return {key: _number(one) for key, one in value.items()}
+    if name == "troubles" and isinstance(value, list):
+        return [Trouble(_number(one["when_ms"], _MOST_MS), _text(one["text"]), _number(one["times"])) for one in value]
     return _number(value, _MOST_MS if name.endswith("_ms") else _LONG)
 
 
@@ -153,7 +150,7 @@ def _number(value: Any, most: int = _LONG) -> int:  # noqa: ANN401  (JSON)
     return value
 
 
-def _typed(value: Any, kind: type[_Kind]) -> _Kind:  # noqa: ANN401  (JSON)
-    if not isinstance(value, kind):
-        raise TypeError(f"{str(value)[:50]!r} is not of type {kind.__name__}")
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:50]!r} is not a text")
     return value

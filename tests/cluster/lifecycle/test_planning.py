@@ -704,10 +704,10 @@ def test_orphans_of_a_namespace_that_is_being_deleted_stay(cluster: MadeCluster)
     assert (found.actions, refusals(found)[Refusal.BEING_DELETED]) == ([], [70])
 
 
-def test_only_wanted_topics_are_planned_for(cluster: MadeCluster) -> None:
+def test_a_plan_of_some_topics_has_nothing_of_others(cluster: MadeCluster) -> None:
     other = f"{SPACE}/persistent/y"
     cluster.topic(TOPIC, [listed(1), current(2)])
     cluster.topic(other, [listed(3), current(4)])
     records = journal(record_of(99), attempt(1))
-    found = planned(cluster, KEEPS + OFFLOADS, wanted=frozenset({other}), journal=records)
+    found = planned(cluster, KEEPS + OFFLOADS, journal=records).only({other})
     assert [(one.kind, one.ledger_ids) for one in found.actions] == [(ActionKind.OFFLOAD, (3,))]
