@@ -104,7 +104,7 @@ def parse_status(data: bytes, *, key: str) -> Status:
     told = json_object(data, key=key)
     try:
         return Status(**{one.name: _read(one.name, told[one.name]) for one in fields(Status) if one.name in told})
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptMetadataError(f"no status of the lifecycle service: {error}", key=key) from error
 
 
@@ -136,10 +136,10 @@ def gauges_of(source: str, status: Status) -> list[str]:
 
 
 def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Return the value of a field; raises `ValueError`, `TypeError` and `KeyError` for any other value."""
-    if name in _COUNTS and isinstance(value, dict):
+    """Return the value of a field; raises an error of its type for any other value."""
+    if name in _COUNTS:
         return {key: _number(one) for key, one in value.items()}
-    if name == "troubles" and isinstance(value, list):
+    if name == "troubles":
         return [Trouble(_number(one["when_ms"], _MOST_MS), _text(one["text"]), _number(one["times"])) for one in value]
     return _number(value, _MOST_MS if name.endswith("_ms") else _LONG)
 
