@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -31,10 +31,11 @@ from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import parse_cursor_info
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.rules.cursors import cursors
-from ledgerfs_cluster.rules.offload_thresholds import TopicOffloads, chosen_of, offloads
+from ledgerfs_cluster.rules.offload_thresholds import Chosen, chosen_of
 from ledgerfs_cluster.rules.retention import Stays, TopicRetention, retention
 from ledgerfs_cluster.rules.topic_owners import ask_brokers
-from ledgerfs_cluster.snapshot.policies import BrokerDefaults, Retention
+from ledgerfs_cluster.snapshot.policies import BrokerDefaults, OffloadThresholds, Retention
+from ledgerfs_cluster.snapshot.survey import TopicLedgers
 
 _BROKER = {
     "managedLedgerMaxEntriesPerLedger": states.ENTRIES_A_LEDGER,
@@ -156,9 +157,9 @@ def test_thresholds_choose_what_a_broker_then_offloads(live: LiveCluster, begun:
         found = {topic: offloaded(topic) for topic in expected}
     assert found == expected
     assert {len(one) for one in found.values()} >= {0, 1, 2, 3, 5}
-    assert all(set(before[topic].ledger_ids) <= found[topic] for topic in found), "told before the rollover"
+    assert all(before[topic].ids <= found[topic] for topic in found), "told before the rollover"
     left = _offloads(live)
-    assert [topic for topic in found if left[topic].ledger_ids or left[topic].unfinished] == []
+    assert [topic for topic in found if left[topic].ids] == []
 
 
 def test_retention_takes_what_a_broker_then_trims(live: LiveCluster, begun: Begun, made: Made) -> None:
@@ -298,11 +299,28 @@ def _leaving(topic: TopicRetention) -> set[int]:
     return {*topic.ledger_ids, *topic.ledgers.ids[list(topic.trim.dropped)].tolist()}
 
 
+class TopicOffloads(NamedTuple):
+    """What a topic's thresholds choose of its ledgers."""
+
+    ledgers: TopicLedgers
+    thresholds: OffloadThresholds
+    chosen: Chosen
+
+    @property
+    def ids(self) -> set[int]:
+        """The ledgers that are chosen."""
+        return set(self.ledgers.ids[list(self.chosen.rows)].tolist())
+
+
 def _offloads(live: LiveCluster) -> dict[str, TopicOffloads]:
-    """Return what is told of offloads, by topic."""
+    """Return what is chosen to be offloaded, by topic."""
     with stage("states: survey"):
         survey = survey_of(live)
-    return {topic_of(one.managed_ledger): one for one in offloads(survey, _DEFAULTS, survey.read_ms)}
+    found = {}
+    for row, name in enumerate(survey.topics):
+        ledgers, thresholds = survey.ledgers_of(row), survey.policies_of(name).offload(_DEFAULTS.offload)
+        found[topic_of(name)] = TopicOffloads(ledgers, thresholds, chosen_of(ledgers, thresholds, survey.read_ms))
+    return found
 
 
 def _offloaded(topic: TopicOffloads) -> set[int]:

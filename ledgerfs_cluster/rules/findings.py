@@ -51,8 +51,6 @@ class FindingKind(Enum):
     """A subscription that was not active for long, and holds data back."""
     FAILED_OFFLOAD = "failed-offload"
     """An attempt to offload that is not complete, and does not go on."""
-    OFFLOAD_BACKLOG = "offload-backlog"
-    """Ledgers behind their offload thresholds."""
 
     @property
     def is_loss(self) -> bool:

@@ -19,7 +19,6 @@ from ledgerfs_cluster.cli.cluster.source import (
     bookies_of,
     broker_defaults,
     ledgers_text,
-    offload_options,
     opened_cluster,
     retention_options,
     say_not_known,
@@ -41,7 +40,6 @@ _STUCK_OPTIONS = (
     ("--max-open", "open_ms", "240m", "Ledgers may be open: the brokers' managedLedgerMaxLedgerRolloverTimeMinutes."),
     ("--inactive", "inactive_ms", "7d", "Subscriptions may be inactive."),
     ("--max-attempt", "attempt_ms", "2h", "An attempt to offload may take."),
-    ("--max-due", "due_ms", "6h", "Ledgers may be due to be offloaded."),
     ("--max-expired", "expired_ms", "10m", "Topics that no broker has loaded may be past their retention."),
 )
 """For how long something may be so until it is stuck: each option, and its field of `StuckLimits`."""
@@ -84,7 +82,6 @@ def _parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> d
 )
 @_stuck_options
 @retention_options
-@offload_options
 @json_option
 @click.pass_context
 def check(

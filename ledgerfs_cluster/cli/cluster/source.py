@@ -8,7 +8,6 @@ import click
 
 from ledgerfs.cli.options import storage_option, storage_options_of
 from ledgerfs.cli.output import progress, say
-from ledgerfs.cli.parameter_types import Size
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs_cluster.cli.broker_options import ACCESS, admin_requests, broker_options
 
@@ -78,22 +77,6 @@ def retention_options(command: Command) -> Command:
     return command
 
 
-def offload_options(command: Command) -> Command:
-    """Add the broker's defaults of offloading."""
-    for add in (
-        click.option(
-            "--broker-offload-seconds", type=int, metavar="NUMBER",
-            help="The brokers' managedLedgerOffloadThresholdInSeconds.  [default: off]",
-        ),
-        click.option(
-            "--broker-offload-bytes", type=Size(), metavar="SIZE",
-            help="The brokers' managedLedgerOffloadAutoTriggerSizeThresholdBytes, for namespaces without one.  [default: off]",
-        ),
-    ):  # fmt: skip
-        command = add(command)
-    return command
-
-
 def opened_cluster(context: click.Context, url: str, zk_rate: float) -> "LivingCluster":
     """Return the cluster of a URL with the options of -o; raises as `cluster_at`."""
     return cluster_at(url, {"most_per_second": zk_rate, **storage_options_of(context)})
@@ -151,21 +134,12 @@ def broker_defaults(
     broker_retention_minutes: int = 0,
     broker_retention_megabytes: int = 0,
     broker_ttl_seconds: int = 0,
-    broker_offload_bytes: int | None = None,
-    broker_offload_seconds: int | None = None,
 ) -> "BrokerDefaults":
-    """Return the policies of brokers from `retention_options` and `offload_options`."""
-    from ledgerfs_cluster.snapshot.policies import NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
+    """Return the policies of brokers from `retention_options`."""
+    from ledgerfs_cluster.snapshot.policies import BrokerDefaults, Retention
 
-    seconds = -1 if broker_offload_seconds is None else broker_offload_seconds
-    return BrokerDefaults(
-        Retention.of(broker_retention_minutes, broker_retention_megabytes),
-        OffloadThresholds(
-            NO_LIMIT if broker_offload_bytes is None else broker_offload_bytes,
-            NO_LIMIT if seconds < 0 else seconds * 1000,
-        ),
-        broker_ttl_seconds * 1000,
-    )
+    retention = Retention.of(broker_retention_minutes, broker_retention_megabytes)
+    return BrokerDefaults(retention, ttl_ms=broker_ttl_seconds * 1000)
 
 
 def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
