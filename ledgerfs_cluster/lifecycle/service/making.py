@@ -28,7 +28,6 @@ from ledgerfs_cluster.offload.offload_driver import user_metadata
 from ledgerfs_cluster.offload.one_step import OneStep
 from ledgerfs_cluster.offload.opening import SERVICE, holder_text
 from ledgerfs_cluster.offload.outcomes import failed
-from ledgerfs_cluster.offload.owners import TopicOwners
 from ledgerfs_cluster.snapshot.cluster_names import only_cluster
 from ledgerfs_cluster.token_bucket import Bandwidth
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
@@ -92,12 +91,12 @@ def service_of(
         bandwidth = Bandwidth(file.service.store_rate)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=stopping.is_set)
         ledgers, other = ClosedLedgers(cluster, stopping.is_set), partial(why_other, file)
-        owners = TopicOwners(lock, None if broker is None else broker.unload)
         bucket_at, find = _buckets_of(file), partial(url_of, file)
         step = OneStep(
-            *(lock, ledgers, owners, bucket_at, user_metadata(only_cluster(lock.newest()))),
+            *(lock, ledgers, bucket_at, user_metadata(only_cluster(lock.newest()))),
             noted_ms=clock.later_ms,
             url_of=find,
+            unload=None if broker is None else broker.unload,
             pace=partial(_pace, bandwidth, stopping),
         )
         context = ActionContext(

@@ -16,7 +16,6 @@ from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
 from ledgerfs_cluster.offload.journal import mark, read_journal, undo
 from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
 from ledgerfs_cluster.offload.one_step import OneStep
-from ledgerfs_cluster.offload.owners import TopicOwners
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.cluster_clock import ClusterClock
 from tests.cluster.lifecycle.acting.test_deletions import ledgers, trimmed
@@ -54,7 +53,6 @@ def test_a_list_that_others_change_is_completed(cluster: LiveCluster, marked: Ma
         *(
             marked.lock,
             ClosedLedgers(marked.living),
-            TopicOwners(marked.lock),
             open_bucket,
             {"pulsarclustername": "ours"},
         ),
