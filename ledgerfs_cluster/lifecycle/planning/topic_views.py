@@ -100,19 +100,6 @@ class ClusterView:
 
     """
 
-    __slots__ = (
-        "_node_ids",
-        "_not_read",
-        "_offloads",
-        "_rows",
-        "_rules",
-        "_shared",
-        "_urls",
-        "damaged_lists",
-        "is_owner_unreadable",
-        "survey",
-    )
-
     def __init__(self, survey: Survey, file: PolicyFile) -> None:
         self.survey = survey
         offloads = (OffloadContext(None, True, False, None, *one) for one in survey.drivers)
