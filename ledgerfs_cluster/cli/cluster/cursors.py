@@ -62,9 +62,7 @@ def cursors(
     CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Without --all these are subscriptions
     that hold back what retention lets go, or have a backlog. "Holds back" are bytes that would go if no subscription needed them, "frees"
     those that go if this one alone is deleted. A subscription without a time of its last activity has that of the last change of its node,
-    marked with ~; one that may be further than shown is marked with ?, topics that may have policies of their own with *. "Expires to" is
-    where the time to live moves it at least once a broker has the topic loaded, by the times at which ledgers were closed, and what is held
-    is what is held then.
+    marked with ~; one that may be further than shown is marked with ?, topics that may have policies of their own with *.
 
     \b
     Examples:
@@ -99,7 +97,6 @@ _COLUMNS: "dict[str, Callable[[CursorState], str]]" = {
     "topic": lambda one: printable(topic_of(one.managed_ledger)) + "*" * one.may_have_own_policies,
     "subscription": lambda one: printable(one.name),
     "position": lambda one: f"{one.position[0]}:{one.position[1]}" + ("?" if one.is_stale else ""),
-    "expires to": lambda one: "" if one.expires_to is None else f"{one.expires_to[0]}:{one.expires_to[1]}",
     "backlog": lambda one: f"{one.backlog:,}",
     "bytes": lambda one: human_size(one.backlog_size),
     "active": lambda one: minute(one.active_ms) + ("~" if one.last_active_ms is None else ""),
@@ -126,6 +123,4 @@ def _as_json(one: "CursorState") -> dict[str, Any]:
         "frees_bytes": one.freed_size,
         "owner": one.owner.value,
         "unknown_policies": one.may_have_own_policies,
-        "ttl_seconds": one.ttl_ms // 1000,
-        "expires_to": None if one.expires_to is None else list(one.expires_to),
     }

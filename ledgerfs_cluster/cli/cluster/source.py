@@ -58,12 +58,8 @@ def topic_option(command: Command) -> Command:
 
 
 def retention_options(command: Command) -> Command:
-    """Add the broker's defaults of retention, and of the time to live, which decides with it."""
+    """Add the broker's defaults of retention."""
     for add in (
-        click.option(
-            "--broker-ttl-seconds", type=click.IntRange(min=0), default=0, show_default=True, metavar="NUMBER",
-            help="The brokers' ttlDurationDefaultInSeconds, for namespaces without a time to live; 0 for none.",
-        ),
         click.option(
             "--broker-retention-megabytes", type=int, default=0, show_default=True, metavar="NUMBER",
             help="The brokers' defaultRetentionSizeInMB, for namespaces without a policy; -1 for no limit.",
@@ -129,17 +125,11 @@ def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies:
             cluster.nodes.close()
 
 
-def broker_defaults(
-    *,
-    broker_retention_minutes: int = 0,
-    broker_retention_megabytes: int = 0,
-    broker_ttl_seconds: int = 0,
-) -> "BrokerDefaults":
+def broker_defaults(*, broker_retention_minutes: int = 0, broker_retention_megabytes: int = 0) -> "BrokerDefaults":
     """Return the policies of brokers from `retention_options`."""
     from ledgerfs_cluster.snapshot.policies import BrokerDefaults, Retention
 
-    retention = Retention.of(broker_retention_minutes, broker_retention_megabytes)
-    return BrokerDefaults(retention, ttl_ms=broker_ttl_seconds * 1000)
+    return BrokerDefaults(Retention.of(broker_retention_minutes, broker_retention_megabytes))
 
 
 def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:

@@ -235,7 +235,6 @@ def _broker(told: Mapping[str, Any]) -> BrokerDefaults:
     return BrokerDefaults(
         Retention.of(told.get("retention_minutes", 0), told.get("retention_megabytes", 0)),
         OffloadThresholds(told.get("offload_bytes", NO_LIMIT), seconds * 1000 if seconds >= 0 else NO_LIMIT),
-        0,
         told.get("deletion_lag", BROKERS_DELETION_LAG_MS),
     )
 

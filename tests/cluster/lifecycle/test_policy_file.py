@@ -90,7 +90,7 @@ def test_every_key_is_read() -> None:
     )
     assert found.service == ServiceSettings(30_000, 64 << 20, 1 << 30)
     thresholds = OffloadThresholds(10 << 30, 3_600_000)
-    assert found.broker == BrokerDefaults(Retention(3_600_000, NO_LIMIT), thresholds, 0, 7_200_000)
+    assert found.broker == BrokerDefaults(Retention(3_600_000, NO_LIMIT), thresholds, 7_200_000)
     assert (found.via, found.trash_grace_ms, found.orphans, found.orphan_grace_ms) == (
         Via.DIRECT,
         7_200_000,
