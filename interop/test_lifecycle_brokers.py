@@ -236,7 +236,7 @@ def test_who_owns_a_topic_is_told_without_loading_it(
 
 def owner_by_broker(cluster: Cluster, name: str) -> Owner:
     """Return the owner as the broker itself tells its bundles."""
-    owners = BundleOwners({}, are_all_told=True)
+    owners = BundleOwners()
     (broker,) = cluster.admin.call("GET", "v2/brokers/interop")
     for bundle in cluster.admin.call("GET", f"v2/brokers/interop/{broker}/ownedNamespaces"):
         owners.own(f"{NAMESPACES}/{bundle}")

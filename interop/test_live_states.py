@@ -19,7 +19,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from interop import kept_topics, states, threshold_topics
-from interop.filling import fill, for_each
+from interop.filling import for_each
 from interop.live_cluster import LiveCluster, lent_live_cluster
 from interop.live_producer import acknowledging, connected, going_on, produce_to
 from interop.processes import LEASH
@@ -27,13 +27,11 @@ from interop.s3_server import BUCKET
 from interop.stages import stage, took
 from interop.surveys import ledgers_of, path_of, survey_of
 from interop.waiting import wait_until
-from ledgerfs.formats.topic_names import managed_ledger_of, topic_of
+from ledgerfs.formats.topic_names import topic_of
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import parse_cursor_info
-from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.rules.cursors import cursors
 from ledgerfs_cluster.rules.offload_thresholds import Chosen, chosen_of
 from ledgerfs_cluster.rules.retention import Stays, TopicRetention, retention
-from ledgerfs_cluster.rules.topic_owners import ask_brokers
 from ledgerfs_cluster.snapshot.policies import BrokerDefaults, OffloadThresholds, Retention
 from ledgerfs_cluster.snapshot.survey import TopicLedgers
 
@@ -229,30 +227,6 @@ def test_the_doctor_names_all_states_and_nothing_else(live: LiveCluster, made: M
         "truncated-offload": {half["complete"]},
         "failed-offload": {half[state] for state in ("prepared", "data", "both")},
     }
-
-
-def test_brokers_tell_owners_that_are_not_in_zookeeper(live: LiveCluster) -> None:
-    admin, names = live.cluster.admin, ("public/loaded", "public/unloaded")
-    for name in names:
-        admin.make_namespace(name)
-    topics = [f"persistent://{name}/t" for name in names]
-    with connected(live.cluster.service_url) as client:
-        for topic in topics:
-            fill(client, topic, 10, 100)
-    with stage("states: another load manager"):
-        live.cluster.processes.stop("broker", seconds=120)
-        settings = live.cluster.settings
-        live.cluster.settings = {**settings, "broker": {**settings["broker"], **_EXTENSIBLE}}
-        live.cluster.start_broker(live.s3)
-    with connected(live.cluster.service_url) as client:
-        fill(client, topics[0], 10, 100)
-    with live.unrecorded() as nodes:
-        before = _versions(nodes)
-        survey = survey_of(live)
-        told = ask_brokers(survey, AdminRequests(admin.address))
-        assert _versions(nodes) == before
-    owners = [[one.owners.of(managed_ledger_of(topic)).value for topic in topics] for one in (survey, told)]
-    assert owners == [["unknown", "unknown"], ["some", "none"]]
 
 
 def test_nothing_but_reads_was_ever_sent(live: LiveCluster, made: Made) -> None:

@@ -64,10 +64,8 @@ def stuck(survey: Survey, defaults: BrokerDefaults, now_ms: int, limits: StuckLi
 def not_known(survey: Survey, now_ms: int, limits: StuckLimits) -> list[str]:
     """Return what cannot be told of this cluster, a sentence each."""
     said = []
-    if not survey.owners.are_known:
-        said.append(
-            "owners of topics are not in ZooKeeper, and brokers have not told them (--admin): which topics none has loaded is not known"
-        )
+    if not survey.owners.are_in_zookeeper:
+        said.append("owners of topics are not in ZooKeeper: which topics no broker has loaded is not known")
     namespaces = survey.namespaces_not_read()
     if namespaces:
         said.append(f"policies of single topics of {len(namespaces):,} namespaces are not known")

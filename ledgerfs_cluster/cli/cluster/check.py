@@ -15,7 +15,6 @@ from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs.display import printable
 from ledgerfs_cluster.cli.cluster.source import (
-    admin_option,
     bookies_of,
     broker_defaults,
     ledgers_text,
@@ -23,7 +22,6 @@ from ledgerfs_cluster.cli.cluster.source import (
     retention_options,
     say_not_known,
     source_argument,
-    with_owners,
 )
 from ledgerfs_cluster.cli.rows import print_rows
 from ledgerfs_cluster.rules.gauges_file import gauge_lines, write_gauges_file
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
     from ledgerfs_cluster.check.check import Check, Rules
     from ledgerfs_cluster.check.tier_listing import Tier
-    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.rules.findings import Finding
 
 _STUCK_OPTIONS = (
@@ -60,7 +57,6 @@ def _parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> d
 
 @command()
 @source_argument
-@admin_option
 @click.option(
     "--bucket", "buckets", multiple=True, metavar="URL",
     help="A bucket that the cluster offloads to, such as s3://tier; may be repeated.",
@@ -91,7 +87,6 @@ def check(
     source: str,
     zk_rate: float,
     no_bookies: bool,
-    brokers: "AdminRequests | None",
     buckets: tuple[str, ...],
     bucket_options: dict[str, Any],
     grace: float,
@@ -107,14 +102,13 @@ def check(
     bookies that are not available; topics, ledgers, subscriptions and offloads that are stuck. What is suspect is looked at twice, its
     owners read anew: only what both looks show is named.
 
-    Exit code 0: nothing is lost, whatever else is found; 1: loss, damaged nodes, or brokers of --admin that did not answer; 3: no loss was
-    found, but not everything could be judged.
+    Exit code 0: nothing is lost, whatever else is found; 1: loss, or damaged nodes; 3: no loss was found, but not everything could be
+    judged.
 
     \b
     Examples:
       ledgerfs cluster check pulsar+zk://zk1:2181,zk2:2181
       ledgerfs cluster check pulsar+zk://zk1:2181 --bucket s3://tier -O endpoint_url=http://minio:9000
-      ledgerfs cluster check pulsar+zk://zk1:2181 --admin http://broker:8080 --token-file token.txt
       ledgerfs cluster check pulsar+zk://zk1:2181 --json | jq '.findings[] | select(.loss)'
       ledgerfs cluster check pulsar+zk://zk1:2181 --prometheus /var/lib/node_exporter/ledgerfs.prom
     """
@@ -122,8 +116,7 @@ def check(
     from ledgerfs_cluster.check.check import Rules
 
     rules = Rules(round(grace * 1000), pass_seconds)
-    looked = _checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options))
-    done = _with_stuck(replace(looked, survey=with_owners(looked.survey, brokers)), policies)
+    done = _with_stuck(_checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options)), policies)
     if prometheus is not None:
         lines = _gauges(source, done.findings, len(done.survey.damaged), done.survey.read_ms)
         write_gauges_file(prometheus, lines)
@@ -226,7 +219,7 @@ def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
         "complete": done.is_complete,
         "not_judged": [*done.unjudged, *done.left_out],
         "signs_of_sharing": done.signs,
-        "not_known": [*done.survey.owners.not_told, *done.survey.troubles],
+        "not_known": list(done.survey.troubles),
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in done.survey.damaged],
     }
 

@@ -12,7 +12,6 @@ from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.display import printable
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs_cluster.cli.cluster.source import (
-    admin_option,
     broker_defaults,
     retention_options,
     say_not_known,
@@ -20,14 +19,12 @@ from ledgerfs_cluster.cli.cluster.source import (
     surveyed,
     topic_option,
     wanted_topics,
-    with_owners,
 )
 from ledgerfs_cluster.cli.rows import print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.rules.cursors import CursorState
 
 _EVER = 2**63
@@ -35,7 +32,6 @@ _EVER = 2**63
 
 @command()
 @source_argument
-@admin_option
 @click.option(
     "--inactive", type=Duration(), metavar="TIME", help="Only those that were not active for so long, such as 7d."
 )
@@ -50,7 +46,6 @@ def cursors(
     source: str,
     zk_rate: float,
     no_bookies: bool,
-    brokers: "AdminRequests | None",
     inactive: float | None,
     topics: tuple[str, ...],
     show_all: bool,
@@ -72,7 +67,7 @@ def cursors(
     # This imports numpy, which --help does not need.
     from ledgerfs_cluster.rules.cursors import cursors as cursors_of
 
-    survey = with_owners(surveyed(context, source, zk_rate, no_bookies=no_bookies), brokers)
+    survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
     wanted = wanted_topics(survey, topics)
     before = _EVER if inactive is None else survey.read_ms - round(inactive * 1000)
     found, seen, holding = [], 0, 0

@@ -12,8 +12,7 @@ Examples:
   ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier
 
 \b
-Nothing is written to a cluster: no node is changed, no ledger is fenced. No broker is asked, which could load topics, but with --admin:
-then brokers tell which of them has which bundle, which loads none.
+Nothing is written to a cluster: no node is changed, no ledger is fenced. No broker is asked, which could load topics.
 """
 
 _COMMANDS = (

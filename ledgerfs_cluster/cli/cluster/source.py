@@ -1,20 +1,17 @@
 """The argument CLUSTER and its options: a living cluster, or a dump of one; and what was not looked at, said after the results."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ledgerfs.cli.options import storage_option, storage_options_of
 from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.traffic_options import Command
-from ledgerfs_cluster.cli.broker_options import ACCESS, admin_requests, broker_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.snapshot.answers import BookieReads
     from ledgerfs_cluster.snapshot.policies import BrokerDefaults
     from ledgerfs_cluster.snapshot.survey import Survey
@@ -148,14 +145,12 @@ def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
 
 
 def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -> None:
-    """Say on standard error what was not looked at or could not be read; exit code 1 if nodes are damaged, or brokers are silent."""
+    """Say on standard error what was not looked at or could not be read; exit code 1 if nodes are damaged."""
     if own_policies:
         say(
             f"{own_policies:,} topics are in namespaces whose policies of single topics (__change_events) could not be read: "
             "such topics may have others than shown"
         )
-    for line in survey.owners.not_told[:_MOST_LINES]:
-        say(f"owners not known: {line}")
     for trouble in survey.troubles[:_MOST_LINES]:
         say(f"not known: {trouble}")
     if len(survey.troubles) > _MOST_LINES:
@@ -164,7 +159,7 @@ def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -
         say(f"{node.path}: {node.reason}; left out")
     if len(survey.damaged) > _MOST_LINES:
         say(f"{len(survey.damaged) - _MOST_LINES:,} more nodes are damaged; left out")
-    if survey.damaged or survey.owners.not_told:
+    if survey.damaged:
         context.exit(1)
 
 
@@ -173,34 +168,3 @@ def ledgers_text(ids: Sequence[int]) -> str:
     if len(ids) <= _MOST_LEDGERS:
         return ", ".join(map(str, ids)) or "-"
     return f"{', '.join(map(str, ids[: _MOST_LEDGERS - 1]))}, … {ids[-1]} ({len(ids):,})"
-
-
-def admin_option(command: Command) -> Command:
-    """Add --admin with its token and certificates; the command, which has ``source``, gets ``brokers``: requests, or None without it."""
-
-    @wraps(command)
-    def run(*arguments: object, admin: str | None, **options: Any) -> None:  # noqa: ANN401
-        access = {name: options.pop(name) for name in ACCESS}
-        brokers = None
-        if admin is not None:
-            if not options["source"].startswith(SCHEME):
-                raise click.UsageError("--admin is for live clusters: a dump has the owners of its own time")
-            brokers = admin_requests(admin, **access)
-        cast("Callable[..., None]", command)(*arguments, brokers=brokers, **options)
-
-    asked = click.option(
-        "--admin", metavar="URL",
-        help="A broker's web service, http://host:8080. Brokers are asked which bundles they own, if ZooKeeper does not have that "
-        "(extensible load manager); that loads no topic.",
-    )  # fmt: skip
-    return asked(broker_options(cast("Command", run)))
-
-
-def with_owners(survey: "Survey", brokers: "AdminRequests | None") -> "Survey":
-    """Return a survey with the owners that brokers tell; the same one if none are to be asked."""
-    if brokers is None:
-        return survey
-    # This imports numpy, which --help does not need.
-    from ledgerfs_cluster.rules.topic_owners import ask_brokers
-
-    return ask_brokers(survey, brokers)

@@ -62,7 +62,7 @@ def plan(
     Without POLICY, but with --cluster, it shows what brokers would offload and trim by the cluster's own policies once they have the topics
     loaded.
 
-    Exit code 0, or 1 if nodes or buckets could not be read or brokers did not report which bundles they own.
+    Exit code 0, or 1 if nodes or buckets could not be read.
 
     \b
     Examples:
@@ -121,7 +121,7 @@ def _seen(context: click.Context, policy: Policy, access: tuple[float, bool], pa
         cluster = opened_cluster(context, policy.source, access[0])
         try:
             bookies = bookies_of(cluster, no_bookies=access[1])
-            return Looking(cluster, policy.file, bookies, policy.brokers, pass_seconds).look(update)
+            return Looking(cluster, policy.file, bookies, pass_seconds).look(update)
         finally:
             cluster.nodes.close()
 
@@ -216,7 +216,7 @@ def _as_json(policy: Policy, survey: "Survey", found: "Plan") -> dict[str, Any]:
         ],
         "refused": [{**_left_as_json(one), "subject": one.subject, "refusal": one.code} for one in found.refused],
         "totals": _totals(found),
-        "not_known": [*survey.owners.not_told, *survey.troubles],
+        "not_known": list(survey.troubles),
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in survey.damaged],
     }
 

@@ -70,8 +70,7 @@ def _with_policy(command: Command, *, is_required: bool) -> Command:
     for add in (
         click.option(
             "--admin", metavar="URL",
-            help="A broker's web service, http://host:8080, before the one that POLICY names. Planning asks it only which bundles brokers "
-            "own, if ZooKeeper does not have that; that loads no topic.",
+            help="A broker's web service, http://host:8080, before the one that POLICY names. Planning asks it nothing.",
         ),
         click.option(
             "--cluster", metavar="CLUSTER",

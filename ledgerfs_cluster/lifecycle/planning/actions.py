@@ -37,7 +37,7 @@ class Refusal(Enum):
     LOAD_MANAGER = "load-manager"
     """With the extensible load manager owners are not in ZooKeeper: nothing there changes when a broker takes a topic."""
     UNKNOWN_OWNER = "unknown-owner"
-    """Brokers did not tell their bundles, or a broker's node could not be read."""
+    """A broker's node could not be read."""
     OWNED = "owned"
     """A broker owns the topic's bundle, and may have it loaded."""
     NO_ADMIN = "no-admin"

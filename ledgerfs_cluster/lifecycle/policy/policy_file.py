@@ -60,7 +60,7 @@ class Via(Enum):
     DIRECT = "direct"
     """This program, on topics that no broker has."""
     AUTO = "auto"
-    """A broker where one owns the topic's bundle, this program where none does."""
+    """A broker where one owns the topic's bundle, or ZooKeeper does not have owners; this program where none does."""
 
 
 @dataclass(frozen=True, slots=True)

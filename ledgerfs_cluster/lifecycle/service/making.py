@@ -109,7 +109,7 @@ def service_of(
             # What a broker has changed before is read, whichever server it did that with.
             asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), find, other)  # noqa: PLW0108  (anew each time)
             by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set)
-        looking = Looking(cluster, file, bookies, brokers, pass_s)
+        looking = Looking(cluster, file, bookies, pass_s)
         service = Service(lock, looking, acting, background, by_brokers, clock, events, stopping, other, reopen)
         try:
             yield service

@@ -179,7 +179,7 @@ class Service:
         plan = plan_of(looked.survey, situation)
         self._plan, self._sizes = plan, _sizes(looked, plan)
         self.events.forget_offloaded(offloaded_before)
-        self._tell_unread(looked, plan)
+        self._tell_unread(plan)
         self.background.replace([one for one in plan.actions if _is_offload(one, Via.DIRECT)], self._sizes)
         acting = self.acting(looked.survey, situation)
         for action in sorted(plan.actions, key=lambda one: _ORDER.index(one.kind)):
@@ -265,14 +265,13 @@ class Service:
 
     # Telling.
 
-    def _tell_unread(self, looked: "Looked", plan: Plan) -> None:
+    def _tell_unread(self, plan: Plan) -> None:
         """Tell what could not be read: work that may be due there is not done."""
         unread = [
             failed("unreadable", one.subject, f"{one.subject}: {one.message}")
             for one in plan.refused
             if one.code == Refusal.UNREADABLE.value
         ]
-        unread += [failed("unknown-owner", one, f"owners not known: {one}") for one in looked.survey.owners.not_told]
         # A node of which much is refused is told once.
         told = list(dict.fromkeys(unread))
         for one in told[:_MOST_UNREAD]:

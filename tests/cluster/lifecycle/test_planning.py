@@ -112,6 +112,11 @@ def test_a_broker_offloads_what_it_may_have_loaded(cluster: MadeCluster) -> None
     cluster.own(SPACE)
     cluster.topic(TOPIC, [listed(1), current(2)])
     assert only(planned(cluster, KEEPS + OFFLOADS, has_admin=True), ActionKind.OFFLOAD).via is Via.BROKER
+    # With the extensible load manager it is not known which broker has it.
+    extended = MadeCluster()
+    extended.broker(EXTENSIBLE)
+    extended.topic(TOPIC, [listed(1), current(2)])
+    assert only(planned(extended, KEEPS + OFFLOADS, has_admin=True), ActionKind.OFFLOAD).via is Via.BROKER
     # With via = "broker" a broker loads it for that.
     free = MadeCluster()
     free.topic(TOPIC, [listed(1), current(2)])
