@@ -268,9 +268,8 @@ def _left_out(first: Suspects, left_out: LeftOut, rules: Rules) -> list[str]:
         {
             f"ledgers that nothing names are younger than {minutes}, or changed within it": unnamed.young,
             f"ledgers that are called deleted are there, in lists that changed within {minutes}": first.flagged_young,
-            "ledgers that nothing names may be named by nodes that could not be read": unnamed.unreadable,
-            "ledgers that nothing names do not tell an owner that is known here": unnamed.unclear,
-            "open ledgers that nothing names may be of compaction that runs": unnamed.in_use,
+            "ledgers that nothing names may be named by nodes that could not be read, by owners that are not known here, or by a "
+            "compaction that runs": unnamed.unclear,
             f"offloads that no list names are younger than {minutes}, or of unknown age": young,
             "offloads that no list names are from before something was restored into this cluster: of a lost one nobody may have more": (
                 former

@@ -15,7 +15,7 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs_cluster.check.suspects import TierSuspects
 from ledgerfs_cluster.check.tier_listing import Tier, Told, key_of, keys_of, told_of
 from ledgerfs_cluster.rules.findings import Finding, FindingKind
-from ledgerfs_cluster.rules.ownership import Owners, is_in, known_topics
+from ledgerfs_cluster.rules.ownership import DamagedOwners, is_in, known_topics
 from ledgerfs_cluster.rules.tiered_objects import pair_keys
 from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.tables import Table, parts_by
@@ -45,7 +45,7 @@ def orphan_pairs(survey: Survey, tier: Tier, found: TierSuspects, left_out: Left
     if not found.unnamed.size:
         return
     known = known_topics(survey)
-    ours, damaged = _own_name(survey, tier, found), Owners.damaged(survey).topics
+    ours, damaged = _own_name(survey, tier, found), DamagedOwners(survey).topics
     for row, told in zip(found.unnamed, told_of(tier, found.unnamed), strict=True):
         if told is None:
             continue

@@ -7,8 +7,6 @@ at the list of ledgers afterwards.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -28,29 +26,8 @@ _LONGEST_OFFLOAD_S = 6 * 3600.0
 _MOST_ERROR = 500
 
 
-class OffloadState(Enum):
-    """Pulsar's ``LongRunningProcessStatus.Status``."""
-
-    NOT_RUN = "NOT_RUN"
-    """None since the topic was loaded: an earlier one may have been done."""
-    RUNNING = "RUNNING"
-    SUCCESS = "SUCCESS"
-    ERROR = "ERROR"
-
-
-@dataclass(frozen=True, slots=True)
-class OffloadStatus:
-    """A broker's last offload of a topic, which it forgets with the topic (``GET …/offload``).
-
-    Attributes
-    ----------
-    last_error
-        What the broker says went wrong; empty where nothing did.
-
-    """
-
-    state: OffloadState
-    last_error: str = ""
+_STATES = frozenset({"NOT_RUN", "RUNNING", "SUCCESS", "ERROR"})
+"""Pulsar's ``LongRunningProcessStatus.Status``; where none was run since the topic was loaded, an earlier one may have been done."""
 
 
 class BrokerApi:
@@ -115,8 +92,8 @@ class BrokerApi:
             if not (is_ours or is_running):
                 is_ours = self.begin_offload(managed_ledger, up_to)
             # How an earlier one ended is the matter of whoever asked for it.
-            status = self.offload_status(managed_ledger)
-            is_running = status.state is OffloadState.RUNNING
+            state, error = self.offload_status(managed_ledger)
+            is_running = state == "RUNNING"
             if is_ours and not is_running:
                 break
             refused = 0 if is_running else refused + 1
@@ -126,9 +103,10 @@ class BrokerApi:
             self._require_patience(managed_ledger, until)
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_LOOK_S)
-        if status.state is OffloadState.ERROR:
-            reason = status.last_error or "it gives no reason"
-            raise BrokerOffloadError(f"the broker's offload failed: {reason}", key=topic_of(managed_ledger))
+        if state == "ERROR":
+            raise BrokerOffloadError(
+                f"the broker's offload failed: {error or 'it gives no reason'}", key=topic_of(managed_ledger)
+            )
 
     def begin_offload(self, managed_ledger: str, up_to: Position) -> bool:
         """Have a broker begin to offload all ledgers before that of a position; return False if it is at one of this topic already."""
@@ -141,14 +119,17 @@ class BrokerApi:
         answer.require_ok()
         return True
 
-    def offload_status(self, managed_ledger: str) -> OffloadStatus:
-        """Return what the topic's broker tells of its last offload; loads the topic. Raises `AdminApiError` for what is no status."""
+    def offload_status(self, managed_ledger: str) -> tuple[str, str]:
+        """Return the state of the topic's last offload, and what the broker says went wrong; empty where nothing did. Loads the topic.
+
+        A broker forgets it with the topic. Raises `AdminApiError` for what is no status.
+        """
         answer = self._requests.get(f"{topic_path(managed_ledger)}/offload").require_ok()
         told = answer.json()
         state = told.get("status") if isinstance(told, dict) else None
-        if state not in {one.value for one in OffloadState}:
+        if state not in _STATES:
             raise answer.unexpected("no status of an offload")
-        return OffloadStatus(OffloadState(state), _text(told.get("lastError")))
+        return str(state), _text(told.get("lastError"))
 
     def trim(self, managed_ledger: str) -> None:
         """Have deleted what is past retention, and copies of BookKeeper's past their lag.

@@ -76,7 +76,7 @@ def test_an_open_compacted_ledger_may_be_one_that_is_made_just_now(cluster: Live
     )
     found = surveyed(cluster)
     assert named(found) == {FindingKind.ORPHAN_COMPACTED_LEDGER: [of_none]}
-    assert unnamed_ledgers(found, found.read_ms + 1000, 0).in_use == 1
+    assert unnamed_ledgers(found, found.read_ms + 1000, 0).unclear == 1
 
 
 def test_an_open_orphan_is_reported_only(cluster: LiveCluster) -> None:
@@ -207,7 +207,7 @@ def test_a_damaged_node_of_a_subscription_hides_its_ledger_whatever_its_name(
     cluster.zookeeper.set(cursor_path(NAME, subscription), b"\xff\xff")
     found = surveyed(cluster)
     assert named(found) == {}
-    assert unnamed_ledgers(found, found.read_ms + 1000, 0).unreadable == 1
+    assert unnamed_ledgers(found, found.read_ms + 1000, 0).unclear == 1
     cluster.zookeeper.delete(cursor_path(NAME, subscription))
     gone = surveyed(cluster)
     (told,) = orphan_findings(gone, unnamed_ledgers(gone, gone.read_ms + 1000, 0).rows)
