@@ -265,7 +265,7 @@ class OneStep:
             if tries == _TRIES:
                 self._give_up_all(left, outcomes, f"the topic's list changed {_TRIES} times while it was to be set")
                 return
-            if self._unload is None and self._owner_of(managed_ledger) is not Owner.NONE:
+            if self._owner_of(managed_ledger) is not Owner.NONE and self._unload is None:
                 self._give_up_all(left, outcomes, "a broker has taken the topic meanwhile")
                 return
             some, changes = self._that_fit(listed, left)
