@@ -117,7 +117,7 @@ def _orphan(row: np.void, told: OffloadUserMetadata, url: str, *, is_known: bool
     if told.cluster is not None:
         whose = f"its user metadata names this cluster, {told.cluster}"
     else:
-        whose = "it has no user metadata that name a cluster: if others use the bucket, it may be theirs"
+        whose = "its user metadata name no cluster: if others use the bucket, it may be theirs"
     if not is_known:
         whose += "; this cluster has no such topic: it was deleted, or is of another cluster of this name"
     return Finding(
