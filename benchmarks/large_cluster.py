@@ -19,16 +19,17 @@ from tests.cluster.support.large_clusters import NOW, Shape, nodes_of, write_lar
 from tests.cluster.support.zookeeper import ZooKeeperServer
 
 HOUR = 3_600_000
-COMMANDS = {
+CHECKS = {
     "check": ["cluster", "check", "--json", "--pass-seconds", "0"],
     "check, nothing stuck": [
         *("cluster", "check", "--json", "--pass-seconds", "0", "--inactive", "365d"),
         *("--broker-retention-minutes", "-1", "--broker-retention-megabytes", "-1"),
     ],
     "check, in a table": ["cluster", "check", "--pass-seconds", "0"],
-    "retention": ["cluster", "retention", "--all", "--json"],
-    "retention, in a table": ["cluster", "retention", "--all"],
-    "offloads": ["cluster", "offloads", "--broker-offload-bytes", "2000", "--all", "--json"],
+}
+"""Of live clusters alone."""
+COMMANDS = {
+    "plan of brokers": ["lifecycle", "plan", "--all", "--json", "--cluster"],
     "cursors": ["cluster", "cursors", "--all", "--json"],
 }
 
@@ -102,7 +103,7 @@ def main() -> None:
             with served(shape) as url:
                 fast = ["--zk-rate", "1000000"]
                 run("dump", ["cluster", "dump", url, f"{folder}/served.json.zst", *fast])
-                for name, words in wanted.items():
+                for name, words in {**CHECKS, **wanted}.items():
                     run(name, [*words, url, *fast])
                 run("topics", ["topics", url, "--json"])
                 run("topics --backlog", ["topics", url, "--backlog", "--json"])

@@ -33,7 +33,7 @@ _SECONDS = 60
 _LEFT = frozenset(
     {
         *("orphan-ledger", "orphan-cursor-ledger", "orphan-schema-ledger", "orphan-compacted-ledger"),
-        *("orphan-delayed-ledger", "orphan-object", "failed-offload", "noted-offload", "in-trash"),
+        *("orphan-delayed-ledger", "orphan-object", "failed-offload"),
     }
 )
 """The doctor's words for what a lifecycle that has ended its work leaves nothing of."""
@@ -147,10 +147,8 @@ def _left(live: LiveCluster, outcome: chaos.Outcome) -> list[object]:
     done = subprocess.run([*LEASH, *command], capture_output=True, text=True, timeout=900, check=False)
     assert done.stdout, done.stderr
     findings = [one for one in json.loads(done.stdout)["findings"] if one["loss"] or one["kind"] in _LEFT]
-    left: list[object] = [one for one in findings if not _is_brokers_own(one)]
-    if not outcome.is_long:
-        # What a broker did not close stays, and is told. One in some minutes is left so, and an hour is to show them.
-        left = [one for one in findings if not _is_brokers_own(one) and (one["loss"] or not _are_open(live, one))]
+    # What a broker did not close stays, and is told.
+    left = [one for one in findings if not _is_brokers_own(one) and (one["loss"] or not _are_open(live, one))]
     # A broker that is killed leaves its uploads to the bucket's own rule, and no list tells them from those of another cluster's brokers.
     uploads = [key for key in live.s3.unfinished_uploads() if key.removesuffix("-index") in outcome.watcher.attempts]
     left += [f"an unfinished upload of {key}" for key in uploads]

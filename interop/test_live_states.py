@@ -8,18 +8,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from kazoo.client import KazooClient
 
 from interop import kept_topics, states, threshold_topics
-from interop.filling import fill, for_each
+from interop.filling import for_each
 from interop.live_cluster import LiveCluster, lent_live_cluster
 from interop.live_producer import acknowledging, connected, going_on, produce_to
 from interop.processes import LEASH
@@ -30,9 +30,10 @@ from interop.waiting import wait_until
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import parse_cursor_info
 from ledgerfs_cluster.rules.cursors import cursors
-from ledgerfs_cluster.rules.offload_thresholds import TopicOffloads, chosen_of, offloads
-from ledgerfs_cluster.rules.retention import Stays, retention
-from ledgerfs_cluster.snapshot.policies import BrokerDefaults, Retention
+from ledgerfs_cluster.rules.offload_thresholds import Chosen, chosen_of
+from ledgerfs_cluster.rules.retention import Stays, TopicRetention, retention
+from ledgerfs_cluster.snapshot.policies import BrokerDefaults, OffloadThresholds, Retention
+from ledgerfs_cluster.snapshot.survey import TopicLedgers
 
 _BROKER = {
     "managedLedgerMaxEntriesPerLedger": states.ENTRIES_A_LEDGER,
@@ -154,9 +155,9 @@ def test_thresholds_choose_what_a_broker_then_offloads(live: LiveCluster, begun:
         found = {topic: offloaded(topic) for topic in expected}
     assert found == expected
     assert {len(one) for one in found.values()} >= {0, 1, 2, 3, 5}
-    assert all(set(before[topic].ledger_ids) <= found[topic] for topic in found), "told before the rollover"
+    assert all(before[topic].ids <= found[topic] for topic in found), "told before the rollover"
     left = _offloads(live)
-    assert [topic for topic in found if left[topic].ledger_ids or left[topic].unfinished] == []
+    assert [topic for topic in found if left[topic].ids] == []
 
 
 def test_retention_takes_what_a_broker_then_trims(live: LiveCluster, begun: Begun, made: Made) -> None:
@@ -167,22 +168,18 @@ def test_retention_takes_what_a_broker_then_trims(live: LiveCluster, begun: Begu
     with stage("states: survey"):
         survey = survey_of(live)
     told = {topic_of(one.managed_ledger): one for one in retention(survey, _DEFAULTS, survey.read_ms)}
-    expected = {one.topic: {*told[one.topic].ledger_ids, *told[one.topic].dropped_ids} for one in kept_topics.TOPICS}
+    expected = {one.topic: _leaving(told[one.topic]) for one in kept_topics.TOPICS}
     marks: dict[str, dict[str, tuple[int, int]]] = {}
-    moved = 0
     for cursor in cursors(survey, _DEFAULTS, survey.read_ms):
-        marks.setdefault(topic_of(cursor.managed_ledger), {})[cursor.name] = cursor.expires_to or cursor.position
-        moved += cursor.expires_to is not None
+        marks.setdefault(topic_of(cursor.managed_ledger), {})[cursor.name] = cursor.position
     with live.unrecorded() as nodes:
         before = {topic: {one.ledger_id for one in ledgers_of(nodes, topic)} for topic in expected}
     expiring = [one for one in kept_topics.TOPICS if one.expires]
     reached: dict[str, dict[str, tuple[int, int]]] = {}
     with stage("states: expire"):
         for_each(expiring, lambda one: reached.update({one.topic: kept_topics.expire(live, one, marks[one.topic])}))
-    # By times of ledgers alone: brokers expire what is old in the next one, too.
     for one in expiring:
         assert all(reached[one.topic][name] >= at for name, at in marks[one.topic].items()), one.topic
-    assert moved == 6
     with live.unrecorded() as nodes, stage("states: trim"):
 
         def listed(topic: str) -> set[int]:
@@ -232,25 +229,6 @@ def test_the_doctor_names_all_states_and_nothing_else(live: LiveCluster, made: M
     }
 
 
-def test_brokers_tell_owners_that_are_not_in_zookeeper(live: LiveCluster) -> None:
-    admin, names = live.cluster.admin, ("public/loaded", "public/unloaded")
-    for name in names:
-        admin.make_namespace(name)
-    topics = [f"persistent://{name}/t" for name in names]
-    with connected(live.cluster.service_url) as client:
-        for topic in topics:
-            fill(client, topic, 10, 100)
-    with stage("states: another load manager"):
-        live.cluster.processes.stop("broker", seconds=120)
-        settings = live.cluster.settings
-        live.cluster.settings = {**settings, "broker": {**settings["broker"], **_EXTENSIBLE}}
-        live.cluster.start_broker(live.s3)
-    with connected(live.cluster.service_url) as client:
-        fill(client, topics[0], 10, 100)
-    owners = [_owners(live, topics, code=0), _owners(live, topics, "--admin", admin.address, code=0)]
-    assert owners == [["unknown", "unknown"], ["some", "none"]]
-
-
 def test_nothing_but_reads_was_ever_sent(live: LiveCluster, made: Made) -> None:
     live.require_only_reads()
     assert sum(live.requests().values()) > 1000
@@ -275,18 +253,6 @@ def _ledgers_ever_made(nodes: KazooClient) -> int:
     return made
 
 
-def _owners(live: LiveCluster, topics: Iterable[str], *options: str, code: int) -> list[str]:
-    """Run `ledgerfs cluster retention`, which is to change no list; return what it tells of the owners of topics."""
-    command = [_LEDGERFS, "cluster", "retention", live.url, "--all", "--json", *options]
-    with live.unrecorded() as nodes, stage("states: ask for owners"):
-        before = _versions(nodes)
-        done = subprocess.run([*LEASH, *command], capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == code, f"{done.returncode}\n{done.stdout}{done.stderr}"
-        assert _versions(nodes) == before
-    told = {one["topic"]: one["owner"] for one in json.loads(done.stdout)}
-    return [told[topic] for topic in topics]
-
-
 def _versions(nodes: KazooClient) -> dict[str, int]:
     """Return the versions of the lists of all topics of users."""
     names = {
@@ -298,11 +264,33 @@ def _versions(nodes: KazooClient) -> dict[str, int]:
     return {path: nodes.get(path)[1].version for path in paths}
 
 
+def _leaving(topic: TopicRetention) -> set[int]:
+    """Return the ledgers that a trim deletes, and those without entries that loading the topic forgets."""
+    return {*topic.ledger_ids, *topic.ledgers.ids[list(topic.trim.dropped)].tolist()}
+
+
+class TopicOffloads(NamedTuple):
+    """What a topic's thresholds choose of its ledgers."""
+
+    ledgers: TopicLedgers
+    thresholds: OffloadThresholds
+    chosen: Chosen
+
+    @property
+    def ids(self) -> set[int]:
+        """The ledgers that are chosen."""
+        return set(self.ledgers.ids[list(self.chosen.rows)].tolist())
+
+
 def _offloads(live: LiveCluster) -> dict[str, TopicOffloads]:
-    """Return what is told of offloads, by topic."""
+    """Return what is chosen to be offloaded, by topic."""
     with stage("states: survey"):
         survey = survey_of(live)
-    return {topic_of(one.managed_ledger): one for one in offloads(survey, _DEFAULTS, survey.read_ms)}
+    found = {}
+    for row, name in enumerate(survey.topics):
+        ledgers, thresholds = survey.ledgers_of(row), survey.policies_of(name).offload(_DEFAULTS.offload)
+        found[topic_of(name)] = TopicOffloads(ledgers, thresholds, chosen_of(ledgers, thresholds, survey.read_ms))
+    return found
 
 
 def _offloaded(topic: TopicOffloads) -> set[int]:

@@ -22,7 +22,6 @@ from interop.waiting import wait_until
 from interop.zookeeper_ensemble import SERVERS, Ensemble, orders
 from ledgerfs.errors import StoreUnreachableError
 from ledgerfs_cluster.errors import ChangedMeanwhileError, LockHeldError
-from ledgerfs_cluster.offload.owners import TopicOwners
 from ledgerfs_cluster.rules.topic_owners import owner_now
 from ledgerfs_cluster.snapshot.bundles import NAMESPACES, Owner
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, SetNode
@@ -257,7 +256,7 @@ def test_a_follower_that_lags_tells_that_no_broker_has_the_topic(
         made(raw, BUNDLE, b"{}")
         assert owner_now(reading.nodes, TOPIC) is Owner.NONE
         assert owner_now(at_follower.nodes, TOPIC) is Owner.NONE
-        assert TopicOwners(lock).owner_of(TOPIC) is Owner.SOME
+        assert owner_now(lock.newest(), TOPIC) is Owner.SOME
         caught_up = threads.submit(at_follower.nodes.catch_up)
         assert is_waiting(caught_up)
         assert owner_now(reading.nodes, TOPIC) is Owner.NONE

@@ -19,7 +19,6 @@ __all__ = [
     "OffloadRunningError",
     "PolicyChangedError",
     "StoppedError",
-    "TooSoonError",
     "UncertainRequestError",
 ]
 
@@ -74,12 +73,6 @@ class OffloadRunningError(AdminApiError):
     """A broker is at an offload of this topic: an earlier one, or one that was not waited for any longer."""
 
     code = errno.EBUSY
-
-
-class TooSoonError(LedgerfsError):
-    """Something that must not be done often was done a short time ago; later it may be done again."""
-
-    code = errno.EAGAIN
 
 
 class ListFullError(UnsupportedWriteError):

@@ -41,7 +41,7 @@ Examples:
   ledgerfs verify s3://tier
   ledgerfs repair s3://tier
   ledgerfs schemas save http://broker:8080 s3://tier
-  ledgerfs cluster retention pulsar+zk://zk1:2181
+  ledgerfs cluster check pulsar+zk://zk1:2181
   ledgerfs lifecycle plan policy.toml
   ledgerfs recover plan s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
   ledgerfs offload s3://tier s3://tier-backup

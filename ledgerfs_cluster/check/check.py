@@ -1,20 +1,13 @@
-"""Checking a cluster: buckets, then ledgers, then what owns them; some seconds later the same for what was suspect; then the findings.
-
-Of a dump there is one look only, and what it lists may be gone from a bucket by right since then. When it was begun is known by the clock
-of the machine that made it, and what changed by ZooKeeper's: the grace is between the two.
-"""
+"""Checking a cluster: buckets, then ledgers, then what owns them; some seconds later the same for what was suspect; then the findings."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.array_types import Int64
-from ledgerfs_cluster.check.noted_work import NotedWork, without_noted
 from ledgerfs_cluster.check.suspects import Suspects, suspects_of
 from ledgerfs_cluster.check.tier_findings import (
     LeftOut,
@@ -27,24 +20,21 @@ from ledgerfs_cluster.check.tier_findings import (
 )
 from ledgerfs_cluster.check.tier_listing import Tier, listed_tier
 from ledgerfs_cluster.errors import StoppedError
+from ledgerfs_cluster.offload.journal import read_journal
 from ledgerfs_cluster.rules.findings import Finding, in_order
-from ledgerfs_cluster.rules.gone import gone_findings, named_before, unread_compactions
-from ledgerfs_cluster.rules.loss import (
-    listed_before,
-    lost_findings,
-    under_replicated,
-    unequal_findings,
-)
-from ledgerfs_cluster.rules.orphans import flagged_findings, orphan_findings, signs_of_sharing, with_unchanged_owners
-from ledgerfs_cluster.rules.tiered_objects import TieredObjects, are_in, completely_offloaded
+from ledgerfs_cluster.rules.gone import gone_findings, unread_compactions
+from ledgerfs_cluster.rules.loss import lost_findings, under_replicated, unequal_findings
+from ledgerfs_cluster.rules.orphans import flagged_findings, orphan_findings, signs_of_sharing
+from ledgerfs_cluster.rules.tiered_objects import TieredObjects, are_in, completely_offloaded, uuid_text
 from ledgerfs_cluster.snapshot.answers import BookieReads
 from ledgerfs_cluster.snapshot.next_ids import end_of_former_ids
 from ledgerfs_cluster.snapshot.survey import DamagedNode, Survey
-from ledgerfs_cluster.snapshot.surveying import Progress, look_again, survey_cluster, survey_dump
+from ledgerfs_cluster.snapshot.surveying import Progress, look_again, survey_cluster
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 GRACE_MS = 600_000
 PASS_SECONDS = 5.0
+_NOTED = "{} that nothing names are noted in the journal of the lifecycle: `ledgerfs lifecycle status` shows it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +63,7 @@ class Check:
     survey
         The first look, with what could not be read in any.
     passes
-        How often was looked; once if nothing was suspect, and at dumps.
+        How often was looked; once if nothing was suspect.
     findings
         Loss first, then by bytes.
     left_out
@@ -90,7 +80,7 @@ class Check:
     findings: list[Finding]
     left_out: list[str]
     unjudged: list[str]
-    signs: list[str] = field(default_factory=list)
+    signs: list[str]
 
     @property
     def is_complete(self) -> bool:
@@ -177,37 +167,44 @@ def _listed(
     return [(tier, objects) for tier, objects in found if not unlisted or objects.url not in unlisted]
 
 
-def check_cluster(  # noqa: PLR0917  (as `look_twice`, and the notes)
-    cluster: LivingCluster,
-    bookies: BookieReads | None,
-    tiers: Sequence[Tier],
-    rules: Rules,
-    progress: Progress,
-    noted: Callable[[], NotedWork] = NotedWork,
+def check_cluster(
+    cluster: LivingCluster, bookies: BookieReads | None, tiers: Sequence[Tier], rules: Rules, progress: Progress
 ) -> Check:
     """Look at a cluster and its buckets twice; nothing is written. Raises as `look_twice`.
 
-    ``noted`` reads what the lifecycle has noted: before the first look, since a note may go with the list that names its objects, and
-    behind the second, since what nothing names may be noted meanwhile.
+    The journal of the lifecycle is read before the first look, since a record may go with the list that names its objects, and behind the
+    second, since what nothing names may be marked meanwhile.
     """
-    noted_before = noted()
+    journals = [read_journal(cluster.nodes)]
     looks = look_twice(cluster, bookies, tiers, rules, progress)
-    work = noted_before.also(noted())
-    survey, first, again, left_out = _with_damaged_notes(looks.survey, work), looks.first, looks.second, LeftOut()
+    journals.append(read_journal(cluster.nodes))
+    damaged = {path: why for one in journals for path, why in one.unreadable.items()}
+    survey, first, again, left_out = looks.survey, looks.first, looks.second, LeftOut()
+    survey = replace(survey, damaged=[*survey.damaged, *(DamagedNode(*one) for one in damaged.items())])
     if again is None:
         said, unjudged = _left_out(first, left_out, rules), _unjudged(first, first)
         return Check(survey, 1, [], said, unjudged, signs_of_sharing(survey))
     # The only copy of a ledger is not to be deleted, so what either look lacks is not whole.
     not_whole = np.union1d(lost_ids(first.tiers), lost_ids(again.tiers))
-    sure, told = without_noted(looks.sure, work)
-    findings = in_order([*told, *_findings(sure, survey, tiers, left_out, not_whole)])
+    names = {one.name for journal in journals for one in journal.records}
+    noted = names | {path.rpartition("/")[2] for path in damaged}
+    sure = _without_noted(looks.sure, noted, left_out)
+    findings = in_order(_findings(sure, survey, tiers, left_out, not_whole))
     said, unjudged = _left_out(first, left_out, rules), _unjudged(first, sure)
     return Check(_with_unread(survey, again.survey), 2, findings, said, unjudged, signs_of_sharing(survey))
 
 
-def _with_damaged_notes(survey: Survey, work: NotedWork) -> Survey:
-    damaged = [DamagedNode(path, why) for path, why in work.unreadable.items()]
-    return replace(survey, damaged=[*survey.damaged, *damaged]) if damaged else survey
+def _without_noted(sure: Suspects, noted: Collection[str], left_out: LeftOut) -> Suspects:
+    """Return what is suspect and not noted by the lifecycle; ``noted`` are names of records of the journal."""
+    rows, tiers = sure.unnamed.rows, []
+    is_marked = np.array([f"orphan-{row['ledger_id']}" in noted for row in rows], np.bool_)
+    left_out[_NOTED.format("ledgers")] += int(is_marked.sum())
+    for one in sure.tiers:
+        names = [f"{row['ledger_id']}-{uuid_text(row)}" for row in one.unnamed]
+        is_noted = np.array([not {f"attempt-{name}", f"objects-{name}"}.isdisjoint(noted) for name in names], np.bool_)
+        left_out[_NOTED.format("offloads")] += int(is_noted.sum())
+        tiers.append(replace(one, unnamed=one.unnamed[~is_noted]))
+    return replace(sure, unnamed=replace(sure.unnamed, rows=rows[~is_marked]), tiers=tuple(tiers))
 
 
 def _with_unread(first: Survey, second: Survey) -> Survey:
@@ -220,49 +217,6 @@ def _with_unread(first: Survey, second: Survey) -> Survey:
     )
 
 
-def check_dump(
-    place: Path | str,
-    tiers: Sequence[Tier],
-    rules: Rules,
-    progress: Progress,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Check:
-    """Look at a dump, and at buckets as they are now; raises as `ledgerfs_cluster.snapshot.surveying.survey_dump`."""
-    listings = [listed_tier(one, progress) for one in tiers]
-    survey = survey_dump(place, progress, storage_options)
-    found = again = suspects_of(survey, listings, survey.began_ms, rules.grace_ms)
-    if any(one.broken.size for one in found.tiers):
-        # A bucket is listed twice for one look: what is trimmed between the two listings looks broken.
-        again = suspects_of(survey, [listed_tier(one, progress) for one in tiers], survey.began_ms, rules.grace_ms)
-    left_out, unsure = LeftOut(), LeftOut()
-    sure = _of_before(again.confirmed(found), rules, left_out, unsure)
-    not_whole = np.union1d(lost_ids(found.tiers), lost_ids(again.tiers))
-    findings = in_order(_findings(sure, survey, tiers, left_out, not_whole, is_dump=True))
-    missing = sum(one.missing.size for one in again.tiers)
-    unsure["ledgers that the dump lists as offloaded have no objects now: trimmed since, or lost"] += missing
-    said, unjudged = _left_out(found, left_out, rules), [*_unjudged(found, sure), *_counted(unsure)]
-    return Check(survey, 1, findings, said, unjudged, signs_of_sharing(survey))
-
-
-def _of_before(found: Suspects, rules: Rules, left_out: LeftOut, unsure: LeftOut) -> Suspects:
-    """Return what is suspect by nodes that have not changed since the grace before a dump.
-
-    What else may have no owner, and what else may be lost, is left out, and counted: it may be newer than the dump's ledgers.
-    """
-    survey, when = found.survey, f"while the dump was made, or within {_grace(rules)} before"
-    before_ms = survey.began_ms - rules.grace_ms
-    rows = with_unchanged_owners(survey, found.unnamed.rows, before_ms)
-    lost, gone = listed_before(survey, found.lost, before_ms), named_before(found.gone, before_ms)
-    left_out[f"ledgers that nothing names are of lists and nodes that changed {when}"] += (
-        found.unnamed.rows.size - rows.size
-    )
-    unsure[f"listed ledgers are not in BookKeeper, in lists that changed {when}"] += found.lost.size - lost.size
-    unsure[f"ledgers of schemas and subscriptions are not in BookKeeper, whose nodes changed {when}"] += (
-        found.gone.size - gone.size
-    )
-    return replace(found, unnamed=replace(found.unnamed, rows=rows), lost=lost, gone=gone)
-
-
 def _counted(reasons: LeftOut) -> list[str]:
     return [f"{count:,} {why}" for why, count in reasons.items() if count]
 
@@ -272,7 +226,7 @@ def _grace(rules: Rules) -> str:
 
 
 def _findings(
-    sure: Suspects, first: Survey, tiers: Sequence[Tier], left_out: LeftOut, not_whole: Int64, *, is_dump: bool = False
+    sure: Suspects, first: Survey, tiers: Sequence[Tier], left_out: LeftOut, not_whole: Int64
 ) -> Iterator[Finding]:
     """Yield what two looks are sure of; ``not_whole`` are the sorted ids of ledgers whose objects one of them lacked."""
     survey, in_bookkeeper = sure.survey, first.ledgers["ledger_id"]
@@ -285,8 +239,7 @@ def _findings(
     for tier, found in zip(tiers, sure.tiers, strict=True):
         yield from orphan_objects(replace(survey, clusters=first.clusters), tier, found, left_out)
         yield from broken_objects(survey, found, in_bookkeeper)
-        if not is_dump:
-            yield from lost_objects(survey, found, in_bookkeeper)
+        yield from lost_objects(survey, found, in_bookkeeper)
 
 
 def _unjudged(first: Suspects, sure: Suspects) -> list[str]:
@@ -315,9 +268,8 @@ def _left_out(first: Suspects, left_out: LeftOut, rules: Rules) -> list[str]:
         {
             f"ledgers that nothing names are younger than {minutes}, or changed within it": unnamed.young,
             f"ledgers that are called deleted are there, in lists that changed within {minutes}": first.flagged_young,
-            "ledgers that nothing names may be named by nodes that could not be read": unnamed.unreadable,
-            "ledgers that nothing names do not tell an owner that is known here": unnamed.unclear,
-            "open ledgers that nothing names may be of compaction that runs": unnamed.in_use,
+            "ledgers that nothing names may be named by nodes that could not be read, by owners that are not known here, or by a "
+            "compaction that runs": unnamed.unclear,
             f"offloads that no list names are younger than {minutes}, or of unknown age": young,
             "offloads that no list names are from before something was restored into this cluster: of a lost one nobody may have more": (
                 former

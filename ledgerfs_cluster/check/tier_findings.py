@@ -11,11 +11,12 @@ import numpy as np
 
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.formats.array_types import Int64
+from ledgerfs.formats.pulsar_blob.user_metadata import OffloadUserMetadata
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs_cluster.check.suspects import TierSuspects
-from ledgerfs_cluster.check.tier_listing import Tier, Told, key_of, keys_of, told_of
+from ledgerfs_cluster.check.tier_listing import Tier, key_of, keys_of, told_of
 from ledgerfs_cluster.rules.findings import Finding, FindingKind
-from ledgerfs_cluster.rules.ownership import Owners, is_in, known_topics
+from ledgerfs_cluster.rules.ownership import DamagedOwners, is_in, known_topics
 from ledgerfs_cluster.rules.tiered_objects import pair_keys
 from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.tables import Table, parts_by
@@ -36,7 +37,7 @@ class OrphanObjects(NamedTuple):
     """An offload that no list names: its row of `PAIR`, what its objects tell, and whether this cluster has its topic, if they name one."""
 
     row: np.void
-    told: Told
+    told: OffloadUserMetadata
     is_known: bool
 
 
@@ -45,7 +46,7 @@ def orphan_pairs(survey: Survey, tier: Tier, found: TierSuspects, left_out: Left
     if not found.unnamed.size:
         return
     known = known_topics(survey)
-    ours, damaged = _own_name(survey, tier, found), Owners.damaged(survey).topics
+    ours, damaged = _own_name(survey, tier, found), DamagedOwners(survey).topics
     for row, told in zip(found.unnamed, told_of(tier, found.unnamed), strict=True):
         if told is None:
             continue
@@ -110,15 +111,13 @@ def _is_refused(row: np.void, found: TierSuspects) -> bool:
     return (int(row["uuid_high"]), int(row["uuid_low"]), int(row["ledger_id"])) in found.objects.refused
 
 
-def _orphan(row: np.void, told: Told, url: str, *, is_known: bool) -> Finding:
+def _orphan(row: np.void, told: OffloadUserMetadata, url: str, *, is_known: bool) -> Finding:
     keys = keys_of(row)
     what = " and ".join(keys)
     if told.cluster is not None:
         whose = f"its user metadata names this cluster, {told.cluster}"
-    elif told.is_kept:
-        whose = "its user metadata name no cluster: if others use the bucket, it may be theirs"
     else:
-        whose = "the store keeps no user metadata: if other clusters use the bucket, it may be theirs"
+        whose = "its user metadata name no cluster: if others use the bucket, it may be theirs"
     if not is_known:
         whose += "; this cluster has no such topic: it was deleted, or is of another cluster of this name"
     return Finding(

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -49,15 +48,6 @@ class Tier:
     endpoint: str | None = None
 
 
-class Told(NamedTuple):
-    """What the user metadata of an object tell: the cluster and managed ledger, None for what they do not."""
-
-    cluster: str | None
-    managed_ledger: str | None
-    is_kept: bool
-    """Whether the store keeps user metadata at all."""
-
-
 def listed_tier(tier: Tier, progress: Progress) -> TieredObjects:
     """List a bucket; raises `NotFoundError` (no such bucket), `AccessDeniedError` and `StoreError`; damaged objects raise nothing."""
     pairs = _pairs(_objects(tier, progress))
@@ -67,17 +57,16 @@ def listed_tier(tier: Tier, progress: Progress) -> TieredObjects:
     return TieredObjects(tier.bucket.store.url, tier.names, tier.endpoint, pairs, reasons, refused)
 
 
-def told_of(tier: Tier, pairs: Table) -> Iterator[Told | None]:
-    """Yield what the user metadata of each pair tell, by one request for each; None for objects that are gone."""
+def told_of(tier: Tier, pairs: Table) -> Iterator[OffloadUserMetadata | None]:
+    """Yield the user metadata of each pair, empty where the store keeps none, by one request for each; None for objects that are gone."""
 
-    def ask(row: np.void) -> Told | None:
+    def ask(row: np.void) -> OffloadUserMetadata | None:
         key = LedgerKey(uuid_text(row), int(row["ledger_id"]), is_index=False)
         try:
             head = tier.bucket.raw_store.head(key.index_key if row["index_size"] >= 0 else key.data_key)
         except ObjectNotFoundError:
             return None
-        told = OffloadUserMetadata(None) if head.metadata is None else parse_user_metadata(head.metadata)
-        return Told(told.cluster, told.managed_ledger, head.metadata is not None)
+        return parse_user_metadata(head.metadata or {})
 
     return ordered_map(ask, pairs, _THREADS, "ledgerfs-doctor")
 

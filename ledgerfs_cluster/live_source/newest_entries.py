@@ -11,12 +11,9 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.storage.traffic import Traffic
-from ledgerfs_cluster.bookies.asking import Asked, ask_each
 from ledgerfs_cluster.bookies.pool import BookiePool, leases_of, shared_pool
 from ledgerfs_cluster.bookies.reading import Lack, LedgerReading
-from ledgerfs_cluster.bookies.window import UNREACHABLE, Refusal
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
-from ledgerfs_cluster.formats.bookkeeper.requests import NEWEST
 from ledgerfs_cluster.formats.stored_schema import parse_stored_schema
 from ledgerfs_cluster.live_source.open_ledgers import ends_of
 from ledgerfs_cluster.live_source.policy_events import LastEvents, without_ids
@@ -45,22 +42,6 @@ class NewestEntries:
         """Return entries and bytes of each open ledger, with those that enough bookies have though no other entry confirms them."""
         ends = ends_of(self._pool, nodes, self._traffic, acknowledged=True)
         return [end if isinstance(end, LedgerfsError) else (end.last_entry + 1, end.length) for end in ends]
-
-    def none_has_any(self, node: LedgerNode, silent: set[str]) -> bool | LedgerfsError:
-        """Return whether all bookies of a ledger say that they have no entry of it; why that is not known if one of them does not.
-
-        ``silent`` gets those that do not answer; who is in it is not asked.
-        """
-        bookies = [bookie for ensemble in node.ensembles for bookie in ensemble.bookies]
-        refused = [Refusal(bookie, UNREACHABLE) for bookie in bookies if bookie in silent]
-        if refused:
-            return refusal_error(node.ledger_id, "whether it has entries", refused)
-        told = ask_each(self._pool, [Asked(node, NEWEST, bookie) for bookie in bookies], self._traffic)
-        refused = [Refusal(bookie, one.code) for bookie, one in zip(bookies, told, strict=True) if not one.is_answer]
-        silent.update(one.bookie for one in refused if one.code == UNREACHABLE)
-        if refused:
-            return refusal_error(node.ledger_id, "whether it has entries", refused)
-        return len(node.ensembles) == 1 and not any(one.is_there for one in told)
 
     def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:
         """Yield the newest entry of each ledger, open or closed; None of an empty one."""

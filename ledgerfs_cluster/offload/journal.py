@@ -25,6 +25,7 @@ from ledgerfs.errors import (
 )
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs_cluster.formats.managed_ledgers.names import is_managed_ledger
+from ledgerfs_cluster.snapshot.policies import json_object
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, DropNode, MakeNode, Operation
 from ledgerfs_cluster.zookeeper.node import Node
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
@@ -44,6 +45,8 @@ _MOST_TEXT = 4096
 _LEDGER_ID = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _LONG, _INT = 2**63, 2**31
+_TEXTS = ("managed_ledger", "bucket", "reason")
+_NUMBERS = {"ledger_version": (-1, _INT), "size": (0, _LONG), "noted_ms": (0, _LONG), "due_ms": (0, _LONG)}
 
 
 class RecordKind(Enum):
@@ -271,20 +274,21 @@ def _commit_all(lock: ClusterLock, changes: Sequence[Operation]) -> None:
 
 
 def _parse(data: bytes, key: str) -> JournalRecord:
-    told = _object(data, key)
+    if len(data) > MOST_BYTES:
+        raise CorruptMetadataError(f"the node has {len(data):,} bytes, more than any record", key=key)
+    told = json_object(data, key=key)
     kind, ledger_id, uuid = parse_record_name(key.rpartition("/")[2])
-    found = JournalRecord(
-        kind,
-        ledger_id,
-        _text_or_none(told, "managed_ledger", key),
-        uuid,
-        _text_or_none(told, "bucket", key),
-        _text(told, "reason", key),
-        _number(told, "ledger_version", key, -1, _INT),
-        _number(told, "size", key, 0, _LONG),
-        _number(told, "noted_ms", key, 0, _LONG),
-        _number(told, "due_ms", key, 0, _LONG),
-    )
+    for name in _TEXTS:
+        value = told.get(name)
+        is_text = isinstance(value, str) and 0 < len(value) <= _MOST_TEXT
+        if not is_text and (name == "reason" or value is not None):
+            raise CorruptMetadataError(f"{name} is not a text of 1 to {_MOST_TEXT:,} characters", key=key)
+    for name, (least, end) in _NUMBERS.items():
+        value = told.get(name)
+        if type(value) is not int or not least <= value < end:
+            raise CorruptMetadataError(f"{name} is not a number from {least} on that fits", key=key)
+    values: dict[str, Any] = {name: told.get(name) for name in (*_TEXTS, *_NUMBERS)}
+    found = JournalRecord(kind, ledger_id, uuid=uuid, **values)
     if (told.get("kind"), told.get("ledger_id"), told.get("uuid")) != (kind.value, ledger_id, uuid):
         # What is deleted by a record is what its name says.
         raise CorruptMetadataError("the record is about something else than its name says", key=key)
@@ -295,33 +299,3 @@ def _parse(data: bytes, key: str) -> JournalRecord:
     if found.managed_ledger is not None and not is_managed_ledger(found.managed_ledger):
         raise CorruptMetadataError("managed_ledger is not the name of one", key=key)
     return found
-
-
-def _object(data: bytes, key: str) -> Mapping[str, Any]:
-    if len(data) > MOST_BYTES:
-        raise CorruptMetadataError(f"the node has {len(data):,} bytes, more than any record", key=key)
-    try:
-        told = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CorruptMetadataError(f"the node is not JSON: {error}", key=key) from error
-    if not isinstance(told, dict):
-        raise CorruptMetadataError("the node is not a JSON object", key=key)
-    return told
-
-
-def _number(told: Mapping[str, Any], name: str, key: str, least: int, end: int) -> int:
-    value = told.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < end:
-        raise CorruptMetadataError(f"{name} is not a number from {least} on that fits", key=key)
-    return value
-
-
-def _text(told: Mapping[str, Any], name: str, key: str) -> str:
-    value = told.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= _MOST_TEXT:
-        raise CorruptMetadataError(f"{name} is not a text of 1 to {_MOST_TEXT:,} characters", key=key)
-    return value
-
-
-def _text_or_none(told: Mapping[str, Any], name: str, key: str) -> str | None:
-    return None if told.get(name) is None else _text(told, name, key)

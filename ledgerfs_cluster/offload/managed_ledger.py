@@ -97,7 +97,6 @@ class ManagedLedger:
         from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
         from ledgerfs_cluster.offload.one_step import OneStep
         from ledgerfs_cluster.offload.opening import holder_text
-        from ledgerfs_cluster.offload.owners import TopicOwners
         from ledgerfs_cluster.snapshot.cluster_names import only_cluster
         from ledgerfs_cluster.zookeeper.changes import ClusterLock
         from ledgerfs_cluster.zookeeper.cluster_clock import ClusterClock
@@ -120,7 +119,7 @@ class ManagedLedger:
             lock = closing.enter_context(ClusterLock.take(living.nodes.settings, holder_text("ManagedLedger")))
             clock, opened = ClusterClock(lock, took_ms), open_bucket(place.url, place.options)
             step = OneStep(
-                *(lock, ClosedLedgers(living), TopicOwners(lock), lambda _: opened),
+                *(lock, ClosedLedgers(living), lambda _: opened),
                 user_metadata(only_cluster(lock.newest())),
                 noted_ms=clock.later_ms,
                 url_of=place.url_of,

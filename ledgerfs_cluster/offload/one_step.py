@@ -30,8 +30,8 @@ from ledgerfs_cluster.offload.journal import JournalRecord
 from ledgerfs_cluster.offload.list_bytes import FULL, MOST_BYTES, fits, stored
 from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
 from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
-from ledgerfs_cluster.offload.owners import let_go
 from ledgerfs_cluster.offload.record_digest import RecordDigest, digest_of, digested
+from ledgerfs_cluster.rules.topic_owners import owner_now
 from ledgerfs_cluster.snapshot.bundles import Owner
 from ledgerfs_cluster.snapshot.survey import is_of_brokers
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, Operation, SetNode
@@ -39,7 +39,6 @@ from ledgerfs_cluster.zookeeper.changes import ClusterLock, Operation, SetNode
 if TYPE_CHECKING:
     from ledgerfs.formats.records import EntryBatch
     from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
-    from ledgerfs_cluster.offload.owners import TopicOwners
 
 _TRIES = 20
 """How often a set is tried of which the list was changed in between: brokers change it when ledgers begin, which takes seconds."""
@@ -79,30 +78,38 @@ class OneStep:
         Returns the time that is noted, of which deletions wait for a while: rather a late one, ms since 1970 UTC.
     url_of
         Returns the URL of the bucket that has the objects of an offload, such as a failed one of a broker; None if none is known.
+    unload
+        Has a broker unload a topic, so that it reads the list again; None where no broker can be asked.
+    owner_of
+        Returns what is known of the broker that has a topic now; unless given, what ZooKeeper has.
     pace
         Is called with the bytes of each batch before they are sent, and when they were read back; it may wait, or end the copy.
 
     """
 
     __slots__ = (
-        "_beginning", "_bucket_at", "_in_flight", "_ledgers", "_lock", "_noted_ms", "_owners", "_pace", "_url_of", "_user_metadata",
+        "_beginning", "_bucket_at", "_in_flight", "_ledgers", "_lock", "_noted_ms", "_owner_of", "_pace", "_unload", "_url_of",
+        "_user_metadata",
     )  # fmt: skip
 
     def __init__(
         self,
         lock: ClusterLock,
         ledgers: ClosedLedgers,
-        owners: "TopicOwners",
         bucket_at: Callable[[str], Bucket],
         user_metadata: Mapping[str, str],
         *,
         noted_ms: "Callable[[], int]",
         url_of: "Callable[[OffloadContext], str | None]",
+        unload: Callable[[str], None] | None = None,
+        owner_of: Callable[[str], Owner] | None = None,
         pace: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._lock = lock
         self._ledgers = ledgers
-        self._owners = owners
+        self._unload = unload
+        # Never older than what the holder of the lock has read, or committed, before: a broker that took the topic before is seen.
+        self._owner_of = owner_of or (lambda name: owner_now(lock.newest(), name))
         self._bucket_at = bucket_at
         self._user_metadata = user_metadata
         self._noted_ms = noted_ms
@@ -159,7 +166,7 @@ class OneStep:
         """Raise `RefusedLedgerError` for a topic that is not offloaded without its broker: one has it, or that is not known."""
         if is_of_brokers(managed_ledger):
             raise RefusedLedgerError("brokers' own topics are not offloaded", key=managed_ledger)
-        owner = self._owners.owner_of(managed_ledger)
+        owner = self._owner_of(managed_ledger)
         if owner is Owner.SOME:
             reason = 'a broker has the topic: have it offload (via = "broker"), or unload the topic'
             raise RefusedLedgerError(reason, key=managed_ledger)
@@ -258,7 +265,7 @@ class OneStep:
             if tries == _TRIES:
                 self._give_up_all(left, outcomes, f"the topic's list changed {_TRIES} times while it was to be set")
                 return
-            if self._owners.owner_of(managed_ledger) is not Owner.NONE and not self._owners.can_unload:
+            if self._owner_of(managed_ledger) is not Owner.NONE and self._unload is None:
                 self._give_up_all(left, outcomes, "a broker has taken the topic meanwhile")
                 return
             some, changes = self._that_fit(listed, left)
@@ -279,7 +286,21 @@ class OneStep:
             outcomes.append(Outcome(Status.OK, "offloaded", managed_ledger, ledger_ids=ids, size=size))
             replaced = (self._replaced(listed, one.attempt) for one in some)
             outcomes += [one for one in replaced if isinstance(one, Outcome)]
-            outcomes += let_go(self._owners, managed_ledger)
+            outcomes += self._let_go(managed_ledger)
+
+    def _let_go(self, managed_ledger: str) -> list[Outcome]:
+        """Have a broker that took a topic, while its list was set, unload it: it has the old list. Return what an operator has to do."""
+        if self._owner_of(managed_ledger) is Owner.NONE:
+            return []
+        if self._unload is None:
+            text = f"a broker has taken {managed_ledger} meanwhile: unload the topic, so that it reads its list again"
+            return [failed("taken", managed_ledger, text)]
+        try:
+            self._unload(managed_ledger)
+        except LedgerfsError as error:
+            text = f"{managed_ledger} was taken by a broker meanwhile, and could not be unloaded: {error}"
+            return [failed("not-unloaded", managed_ledger, text, error)]
+        return []
 
     def _give_up_all(
         self, copies: Iterable[CopiedLedger], outcomes: list[Outcome], reason: str, error: LedgerfsError | None = None

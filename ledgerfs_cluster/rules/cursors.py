@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_of
-from ledgerfs_cluster.rules.retention import keeps_its_last, moved_cursors, retention_of, slowest_of, trim_of
+from ledgerfs_cluster.rules.retention import keeps_its_last, retention_of, slowest_of, trim_of
 from ledgerfs_cluster.snapshot.answers import LastEnd
 from ledgerfs_cluster.snapshot.bundles import Owner, namespace_of
 from ledgerfs_cluster.snapshot.policies import BrokerDefaults
@@ -47,10 +47,6 @@ class CursorState:
         As in `ledgerfs_cluster.rules.retention.TopicRetention`: what is held may be another amount.
     last_end
         What is known of the topic's last ledger.
-    ttl_ms
-        The topic's time to live, 0 for none. What is held is what is held behind that.
-    expires_to
-        The position that the time to live moves it to at least once a broker has the topic loaded; None if it is not known to move.
 
     """
 
@@ -70,8 +66,6 @@ class CursorState:
     may_have_own_policies: bool
     owner: Owner
     last_end: LastEnd
-    ttl_ms: int = 0
-    expires_to: tuple[int, int] | None = None
 
     @property
     def held_ledgers(self) -> int:
@@ -97,14 +91,12 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
     for topic in np.unique(survey.cursors["topic"]).tolist():
         name, ledgers, rows = survey.topics[topic], survey.ledgers_of(topic), survey.cursors_of(topic)
         namespace, owner = namespace_of(name), survey.owners.of(name)
-        moved, ttl_ms = moved_cursors(survey, topic, ledgers, defaults.ttl_ms, now_ms)
         going = _going_of(survey, topic, ledgers, defaults, now_ms)
-        all_going, trimmed = going(None), going(slowest_of(moved))
+        all_going, trimmed = going(None), going(slowest_of(rows))
         for at, row in enumerate(rows):
             mark = int(row["mark_ledger"]), int(row["mark_entry"])
-            after = int(moved["mark_ledger"][at]), int(moved["mark_entry"][at])
             backlog, size = backlog_of(ledgers, mark)
-            passed, freed = going(after), going(slowest_of(np.delete(moved, at)))
+            passed, freed = going(mark), going(slowest_of(np.delete(rows, at)))
             held = [one for one in all_going if one not in passed]
             yield CursorState(
                 name,
@@ -123,8 +115,6 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
                 namespace in not_read and not is_system_topic(name),
                 owner,
                 ledgers.last_end,
-                ttl_ms,
-                None if after == mark else after,
             )
 
 

@@ -41,10 +41,6 @@ class FindingKind(Enum):
     """An offload whose data object is shorter than its index says, or whose index cannot be read."""
     UNEQUAL_LEDGER = "unequal-ledger"
     """A closed ledger that has other entries, or bytes, by its list than by BookKeeper's metadata."""
-    NOTED_OFFLOAD = "noted-offload"
-    """Objects of an attempt to offload that the lifecycle has noted, and goes on with, or cleans up after."""
-    IN_TRASH = "in-trash"
-    """A ledger, or objects, in the trash journal of the lifecycle, which deletes them."""
     UNDER_REPLICATED = "under-replicated"
     """A ledger that has bookies which are not available."""
     UNLOADED_EXPIRED = "unloaded-expired"
@@ -55,8 +51,6 @@ class FindingKind(Enum):
     """A subscription that was not active for long, and holds data back."""
     FAILED_OFFLOAD = "failed-offload"
     """An attempt to offload that is not complete, and does not go on."""
-    OFFLOAD_BACKLOG = "offload-backlog"
-    """Ledgers behind their offload thresholds."""
 
     @property
     def is_loss(self) -> bool:

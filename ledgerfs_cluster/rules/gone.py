@@ -109,12 +109,6 @@ def unread_compactions(survey: Survey) -> int:
     return int((are_of_compaction(survey) & survey.cursors["is_stale"]).sum())
 
 
-def named_before(rows: Table, before_ms: int) -> Table:
-    """Return those of some rows of `GONE` that were named so since a time before ledgers were read: others may be newer."""
-    found: Table = rows[rows["changed_ms"] < before_ms]
-    return found
-
-
 def gone_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
     """Yield a finding for each schema, and for each subscription, whose ledgers are gone."""
     schemas = rows[rows["namer"] == Namer.SCHEMA]

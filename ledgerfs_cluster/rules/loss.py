@@ -32,15 +32,6 @@ def lost_ledgers(survey: Survey) -> Table:
     return found
 
 
-def listed_before(survey: Survey, rows: Table, before_ms: int) -> Table:
-    """Return those of some rows of `LISTED` whose lists have not changed since a time before ledgers were read: others may name newer ones.
-
-    An id does not tell: it is given before the ledger is made, and later ones may be made sooner.
-    """
-    found: Table = rows[survey.topic_table["changed_ms"][rows["topic"]] < before_ms]
-    return found
-
-
 def unequal_ledgers(survey: Survey) -> Table:
     """Return rows of `LISTED` that are closed in BookKeeper with other entries, or bytes, than their lists tell.
 

@@ -4,15 +4,13 @@ The rule is that of a broker's trigger, compared with it in runs: from the newes
 too; a ledger is chosen that is not offloaded, if the sum with it is over the threshold, or if it was closed long enough ago.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs_cluster.snapshot.bundles import Owner, namespace_of
-from ledgerfs_cluster.snapshot.policies import BrokerDefaults, OffloadThresholds
-from ledgerfs_cluster.snapshot.survey import Survey, TopicLedgers, is_system_topic
+from ledgerfs_cluster.snapshot.policies import OffloadThresholds
+from ledgerfs_cluster.snapshot.survey import TopicLedgers
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,72 +35,6 @@ class Chosen:
     next_row: int | None = None
     bytes_left: int = -1
     ms_left: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class TopicOffloads:
-    """A topic, and what of it would be offloaded.
-
-    Attributes
-    ----------
-    thresholds
-        What holds for it, its own, of its namespace or of the broker, each for itself.
-    may_have_own_policies, owner
-        As in `ledgerfs_cluster.rules.retention.TopicRetention`; a topic that no broker has loaded has no rollovers.
-    chosen
-        Rows of ``ledgers``.
-    offloaded
-        How many of its ledgers are offloaded, and ``offloaded_size`` their bytes.
-    unfinished
-        Ids of ledgers of which an attempt began and is not complete: it goes on, or failed.
-
-    """
-
-    managed_ledger: str
-    thresholds: OffloadThresholds
-    may_have_own_policies: bool
-    owner: Owner
-    ledgers: TopicLedgers
-    chosen: Chosen
-    offloaded: int
-    offloaded_size: int
-    unfinished: tuple[int, ...]
-
-    @property
-    def ledger_ids(self) -> list[int]:
-        """The ledgers that would be offloaded, the oldest first."""
-        return [int(self.ledgers.ids[row]) for row in self.chosen.rows]
-
-    @property
-    def size(self) -> int:
-        """Bytes of the ledgers that would be offloaded."""
-        return int(self.ledgers.sizes[list(self.chosen.rows)].sum())
-
-
-def offloads(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[TopicOffloads]:
-    """Yield every topic that has ledgers, in the order of the survey."""
-    not_read = survey.namespaces_not_read()
-    for row, name in enumerate(survey.topics):
-        ledgers = survey.ledgers_of(row)
-        if not ledgers.ids.size:
-            continue
-        namespace = namespace_of(name)
-        thresholds = survey.policies_of(name).offload(defaults.offload)
-        first = int(survey.topic_table["first"][row])
-        listed = survey.listed[first : first + ledgers.ids.size]
-        is_unfinished = listed["has_context"] & ~listed["is_complete"]
-        is_unfinished &= (listed["uuid_high"] != 0) | (listed["uuid_low"] != 0)
-        yield TopicOffloads(
-            name,
-            thresholds,
-            namespace in not_read and not is_system_topic(name),
-            survey.owners.of(name),
-            ledgers,
-            chosen_of(ledgers, thresholds, now_ms),
-            int(ledgers.are_offloaded.sum()),
-            int(ledgers.sizes[ledgers.are_offloaded].sum()),
-            tuple(ledgers.ids[is_unfinished].tolist()),
-        )
 
 
 def chosen_of(ledgers: TopicLedgers, thresholds: OffloadThresholds, now_ms: int) -> Chosen:

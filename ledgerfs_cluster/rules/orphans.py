@@ -1,8 +1,7 @@
 """Ledgers in BookKeeper that nothing names, and those that a list calls deleted: pure functions over a survey.
 
 A survey reads ledgers before what may own them. One look is not enough: a ledger is made before it is named, and named no more before it is
-deleted. So whoever tells users of orphans looks twice, some seconds apart, and leaves out what is younger than a grace. A dump is one look:
-of it only those are orphans whose owners have not changed since it was begun (`with_unchanged_owners`).
+deleted. So whoever tells users of orphans looks twice, some seconds apart, and leaves out what is younger than a grace.
 
 Ledgers of other Pulsar clusters on the same BookKeeper look like orphans, too. Ledgers name topics, and no cluster, so nothing tells for
 sure; `signs_of_sharing` hint at it. A cluster whose metadata are on other servers of ZooKeeper leaves no trace but its topics.
@@ -23,8 +22,7 @@ from ledgerfs_cluster.rules.ownership import (
     DELAYED,
     MANAGED_LEDGER,
     SCHEMA,
-    Claim,
-    Owners,
+    DamagedOwners,
     is_in,
     known_topics,
     made_for,
@@ -63,16 +61,14 @@ class Unnamed:
         Rows of `LEDGER`: old enough, and everything that could name them was read.
     young
         How many others are younger than the grace.
-    unreadable, unclear, in_use
-        How many others are left out, by `Claim`.
+    unclear
+        How many others something may name: what could not be read, what is not known here, or a compaction that runs.
 
     """
 
     rows: Table
     young: int
-    unreadable: int
     unclear: int
-    in_use: int
 
 
 def unnamed_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> Unnamed:
@@ -82,15 +78,8 @@ def unnamed_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> Unnamed:
     free = ledgers[is_pulsars & ~is_in(ledgers["ledger_id"], named_ledgers(survey))]
     is_young = np.maximum(free["created_ms"], free["changed_ms"]) > now_ms - grace_ms
     old = free[~is_young]
-    claims = _claims(survey, old)
-    counts = {claim: int((claims == claim.value).sum()) for claim in Claim}
-    return Unnamed(
-        old[claims == Claim.NONE.value],
-        int(is_young.sum()),
-        counts[Claim.UNREADABLE],
-        counts[Claim.UNCLEAR],
-        counts[Claim.IN_USE],
-    )
+    is_unclear = _may_be_named(survey, old)
+    return Unnamed(old[~is_unclear], int(is_young.sum()), int(is_unclear.sum()))
 
 
 def flagged_ledgers(survey: Survey, now_ms: int, grace_ms: int) -> tuple[Table, int]:
@@ -178,21 +167,17 @@ def _subject(component: str, owner: str, cursor: str | None) -> str:
     return topic if cursor is None else f"{topic} subscription {cursor}"
 
 
-def _claims(survey: Survey, rows: Table) -> "np.ndarray[tuple[int], np.dtype[np.str_]]":
-    """Return the value of the claim on each row."""
-    damaged, topics = Owners.damaged(survey), frozenset(survey.topics)
-    found = np.full(rows.size, Claim.NONE.value, "U16")
+def _may_be_named(survey: Survey, rows: Table) -> Mask:
+    """Return which ledgers something may name that could not be read, or that is not known here; shape (rows,)."""
+    damaged, topics = DamagedOwners(survey), frozenset(survey.topics)
+    found = np.zeros(rows.size, np.bool_)
     for group in _groups(rows, ("component", "owner", "cursor", "state")):
         row = rows[group[0]]
         component, owner, cursor = made_for(survey, row)
-        may_name = damaged.may_name(component, owner, cursor)
-        is_compacted = component == COMPACTED and row["state"] != LedgerState.CLOSED
-        if may_name is None:
-            found[group] = Claim.UNCLEAR.value
-        elif may_name:
-            found[group] = Claim.UNREADABLE.value
-        elif is_compacted and topic_made_for(COMPACTED, owner or "") in topics:
-            found[group] = Claim.IN_USE.value
+        # A compacted topic is named only when it is finished.
+        is_being_made = component == COMPACTED and row["state"] != LedgerState.CLOSED
+        is_being_made = is_being_made and topic_made_for(COMPACTED, owner or "") in topics
+        found[group] = is_being_made or damaged.may_name(component, owner, cursor) is not False
     return found
 
 
@@ -206,16 +191,6 @@ def _groups(rows: Table, columns: tuple[str, ...]) -> Iterator[Int64]:
     for name in columns:
         differs |= ordered[name][1:] != ordered[name][:-1]
     yield from np.split(order, np.flatnonzero(differs) + 1)
-
-
-def with_unchanged_owners(survey: Survey, rows: Table, before_ms: int) -> Table:
-    """Return those of some rows of `LEDGER` whose owners are as they were at a time, or are not there."""
-    changed = Owners.changed(survey, before_ms)
-    is_unchanged = np.zeros(rows.size, np.bool_)
-    for group in _groups(rows, ("component", "owner", "cursor")):
-        is_unchanged[group] = not changed.may_name(*made_for(survey, rows[group[0]]))
-    found: Table = rows[is_unchanged]
-    return found
 
 
 def signs_of_sharing(survey: Survey) -> list[str]:
@@ -240,7 +215,7 @@ def _open_ledgers_of_others(survey: Survey) -> int:
     is_open = (ledgers["state"] != LedgerState.CLOSED) & (ledgers["component"] == words.index(MANAGED_LEDGER))
     owners, counts = np.unique(ledgers["owner"][is_open & (ledgers["owner"] >= 0)], return_counts=True)
     # A list that cannot be read is that of a topic which is here.
-    known = known_topics(survey) | Owners.damaged(survey).topics
+    known = known_topics(survey) | DamagedOwners(survey).topics
     return sum(
         count for owner, count in zip(owners.tolist(), counts.tolist(), strict=True) if words[owner] not in known
     )

@@ -3,8 +3,7 @@
 A damaged list is never "no owner": whatever it may name is left alone.
 """
 
-from collections.abc import Container, Iterable
-from enum import Enum
+from collections.abc import Container
 from functools import reduce
 from urllib.parse import unquote_plus
 
@@ -21,19 +20,6 @@ from ledgerfs_cluster.snapshot.survey import Survey
 
 MANAGED_LEDGER, SCHEMA = "managed-ledger", "schema"
 COMPACTED, DELAYED = "compacted-ledger", "delayed-index-bucket"
-
-
-class Claim(Enum):
-    """What is known of the owner of a ledger that nothing names."""
-
-    NONE = "none"
-    """Everything that could name it was read."""
-    UNREADABLE = "unreadable"
-    """What would name it could not be read."""
-    UNCLEAR = "unclear"
-    """It is not known where its owner would be: of another component, or without a name."""
-    IN_USE = "in use"
-    """It is named only when it is finished: compaction may be running."""
 
 
 def named_ledgers(survey: Survey) -> Int64:
@@ -73,51 +59,21 @@ def is_at_or_below(path: str, folders: Container[str]) -> bool:
     return False
 
 
-class Owners:
-    """What may name ledgers: some lists, subscriptions, and locators of schemas or folders of them."""
+class DamagedOwners:
+    """What may name ledgers and could not be read: lists, subscriptions, and locators of schemas or folders of them."""
 
     __slots__ = ("_compacted", "_cursors", "_of_cursors", "_schemas", "topics")
 
-    def __init__(
-        self,
-        topics: Iterable[str],
-        cursors: Iterable[tuple[str, str]],
-        schemas: Iterable[str],
-        compacted: Iterable[str],
-    ) -> None:
-        """Take managed ledgers, subscriptions, paths below ``/schemas``, and managed ledgers whose state of compaction is meant, too."""
-        self.topics = frozenset(topics)
-        self._cursors = frozenset(cursors)
-        self._of_cursors = frozenset(topic for topic, _ in self._cursors)
-        self._schemas = frozenset(map(unquote_plus, schemas))
-        self._compacted = frozenset(compacted) | {topic for topic, cursor in self._cursors if cursor == COMPACTION}
-
-    @classmethod
-    def damaged(cls, survey: Survey) -> "Owners":
-        """Return those that could not be read."""
+    def __init__(self, survey: Survey) -> None:
         paths = [one.path for one in survey.damaged]
         below = (path.removeprefix(f"{SCHEMAS}/") for path in paths if path.startswith(f"{SCHEMAS}/"))
-        return cls(
-            filter(None, map(managed_ledger_of, paths)),
-            filter(None, map(cursor_of, paths)),
-            below,
-            _topics_at(survey, are_of_compaction(survey) & survey.cursors["is_stale"]),
-        )
-
-    @classmethod
-    def changed(cls, survey: Survey, since_ms: int) -> "Owners":
-        """Return those that were set since a time."""
-        topics = np.flatnonzero(survey.topic_table["changed_ms"] >= since_ms).tolist()
-        schemas = survey.schemas["name"][survey.schemas["changed_ms"] >= since_ms]
-        is_changed = survey.cursors["changed_ms"] >= since_ms
-        names = [survey.cursor_names[row] for row in survey.cursors["name"][is_changed].tolist()]
-        return cls(
-            (survey.topics[row] for row in topics),
-            zip(_topics_at(survey, is_changed), names, strict=True),
-            (survey.words[row] for row in np.unique(schemas).tolist()),
-            # The state of a subscription in use changes without its node, and names another compacted ledger.
-            _topics_at(survey, are_of_compaction(survey) & (survey.cursors["cursors_ledger"] >= 0)),
-        )
+        is_stale = are_of_compaction(survey) & survey.cursors["is_stale"]
+        stale = {survey.topics[row] for row in survey.cursors["topic"][is_stale].tolist()}
+        self.topics = frozenset(filter(None, map(managed_ledger_of, paths)))
+        self._cursors = frozenset(filter(None, map(cursor_of, paths)))
+        self._of_cursors = frozenset(topic for topic, _ in self._cursors)
+        self._schemas = frozenset(map(unquote_plus, below))
+        self._compacted = stale | {topic for topic, cursor in self._cursors if cursor == COMPACTION}
 
     def may_name(self, component: str | None, owner: str | None, cursor: str | None) -> bool | None:
         """Return whether one of them may name a ledger with these custom metadata; None where nobody knows what would name it."""
@@ -163,8 +119,3 @@ def are_of_compaction(survey: Survey) -> Mask:
         return np.zeros(survey.cursors.size, np.bool_)
     found: Mask = survey.cursors["name"] == survey.cursor_names.index(COMPACTION)
     return found
-
-
-def _topics_at(survey: Survey, is_meant: Mask) -> list[str]:
-    """Return the managed ledger of each of some rows of `CURSOR`."""
-    return [survey.topics[row] for row in survey.cursors["topic"][is_meant].tolist()]

@@ -7,45 +7,23 @@ time or by size, up to the first that stays.
 Entries are those of the list, also where BookKeeper has others: a broker asks BookKeeper of the last ledger alone, and deletes there what
 its list calls empty.
 
-Entries are not read for the time to live. A ledger that was closed longer ago has only entries that are older, so subscriptions move behind
-it; in the next ledger they may move further. Since whole ledgers are trimmed, that decides little: what is said to go then goes, and more
-may.
+Subscriptions are where they are: what a time to live expires is acknowledged only once a broker has the topic loaded for a while.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
 import numpy as np
 
 from ledgerfs.formats.array_types import Int64
-from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION
 from ledgerfs_cluster.snapshot.answers import LastEnd
 from ledgerfs_cluster.snapshot.bundles import Owner, namespace_of
 from ledgerfs_cluster.snapshot.policies import NOTHING_SET, BrokerDefaults, NamespacePolicies, Retention
-from ledgerfs_cluster.snapshot.survey import Survey, TopicLedgers, is_of_brokers, is_system_topic
+from ledgerfs_cluster.snapshot.survey import Survey, TopicLedgers, is_system_topic
 from ledgerfs_cluster.snapshot.tables import Table
 
 _NEVER = np.iinfo(np.int64).max
-_EXEMPT = (COMPACTION, "pulsar.dedup")
-"""Cursors that are no subscriptions of a loaded topic; those of replication are expired, too."""
-
-
-class Moved(NamedTuple):
-    """The cursors of a topic as its time to live leaves them.
-
-    Attributes
-    ----------
-    cursors
-        Rows of `CURSOR`.
-    ttl_ms
-        The time to live; 0 for none.
-
-    """
-
-    cursors: Table
-    ttl_ms: int
 
 
 class Stays(Enum):
@@ -93,44 +71,26 @@ class TopicRetention:
 
     Attributes
     ----------
-    managed_ledger
-        Its name.
-    retention, policy
-        What holds for it, and whose that is: ``topic``, ``system``, ``namespace`` or ``broker``.
+    row, managed_ledger
+        Of the survey, and its name.
+    policy
+        Whose retention holds for it: ``topic``, ``system``, ``namespace`` or ``broker``.
     may_have_own_policies
         Whether topics of this namespace may have policies of their own that could not be read: the rest may be wrong for this topic.
     owner
         Whether a broker may have it loaded; without one nobody trims it.
-    is_terminated
-        Whether nothing more can be published.
-    last_end
-        What is known of its last ledger.
     trim
         What goes and what stays, rows of ``ledgers``.
-    slowest
-        Names of the cursors that hold the most back, if any do.
-    slowest_position
-        Where they are, behind what the time to live acknowledges; None without cursors.
-    stale
-        How many cursors may be further than is known.
-    ttl_ms
-        The time to live, 0 for none.
 
     """
 
+    row: int
     managed_ledger: str
-    retention: Retention
     policy: str
     may_have_own_policies: bool
     owner: Owner
-    is_terminated: bool
-    last_end: LastEnd
     ledgers: TopicLedgers
     trim: Trim
-    slowest: tuple[str, ...]
-    slowest_position: tuple[int, int] | None
-    stale: int
-    ttl_ms: int = 0
 
     @property
     def ledger_ids(self) -> list[int]:
@@ -138,24 +98,9 @@ class TopicRetention:
         return [int(self.ledgers.ids[row]) for row in self.trim.going]
 
     @property
-    def dropped_ids(self) -> list[int]:
-        """The ledgers without entries that would be forgotten."""
-        return [int(self.ledgers.ids[row]) for row in self.trim.dropped]
-
-    @property
     def size(self) -> int:
         """Bytes of the ledgers that would be trimmed."""
         return int(self.ledgers.sizes[list(self.trim.going)].sum())
-
-    @property
-    def entries(self) -> int:
-        """Entries of the ledgers that would be trimmed."""
-        return int(self.ledgers.entries[list(self.trim.going)].sum())
-
-    @property
-    def size_staying(self) -> int:
-        """Bytes of all other ledgers."""
-        return int(self.ledgers.sizes.sum()) - self.size
 
 
 def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[TopicRetention]:
@@ -165,29 +110,12 @@ def retention(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator
         ledgers = survey.ledgers_of(row)
         if not ledgers.ids.size:
             continue
-        cursors, ttl_ms = moved_cursors(survey, row, ledgers, defaults.ttl_ms, now_ms)
-        namespace = namespace_of(name)
+        namespace, owner = namespace_of(name), survey.owners.of(name)
         rule, policy = retention_of(name, survey.policies.get(namespace), defaults, survey.own_policies(name))
-        owner = survey.owners.of(name)
-        is_terminated = survey.is_terminated(row)
-        has_current = keeps_its_last(owner, ledgers.last_end, is_terminated=is_terminated)
-        position = slowest_of(cursors)
-        trim = trim_of(ledgers, position, rule, now_ms, has_current=has_current)
-        yield TopicRetention(
-            name,
-            rule,
-            policy,
-            namespace in not_read and not is_system_topic(name),
-            owner,
-            is_terminated,
-            ledgers.last_end,
-            ledgers,
-            trim,
-            names_at(survey, cursors, position),
-            position,
-            int(cursors["is_stale"].sum()),
-            ttl_ms,
-        )
+        has_current = keeps_its_last(owner, ledgers.last_end, is_terminated=survey.is_terminated(row))
+        trim = trim_of(ledgers, slowest_of(survey.cursors_of(row)), rule, now_ms, has_current=has_current)
+        has_own = namespace in not_read and not is_system_topic(name)
+        yield TopicRetention(row, name, policy, has_own, owner, ledgers, trim)
 
 
 def retention_of(
@@ -219,14 +147,6 @@ def slowest_of(cursors: Table) -> tuple[int, int] | None:
         return None
     first = cursors[np.lexsort((cursors["mark_entry"], cursors["mark_ledger"]))[0]]
     return int(first["mark_ledger"]), int(first["mark_entry"])
-
-
-def names_at(survey: Survey, cursors: Table, position: tuple[int, int] | None) -> tuple[str, ...]:
-    """Return the names of the cursors at a position."""
-    if position is None:
-        return ()
-    there = (cursors["mark_ledger"] == position[0]) & (cursors["mark_entry"] == position[1])
-    return tuple(survey.cursor_names[one] for one in cursors["name"][there].tolist())
 
 
 def trim_of(
@@ -291,30 +211,3 @@ def _past_since(closed_ms: Int64, sizes: Int64, rule: Retention) -> int | None:
         if enough < closed_ms.size and closed_ms[enough]:
             times.append(int(closed_ms[enough]))
     return min(times, default=None)
-
-
-def ttl_of(survey: Survey, managed_ledger: str, broker_ttl_ms: int) -> int:
-    """Return the time to live of a topic: its own, its namespace's or else the brokers', ms; 0 for none, as system topics have."""
-    if is_of_brokers(managed_ledger):
-        return 0
-    told = survey.policies_of(managed_ledger).ttl_ms
-    return max(0, broker_ttl_ms if told is None else told)
-
-
-def moved_cursors(survey: Survey, topic: int, ledgers: TopicLedgers, broker_ttl_ms: int, now_ms: int) -> Moved:
-    """Return the cursors of the topic in a row as its time to live leaves them at least once a broker has it loaded."""
-    cursors = survey.cursors_of(topic)
-    ttl_ms = ttl_of(survey, survey.topics[topic], broker_ttl_ms)
-    filled = np.flatnonzero(ledgers.entries > 0)
-    closed_ms = ledgers.closed_ms[filled]
-    younger = np.flatnonzero((closed_ms == 0) | (closed_ms >= now_ms - ttl_ms))
-    expired = filled[: younger[0]] if younger.size else filled
-    if not ttl_ms or not expired.size:
-        return Moved(cursors, ttl_ms)
-    ledger_id, entry = ledgers.ids[expired[-1]], ledgers.entries[expired[-1]] - 1
-    at_ledger, at_entry = cursors["mark_ledger"], cursors["mark_entry"]
-    is_before = (at_ledger < ledger_id) | ((at_ledger == ledger_id) & (at_entry < entry))
-    is_exempt = np.array([survey.cursor_names[one] in _EXEMPT for one in cursors["name"].tolist()], np.bool_)
-    cursors = cursors.copy()
-    cursors[["mark_ledger", "mark_entry"]][is_before & ~is_exempt] = (ledger_id, entry)
-    return Moved(cursors, ttl_ms)

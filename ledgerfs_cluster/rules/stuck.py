@@ -16,12 +16,12 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION
 from ledgerfs_cluster.rules.cursors import CursorState, cursors
 from ledgerfs_cluster.rules.findings import Finding, FindingKind
-from ledgerfs_cluster.rules.offload_thresholds import TopicOffloads, offloads
 from ledgerfs_cluster.rules.retention import retention
 from ledgerfs_cluster.snapshot.answers import LastEnd
 from ledgerfs_cluster.snapshot.bundles import Owner
 from ledgerfs_cluster.snapshot.policies import BrokerDefaults
-from ledgerfs_cluster.snapshot.survey import Survey, is_of_brokers
+from ledgerfs_cluster.snapshot.survey import Survey
+from ledgerfs_cluster.snapshot.tables import parts_by
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _LATEST_ROLLOVER = 1.05
@@ -44,8 +44,6 @@ class StuckLimits:
         A subscription was not active.
     attempt_ms
         An attempt to offload a ledger may go on.
-    due_ms
-        Ledgers are due to be offloaded: brokers look at that at rollovers alone.
 
     """
 
@@ -53,7 +51,6 @@ class StuckLimits:
     open_ms: int = 240 * _MINUTE_MS
     inactive_ms: int = 7 * 24 * _HOUR_MS
     attempt_ms: int = 2 * _HOUR_MS
-    due_ms: int = 6 * _HOUR_MS
 
 
 def stuck(survey: Survey, defaults: BrokerDefaults, now_ms: int, limits: StuckLimits) -> Iterator[Finding]:
@@ -61,16 +58,14 @@ def stuck(survey: Survey, defaults: BrokerDefaults, now_ms: int, limits: StuckLi
     yield from _unloaded_expired(survey, defaults, now_ms, limits)
     yield from _open_too_long(survey, now_ms, limits)
     yield from _inactive_cursors(survey, defaults, now_ms, limits)
-    yield from _offloads(survey, defaults, now_ms, limits)
+    yield from _failed_offloads(survey, now_ms, limits)
 
 
 def not_known(survey: Survey, now_ms: int, limits: StuckLimits) -> list[str]:
     """Return what cannot be told of this cluster, a sentence each."""
     said = []
-    if not survey.owners.are_known:
-        said.append(
-            "owners of topics are not in ZooKeeper, and brokers have not told them (--admin): which topics none has loaded is not known"
-        )
+    if not survey.owners.are_in_zookeeper:
+        said.append("owners of topics are not in ZooKeeper: which topics no broker has loaded is not known")
     namespaces = survey.namespaces_not_read()
     if namespaces:
         said.append(f"policies of single topics of {len(namespaces):,} namespaces are not known")
@@ -84,17 +79,18 @@ def not_known(survey: Survey, now_ms: int, limits: StuckLimits) -> list[str]:
 def _unloaded_expired(survey: Survey, defaults: BrokerDefaults, now_ms: int, limits: StuckLimits) -> Iterator[Finding]:
     """Yield topics that no broker has loaded, and so nobody trims."""
     changed = _last_changes(survey)
-    for row, one in zip(_rows_with_ledgers(survey), retention(survey, defaults, now_ms), strict=True):
+    for one in retention(survey, defaults, now_ms):
         if one.owner is not Owner.NONE or one.may_have_own_policies or not one.trim.going:
             continue
         # A last ledger that loading the topic would close is past its retention only then.
         since = one.trim.since_ms if one.trim.since_ms is not None and one.trim.since_ms < now_ms else None
-        if max(since or 0, int(changed[row])) > now_ms - limits.expired_ms:
+        last_ms = int(changed[one.row])
+        if max(since or 0, last_ms) > now_ms - limits.expired_ms:
             continue
         topic = topic_of(one.managed_ledger)
         evidence = (
             f"no broker has the topic loaded, and {_ledgers(len(one.trim.going))} are past the retention of the {one.policy}; "
-            f"its nodes were last changed {span(now_ms - int(changed[row]))} ago"
+            f"its nodes were last changed {span(now_ms - last_ms)} ago"
         )
         mend = f"pulsar-admin topics trim-topic {quote(topic)}"
         yield Finding(FindingKind.UNLOADED_EXPIRED, topic, tuple(one.ledger_ids), one.size, since or 0, evidence, mend)
@@ -172,61 +168,26 @@ def _active_ms(one: CursorState) -> int:
     return one.last_active_ms
 
 
-def _offloads(survey: Survey, defaults: BrokerDefaults, now_ms: int, limits: StuckLimits) -> Iterator[Finding]:
-    """Yield attempts that do not go on, and topics behind their thresholds."""
-    for row, one in zip(_rows_with_ledgers(survey), offloads(survey, defaults, now_ms), strict=True):
-        changed = int(survey.topic_table["changed_ms"][row])
+def _failed_offloads(survey: Survey, now_ms: int, limits: StuckLimits) -> Iterator[Finding]:
+    """Yield attempts to offload that do not go on."""
+    rows = survey.listed[_unfinished_rows(survey)]
+    for some in parts_by(rows, rows["topic"]):
+        row = int(some["topic"][0])
         # The list changes when an attempt begins, so each began before the last change.
-        if one.unfinished and changed <= now_ms - limits.attempt_ms:
-            yield _failed_offload(one, changed, now_ms)
-        since = one.chosen.since_ms
-        is_system = is_of_brokers(one.managed_ledger)
-        if since is None or since > now_ms - limits.due_ms or one.may_have_own_policies or is_system:
+        changed_ms = int(survey.topic_table["changed_ms"][row])
+        if changed_ms > now_ms - limits.attempt_ms:
             continue
-        yield _offload_backlog(one, since, now_ms)
-
-
-def _failed_offload(one: TopicOffloads, changed_ms: int, now_ms: int) -> Finding:
-    topic = topic_of(one.managed_ledger)
-    is_unfinished = np.isin(one.ledgers.ids, one.unfinished)
-    evidence = (
-        f"the offload of {_ledgers(len(one.unfinished))} began {span(now_ms - changed_ms)} ago or earlier, and is not complete; "
-        "objects of the attempt may be in the bucket until the next one removes them"
-    )
-    size = int(one.ledgers.sizes[is_unfinished].sum())
-    mend = _offload_command(one, int(np.flatnonzero(is_unfinished)[-1]))
-    return Finding(FindingKind.FAILED_OFFLOAD, topic, one.unfinished, size, changed_ms, evidence, mend)
-
-
-def _offload_backlog(one: TopicOffloads, since_ms: int, now_ms: int) -> Finding:
-    topic = topic_of(one.managed_ledger)
-    rule = [f"{one.thresholds.size:,} bytes"] if one.thresholds.size >= 0 else []
-    rule += [span(one.thresholds.time_ms)] if one.thresholds.time_ms >= 0 else []
-    evidence = (
-        f"{_ledgers(len(one.chosen.rows))} are behind the threshold of {' or '.join(rule)}, the oldest for {span(now_ms - since_ms)}; "
-        f"brokers look at it only when the topic begins a new ledger{_LOADED_SAID[one.owner]}"
-    )
-    mend = _offload_command(one, one.chosen.rows[-1])
-    ids = tuple(one.ledger_ids)
-    return Finding(FindingKind.OFFLOAD_BACKLOG, topic, ids, one.size, since_ms, evidence, mend)
-
-
-_LOADED_SAID = {
-    Owner.NONE: ", and none has it loaded",
-    Owner.SOME: "",
-    Owner.UNKNOWN: "; whether one has it loaded is not known",
-}
-
-
-def _offload_command(one: TopicOffloads, row: int) -> str:
-    """Return the command that offloads the ledgers up to a row: what is newer is how much is to stay in BookKeeper."""
-    newer = int(one.ledgers.sizes[row + 1 :].sum())
-    return f"pulsar-admin topics offload --size-threshold {newer} {quote(topic_of(one.managed_ledger))}"
-
-
-def _rows_with_ledgers(survey: Survey) -> list[int]:
-    rows: list[int] = np.flatnonzero(survey.topic_table["ledgers"] > 0).tolist()
-    return rows
+        topic, ledgers = topic_of(survey.topics[row]), survey.ledgers_of(row)
+        is_unfinished = np.isin(ledgers.ids, some["ledger_id"])
+        evidence = (
+            f"the offload of {_ledgers(some.size)} began {span(now_ms - changed_ms)} ago or earlier, and is not complete; "
+            "objects of the attempt may be in the bucket until the next one removes them"
+        )
+        # What is newer is how much is to stay in BookKeeper.
+        newer = int(ledgers.sizes[np.flatnonzero(is_unfinished)[-1] + 1 :].sum())
+        mend = f"pulsar-admin topics offload --size-threshold {newer} {quote(topic)}"
+        ids, size = tuple(some["ledger_id"].tolist()), int(ledgers.sizes[is_unfinished].sum())
+        yield Finding(FindingKind.FAILED_OFFLOAD, topic, ids, size, changed_ms, evidence, mend)
 
 
 def _unfinished_rows(survey: Survey) -> Int64:

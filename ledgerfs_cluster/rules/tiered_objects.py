@@ -6,7 +6,6 @@ its objects are there, and does not name it any more before they go.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,32 +97,21 @@ def are_in(survey: Survey, rows: Table, bucket: TieredObjects) -> Mask:
     return found
 
 
-class UnnamedPairs(NamedTuple):
-    """Rows of `PAIR` that no list names, complete or not, and how many others are left out.
+def unnamed_pairs(
+    survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: int, former_ids: int
+) -> tuple[Table, int, int]:
+    """Return the offloads that no list names, rows of `PAIR`, and how many others are left out.
 
-    Attributes
-    ----------
-    young
-        How many are too young to tell, or of unknown age.
-    former
-        How many others have ids from before something was restored into the cluster: they may be all that is left of the lost one's.
-
+    Those are too young to tell, or of unknown age; and have ids below ``former_ids``, from before something was restored into the cluster:
+    they may be all that is left of the lost one's.
     """
-
-    rows: Table
-    young: int
-    former: int
-
-
-def unnamed_pairs(survey: Survey, bucket: TieredObjects, now_ms: int, grace_ms: int, former_ids: int) -> UnnamedPairs:
-    """Return the offloads that no list names; those with ids below ``former_ids`` may be a lost cluster's."""
     named = survey.listed[survey.listed["has_context"]]
     free = ~np.isin(pair_keys(bucket.pairs), pair_keys(named))
     modified_ms = bucket.pairs["modified_ms"]
     is_old = free & (modified_ms > 0) & (modified_ms <= now_ms - grace_ms)
     is_former = is_old & (bucket.pairs["ledger_id"] < former_ids)
     rows = bucket.pairs[is_old & ~is_former]
-    return UnnamedPairs(rows, int((free & ~is_old).sum()), int(is_former.sum()))
+    return rows, int((free & ~is_old).sum()), int(is_former.sum())
 
 
 def without_objects(rows: Table, bucket: TieredObjects) -> Table:

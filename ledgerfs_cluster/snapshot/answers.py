@@ -91,13 +91,6 @@ class BookieReads(Protocol):
         """Return entries and bytes of each open ledger, as a recovery would find them."""
         ...
 
-    def none_has_any(self, node: LedgerNode, silent: set[str]) -> bool | LedgerfsError:
-        """Return whether all bookies of a ledger say that they have no entry of it; why that is not known if one of them does not.
-
-        ``silent`` gets those that do not answer; who is in it is not asked.
-        """
-        ...
-
     def last_entries(self, nodes: Sequence[LedgerNode]) -> Iterator[bytes | LedgerfsError | None]:
         """Yield the newest entry of each ledger, open or closed; None of an empty one."""
         ...

@@ -1,7 +1,7 @@
 """Which broker has a topic: the namespace's bundles of hashes, and who owns each.
 
-With `ModularLoadManagerImpl` owners are nodes in ZooKeeper; with the extensible load manager they are messages of a topic, and known only
-if brokers were asked. An owned bundle says that its topics may be loaded, no more; one without an owner, that none is.
+With `ModularLoadManagerImpl` owners are nodes in ZooKeeper; with the extensible load manager they are messages of a topic, and not known
+here. An owned bundle says that its topics may be loaded, no more; one without an owner, that none is.
 """
 
 import re
@@ -25,7 +25,7 @@ class Owner(Enum):
     SOME = "some"
     """A broker owns the topic's bundle, and may have it loaded."""
     UNKNOWN = "unknown"
-    """Owners are not in ZooKeeper, and not all brokers have told theirs."""
+    """Owners are not in ZooKeeper."""
 
 
 @dataclass(slots=True)
@@ -36,32 +36,16 @@ class BundleOwners:
     ----------
     load_managers
         {id of a broker: the class of its load manager}.
-    are_all_told
-        Whether all brokers were asked, and have told their bundles.
-    not_told
-        Why brokers that were asked have not, a sentence each.
 
     """
 
     load_managers: dict[str, str] = field(default_factory=dict)
-    are_all_told: bool = False
-    not_told: list[str] = field(default_factory=list)
     _owned: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     @property
-    def are_known(self) -> bool:
-        """Whether brokers have told owners, or they are in ZooKeeper; they are none anyway while there is no broker."""
-        return self.are_all_told or self.are_in_zookeeper
-
-    @property
     def are_in_zookeeper(self) -> bool:
-        """Whether a node in ZooKeeper comes and goes with each owner, whatever else tells of them."""
+        """Whether a node in ZooKeeper comes and goes with each owner; there are none while there is no broker."""
         return all(name.endswith(_MODULAR) for name in self.load_managers.values())
-
-    def copy(self) -> "BundleOwners":
-        """Return another one with the same brokers and owners."""
-        owned = {namespace: list(bundles) for namespace, bundles in self._owned.items()}
-        return BundleOwners(dict(self.load_managers), self.are_all_told, list(self.not_told), owned)
 
     def own(self, path: str) -> bool:
         """Take the node of an owner, or one above it; return whether it is that of an owner."""
@@ -78,7 +62,7 @@ class BundleOwners:
         is_owned = any(low <= place < high or place == high == _LAST_HASH for low, high in owned)
         if is_owned:
             return Owner.SOME
-        return Owner.NONE if self.are_known else Owner.UNKNOWN
+        return Owner.NONE if self.are_in_zookeeper else Owner.UNKNOWN
 
 
 def is_bundle(path: str) -> bool:

@@ -97,7 +97,6 @@ class BrokerDefaults:
 
     retention: Retention = Retention()
     offload: OffloadThresholds = OffloadThresholds()
-    ttl_ms: int = 0
     deletion_lag_ms: int = BROKERS_DELETION_LAG_MS
 
 
@@ -109,8 +108,6 @@ class NamespacePolicies:
     ----------
     offload_size, offload_time_ms, deletion_lag_ms
         Each stands for itself; a lag below 0 is `NO_LIMIT`: BookKeeper's copies are never deleted.
-    ttl_ms
-        After which messages count as acknowledged; 0 for never.
     is_deleted
         Whether the namespace is being deleted.
     target
@@ -122,7 +119,6 @@ class NamespacePolicies:
     offload_size: int | None = None
     offload_time_ms: int | None = None
     deletion_lag_ms: int | None = None
-    ttl_ms: int | None = None
     is_deleted: bool = False
     target: OffloadTarget = NO_TARGET
 
@@ -156,7 +152,6 @@ def parse_policies(data: bytes, *, key: str) -> NamespacePolicies:
 def policies_of(told: Mapping[str, Any], *, key: str) -> NamespacePolicies:
     """Return the policies of an object of the form that ZooKeeper has of namespaces; raises `CorruptMetadataError`, naming ``key``."""
     retention, offload = _part(told, "retention_policies", key), _part(told, "offload_policies", key)
-    ttl = _number(told, "message_ttl_in_seconds", key)
     minutes = _number(retention, "retentionTimeInMinutes", key)
     megabytes = _number(retention, "retentionSizeInMB", key)
     seconds = _number(offload, "managedLedgerOffloadThresholdInSeconds", key)
@@ -173,8 +168,6 @@ def policies_of(told: Mapping[str, Any], *, key: str) -> NamespacePolicies:
         offload_size=size,
         offload_time_ms=None if seconds is None else seconds * 1000 if seconds >= 0 else NO_LIMIT,
         deletion_lag_ms=None if lag is None else max(lag, NO_LIMIT),
-        # Brokers take what is below 0 for not set.
-        ttl_ms=None if ttl is None or ttl < 0 else ttl * 1000,
         is_deleted=told.get("deleted") is True,
         target=_target(offload, key),
     )

@@ -68,8 +68,8 @@ def test_help_imports_nothing_heavy() -> None:
              ["repair", "--help"], ["rm", "--help"], ["count", "--help"], ["head", "--help"], ["export", "--help"], ["import", "--help"],
              ["offload", "--help"], ["spark", "--help"], ["spark", "verify", "--help"], ["schemas", "--help"],
              ["schemas", "save", "--help"], ["schemas", "ls", "--help"], ["schemas", "show", "--help"], ["schemas", "set", "--help"],
-             ["cluster", "--help"], ["cluster", "dump", "--help"], ["cluster", "retention", "--help"], ["cluster", "offloads", "--help"],
-             ["cluster", "cursors", "--help"], ["cluster", "check", "--help"], ["umount", "--help"]]  # fmt: skip
+             ["cluster", "--help"], ["cluster", "dump", "--help"], ["cluster", "cursors", "--help"],
+             ["cluster", "check", "--help"], ["umount", "--help"]]  # fmt: skip
     for arguments, found in zip(asked, imported_by(asked), strict=True):
         assert found == set(), arguments
 

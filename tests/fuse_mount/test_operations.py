@@ -92,7 +92,7 @@ NUMBERS = {
     "SchemaConflictError": errno.EEXIST,
     "ChangedMeanwhileError": errno.ESTALE, "LockHeldError": errno.EBUSY, "LockLostError": errno.ENOLCK,
     "StoppedError": errno.ECANCELED, "UncertainRequestError": errno.EPROTO, "BrokerOffloadError": errno.EPROTO,
-    "OffloadRunningError": errno.EBUSY, "TooSoonError": errno.EAGAIN,
+    "OffloadRunningError": errno.EBUSY,
     "ListFullError": errno.ENOTSUP,
     "CacheWriteError": errno.ENOSPC, "DecryptionError": errno.EACCES, "EncryptedMessageError": errno.EACCES,
     "EntryRangeError": errno.EINVAL, "InvalidNameError": errno.EINVAL, "InvalidOptionError": errno.EINVAL,

@@ -1,7 +1,6 @@
 """``ledgerfs cluster check``: what lies in a cluster without an owner, and what it has lost."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,23 +9,19 @@ import click
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import conclude
-from ledgerfs.cli.options import json_option, parsed_options, storage_options_of
+from ledgerfs.cli.options import json_option, parsed_options
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say
 from ledgerfs.cli.parameter_types import Duration, LocalPath
 from ledgerfs.cli.traffic_options import Command
 from ledgerfs.display import printable
 from ledgerfs_cluster.cli.cluster.source import (
-    SCHEME,
-    admin_option,
     bookies_of,
     broker_defaults,
     ledgers_text,
-    offload_options,
     opened_cluster,
     retention_options,
     say_not_known,
     source_argument,
-    with_owners,
 )
 from ledgerfs_cluster.cli.rows import print_rows
 from ledgerfs_cluster.rules.gauges_file import gauge_lines, write_gauges_file
@@ -35,17 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ledgerfs_cluster.check.check import Check, Rules
-    from ledgerfs_cluster.check.noted_work import NotedWork
     from ledgerfs_cluster.check.tier_listing import Tier
-    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.rules.findings import Finding
-    from ledgerfs_cluster.zookeeper.nodes import Nodes
 
 _STUCK_OPTIONS = (
     ("--max-open", "open_ms", "240m", "Ledgers may be open: the brokers' managedLedgerMaxLedgerRolloverTimeMinutes."),
     ("--inactive", "inactive_ms", "7d", "Subscriptions may be inactive."),
     ("--max-attempt", "attempt_ms", "2h", "An attempt to offload may take."),
-    ("--max-due", "due_ms", "6h", "Ledgers may be due to be offloaded."),
     ("--max-expired", "expired_ms", "10m", "Topics that no broker has loaded may be past their retention."),
 )
 """For how long something may be so until it is stuck: each option, and its field of `StuckLimits`."""
@@ -66,7 +57,6 @@ def _parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> d
 
 @command()
 @source_argument
-@admin_option
 @click.option(
     "--bucket", "buckets", multiple=True, metavar="URL",
     help="A bucket that the cluster offloads to, such as s3://tier; may be repeated.",
@@ -88,7 +78,6 @@ def _parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> d
 )
 @_stuck_options
 @retention_options
-@offload_options
 @json_option
 @click.pass_context
 def check(
@@ -98,7 +87,6 @@ def check(
     source: str,
     zk_rate: float,
     no_bookies: bool,
-    brokers: "AdminRequests | None",
     buckets: tuple[str, ...],
     bucket_options: dict[str, Any],
     grace: float,
@@ -109,19 +97,18 @@ def check(
 ) -> None:
     """Find ledgers and objects without an owner, what is lost, and what is stuck.
 
-    CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Found are ledgers that nothing names,
-    or that are called deleted and are there; objects of --bucket that no list names; listed ledgers that are nowhere; offloads without
-    their objects, or with broken ones; ledgers on bookies that are not available; topics, ledgers, subscriptions and offloads that are
-    stuck. What is suspect is looked at twice, its owners read anew: only what both looks show is named. Of a dump there is one look.
+    CLUSTER is pulsar+zk://host:port,host:port[/chroot]. Found are ledgers that nothing names, or that are called deleted and are there;
+    objects of --bucket that no list names; listed ledgers that are nowhere; offloads without their objects, or with broken ones; ledgers on
+    bookies that are not available; topics, ledgers, subscriptions and offloads that are stuck. What is suspect is looked at twice, its
+    owners read anew: only what both looks show is named.
 
-    Exit code 0: nothing is lost, whatever else is found; 1: loss, damaged nodes, or brokers of --admin that did not answer; 3: no loss was
-    found, but not everything could be judged.
+    Exit code 0: nothing is lost, whatever else is found; 1: loss, or damaged nodes; 3: no loss was found, but not everything could be
+    judged.
 
     \b
     Examples:
       ledgerfs cluster check pulsar+zk://zk1:2181,zk2:2181
       ledgerfs cluster check pulsar+zk://zk1:2181 --bucket s3://tier -O endpoint_url=http://minio:9000
-      ledgerfs cluster check pulsar+zk://zk1:2181 --admin http://broker:8080 --token-file token.txt
       ledgerfs cluster check pulsar+zk://zk1:2181 --json | jq '.findings[] | select(.loss)'
       ledgerfs cluster check pulsar+zk://zk1:2181 --prometheus /var/lib/node_exporter/ledgerfs.prom
     """
@@ -129,8 +116,7 @@ def check(
     from ledgerfs_cluster.check.check import Rules
 
     rules = Rules(round(grace * 1000), pass_seconds)
-    looked = _checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options))
-    done = _with_stuck(replace(looked, survey=with_owners(looked.survey, brokers)), policies)
+    done = _with_stuck(_checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options)), policies)
     if prometheus is not None:
         lines = _gauges(source, done.findings, len(done.survey.damaged), done.survey.read_ms)
         write_gauges_file(prometheus, lines)
@@ -150,31 +136,17 @@ def _checked(
     access: tuple[float, bool],
     tiers: tuple[tuple[str, ...], dict[str, Any]],
 ) -> "Check":
-    """Check a cluster or a dump; ``access`` is --zk-rate and --no-bookies, ``tiers`` are URLs and options of buckets."""
-    from ledgerfs_cluster.check.check import check_cluster, check_dump
+    """Check a cluster; ``access`` is --zk-rate and --no-bookies, ``tiers`` are URLs and options of buckets."""
+    from ledgerfs_cluster.check.check import check_cluster
 
     (zk_rate, no_bookies), (urls, options) = access, tiers
-    with progress() as update:
-        if not source.startswith(SCHEME):
-            return check_dump(source, _opened_tiers(urls, options, {}), rules, update, storage_options_of(context))
-        cluster = opened_cluster(context, source, zk_rate)
-        try:
-            reading = cluster.reading
-            opened = _opened_tiers(urls, {**reading.bucket_options, **options}, reading.bucket_urls)
-            bookies = bookies_of(cluster, no_bookies=no_bookies)
-            return check_cluster(cluster, bookies, opened, rules, update, partial(noted_work, cluster.nodes))
-        finally:
-            cluster.nodes.close()
-
-
-def noted_work(nodes: "Nodes") -> "NotedWork":
-    """Read what the journal of a cluster is about; raises `AccessDeniedError` and `StoreUnreachableError`."""
-    from ledgerfs_cluster.check.noted_work import NotedWork
-    from ledgerfs_cluster.offload.journal import read_journal
-
-    journal = read_journal(nodes)
-    damaged = (path.rpartition("/")[2] for path in journal.unreadable)
-    return NotedWork(frozenset([*(one.name for one in journal.records), *damaged]), journal.unreadable)
+    cluster = opened_cluster(context, source, zk_rate)
+    try:
+        opened = _opened_tiers(urls, {**cluster.reading.bucket_options, **options}, cluster.reading.bucket_urls)
+        with progress() as update:
+            return check_cluster(cluster, bookies_of(cluster, no_bookies=no_bookies), opened, rules, update)
+    finally:
+        cluster.nodes.close()
 
 
 def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
@@ -214,8 +186,6 @@ def _say_result(source: str, done: "Check") -> None:
     rest = len(done.findings) - loss
     ledgers, topics = f"{done.survey.ledgers.size:,} ledgers", f"{len(done.survey.topics):,} topics"
     say(f"{source}: {lost}; {rest:,} remarks, {human_size(freed)} may be freed; {ledgers} of {topics} were looked at")
-    if not source.startswith(SCHEME):
-        say("a dump shows one moment: look at the cluster itself before anything is deleted")
     if any(one.kind.is_orphan_of_bookkeeper for one in done.findings):
         for line in done.signs:
             say(
@@ -249,7 +219,7 @@ def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
         "complete": done.is_complete,
         "not_judged": [*done.unjudged, *done.left_out],
         "signs_of_sharing": done.signs,
-        "not_known": [*done.survey.owners.not_told, *done.survey.troubles],
+        "not_known": list(done.survey.troubles),
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in done.survey.damaged],
     }
 

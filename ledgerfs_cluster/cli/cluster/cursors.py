@@ -6,11 +6,21 @@ import click
 
 from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
-from ledgerfs.cli.output import human_size, minute
+from ledgerfs.cli.options import json_option
+from ledgerfs.cli.output import human_size, minute, say
 from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.display import printable
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs_cluster.cli.cluster.source import Asked, Report, about_topics, broker_defaults, retention_options
+from ledgerfs_cluster.cli.cluster.source import (
+    broker_defaults,
+    retention_options,
+    say_not_known,
+    source_argument,
+    surveyed,
+    topic_option,
+    wanted_topics,
+)
+from ledgerfs_cluster.cli.rows import print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,21 +31,33 @@ _EVER = 2**63
 
 
 @command()
-@about_topics(
-    click.option(
-        "--inactive", type=Duration(), metavar="TIME", help="Only those that were not active for so long, such as 7d."
-    ),
-    retention_options,
+@source_argument
+@click.option(
+    "--inactive", type=Duration(), metavar="TIME", help="Only those that were not active for so long, such as 7d."
 )
-def cursors(asked: Asked, /, *, inactive: float | None, **brokers: int) -> Report:
+@retention_options
+@topic_option
+@json_option
+@click.pass_context
+def cursors(
+    context: click.Context,
+    /,
+    *,
+    source: str,
+    zk_rate: float,
+    no_bookies: bool,
+    inactive: float | None,
+    topics: tuple[str, ...],
+    show_all: bool,
+    as_json: bool,
+    **defaults: int,
+) -> None:
     """Show subscriptions: their backlog, and what they keep from being trimmed.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Without --all these are subscriptions
     that hold back what retention lets go, or have a backlog. "Holds back" are bytes that would go if no subscription needed them, "frees"
     those that go if this one alone is deleted. A subscription without a time of its last activity has that of the last change of its node,
-    marked with ~; one that may be further than shown is marked with ?, topics that may have policies of their own with *. "Expires to" is
-    where the time to live moves it at least once a broker has the topic loaded, by the times at which ledgers were closed, and what is held
-    is what is held then.
+    marked with ~; one that may be further than shown is marked with ?, topics that may have policies of their own with *.
 
     \b
     Examples:
@@ -45,29 +67,31 @@ def cursors(asked: Asked, /, *, inactive: float | None, **brokers: int) -> Repor
     # This imports numpy, which --help does not need.
     from ledgerfs_cluster.rules.cursors import cursors as cursors_of
 
-    survey = asked.survey
+    survey = surveyed(context, source, zk_rate, no_bookies=no_bookies)
+    wanted = wanted_topics(survey, topics)
     before = _EVER if inactive is None else survey.read_ms - round(inactive * 1000)
     found, seen, holding = [], 0, 0
     own_policies: set[str] = set()
-    for one in cursors_of(survey, broker_defaults(**brokers), survey.read_ms):
-        if not asked.is_wanted(one.managed_ledger):
+    for one in cursors_of(survey, broker_defaults(**defaults), survey.read_ms):
+        if wanted and one.managed_ledger not in wanted:
             continue
         seen += 1
         holding += bool(one.held_size)
         if one.may_have_own_policies:
             own_policies.add(one.managed_ledger)
-        if one.active_ms <= before and (asked.show_all or asked.wanted or one.held_size or one.backlog):
+        if one.active_ms <= before and (show_all or wanted or one.held_size or one.backlog):
             found.append(one)
     found.sort(key=lambda one: (-one.held_size, -one.backlog_size))
-    summary = f"{holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown"
-    return Report(found, _as_json, _COLUMNS, ("backlog", "bytes", "holds back", "frees"), summary, len(own_policies))
+    right = ("backlog", "bytes", "holds back", "frees")
+    print_rows(found, _COLUMNS, right, as_json=as_json, json_of=_as_json)
+    say(f"{source}: {holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown")
+    say_not_known(context, survey, len(own_policies))
 
 
 _COLUMNS: "dict[str, Callable[[CursorState], str]]" = {
     "topic": lambda one: printable(topic_of(one.managed_ledger)) + "*" * one.may_have_own_policies,
     "subscription": lambda one: printable(one.name),
     "position": lambda one: f"{one.position[0]}:{one.position[1]}" + ("?" if one.is_stale else ""),
-    "expires to": lambda one: "" if one.expires_to is None else f"{one.expires_to[0]}:{one.expires_to[1]}",
     "backlog": lambda one: f"{one.backlog:,}",
     "bytes": lambda one: human_size(one.backlog_size),
     "active": lambda one: minute(one.active_ms) + ("~" if one.last_active_ms is None else ""),
@@ -94,6 +118,4 @@ def _as_json(one: "CursorState") -> dict[str, Any]:
         "frees_bytes": one.freed_size,
         "owner": one.owner.value,
         "unknown_policies": one.may_have_own_policies,
-        "ttl_seconds": one.ttl_ms // 1000,
-        "expires_to": None if one.expires_to is None else list(one.expires_to),
     }

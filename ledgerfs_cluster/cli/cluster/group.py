@@ -6,16 +6,13 @@ from ledgerfs.cli.commands import LazyCommand, LazyGroup
 
 _EPILOG = """\b
 Examples:
-  ledgerfs cluster retention pulsar+zk://zk1:2181,zk2:2181
-  ledgerfs cluster offloads pulsar+zk://zk1:2181 --broker-offload-bytes 10GiB
   ledgerfs cluster cursors pulsar+zk://zk1:2181 --inactive 7d
   ledgerfs cluster check pulsar+zk://zk1:2181 --bucket s3://tier
   ledgerfs cluster dump pulsar+zk://zk1:2181 dump.json.zst
   ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier
 
 \b
-Nothing is written to a cluster: no node is changed, no ledger is fenced. No broker is asked, which could load topics, but with --admin:
-then brokers tell which of them has which bundle, which loads none.
+Nothing is written to a cluster: no node is changed, no ledger is fenced. No broker is asked, which could load topics.
 """
 
 _COMMANDS = (
@@ -32,13 +29,6 @@ _COMMANDS = (
         "List the dumps that `ledgerfs cluster dump --to` keeps beside BUCKET: when they were begun, and their sizes.",
     ),
     LazyCommand(
-        "retention", "ledgerfs_cluster.cli.cluster.retention:retention",
-        "Show what a broker would trim of each topic now, and why not more.",
-    ),
-    LazyCommand(
-        "offloads", "ledgerfs_cluster.cli.cluster.offloads:offloads", "Show what a broker would offload of each topic by its thresholds."
-    ),
-    LazyCommand(
         "cursors", "ledgerfs_cluster.cli.cluster.cursors:cursors",
         "Show subscriptions: their backlog, and what they keep from being trimmed.",
     ),
@@ -47,4 +37,4 @@ _COMMANDS = (
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def cluster() -> None:
-    """Show what lies in a living cluster, and what its brokers would do with it."""
+    """Find what is lost, orphaned or stuck in a cluster; dump its metadata."""

@@ -1,24 +1,17 @@
 """The argument CLUSTER and its options: a living cluster, or a dump of one; and what was not looked at, said after the results."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ledgerfs.cli.options import json_option, storage_option, storage_options_of
+from ledgerfs.cli.options import storage_option, storage_options_of
 from ledgerfs.cli.output import progress, say
-from ledgerfs.cli.parameter_types import Size
 from ledgerfs.cli.traffic_options import Command
-from ledgerfs_cluster.cli.broker_options import ACCESS, admin_requests, broker_options
-from ledgerfs_cluster.cli.rows import Columns, print_rows
-from ledgerfs_cluster.snapshot.bundles import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.snapshot.answers import BookieReads
     from ledgerfs_cluster.snapshot.policies import BrokerDefaults
     from ledgerfs_cluster.snapshot.survey import Survey
@@ -61,95 +54,9 @@ def topic_option(command: Command) -> Command:
     return only(every(command))
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a command about topics is asked for.
-
-    Attributes
-    ----------
-    wanted
-        The managed ledgers that are to be shown alone; empty for all.
-    show_all
-        Whether also those are to be shown of which nothing is to be said but why.
-
-    """
-
-    survey: "Survey"
-    wanted: frozenset[str]
-    show_all: bool
-
-    def is_wanted(self, managed_ledger: str) -> bool:
-        """Whether a topic is one that was asked for."""
-        return not self.wanted or managed_ledger in self.wanted
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a command about topics prints.
-
-    Attributes
-    ----------
-    rows
-        What is shown, in its order.
-    as_json
-        Returns a row as values that JSON knows.
-    columns, right
-        {title of a column of the table: the text of a row}, and the titles of those with numbers.
-    summary
-        What is said behind the results.
-    unknown_policies
-        How many topics may have other policies than those that were read.
-
-    """
-
-    rows: Sequence[Any]
-    as_json: Callable[[Any], dict[str, Any]]
-    columns: Columns
-    right: tuple[str, ...]
-    summary: str
-    unknown_policies: int
-
-
-def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., Report]], Command]:
-    """Make a command about topics of a cluster, called with `Asked`, and its ``own`` options, which stand before --topic."""
-
-    def add(run: Callable[..., Report]) -> Command:
-        @click.pass_context
-        @wraps(run)
-        def report(
-            context: click.Context,
-            /,
-            *,
-            source: str,
-            zk_rate: float,
-            no_bookies: bool,
-            brokers: "AdminRequests | None",
-            topics: tuple[str, ...],
-            show_all: bool,
-            as_json: bool,
-            **options: object,
-        ) -> None:
-            survey = with_owners(surveyed(context, source, zk_rate, no_bookies=no_bookies), brokers)
-            made = run(Asked(survey, wanted_topics(survey, topics), show_all), **options)
-            print_rows(made.rows, made.columns, made.right, as_json=as_json, json_of=made.as_json)
-            say(f"{source}: {made.summary}")
-            say_not_known(context, survey, made.unknown_policies)
-
-        command = cast("Command", report)
-        for option in (json_option, topic_option, *reversed(own), admin_option, source_argument):
-            command = option(command)
-        return command
-
-    return add
-
-
 def retention_options(command: Command) -> Command:
-    """Add the broker's defaults of retention, and of the time to live, which decides with it."""
+    """Add the broker's defaults of retention."""
     for add in (
-        click.option(
-            "--broker-ttl-seconds", type=click.IntRange(min=0), default=0, show_default=True, metavar="NUMBER",
-            help="The brokers' ttlDurationDefaultInSeconds, for namespaces without a time to live; 0 for none.",
-        ),
         click.option(
             "--broker-retention-megabytes", type=int, default=0, show_default=True, metavar="NUMBER",
             help="The brokers' defaultRetentionSizeInMB, for namespaces without a policy; -1 for no limit.",
@@ -157,22 +64,6 @@ def retention_options(command: Command) -> Command:
         click.option(
             "--broker-retention-minutes", type=int, default=0, show_default=True, metavar="NUMBER",
             help="The brokers' defaultRetentionTimeInMinutes.",
-        ),
-    ):  # fmt: skip
-        command = add(command)
-    return command
-
-
-def offload_options(command: Command) -> Command:
-    """Add the broker's defaults of offloading."""
-    for add in (
-        click.option(
-            "--broker-offload-seconds", type=int, metavar="NUMBER",
-            help="The brokers' managedLedgerOffloadThresholdInSeconds.  [default: off]",
-        ),
-        click.option(
-            "--broker-offload-bytes", type=Size(), metavar="SIZE",
-            help="The brokers' managedLedgerOffloadAutoTriggerSizeThresholdBytes, for namespaces without one.  [default: off]",
         ),
     ):  # fmt: skip
         command = add(command)
@@ -231,26 +122,11 @@ def surveyed(context: click.Context, source: str, zk_rate: float, *, no_bookies:
             cluster.nodes.close()
 
 
-def broker_defaults(
-    *,
-    broker_retention_minutes: int = 0,
-    broker_retention_megabytes: int = 0,
-    broker_ttl_seconds: int = 0,
-    broker_offload_bytes: int | None = None,
-    broker_offload_seconds: int | None = None,
-) -> "BrokerDefaults":
-    """Return the policies of brokers from `retention_options` and `offload_options`."""
-    from ledgerfs_cluster.snapshot.policies import NO_LIMIT, BrokerDefaults, OffloadThresholds, Retention
+def broker_defaults(*, broker_retention_minutes: int = 0, broker_retention_megabytes: int = 0) -> "BrokerDefaults":
+    """Return the policies of brokers from `retention_options`."""
+    from ledgerfs_cluster.snapshot.policies import BrokerDefaults, Retention
 
-    seconds = -1 if broker_offload_seconds is None else broker_offload_seconds
-    return BrokerDefaults(
-        Retention.of(broker_retention_minutes, broker_retention_megabytes),
-        OffloadThresholds(
-            NO_LIMIT if broker_offload_bytes is None else broker_offload_bytes,
-            NO_LIMIT if seconds < 0 else seconds * 1000,
-        ),
-        broker_ttl_seconds * 1000,
-    )
+    return BrokerDefaults(Retention.of(broker_retention_minutes, broker_retention_megabytes))
 
 
 def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
@@ -269,14 +145,12 @@ def wanted_topics(survey: "Survey", topics: "Iterable[str]") -> frozenset[str]:
 
 
 def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -> None:
-    """Say on standard error what was not looked at or could not be read; exit code 1 if nodes are damaged, or brokers are silent."""
+    """Say on standard error what was not looked at or could not be read; exit code 1 if nodes are damaged."""
     if own_policies:
         say(
             f"{own_policies:,} topics are in namespaces whose policies of single topics (__change_events) could not be read: "
             "such topics may have others than shown"
         )
-    for line in survey.owners.not_told[:_MOST_LINES]:
-        say(f"owners not known: {line}")
     for trouble in survey.troubles[:_MOST_LINES]:
         say(f"not known: {trouble}")
     if len(survey.troubles) > _MOST_LINES:
@@ -285,7 +159,7 @@ def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -
         say(f"{node.path}: {node.reason}; left out")
     if len(survey.damaged) > _MOST_LINES:
         say(f"{len(survey.damaged) - _MOST_LINES:,} more nodes are damaged; left out")
-    if survey.damaged or survey.owners.not_told:
+    if survey.damaged:
         context.exit(1)
 
 
@@ -294,39 +168,3 @@ def ledgers_text(ids: Sequence[int]) -> str:
     if len(ids) <= _MOST_LEDGERS:
         return ", ".join(map(str, ids)) or "-"
     return f"{', '.join(map(str, ids[: _MOST_LEDGERS - 1]))}, … {ids[-1]} ({len(ids):,})"
-
-
-def owner_text(owner: Owner) -> str:
-    """Return what is known of a topic's broker."""
-    return {Owner.NONE: "not loaded", Owner.SOME: "may be loaded", Owner.UNKNOWN: "unknown"}[owner]
-
-
-def admin_option(command: Command) -> Command:
-    """Add --admin with its token and certificates; the command, which has ``source``, gets ``brokers``: requests, or None without it."""
-
-    @wraps(command)
-    def run(*arguments: object, admin: str | None, **options: Any) -> None:  # noqa: ANN401
-        access = {name: options.pop(name) for name in ACCESS}
-        brokers = None
-        if admin is not None:
-            if not options["source"].startswith(SCHEME):
-                raise click.UsageError("--admin is for live clusters: a dump has the owners of its own time")
-            brokers = admin_requests(admin, **access)
-        cast("Callable[..., None]", command)(*arguments, brokers=brokers, **options)
-
-    asked = click.option(
-        "--admin", metavar="URL",
-        help="A broker's web service, http://host:8080. Brokers are asked which bundles they own, if ZooKeeper does not have that "
-        "(extensible load manager); that loads no topic.",
-    )  # fmt: skip
-    return asked(broker_options(cast("Command", run)))
-
-
-def with_owners(survey: "Survey", brokers: "AdminRequests | None") -> "Survey":
-    """Return a survey with the owners that brokers tell; the same one if none are to be asked."""
-    if brokers is None:
-        return survey
-    # This imports numpy, which --help does not need.
-    from ledgerfs_cluster.rules.topic_owners import ask_brokers
-
-    return ask_brokers(survey, brokers)

@@ -7,6 +7,7 @@ from ledgerfs.cli.commands import LazyCommand, LazyGroup
 _EPILOG = """\b
 Examples:
   ledgerfs lifecycle plan policy.toml
+  ledgerfs lifecycle plan --cluster pulsar+zk://zk1:2181
   ledgerfs lifecycle plan policy.toml --topic public/default/orders --all
   ledgerfs lifecycle plan policy.toml --cluster dump.json.zst --json
 """

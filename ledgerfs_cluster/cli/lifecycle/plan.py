@@ -20,7 +20,7 @@ from ledgerfs_cluster.cli.cluster.source import (
     topic_option,
     wanted_topics,
 )
-from ledgerfs_cluster.cli.lifecycle.policy import Policy, policy_argument
+from ledgerfs_cluster.cli.lifecycle.policy import Policy, policy_or_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @command()
-@policy_argument
+@policy_or_cluster
 @access_options
 @click.option(
     "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
@@ -59,11 +59,15 @@ def plan(
     action: offload ledgers; have a broker trim; mark what nothing names, in the journal; delete what was marked and whose grace is over;
     clean up after attempts that failed. Then it is said what waits, and what must not be done; --all shows each with why.
 
-    Exit code 0, or 1 if nodes or buckets could not be read or brokers did not report which bundles they own.
+    Without POLICY, but with --cluster, it shows what brokers would offload and trim by the cluster's own policies once they have the topics
+    loaded.
+
+    Exit code 0, or 1 if nodes or buckets could not be read.
 
     \b
     Examples:
       ledgerfs lifecycle plan policy.toml
+      ledgerfs lifecycle plan --cluster pulsar+zk://zk1:2181
       ledgerfs lifecycle plan policy.toml --topic public/default/orders --all
       ledgerfs lifecycle plan policy.toml --admin http://broker:8080 --token-file token.txt
       ledgerfs lifecycle plan policy.toml --cluster dump.json.zst
@@ -80,14 +84,16 @@ def plan(
         policy.file,
         now_ms,
         now_ms,
-        has_admin=policy.brokers is not None,
+        # Without POLICY it is planned what brokers do on their own.
+        has_admin=policy.brokers is not None or not policy.file.digest,
         journal=journal,
         orphans=orphans,
-        wanted=wanted_topics(survey, topics),
         # A service may be at work.
         attempt_grace_ms=policy.file.orphan_grace_ms,
     )
+    wanted = wanted_topics(survey, topics)
     found = plan_of(survey, situation)
+    found = found.only(wanted) if wanted else found
     if as_json:
         print_json(_as_json(policy, survey, found))
     else:
@@ -115,7 +121,7 @@ def _seen(context: click.Context, policy: Policy, access: tuple[float, bool], pa
         cluster = opened_cluster(context, policy.source, access[0])
         try:
             bookies = bookies_of(cluster, no_bookies=access[1])
-            return Looking(cluster, policy.file, bookies, policy.brokers, pass_seconds).look(update)
+            return Looking(cluster, policy.file, bookies, pass_seconds).look(update)
         finally:
             cluster.nodes.close()
 
@@ -202,7 +208,7 @@ def _totals(found: "Plan") -> dict[str, dict[str, int]]:
 def _as_json(policy: Policy, survey: "Survey", found: "Plan") -> dict[str, Any]:
     return {
         "cluster": policy.source,
-        "policy": str(policy.file.path),
+        "policy": str(policy.file.path) if policy.file.digest else None,
         "read": iso_time(survey.read_ms),
         "actions": [_action_as_json(one) for one in found.actions],
         "waiting": [
@@ -210,7 +216,7 @@ def _as_json(policy: Policy, survey: "Survey", found: "Plan") -> dict[str, Any]:
         ],
         "refused": [{**_left_as_json(one), "subject": one.subject, "refusal": one.code} for one in found.refused],
         "totals": _totals(found),
-        "not_known": [*survey.owners.not_told, *survey.troubles],
+        "not_known": list(survey.troubles),
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in survey.damaged],
     }
 

@@ -56,7 +56,7 @@ def policy_argument(command: Command) -> Command:
 
 
 def policy_or_cluster(command: Command) -> Command:
-    """Add the same, for a command that needs to know the cluster alone: without POLICY it gets one that tells nothing else."""
+    """Add the same, but POLICY is optional: without it, brokers do all work by the cluster's own policies."""
     return _with_policy(command, is_required=False)
 
 
@@ -70,8 +70,7 @@ def _with_policy(command: Command, *, is_required: bool) -> Command:
     for add in (
         click.option(
             "--admin", metavar="URL",
-            help="A broker's web service, http://host:8080, before the one that POLICY names. Planning asks it only which bundles brokers "
-            "own, if ZooKeeper does not have that; that loads no topic.",
+            help="A broker's web service, http://host:8080, before the one that POLICY names. Planning asks it nothing.",
         ),
         click.option(
             "--cluster", metavar="CLUSTER",
@@ -85,11 +84,11 @@ def _with_policy(command: Command, *, is_required: bool) -> Command:
 
 def _opened(path: Path | None, cluster: str | None, admin: str | None, access: dict[str, Any]) -> Policy:
     # This imports numpy, which --help does not need.
-    from ledgerfs_cluster.lifecycle.policy.policy_file import parse_policy_file, read_policy_file
+    from ledgerfs_cluster.lifecycle.policy.policy_file import PolicyFile, Via, read_policy_file
 
     if path is None and cluster is None:
         raise click.UsageError("it is not known of which cluster: POLICY, a file that names it, or --cluster is needed")
-    file = parse_policy_file(b"", Path()) if path is None else read_policy_file(path)
+    file = PolicyFile(Path(), via=Via.BROKER) if path is None else read_policy_file(path)
     file = replace(file, cluster=cluster or _beside(file), admin=admin or file.admin)
     if file.cluster is None:
         raise click.UsageError(f"{path} names no cluster, and neither does --cluster")

@@ -133,11 +133,10 @@ def _show_status(told: "Status") -> None:
             f"no pass has ended as a whole {last}: {told.failed_passes:,} ended early, the first {iso_time(told.failing_since_ms)}; "
             "what it was is the last trouble"
         )
-    rate = "without a bound" if told.rate is None else f"at {human_size(int(told.rate))}/s at most"
     if told.passes:
         say(
             f"pass {told.passes:,} ended {iso_time(told.passed_ms)}: {told.backlog_ledgers:,} ledgers of {human_size(told.backlog_bytes)} "
-            f"are to be offloaded, {rate}"
+            "are to be offloaded"
         )
     if told.broker_backlog_ledgers:
         say(

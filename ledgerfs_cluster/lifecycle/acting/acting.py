@@ -13,12 +13,10 @@ from ledgerfs_cluster.errors import ChangedMeanwhileError, StoppedError
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.lifecycle.acting.again import PlanAgain, PlannedAgain
 from ledgerfs_cluster.lifecycle.acting.context import ActionContext, why_only_copy
-from ledgerfs_cluster.lifecycle.acting.open_orphans import owners_set_again
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Situation
 from ledgerfs_cluster.offload.cleaning import clean, remove_objects
 from ledgerfs_cluster.offload.journal import JournalRecord, RecordKind, drop, mark
 from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
-from ledgerfs_cluster.offload.owners import let_go
 from ledgerfs_cluster.zookeeper.changes import DropNode, Operation, RequireNode
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Acting:
-    """Carries out the actions of one pass, one after the other: a bucket or a bookie that does not answer is asked once. For one thread.
+    """Carries out the actions of one pass, one after the other: a bucket that does not answer is asked once. For one thread.
 
     Parameters
     ----------
@@ -36,15 +34,14 @@ class Acting:
 
     """
 
-    __slots__ = ("_again", "_away", "_context", "_silent", "_situation")
+    __slots__ = ("_again", "_away", "_context", "_situation")
 
     def __init__(self, context: ActionContext, survey: "Survey", situation: Situation) -> None:
         self._context = context
         self._again = PlanAgain(context, survey, situation)
         self._situation = situation
-        # URLs of buckets, and bookies, that did not answer.
+        # URLs of buckets that did not answer.
         self._away: set[str] = set()
-        self._silent: set[str] = set()
 
     def carry_out(self, action: Action) -> list[Outcome]:
         """Carry out an action of the plan, as far as the same comes out again now.
@@ -91,8 +88,10 @@ class Acting:
                 outcomes.append(_postponed(planned, why or "", "delete"))
                 continue
             try:
-                is_objects = record.kind is RecordKind.OBJECTS
-                why = self._delete_objects(record, again) if is_objects else self._delete_ledger(record, again)
+                if record.kind is RecordKind.OBJECTS:
+                    why = self._delete_objects(record, again)
+                else:
+                    self._delete_ledger(record, again)
             except StoppedError:
                 raise
             except (ChangedMeanwhileError, ObjectNotFoundError) as error:
@@ -102,23 +101,12 @@ class Acting:
                 outcomes.append(self._failed("deletion-stands", record.name, text, error))
                 continue
             outcomes.append(_done("deleted", [record]) if why is None else _postponed(record, why, "delete"))
-            if why is None and _is_open(record, again):
-                outcomes += let_go(self._context.owners, record.managed_ledger or "")
 
-    def _delete_ledger(self, record: JournalRecord, again: PlannedAgain) -> str | None:
-        """Delete a ledger's node, as it was marked, and its record together; return why it stays, None if it is gone."""
-        context, name = self._context, record.managed_ledger or ""
-        owners: list[Operation] | str = _as_read(record, again)
-        if _is_open(record, again):
-            owners = owners_set_again(context, record, again.list_versions.get(name), self._silent)
-            owners = context.why_other_policy() or owners
-        if isinstance(owners, str):
-            return owners
-        path = context.ledgers.path_of(record.ledger_id)
-        context.lock.commit([*owners, record.dropped(), DropNode(path, record.ledger_version)])
-        if _is_open(record, again):
-            again.list_versions[name] += 1
-        return None
+    def _delete_ledger(self, record: JournalRecord, again: PlannedAgain) -> None:
+        """Delete a ledger's node, as it was marked, and its record together."""
+        path = self._context.ledgers.path_of(record.ledger_id)
+        changes = [*_as_read(record, again), record.dropped(), DropNode(path, record.ledger_version)]
+        self._context.lock.commit(changes)
 
     def _delete_objects(self, record: JournalRecord, again: PlannedAgain) -> str | None:
         """Delete the objects of an offload, and then their record; return why they stay, None if they are gone."""
@@ -183,11 +171,6 @@ class Acting:
         with self._reaching(attempt.bucket or ""):
             require_mounted(bucket, attempt.key)
             remove_objects(bucket, attempt)
-
-
-def _is_open(record: JournalRecord, again: PlannedAgain) -> bool:
-    """Whether a writer may have a ledger open, which then is deleted so that nothing can name it from then on."""
-    return record.kind is RecordKind.ORPHAN and record.ledger_id not in again.closed
 
 
 def _as_read(record: JournalRecord, again: PlannedAgain) -> list[Operation]:

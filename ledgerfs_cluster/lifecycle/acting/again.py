@@ -13,7 +13,6 @@ import numpy as np
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs_cluster.errors import StoppedError
-from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs_cluster.lifecycle.planning.actions import ActionKind, Orphans, Plan, Situation
 from ledgerfs_cluster.lifecycle.planning.orphans import orphan_ledgers
 from ledgerfs_cluster.lifecycle.planning.planning import plan_deletions_again
@@ -38,15 +37,12 @@ class PlannedAgain:
         {name: record} of what is to be deleted now.
     list_versions
         {managed ledger: version of its list}.
-    closed
-        Ledgers that no writer can have open.
 
     """
 
     plan: Plan
     due: dict[str, JournalRecord]
     list_versions: dict[str, int]
-    closed: frozenset[int]
 
     def why_not_due(self, record: JournalRecord) -> str:
         """Return why a record is not due any more."""
@@ -111,7 +107,7 @@ class PlanAgain:
         found = look_again(
             self._context.cluster, ids, self._context.bookies, lambda *_: require_going(), skips_denied=True
         )
-        # Neither policies nor owners name ledgers. Who owns a topic is asked once more before a list is set.
+        # Neither policies nor owners name ledgers.
         now = replace(
             found,
             damaged=[*found.damaged, *survey.damaged],
@@ -128,5 +124,4 @@ class PlanAgain:
         plan = plan_deletions_again(now, replace(situation, orphans=orphans, journal=journal))
         due = {one.name: one for action in plan.actions if action.kind is ActionKind.DELETE for one in action.records}
         versions = dict(zip(now.topics, now.topic_table["version"].tolist(), strict=True))
-        closed = unnamed["ledger_id"][unnamed["state"] == LedgerState.CLOSED]
-        return PlannedAgain(plan, due, versions, frozenset(closed.tolist()))
+        return PlannedAgain(plan, due, versions)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
     from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
-    from ledgerfs_cluster.offload.owners import TopicOwners
     from ledgerfs_cluster.snapshot.answers import BookieReads
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
@@ -30,10 +29,8 @@ class ActionContext:
         server.
     ledgers, copies
         Ledgers in BookKeeper, and in whichever buckets they were offloaded to.
-    owners
-        The brokers of topics.
     bookies
-        Report whether a ledger has entries; None to ask none.
+        None to ask none.
     bucket_at
         Returns the bucket of a URL, with what it takes to write there.
     in_flight
@@ -49,7 +46,6 @@ class ActionContext:
     lock: ClusterLock
     ledgers: "ClosedLedgers"
     copies: "OffloadedCopies"
-    owners: "TopicOwners"
     bookies: "BookieReads | None"
     bucket_at: "Callable[[str], Bucket]"
     in_flight: Callable[[], frozenset[str]]

@@ -7,16 +7,13 @@ at the list of ledgers afterwards.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
-from threading import Lock
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ledgerfs.display import printable
-from ledgerfs.errors import AccessDeniedError, InvalidNameError, NotFoundError, UnsupportedWriteError
+from ledgerfs.errors import InvalidNameError, UnsupportedWriteError
 from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, parse_managed_ledger_name, topic_of
-from ledgerfs_cluster.errors import AdminApiUnreachableError, BrokerOffloadError, OffloadRunningError, TooSoonError
+from ledgerfs_cluster.errors import BrokerOffloadError, OffloadRunningError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 
 if TYPE_CHECKING:
@@ -26,34 +23,11 @@ _ONE_RUNS = 409
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.1, 5.0
 _MOST_REFUSED = 6
 _LONGEST_OFFLOAD_S = 6 * 3600.0
-_NOT_DONE = (AdminApiUnreachableError, AccessDeniedError, NotFoundError, InvalidNameError)
 _MOST_ERROR = 500
-MINUTE_S = 60.0
 
 
-class OffloadState(Enum):
-    """Pulsar's ``LongRunningProcessStatus.Status``."""
-
-    NOT_RUN = "NOT_RUN"
-    """None since the topic was loaded: an earlier one may have been done."""
-    RUNNING = "RUNNING"
-    SUCCESS = "SUCCESS"
-    ERROR = "ERROR"
-
-
-@dataclass(frozen=True, slots=True)
-class OffloadStatus:
-    """A broker's last offload of a topic, which it forgets with the topic (``GET …/offload``).
-
-    Attributes
-    ----------
-    last_error
-        What the broker says went wrong; empty where nothing did.
-
-    """
-
-    state: OffloadState
-    last_error: str = ""
+_STATES = frozenset({"NOT_RUN", "RUNNING", "SUCCESS", "ERROR"})
+"""Pulsar's ``LongRunningProcessStatus.Status``; where none was run since the topic was loaded, an earlier one may have been done."""
 
 
 class BrokerApi:
@@ -73,7 +47,7 @@ class BrokerApi:
 
     """
 
-    __slots__ = ("_clock", "_is_stopping", "_requests", "_sleep", "_unload_lock", "_unloaded_s")
+    __slots__ = ("_clock", "_is_stopping", "_requests", "_sleep")
 
     def __init__(
         self,
@@ -87,9 +61,6 @@ class BrokerApi:
         self._clock = clock
         self._sleep = sleep
         self._is_stopping = is_stopping
-        self._unload_lock = Lock()
-        # {managed ledger: when it was unloaded}
-        self._unloaded_s: dict[str, float] = {}
 
     def offload(self, managed_ledger: str, up_to: Position, *, longest_s: float = _LONGEST_OFFLOAD_S) -> None:
         """Have all ledgers before that of a position offloaded, and wait until the broker says that it is done.
@@ -121,8 +92,8 @@ class BrokerApi:
             if not (is_ours or is_running):
                 is_ours = self.begin_offload(managed_ledger, up_to)
             # How an earlier one ended is the matter of whoever asked for it.
-            status = self.offload_status(managed_ledger)
-            is_running = status.state is OffloadState.RUNNING
+            state, error = self.offload_status(managed_ledger)
+            is_running = state == "RUNNING"
             if is_ours and not is_running:
                 break
             refused = 0 if is_running else refused + 1
@@ -132,9 +103,10 @@ class BrokerApi:
             self._require_patience(managed_ledger, until)
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_LOOK_S)
-        if status.state is OffloadState.ERROR:
-            reason = status.last_error or "it gives no reason"
-            raise BrokerOffloadError(f"the broker's offload failed: {reason}", key=topic_of(managed_ledger))
+        if state == "ERROR":
+            raise BrokerOffloadError(
+                f"the broker's offload failed: {error or 'it gives no reason'}", key=topic_of(managed_ledger)
+            )
 
     def begin_offload(self, managed_ledger: str, up_to: Position) -> bool:
         """Have a broker begin to offload all ledgers before that of a position; return False if it is at one of this topic already."""
@@ -147,14 +119,17 @@ class BrokerApi:
         answer.require_ok()
         return True
 
-    def offload_status(self, managed_ledger: str) -> OffloadStatus:
-        """Return what the topic's broker tells of its last offload; loads the topic. Raises `AdminApiError` for what is no status."""
+    def offload_status(self, managed_ledger: str) -> tuple[str, str]:
+        """Return the state of the topic's last offload, and what the broker says went wrong; empty where nothing did. Loads the topic.
+
+        A broker forgets it with the topic. Raises `AdminApiError` for what is no status.
+        """
         answer = self._requests.get(f"{topic_path(managed_ledger)}/offload").require_ok()
         told = answer.json()
         state = told.get("status") if isinstance(told, dict) else None
-        if state not in {one.value for one in OffloadState}:
+        if state not in _STATES:
             raise answer.unexpected("no status of an offload")
-        return OffloadStatus(OffloadState(state), _text(told.get("lastError")))
+        return str(state), _text(told.get("lastError"))
 
     def trim(self, managed_ledger: str) -> None:
         """Have deleted what is past retention, and copies of BookKeeper's past their lag.
@@ -170,25 +145,9 @@ class BrokerApi:
         self._requests.change("POST", f"{topic_path(managed_ledger)}/trim", is_repeatable=True).require_ok()
 
     def unload(self, managed_ledger: str) -> None:
-        """Have a topic closed, so that its broker reads the list again; at most once a minute, since its clients wait each time.
-
-        Raises `TooSoonError` within a minute of the last one, also if it is not known whether that was done.
-        """
-        path = f"{topic_path(managed_ledger)}/unload"
-        with self._unload_lock:
-            now = self._clock()
-            self._unloaded_s = {name: then for name, then in self._unloaded_s.items() if now - then < MINUTE_S}
-            if managed_ledger in self._unloaded_s:
-                wait = self._unloaded_s[managed_ledger] + MINUTE_S - now
-                reason = f"this was done less than {MINUTE_S:.0f} s ago; again in {wait:.0f} s"
-                raise TooSoonError(reason, key=topic_of(managed_ledger))
-            self._unloaded_s[managed_ledger] = now
-        try:
-            # Twice in a row is worse than once: it is never sent again by itself.
-            self._requests.change("PUT", path, is_repeatable=False).require_ok()
-        except _NOT_DONE:
-            self._unloaded_s.pop(managed_ledger, None)
-            raise
+        """Have a topic closed, so that its broker reads the list again; its clients wait meanwhile."""
+        # Twice in a row is worse than once: it is never sent again by itself.
+        self._requests.change("PUT", f"{topic_path(managed_ledger)}/unload", is_repeatable=False).require_ok()
 
     def _require_patience(self, managed_ledger: str, until: float) -> None:
         """Raise `OffloadRunningError` once a broker is not to be waited for any longer."""

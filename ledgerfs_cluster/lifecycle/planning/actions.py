@@ -1,6 +1,6 @@
 """A plan: what is to be done now, what waits and for what, and what must not be done, each with a reason; and what it is made for."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -34,12 +34,10 @@ class Refusal(Enum):
 
     GREATEST = "greatest-ledger"
     """It is the ledger with the greatest id of its list, which a broker makes anew from BookKeeper when it loads the topic."""
-    TERMINATED = "terminated"
-    """Loading a terminated topic does not change its list, so nobody would notice a broker that has it."""
     LOAD_MANAGER = "load-manager"
     """With the extensible load manager owners are not in ZooKeeper: nothing there changes when a broker takes a topic."""
     UNKNOWN_OWNER = "unknown-owner"
-    """Brokers did not tell their bundles, or a broker's node could not be read."""
+    """A broker's node could not be read."""
     OWNED = "owned"
     """A broker owns the topic's bundle, and may have it loaded."""
     NO_ADMIN = "no-admin"
@@ -153,6 +151,15 @@ class Plan:
         code, ids = reason.refusal.value, tuple(ledger_ids)
         self.refused.append(Outcome(Status.SKIPPED, code, subject, reason.message, ids, size, action))
 
+    def only(self, topics: Collection[str]) -> "Plan":
+        """Return what is about some managed ledgers."""
+        return Plan(
+            self.now_ms,
+            [one for one in self.actions if one.managed_ledger in topics],
+            [one for one in self.waiting if one.subject in topics],
+            [one for one in self.refused if one.subject in topics],
+        )
+
     def in_order(self) -> "Plan":
         """Return the plan as it is shown: by kind, what is due for the longest time first."""
         kinds = [*(one.value for one in ActionKind), ""]
@@ -218,8 +225,6 @@ class Situation:
         Of work that began.
     orphans
         None if they were not looked for.
-    wanted
-        The managed ledgers to plan for; empty for all.
     attempt_grace_ms
         For how long attempts that are noted are left alone: they may go on. The holder of the lock has none to wait for.
 
@@ -231,9 +236,4 @@ class Situation:
     has_admin: bool = False
     journal: Journal = field(default_factory=Journal)
     orphans: Orphans | None = None
-    wanted: frozenset[str] = frozenset()
     attempt_grace_ms: int = 0
-
-    def is_wanted(self, managed_ledger: str | None) -> bool:
-        """Whether to plan for a managed ledger."""
-        return not self.wanted or managed_ledger in self.wanted

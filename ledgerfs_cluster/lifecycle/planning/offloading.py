@@ -18,6 +18,7 @@ from ledgerfs_cluster.offload.candidates import why_not_readable
 from ledgerfs_cluster.rules.offload_thresholds import Chosen, chosen_of
 
 _OFFLOAD = ActionKind.OFFLOAD
+_WHOSE = {True: "the policy file", False: "the cluster's policies"}
 
 
 def plan_offloads(
@@ -54,12 +55,12 @@ def why_due(topic: TopicView, rows: list[int], now_ms: int) -> str:
     thresholds, ledgers, first = topic.rule.thresholds, topic.ledgers, rows[0]
     age = now_ms - int(ledgers.closed_ms[first])
     if thresholds.time_ms >= 0 and age >= thresholds.time_ms:
-        limit = f"{span(thresholds.time_ms)} by {topic.rule.time_from.value}"
+        limit = f"{span(thresholds.time_ms)} by {_WHOSE[topic.rule.is_time_the_files]}"
         return f"ledger {ledgers.ids[first]} was closed {span(age)} ago, and the limit is {limit}"
     is_closed = ledgers.closed_ms != 0
     is_closed[:first] = False
     size = human_size(int(ledgers.sizes[is_closed].sum()))
-    limit = f"{human_size(thresholds.size)} by {topic.rule.size_from.value}"
+    limit = f"{human_size(thresholds.size)} by {_WHOSE[topic.rule.is_size_the_files]}"
     return f"{size} are closed from ledger {ledgers.ids[first]} on, and the limit is {limit}"
 
 

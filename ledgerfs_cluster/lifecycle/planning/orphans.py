@@ -1,6 +1,6 @@
 """What nothing names: values, and the records of the journal that they become. Only what two checks confirm, of topics of this cluster."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import unquote_plus
 
@@ -9,9 +9,8 @@ import numpy as np
 from ledgerfs.display import span
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs_cluster.lifecycle.planning.actions import ActionKind, Plan, Reason, Refusal, Situation
-from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView, why_not_free
+from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView
 from ledgerfs_cluster.offload.journal import JournalRecord, RecordKind
-from ledgerfs_cluster.rules.orphans import signs_of_sharing
 from ledgerfs_cluster.rules.ownership import (
     COMPACTED,
     MANAGED_LEDGER,
@@ -133,23 +132,22 @@ def orphan_records(plan: Plan, cluster: ClusterView, situation: Situation) -> It
     """Yield records of orphans, if the policy file wants them deleted; adds to ``plan`` what must stay."""
     if situation.orphans is None or not situation.file.orphans:
         return
-    named, signs = named_ledgers(cluster.survey), signs_of_sharing(cluster.survey)
+    named = named_ledgers(cluster.survey)
     for one in situation.orphans.ledgers:
         is_named = bool(is_in(np.array([one.ledger_id], np.int64), named)[0])
-        if situation.is_wanted(one.managed_ledger) and not is_named:
+        if not is_named:
             ago = span(max(0, situation.now_ms - one.changed_ms))
-            state = "" if one.is_closed else "it was never closed, "
-            why = f"nothing names it, {state}it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
+            why = f"nothing names it, it was made for {one.component} {one.owner}, and it was changed last {ago} ago"
             about = one.ledger_id, one.managed_ledger, None, None, why[:4000], one.version, one.size
             record = JournalRecord(RecordKind.ORPHAN, *about)
-            reason = _why_kept(cluster, one, signs)
+            reason = _why_kept(cluster, one)
             yield from _proposed(plan, cluster, situation, record, reason, one.changed_ms, one.created_ms)
     # An attempt that goes on has objects before a list names them; those of others are cleaned up after by their notes.
     noted = {(one.ledger_id, one.uuid) for one in situation.journal.attempts}
     for offload in situation.orphans.offloads:
         is_named = cluster.names_offload(offload.ledger_id, offload.uuid)
         is_named |= (offload.ledger_id, offload.uuid) in noted
-        if situation.is_wanted(offload.managed_ledger) and not is_named:
+        if not is_named:
             ago = span(max(0, situation.now_ms - offload.modified_ms))
             why = f"no list names this offload in {offload.bucket}, whose objects are {ago} old"
             of = offload.ledger_id, offload.managed_ledger, offload.uuid, offload.bucket, why, -1, offload.size
@@ -177,21 +175,20 @@ def _proposed(  # noqa: PLR0917  (what is proposed of what, and since when)
     yield Proposal(replace(record, noted_ms=noted_ms, due_ms=noted_ms + grace_ms), since_ms, made_ms)
 
 
-def _why_kept(cluster: ClusterView, one: OrphanLedger, signs: Sequence[str]) -> Reason | None:
-    """Return why a ledger must stay; None if it may be marked. ``signs`` are those of other clusters on the same BookKeeper."""
+def _why_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
+    """Return why a ledger must stay; None if it may be marked."""
     topic = None if one.managed_ledger is None else cluster.topic(one.managed_ledger)
     if topic is not None and topic.is_being_deleted:
         return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
-    if not one.is_closed and (reason := _why_open_one_is_kept(cluster, one)) is not None:
-        return reason
-    if not one.is_closed and signs:
-        # That cluster may be writing to it at this moment.
-        told = f"ledger {one.ledger_id}, which nothing names, is not closed, and may be another Pulsar cluster's: {signs[0]}"
-        return Reason(Refusal.ANOTHER_CLUSTERS, told)
+    if not one.is_closed:
+        why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
+        return Reason(Refusal.NOT_CLOSED, f"{why}; 'bookkeeper shell readledger -r' closes it")
     if not one.is_known:
         return Reason(Refusal.ANOTHER_CLUSTERS, f"ledger {one.ledger_id} was made for {one.owner}; {_ELSEWHERE}")
-    why = _why_of_lost_list(cluster, one) if one.size or not one.is_closed else None
-    return None if why is None else Reason(Refusal.LOST_LIST, f"ledger {one.ledger_id} was made for {one.owner}, {why}")
+    why_lost = _why_of_lost_list(cluster, one) if one.size else None
+    if why_lost is None:
+        return None
+    return Reason(Refusal.LOST_LIST, f"ledger {one.ledger_id} was made for {one.owner}, {why_lost}")
 
 
 def _why_of_lost_list(cluster: ClusterView, one: OrphanLedger) -> str | None:
@@ -210,35 +207,17 @@ def _why_of_lost_list(cluster: ClusterView, one: OrphanLedger) -> str | None:
 
 
 def _why_of_list(cluster: ClusterView, one: OrphanLedger, managed_ledger: str) -> str | None:
-    """Return the same for a ledger of a topic: brokers write rows only to what is listed, and trim from the oldest on.
-
-    One that is not closed, and younger than what is listed, may be empty, and never listed: whoever deletes it asks its bookies.
-    """
+    """Return the same for a ledger of a topic: brokers write rows only to what is listed, and trim from the oldest on."""
     found = cluster.list_of(managed_ledger)
     if found is None:
         return "whose list is empty: it was lost"
     listed, made_ms = found
     first = int(listed["ledger_id"][0])
-    if one.ledger_id > first and one.is_closed and not one.has_states:
+    if one.ledger_id > first and not one.has_states:
         return f"whose list begins at ledger {first}, and does not name it: it was set back"
     if one.created_ms < made_ms:
         return "whose list was made later: it was lost, or the topic was deleted and made anew"
     return None
-
-
-def _why_open_one_is_kept(cluster: ClusterView, one: OrphanLedger) -> Reason | None:
-    """Return why a ledger that is not closed must stay.
-
-    Of a topic with a list it can be made sure that no broker names it any more, in the list or for a subscription.
-    """
-    topic = None if one.managed_ledger is None else cluster.topic(one.managed_ledger)
-    if topic is None or topic.is_of_brokers:
-        why = f"ledger {one.ledger_id}, which nothing names, is not closed: a writer may live"
-        return Reason(Refusal.NOT_CLOSED, why)
-    if topic.is_terminated:
-        why = "it is terminated, and a broker that loads such a topic leaves no trace of it"
-        return Reason(Refusal.TERMINATED, why)
-    return why_not_free(cluster, topic)
 
 
 def _why_objects_are_kept(cluster: ClusterView, one: OrphanOffload) -> Reason | None:

@@ -15,10 +15,9 @@ def plan_of(survey: Survey, situation: Situation) -> Plan:
     plan = Plan(situation.now_ms)
     cluster = ClusterView(survey, situation.file)
     for topic in cluster.topics():
-        if situation.is_wanted(topic.name):
-            trim = past_retention(cluster, topic, situation)
-            via = plan_offloads(plan, cluster, topic, situation, leaving_ids(topic, trim))
-            plan_trim(plan, cluster, topic, situation, trim, via)
+        trim = past_retention(cluster, topic, situation)
+        via = plan_offloads(plan, cluster, topic, situation, leaving_ids(topic, trim))
+        plan_trim(plan, cluster, topic, situation, trim, via)
     _refuse_unreadable(plan, cluster, situation)
     for one in without_topics(situation.file, survey.topics):
         why = "no topic of the cluster comes to it: it is misspelt, or for topics to come, or all are those of an earlier one"
@@ -38,9 +37,7 @@ def plan_deletions_again(survey: Survey, situation: Situation) -> Plan:
 def _refuse_unreadable(plan: Plan, cluster: ClusterView, situation: Situation) -> None:
     """Add for each node, and each bucket, that could not be read that nothing is done with what it is about."""
     for one in cluster.survey.damaged:
-        name = managed_ledger_of(one.path)
-        if name is None or situation.is_wanted(name):
-            plan.refuse(None, name or one.path, Reason(Refusal.UNREADABLE, one.reason))
+        plan.refuse(None, managed_ledger_of(one.path) or one.path, Reason(Refusal.UNREADABLE, one.reason))
     for path, reason in situation.journal.unreadable.items():
         plan.refuse(None, path, Reason(Refusal.UNREADABLE, reason))
     for url, reason in ({} if situation.orphans is None else situation.orphans.unlisted).items():

@@ -27,8 +27,6 @@ def plan_attempts(plan: Plan, cluster: ClusterView, situation: Situation) -> Non
     """Add the cleaning up of attempts to offload whose objects no list names."""
     for one in situation.journal.attempts:
         topic, ids = one.managed_ledger or "", (one.ledger_id,)
-        if not situation.is_wanted(topic):
-            continue
         age_ms = situation.now_ms - one.noted_ms
         ago = span(max(0, age_ms))
         if topic in cluster.damaged_lists:
@@ -64,15 +62,14 @@ class _Records:
         }
 
     def add(self) -> None:
-        marked = [one for one in self._situation.journal.marked if self._situation.is_wanted(one.managed_ledger)]
-        due = [one for one in marked if self._is_due(one)]
+        every = self._situation.journal.marked
+        due = [one for one in every if self._is_due(one)]
         for some in _grouped(due):
             since_ms = min(one.due_ms for one in some)
             ago = span(self._situation.now_ms - since_ms)
             why = f"{_count(some)}, whose grace is over since {ago}: {some[0].reason}"
             self._plan.actions.append(self._action(_DELETE, some, since_ms, why))
         # One that is dropped has the node that its successor will have.
-        every = self._situation.journal.marked
         there = {one.name for one in every}
         proposals = [one for name, one in self._wanted.items() if name not in there]
         self._mark(list(self._without_damaged(proposals)), max(0, MOST_MARKED - len(every)))

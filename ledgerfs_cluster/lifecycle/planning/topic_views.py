@@ -100,19 +100,6 @@ class ClusterView:
 
     """
 
-    __slots__ = (
-        "_node_ids",
-        "_not_read",
-        "_offloads",
-        "_rows",
-        "_rules",
-        "_shared",
-        "_urls",
-        "damaged_lists",
-        "is_owner_unreadable",
-        "survey",
-    )
-
     def __init__(self, survey: Survey, file: PolicyFile) -> None:
         self.survey = survey
         offloads = (OffloadContext(None, True, False, None, *one) for one in survey.drivers)
@@ -234,10 +221,12 @@ def route_of(cluster: ClusterView, topic: TopicView, *, has_admin: bool) -> Rout
     if topic.is_being_deleted:
         return Reason(Refusal.BEING_DELETED, "its namespace is being deleted")
     via = topic.rule.via
-    if via is Via.BROKER or (via is Via.AUTO and topic.owner is Owner.SOME):
+    # With the extensible load manager a topic that no broker has looks like one that a broker takes at this moment.
+    is_a_brokers = topic.owner is Owner.SOME or not cluster.survey.owners.are_in_zookeeper
+    if via is Via.BROKER or (via is Via.AUTO and is_a_brokers):
         if has_admin:
             return Via.BROKER
-        whose = 'via = "broker"' if via is Via.BROKER else "a broker owns its bundle"
+        whose = 'via = "broker"' if via is Via.BROKER else "a broker owns its bundle, or may"
         return Reason(Refusal.NO_ADMIN, f"{whose}, and no admin says where brokers are asked")
     return why_not_free(cluster, topic) or Via.DIRECT
 
@@ -247,11 +236,9 @@ def why_not_free(cluster: ClusterView, topic: TopicView) -> Reason | None:
     if topic.owner is Owner.SOME:
         return Reason(Refusal.OWNED, "a broker owns its bundle, and may have it loaded")
     owners = cluster.survey.owners
-    if cluster.is_owner_unreadable or owners.not_told:
-        return Reason(Refusal.UNKNOWN_OWNER, "not all brokers report which bundles they own")
+    if cluster.is_owner_unreadable:
+        return Reason(Refusal.UNKNOWN_OWNER, "the node of a broker could not be read")
     if not owners.are_in_zookeeper:
         reason = 'with the extensible load manager no node tells when a broker takes a topic; via = "broker" does it'
         return Reason(Refusal.LOAD_MANAGER, reason)
-    if topic.owner is Owner.UNKNOWN:
-        return Reason(Refusal.UNKNOWN_OWNER, "it is not known whether a broker owns its bundle")
     return None

@@ -24,6 +24,7 @@ from ledgerfs_cluster.lifecycle.policy.typed_keys import (
     one_of,
     or_never,
     read_table,
+    same,
     size,
     span,
     tables,
@@ -59,7 +60,7 @@ class Via(Enum):
     DIRECT = "direct"
     """This program, on topics that no broker has."""
     AUTO = "auto"
-    """A broker where one owns the topic's bundle, this program where none does."""
+    """A broker where one owns the topic's bundle, or ZooKeeper does not have owners; this program where none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +73,12 @@ class ServiceSettings:
         How often it looks at the cluster.
     bookie_rate, store_rate
         Bytes a second that are read of each bookie, and that pass to the store and back, at most; None for no bound.
-    floor_rate
-        Bytes a second from which the rate of the store follows the backlog; None if it is always the highest.
 
     """
 
     every_ms: int = _MINUTE_MS
     bookie_rate: int | None = None
     store_rate: int | None = None
-    floor_rate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,33 +205,28 @@ def parse_policy_file(data: bytes, path: Path) -> PolicyFile:
     place = f"{path}: "
     top = read_table(told, _TOP, place)
     service, brokers, defaults = (
-        read_table(top.get(name, {}), keys, f"{place}{name}.")
+        read_table(top.pop(name, {}), keys, f"{place}{name}.")
         for name, keys in (("service", _SERVICE), ("broker", _BROKER), ("defaults", _DEFAULTS))
     )
-    if service.get("floor_rate", 0) > service.get("store_rate", _LONG):
-        raise InvalidOptionError("is more than store_rate", key=f"{place}service.floor_rate")
-    each = read_table(named := top.get("buckets", {}), dict.fromkeys(named, mapping), f"{place}buckets.")
+    named = top.pop("buckets", {})
+    each = read_table(named, same(mapping, *named), f"{place}buckets.")
     buckets = {name: _bucket(name, table, f"{place}buckets.{name}.") for name, table in each.items()}
     _require_one_place_a_url(buckets, path)
+    _require_bucket(defaults, buckets, f"{place}defaults.")
+    topics = enumerate(top.pop("topics", ()), 1)
+    if "token_file" in top:
+        # One that is not absolute is beside the policy file.
+        top["token_file"] = path.parent / top["token_file"]
     return PolicyFile(
         path,
-        cluster=top.get("cluster"),
-        admin=top.get("admin"),
-        # One that is not absolute is beside the policy file.
-        token_file=path.parent / top["token_file"] if "token_file" in top else None,
-        service=ServiceSettings(service.pop("every", _MINUTE_MS), **service),
+        service=ServiceSettings(**service),
         broker=_broker(brokers),
         is_broker_retention_told={"retention_minutes", "retention_megabytes"} <= set(brokers),
         is_broker_lag_told="deletion_lag" in brokers,
-        via=Via(defaults.get("via", Via.AUTO)),
-        trash_grace_ms=defaults.get("trash_grace", _HOUR_MS),
-        bucket=_bucket_name(defaults, buckets, f"{place}defaults."),
-        orphans=defaults.get("orphans", False),
-        orphan_grace_ms=defaults.get("orphan_grace", _HOUR_MS),
         buckets=MappingProxyType(buckets),
-        topics=tuple(
-            _wishes(one, buckets, f"{place}topics[{count}].") for count, one in enumerate(top.get("topics", ()), 1)
-        ),
+        topics=tuple(_wishes(one, buckets, f"{place}topics[{count}].") for count, one in topics),
+        **top,
+        **defaults,
     )
 
 
@@ -242,7 +235,6 @@ def _broker(told: Mapping[str, Any]) -> BrokerDefaults:
     return BrokerDefaults(
         Retention.of(told.get("retention_minutes", 0), told.get("retention_megabytes", 0)),
         OffloadThresholds(told.get("offload_bytes", NO_LIMIT), seconds * 1000 if seconds >= 0 else NO_LIMIT),
-        0,
         told.get("deletion_lag", BROKERS_DELETION_LAG_MS),
     )
 
@@ -283,24 +275,16 @@ def _wishes(table: Mapping[str, Any], buckets: Mapping[str, OffloadBucket], plac
     if "match" not in told:
         reason = "is missing; a pattern of tenant/namespace/topic, such as 'public/orders/.*'"
         raise InvalidOptionError(reason, key=f"{place}match")
-    return TopicWishes(
-        told["match"],
-        told.get("offload_above"),
-        told.get("offload_after"),
-        _bucket_name(told, buckets, place),
-        Via(told["via"]) if "via" in told else None,
-        told.get("trash_grace"),
-        told.get("trim", True),
-        told.get("offload", True),
-    )
+    _require_bucket(told, buckets, place)
+    return TopicWishes(**told)
 
 
-def _bucket_name(told: Mapping[str, Any], buckets: Mapping[str, OffloadBucket], place: str) -> str | None:
-    name: str | None = told.get("bucket")
+def _require_bucket(told: Mapping[str, Any], buckets: Mapping[str, OffloadBucket], place: str) -> None:
+    """Raise for the name of a bucket that the file does not have."""
+    name = told.get("bucket")
     if name is not None and name not in buckets:
         known = f"there are {', '.join(sorted(buckets))}" if buckets else "there are none"
         raise InvalidOptionError(f"no [buckets.{name}] is in the file; {known}", key=f"{place}bucket")
-    return name
 
 
 def _pattern(value: object) -> re.Pattern[str]:
@@ -317,34 +301,31 @@ def _pattern(value: object) -> re.Pattern[str]:
         raise InvalidOptionError(f"is no regular expression: {error}") from error
 
 
-_GRACE, _RATE = span(0, _YEARS_MS), size(1, _LONG)
-_VIA = one_of(one.value for one in Via)
+_GRACE = span(0, _YEARS_MS)
 _TOP = {
-    **dict.fromkeys(("cluster", "admin", "token_file"), text),
-    **dict.fromkeys(("service", "broker", "defaults", "buckets"), mapping),
-    "topics": tables,
+    **same(text, "cluster", "admin", "token_file"),
+    **same(mapping, "service", "broker", "defaults", "buckets"),
+    **same(tables, "topics"),
 }
-_SERVICE = {"every": span(_SECOND_MS, DAY_MS), "bookie_rate": _RATE, "store_rate": _RATE, "floor_rate": _RATE}
+_SERVICE = {"every": ("every_ms", span(_SECOND_MS, DAY_MS)), **same(size(1, _LONG), "bookie_rate", "store_rate")}
 _BROKER = {
-    **dict.fromkeys(("retention_minutes", "retention_megabytes"), number(NO_LIMIT, 2**31 - 1)),
-    "offload_bytes": size(NO_LIMIT, _LONG),
-    "offload_seconds": number(NO_LIMIT, _YEARS_MS // 1000),
-    "deletion_lag": or_never(_GRACE),
+    **same(number(NO_LIMIT, 2**31 - 1), "retention_minutes", "retention_megabytes"),
+    **same(size(NO_LIMIT, _LONG), "offload_bytes"),
+    **same(number(NO_LIMIT, _YEARS_MS // 1000), "offload_seconds"),
+    **same(or_never(_GRACE), "deletion_lag"),
 }
+_OF_TOPICS = {**same(one_of(Via), "via"), **same(text, "bucket"), "trash_grace": ("trash_grace_ms", _GRACE)}
 # Brokers take up to a minute for what they do, and try again: an hour is left to them unless told.
-_DEFAULTS = {"via": _VIA, "trash_grace": _GRACE, "bucket": text, "orphans": flag, "orphan_grace": _GRACE}
+_DEFAULTS = {**_OF_TOPICS, **same(flag, "orphans"), "orphan_grace": ("orphan_grace_ms", _GRACE)}
 _BUCKET = {
-    **dict.fromkeys(("url", "driver", "bucket", "region", "endpoint"), text),
-    "block_size": size(_LEAST_BLOCK, _MOST_BLOCK),
-    "options": mapping,
+    **same(text, "url", "driver", "bucket", "region", "endpoint"),
+    **same(size(_LEAST_BLOCK, _MOST_BLOCK), "block_size"),
+    **same(mapping, "options"),
 }
 _TOPIC = {
-    "match": _pattern,
-    "offload_above": or_never(size(0, _LONG)),
-    "offload_after": or_never(_GRACE),
-    "bucket": text,
-    "via": _VIA,
-    "trash_grace": _GRACE,
-    "trim": flag,
-    "offload": flag,
+    **_OF_TOPICS,
+    **same(_pattern, "match"),
+    **same(flag, "trim", "offload"),
+    "offload_above": ("offload_size", or_never(size(0, _LONG))),
+    "offload_after": ("offload_time_ms", or_never(_GRACE)),
 }

@@ -1,8 +1,8 @@
 """The rule of one topic: the cluster's own policies, and what the first pattern of the policy file that matches sets over them."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
@@ -15,13 +15,7 @@ from ledgerfs_cluster.snapshot.survey import Survey
 
 _PERSISTENT = "persistent://"
 _OF_BROKERS = "broker"
-
-
-class Whose(Enum):
-    """Who has set a number of a rule."""
-
-    FILE = "the policy file"
-    CLUSTER = "the cluster's policies"
+_NO_WISHES = TopicWishes(re.compile(""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +27,7 @@ class TopicRule:
     managed_ledger
         The topic.
     thresholds
-        From when on ledgers are offloaded, and ``size_from``, ``time_from`` whose each of them is.
+        From when on ledgers are offloaded; ``is_size_the_files``, ``is_time_the_files``: whether the file sets each of them.
     retention, retention_from
         What is kept, and whose that is: ``topic``, ``system``, ``namespace`` or ``broker``. The file has none of its own.
     deletion_lag_ms
@@ -51,8 +45,8 @@ class TopicRule:
 
     managed_ledger: str
     thresholds: OffloadThresholds
-    size_from: Whose
-    time_from: Whose
+    is_size_the_files: bool
+    is_time_the_files: bool
     retention: Retention
     retention_from: str
     deletion_lag_ms: int
@@ -69,7 +63,7 @@ class TopicRule:
     @property
     def are_thresholds_the_files(self) -> bool:
         """Whether no policy of the cluster has a say in what is offloaded."""
-        return self.size_from is Whose.FILE and self.time_from is Whose.FILE
+        return self.is_size_the_files and self.is_time_the_files
 
 
 class TopicRules:
@@ -95,36 +89,33 @@ class TopicRules:
         """Return the rule of a topic."""
         file, survey = self._file, self._survey
         told = survey.policies_of(managed_ledger)
-        wishes = wishes_for(file, managed_ledger)
+        wishes = wishes_for(file, managed_ledger) or _NO_WISHES
+        size, time, grace = wishes.offload_size, wishes.offload_time_ms, wishes.trash_grace_ms
         own = told.offload(file.broker.offload)
         namespace = survey.policies.get(namespace_of(managed_ledger), NOTHING_SET)
         retention, whose = retention_of(managed_ledger, namespace, file.broker, survey.own_policies(managed_ledger))
-        if wishes is None:
-            size = time = grace = None
-        else:
-            size, time, grace = wishes.offload_size, wishes.offload_time_ms, wishes.trash_grace_ms
         return TopicRule(
             managed_ledger,
             OffloadThresholds(own.size if size is None else size, own.time_ms if time is None else time),
-            _whose(size),
-            _whose(time),
+            size is not None,
+            time is not None,
             retention,
             whose,
             file.broker.deletion_lag_ms if told.deletion_lag_ms is None else told.deletion_lag_ms,
             whose != _OF_BROKERS or file.is_broker_retention_told,
             told.deletion_lag_ms is not None or file.is_broker_lag_told,
-            file.via if wishes is None or wishes.via is None else wishes.via,
+            wishes.via or file.via,
             file.trash_grace_ms if grace is None else grace,
             self._bucket(wishes, told.target),
-            wishes is not None and wishes.bucket is not None,
+            wishes.bucket is not None,
             self._bucket_of(told.target) if told.target.is_set else None,
-            wishes is None or wishes.trim,
-            wishes is None or wishes.offload,
+            wishes.trim,
+            wishes.offload,
         )
 
-    def _bucket(self, wishes: TopicWishes | None, target: OffloadTarget) -> OffloadBucket | None:
+    def _bucket(self, wishes: TopicWishes, target: OffloadTarget) -> OffloadBucket | None:
         """Return the bucket that the pattern names, else that of the cluster's policies, else that of the file's defaults."""
-        if wishes is not None and wishes.bucket is not None:
+        if wishes.bucket is not None:
             return self._file.buckets[wishes.bucket]
         if target.is_set:
             return self._bucket_of(target)
@@ -163,7 +154,3 @@ def url_of(file: PolicyFile, context: OffloadContext) -> str | None:
     # An offload without an endpoint is at its driver's own, and nowhere else.
     found = [one.url for one in file.buckets.values() if one.url_of(context) is not None]
     return found[0] if len(found) == 1 else None
-
-
-def _whose(told: int | None) -> Whose:
-    return Whose.CLUSTER if told is None else Whose.FILE

@@ -1,6 +1,7 @@
-"""One table of a TOML file by a table of its keys: each with what reads its value, and none left over."""
+"""One table of a TOML file by a table of its keys: each with its field and what reads its value, and none left over."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 from ledgerfs.errors import InvalidOptionError
@@ -17,19 +18,27 @@ Reader = Callable[[Any], Any]
 """Returns the value of a key as it is used; raises `InvalidOptionError` with the reason if it is not of its type, or out of bounds."""
 
 
-def read_table(told: Mapping[str, Any], readers: Mapping[str, Reader], place: str) -> dict[str, Any]:
-    """Return {key: value} of the keys that are there; raises `InvalidOptionError`, which names ``place`` and the key."""
+def read_table(told: Mapping[str, Any], keys: Mapping[str, tuple[str, Reader]], place: str) -> dict[str, Any]:
+    """Return {field: value} of the keys that are there; ``keys`` are {key: (field, reader)}.
+
+    Raises `InvalidOptionError`, which names ``place`` and the key.
+    """
     for name in told:
-        if name not in readers:
-            raise InvalidOptionError(InvalidOptionError.unknown(name, readers).reason, key=f"{place}{name[:200]}")
+        if name not in keys:
+            raise InvalidOptionError(InvalidOptionError.unknown(name, keys).reason, key=f"{place}{name[:200]}")
     found: dict[str, Any] = {}
-    for name, reader in readers.items():
-        if told.get(name) is not None:
-            try:
-                found[name] = reader(told[name])
-            except InvalidOptionError as error:
-                raise InvalidOptionError(error.reason, key=f"{place}{name}") from error
+    for name, value in told.items():
+        field, reader = keys[name]
+        try:
+            found[field] = reader(value)
+        except InvalidOptionError as error:
+            raise InvalidOptionError(error.reason, key=f"{place}{name}") from error
     return found
+
+
+def same(reader: Reader, *names: str) -> dict[str, tuple[str, Reader]]:
+    """Return keys whose fields have the same names, for `read_table`."""
+    return {name: (name, reader) for name in names}
 
 
 def text(value: object) -> str:
@@ -60,14 +69,15 @@ def tables(value: object) -> list[dict[str, Any]]:
     return value
 
 
-def one_of(words: Iterable[str]) -> Reader:
-    """Return what reads one of some words."""
-    known = list(words)
+def one_of(words: type[Enum]) -> Reader:
+    """Return what reads one of the words that are the values of an enumeration."""
 
-    def read(value: object) -> str:
-        if not isinstance(value, str) or value not in known:
-            raise InvalidOptionError(f"is none of {', '.join(known)}: {value!r}")
-        return value
+    def read(value: object) -> Enum:
+        try:
+            return words(value)
+        except ValueError as error:
+            known = ", ".join(one.value for one in words)
+            raise InvalidOptionError(f"is none of {known}: {value!r}") from error
 
     return read
 

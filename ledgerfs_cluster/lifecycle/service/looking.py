@@ -14,7 +14,6 @@ from ledgerfs_cluster.lifecycle.planning.orphans import OrphanOffload, orphan_le
 from ledgerfs_cluster.lifecycle.policy.policy_file import PolicyFile
 from ledgerfs_cluster.offload.journal import Journal, read_journal
 from ledgerfs_cluster.rules.tiered_objects import uuid_text
-from ledgerfs_cluster.rules.topic_owners import BrokerRequests, ask_brokers
 from ledgerfs_cluster.snapshot.answers import BookieReads
 from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.surveying import Progress, survey_cluster
@@ -48,8 +47,6 @@ class Looking:
     ----------
     bookies
         None to ask ZooKeeper alone.
-    brokers
-        Are asked for their bundles where ZooKeeper does not have these; None if none is known.
     pass_s
         Between two looks for orphans.
 
@@ -58,7 +55,6 @@ class Looking:
     cluster: LivingCluster
     file: PolicyFile
     bookies: BookieReads | None
-    brokers: BrokerRequests | None
     pass_s: float = PASS_S
 
     def look(self, progress: Progress) -> Looked:
@@ -78,7 +74,7 @@ class Looking:
             survey = survey_cluster(self.cluster, self.bookies, progress, skips_denied=True)
         # Behind the lists: the record of an attempt goes with the commit that sets its list.
         journal = read_journal(self.cluster.nodes)
-        return Looked(survey if self.brokers is None else ask_brokers(survey, self.brokers), journal, orphans)
+        return Looked(survey, journal, orphans)
 
 
 def _tiers_of(file: PolicyFile, unlisted: dict[str, str]) -> Sequence[Tier]:

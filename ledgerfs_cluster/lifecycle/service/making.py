@@ -21,16 +21,15 @@ from ledgerfs_cluster.lifecycle.service.background import BackgroundOffloads
 from ledgerfs_cluster.lifecycle.service.broker_work import BrokerWork
 from ledgerfs_cluster.lifecycle.service.events import Events
 from ledgerfs_cluster.lifecycle.service.looking import Looking
-from ledgerfs_cluster.lifecycle.service.rates import Rates, Stopping
-from ledgerfs_cluster.lifecycle.service.service import Service
+from ledgerfs_cluster.lifecycle.service.service import Service, Stopping
 from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
 from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
 from ledgerfs_cluster.offload.offload_driver import user_metadata
 from ledgerfs_cluster.offload.one_step import OneStep
 from ledgerfs_cluster.offload.opening import SERVICE, holder_text
 from ledgerfs_cluster.offload.outcomes import failed
-from ledgerfs_cluster.offload.owners import TopicOwners
 from ledgerfs_cluster.snapshot.cluster_names import only_cluster
+from ledgerfs_cluster.token_bucket import Bandwidth
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.cluster_clock import ClusterClock
 
@@ -89,19 +88,19 @@ def service_of(
             )
             events.note(failed("clock", "", text))
         stopping = Stopping()
-        rates = Rates(file.service, stopping)
+        bandwidth = Bandwidth(file.service.store_rate)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=stopping.is_set)
         ledgers, other = ClosedLedgers(cluster, stopping.is_set), partial(why_other, file)
-        owners = TopicOwners(lock, None if broker is None else broker.unload)
         bucket_at, find = _buckets_of(file), partial(url_of, file)
         step = OneStep(
-            *(lock, ledgers, owners, bucket_at, user_metadata(only_cluster(lock.newest()))),
+            *(lock, ledgers, bucket_at, user_metadata(only_cluster(lock.newest()))),
             noted_ms=clock.later_ms,
             url_of=find,
-            pace=rates.pace,
+            unload=None if broker is None else broker.unload,
+            pace=partial(_pace, bandwidth, stopping),
         )
         context = ActionContext(
-            *(cluster, lock, ledgers, OffloadedCopies(cluster.reading), owners, bookies, bucket_at),
+            *(cluster, lock, ledgers, OffloadedCopies(cluster.reading), bookies, bucket_at),
             *(lambda: step.in_flight, other, stopping.require_going),
         )
         acting, background = partial(Acting, context), BackgroundOffloads(step, events, stopping.is_set)
@@ -110,8 +109,8 @@ def service_of(
             # What a broker has changed before is read, whichever server it did that with.
             asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), find, other)  # noqa: PLW0108  (anew each time)
             by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set)
-        looking = Looking(cluster, file, bookies, brokers, pass_s)
-        service = Service(lock, looking, acting, background, by_brokers, rates, clock, events, stopping, other, reopen)
+        looking = Looking(cluster, file, bookies, pass_s)
+        service = Service(lock, looking, acting, background, by_brokers, clock, events, stopping, other, reopen)
         try:
             yield service
         finally:
@@ -119,6 +118,12 @@ def service_of(
             background.stop()
             if by_brokers is not None:
                 by_brokers.stop()
+
+
+def _pace(bandwidth: Bandwidth, stopping: Stopping, count: int) -> None:
+    """Wait until so many bytes may pass to the store, or back; raises `StoppedError` once the service is ending."""
+    bandwidth.wait(count, stopping.is_set)
+    stopping.require_going()
 
 
 def _as_told(cluster: "LivingCluster", file: "PolicyFile") -> "LivingCluster":

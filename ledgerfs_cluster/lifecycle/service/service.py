@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.lifecycle.service.broker_work import BrokerWork
     from ledgerfs_cluster.lifecycle.service.events import Events
     from ledgerfs_cluster.lifecycle.service.looking import Looked, Looking
-    from ledgerfs_cluster.lifecycle.service.rates import Rates, Stopping
     from ledgerfs_cluster.snapshot.survey import Survey
     from ledgerfs_cluster.snapshot.surveying import Progress
     from ledgerfs_cluster.zookeeper.changes import ClusterLock
@@ -42,6 +41,32 @@ _SLICE_S = 0.25
 _MOST_UNREAD = 20
 _TRIES = 5
 """How often it is tried to complete what is copied before the service ends."""
+
+
+class Stopping:
+    """Is set once, from any thread, or by the handler of a signal.
+
+    Without a lock, as `threading.Event` has one: a handler interrupts the main thread anywhere, also where that holds it, and would wait
+    for ever.
+    """
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Have all that asks begin nothing more."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether nothing is to be begun any more."""
+        return self._is_set
+
+    def require_going(self) -> None:
+        """Raise `StoppedError` once nothing is to be begun any more."""
+        if self._is_set:
+            raise StoppedError("the service is ending: nothing more is begun")
 
 
 @dataclass(slots=True)
@@ -73,10 +98,9 @@ class Service:
     acting: Callable[["Survey", Situation], "Acting"]
     background: "BackgroundOffloads"
     by_brokers: "BrokerWork | None"
-    rates: "Rates"
     clock: "ClusterClock"
     events: "Events"
-    stopping: "Stopping"
+    stopping: Stopping
     other_policy: Callable[[], str | None]
     reopen: Callable[[], object] | None
     reopened: object = field(default=None, init=False)
@@ -130,7 +154,7 @@ class Service:
 
     def _pass_or_trouble(self, progress: "Progress", *, once: bool) -> None:
         try:
-            self._pass(progress, once=once)
+            self._pass(progress)
         except LedgerfsError as error:
             has_stopped = isinstance(error, StoppedError)
             if self.lock.is_lost:
@@ -143,7 +167,7 @@ class Service:
             if once and not has_stopped:
                 raise
 
-    def _pass(self, progress: "Progress", *, once: bool) -> None:
+    def _pass(self, progress: "Progress") -> None:
         # A service that has lost its lock is not to find that out by its first deletion.
         self.lock.commit([])
         offloaded_before = self.events.offloaded()
@@ -155,13 +179,8 @@ class Service:
         plan = plan_of(looked.survey, situation)
         self._plan, self._sizes = plan, _sizes(looked, plan)
         self.events.forget_offloaded(offloaded_before)
-        self._tell_unread(looked, plan)
-        direct = [one for one in plan.actions if _is_offload(one, Via.DIRECT)]
-        if once:
-            self.rates.take_all()
-        else:
-            self.rates.follow(direct)
-        self.background.replace(direct, self._sizes)
+        self._tell_unread(plan)
+        self.background.replace([one for one in plan.actions if _is_offload(one, Via.DIRECT)], self._sizes)
         acting = self.acting(looked.survey, situation)
         for action in sorted(plan.actions, key=lambda one: _ORDER.index(one.kind)):
             self._look_at_policy()
@@ -246,14 +265,13 @@ class Service:
 
     # Telling.
 
-    def _tell_unread(self, looked: "Looked", plan: Plan) -> None:
+    def _tell_unread(self, plan: Plan) -> None:
         """Tell what could not be read: work that may be due there is not done."""
         unread = [
             failed("unreadable", one.subject, f"{one.subject}: {one.message}")
             for one in plan.refused
             if one.code == Refusal.UNREADABLE.value
         ]
-        unread += [failed("unknown-owner", one, f"owners not known: {one}") for one in looked.survey.owners.not_told]
         # A node of which much is refused is told once.
         told = list(dict.fromkeys(unread))
         for one in told[:_MOST_UNREAD]:
@@ -272,7 +290,6 @@ class Service:
         }
         self._status = replace(
             self._status,
-            rate=self.rates.rate,
             done=self.events.counts(),
             waiting=dict(Counter(one.action for one in self._plan.waiting)),
             refused=dict(self.refused),

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ledgerfs.errors import CorruptMetadataError, ObjectNotFoundError
 from ledgerfs_cluster.errors import ChangedMeanwhileError
 from ledgerfs_cluster.lifecycle.service.events import Trouble
 from ledgerfs_cluster.rules.gauges_file import gauge_lines
+from ledgerfs_cluster.snapshot.policies import json_object
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, SetNode
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
@@ -18,7 +19,6 @@ _MOST_MS = 1 << 47
 _MOST_TEXT = 500
 _COUNTS = ("done", "waiting", "refused", "journal")
 _LONG = 2**63
-_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,6 @@ class Status:
         How many whole ones there were since the service began.
     backlog_ledgers, backlog_bytes, oldest_due_ms
         What is due to be offloaded by this program and is not yet, and since when; 0 for nothing.
-    rate
-        Bytes a second that may be offloaded now; None without a bound.
     done
         {kind of work with ``_ledgers`` or ``_bytes``: how many since the service began}.
     waiting, refused
@@ -56,7 +54,6 @@ class Status:
     backlog_ledgers: int = 0
     backlog_bytes: int = 0
     oldest_due_ms: int = 0
-    rate: float | None = None
     done: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
@@ -104,16 +101,16 @@ def parse_status(data: bytes, *, key: str) -> Status:
 
     Raises `CorruptMetadataError` for anything else than a status.
     """
+    told = json_object(data, key=key)
     try:
-        told = _typed(json.loads(data), dict)
         return Status(**{one.name: _read(one.name, told[one.name]) for one in fields(Status) if one.name in told})
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptMetadataError(f"no status of the lifecycle service: {error}", key=key) from error
 
 
 def gauges_of(source: str, status: Status) -> list[str]:
     """Return the lines of Prometheus's text format."""
-    gauges: tuple[tuple[str, str, float | Mapping[str, int] | None, str], ...] = (
+    gauges: tuple[tuple[str, str, float | Mapping[str, int], str], ...] = (
         ("last_pass_timestamp_seconds", "When the last whole pass ended, seconds since 1970.", status.passed_ms / 1000, ""),
         ("failed_passes", "Passes that have ended early since the last whole one.", status.failed_passes, ""),
         ("backlog_ledgers", "Ledgers that are due to be offloaded by the service itself.", status.backlog_ledgers, ""),
@@ -122,7 +119,6 @@ def gauges_of(source: str, status: Status) -> list[str]:
         ("broker_backlog_ledgers", "Ledgers that are due to be offloaded by brokers.", status.broker_backlog_ledgers, ""),
         ("broker_backlog_bytes", "Bytes that are due to be offloaded by brokers.", status.broker_backlog_bytes, ""),
         ("broker_oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", status.broker_oldest_due_ms / 1000, ""),
-        ("rate_bytes_per_second", "Bytes a second that may be offloaded now.", status.rate, ""),
         ("troubles", "Troubles that the status has.", len(status.troubles), ""),
         ("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what"),
         ("waiting", "Things that are not due yet.", status.waiting, "what"),
@@ -133,36 +129,28 @@ def gauges_of(source: str, status: Status) -> list[str]:
     for name, about, value, label in gauges:
         values = value if isinstance(value, Mapping) else {"": value}
         samples = (
-            ({"cluster": source, **({label: key} if label else {})}, round(one, 3))
-            for key, one in values.items()
-            if one is not None
+            ({"cluster": source, **({label: key} if label else {})}, round(one, 3)) for key, one in values.items()
         )
-        if value is not None:
-            lines += gauge_lines(f"ledgerfs_lifecycle_{name}", about, samples)
+        lines += gauge_lines(f"ledgerfs_lifecycle_{name}", about, samples)
     return lines
 
 
 def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Return the value of a field; raises `ValueError`, `TypeError` and `KeyError` for any other value."""
+    """Return the value of a field; raises an error of its type for any other value."""
     if name in _COUNTS:
-        return {key: _number(one) for key, one in _typed(value, dict).items()}
+        return {key: _number(one) for key, one in value.items()}
     if name == "troubles":
-        return [
-            Trouble(_number(one["when_ms"], _MOST_MS), _typed(one["text"], str), _number(one["times"]))
-            for one in _typed(value, list)
-        ]
-    if name == "rate":
-        return value if value is None else float(_number(value, kinds=(int, float)))
+        return [Trouble(_number(one["when_ms"], _MOST_MS), _text(one["text"]), _number(one["times"])) for one in value]
     return _number(value, _MOST_MS if name.endswith("_ms") else _LONG)
 
 
-def _number(value: Any, most: int = _LONG, kinds: tuple[type, ...] = (int,)) -> Any:  # noqa: ANN401  (JSON)
-    if type(value) not in kinds or not 0 <= value < most:
+def _number(value: Any, most: int = _LONG) -> int:  # noqa: ANN401  (JSON)
+    if type(value) is not int or not 0 <= value < most:
         raise ValueError(f"{str(value)[:50]!r} is not a number from 0 on that fits")
     return value
 
 
-def _typed(value: Any, kind: type[_Kind]) -> _Kind:  # noqa: ANN401  (JSON)
-    if not isinstance(value, kind):
-        raise TypeError(f"{str(value)[:50]!r} is not of type {kind.__name__}")
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:50]!r} is not a text")
     return value

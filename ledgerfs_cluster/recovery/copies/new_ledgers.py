@@ -44,7 +44,7 @@ from ledgerfs.writing.deletion import has_index, remove_ledger
 from ledgerfs.writing.sources import EntryBatches, OffloadedLedger
 from ledgerfs.writing.write import ref_of, write_ledger
 from ledgerfs_cluster.offload.object_copies import copy_object
-from ledgerfs_cluster.offload.record_digest import cryptographic, digest_of
+from ledgerfs_cluster.offload.record_digest import digest_of
 
 _ABORTED = 22
 """The type of a marker."""
@@ -93,7 +93,7 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger
     ledger = _new_ledger(reader, key, managed_ledger)
 
     def expected() -> _Digest:
-        return digest_of(OffloadedLedger(reader).checked, cryptographic)
+        return digest_of(OffloadedLedger(reader).checked)
 
     def write() -> tuple[WrittenLedger, _Digest]:
         digest, store = expected(), bucket.raw_store
@@ -142,7 +142,7 @@ def end_transactions(
     batch = EntryBatch(0, memoryview(b"".join(entries)), np.cumsum(lengths) - lengths, lengths)
 
     def digest() -> _Digest:
-        return digest_of(lambda: iter([batch]), cryptographic)
+        return digest_of(lambda: iter([batch]))
 
     return _write_once(bucket, ledger, digest, lambda: (write_ledger(bucket, ledger, EntryBatches([batch])), digest()))
 
@@ -221,7 +221,7 @@ def _is_whole(bucket: Bucket, there: WrittenLedger, expected: Callable[[], _Dige
         return False
     reader = bucket.uncached_reader(ref)
     try:
-        found = digest_of(lambda: reader.batches(ref.first_entry, ref.last_entry), cryptographic)
+        found = digest_of(lambda: reader.batches(ref.first_entry, ref.last_entry))
     except CorruptObjectError:
         return False
     return found == expected()

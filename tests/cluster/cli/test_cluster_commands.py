@@ -51,57 +51,6 @@ def _dump(cluster: LiveCluster, tmp_path_factory: pytest.TempPathFactory) -> str
     return str(path)
 
 
-@pytest.mark.parametrize("from_dump", [False, True], ids=["cluster", "dump"])
-def test_retention_says_what_goes_and_why_not_more(cluster: LiveCluster, dump: str, from_dump: bool) -> None:
-    source = dump if from_dump else cluster.url
-    (found,) = json.loads(output_of_process("cluster", "retention", source, "--topic", TOPIC, "--json"))
-    assert (found["ledgers"], found["entries"], found["policy"]) == ([150], 50, "namespace")
-    assert found["bytes"] == sum(map(len, messages(50)))
-    assert (found["stays"]["why"], found["slowest"], found["slowest_position"]) == ("cursor", ["slow"], [151, 9])
-    assert (found["owner"], found["unknown_policies"], found["last_ledger"]) == ("none", False, "open")
-    done = run("cluster", "retention", source, "--all")
-    text = done.stdout.decode()
-    assert "ledger 151: subscription slow is at 151:9" in text
-    assert "red*" in text
-    assert "\x1b[31m" not in text
-    assert "policies of single topics" in done.stderr.decode()
-
-
-def test_the_brokers_defaults_hold_where_namespaces_have_none(dump: str) -> None:
-    topic = ("--topic", "persistent://public/own/\x1b[31mred", "--json")
-    (goes,) = json.loads(output("cluster", "retention", dump, *topic))
-    assert (goes["ledgers"], goes["policy"], goes["unknown_policies"]) == ([154], "broker", True)
-    (stays,) = json.loads(
-        output(
-            "cluster",
-            "retention",
-            dump,
-            *topic,
-            "--broker-retention-minutes",
-            "-1",
-            "--broker-retention-megabytes",
-            "-1",
-        )
-    )
-    assert (stays["ledgers"], stays["stays"]["why"]) == ([], "forever")
-    hour = ("--broker-retention-minutes", "60", "--broker-retention-megabytes", "-1")
-    (waits,) = json.loads(output("cluster", "retention", dump, *topic, *hour))
-    # Its last ledger would be closed as it is loaded.
-    assert (waits["stays"]["why"], waits["stays"]["ms_left"]) == ("retention", 3_600_001)
-
-
-@pytest.mark.parametrize("from_dump", [False, True], ids=["cluster", "dump"])
-def test_offloads_says_what_is_due_and_which_attempts_are_not_complete(
-    cluster: LiveCluster, dump: str, from_dump: bool
-) -> None:
-    found = json.loads(output_of_process("cluster", "offloads", dump if from_dump else cluster.url, "--json"))
-    assert [one["topic"] for one in found] == [TOPIC]
-    assert (found[0]["ledgers"], found[0]["unfinished"], found[0]["threshold_bytes"]) == ([150, 151], [150], 500)
-    (raised,) = json.loads(output("cluster", "offloads", dump, "--topic", "public/own/__change_events", "--json"))
-    assert (raised["threshold_bytes"], raised["next"]["says"]) == (-1, "no threshold")
-    assert "150, 151" in output("cluster", "offloads", dump)
-
-
 def test_cursors_says_who_is_behind_and_holds_what_back(cluster: LiveCluster, dump: str) -> None:
     for source in (cluster.url, dump):
         found = {
@@ -139,19 +88,19 @@ def test_a_rate_and_a_login_are_those_of_zookeeper(cluster: LiveCluster, tmp_pat
 def test_wrong_use_and_missing_servers_have_their_exit_codes(cluster: LiveCluster, dump: str, tmp_path: Path) -> None:
     assert b"not the URL of a cluster" in run("cluster", "dump", "s3://tier", str(tmp_path / "x"), code=2).stderr
     assert b"there already" in run("cluster", "dump", cluster.url, dump, code=2).stderr
-    assert b"no topic of this name" in run("cluster", "retention", dump, "--topic", "nothing", code=2).stderr
-    assert b"-o" in run("cluster", "retention", cluster.url, "-o", "nonsense=1", code=2).stderr
-    run("cluster", "retention", str(tmp_path / "none.json.zst"), code=2)
+    assert b"no topic of this name" in run("cluster", "cursors", dump, "--topic", "nothing", code=2).stderr
+    assert b"-o" in run("cluster", "cursors", cluster.url, "-o", "nonsense=1", code=2).stderr
+    run("cluster", "cursors", str(tmp_path / "none.json.zst"), code=2)
     (tmp_path / "text").write_text("text\n")
     run("cluster", "cursors", str(tmp_path / "text"), code=1)
-    done = run("cluster", "retention", "pulsar+zk://127.0.0.1:1", "-o", "timeout_s=1", code=3)
+    done = run("cluster", "cursors", "pulsar+zk://127.0.0.1:1", "-o", "timeout_s=1", code=3)
     assert b"no ZooKeeper server answered" in done.stderr
-    run("cluster", "retention", f"{cluster.url}/elsewhere", code=3)
+    run("cluster", "cursors", f"{cluster.url}/elsewhere", code=3)
 
 
 def test_damaged_nodes_are_an_exit_code(tmp_path: Path) -> None:
     with LiveCluster(tmp_path) as cluster:
         cluster.write_ledger(TOPIC, messages(2))
         cluster.zookeeper.set("/managed-ledgers/public/default/persistent/broken", b"\xff\xff")
-        done = run("cluster", "retention", cluster.url, "--no-bookies", code=1)
+        done = run("cluster", "cursors", cluster.url, "--no-bookies", code=1)
         assert b"persistent/broken" in done.stderr

@@ -85,7 +85,7 @@ def test_a_kept_dump_stands_where_a_dump_does(cluster: LiveCluster, tier: Path, 
     policy = tmp_path / "policy.toml"
     policy.write_text("")
     for command in (
-        ("cluster", "retention", "--json", "--all"), ("cluster", "cursors", "--json", "--all"), ("cluster", "check", "--json"),
+        ("cluster", "cursors", "--json", "--all"),
         ("lifecycle", "plan", str(policy), "--json", "--cluster"),
     ):  # fmt: skip
         found = [
@@ -98,7 +98,7 @@ def test_a_kept_dump_stands_where_a_dump_does(cluster: LiveCluster, tier: Path, 
                     one.pop(name, None)
         assert found[0] == found[1]
         assert set(found[0]) == set(found[2]) if isinstance(found[0], dict) else len(found[0]) == len(found[2])
-    told = run("cluster", "retention", "s3://tier/dump.json.zst", code=2).stderr.decode()
+    told = run("cluster", "cursors", "s3://tier/dump.json.zst", code=2).stderr.decode()
     assert "only a path of this machine is taken here" in told
 
 

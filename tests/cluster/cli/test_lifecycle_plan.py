@@ -101,6 +101,25 @@ def test_a_broker_that_is_named_is_planned_for_and_not_asked(policy: str) -> Non
     assert told["refused"] == []
 
 
+def test_without_a_policy_it_is_planned_what_brokers_do(cluster: LiveCluster, policy: str) -> None:
+    """By the cluster's own policies; where these have no retention, brokers' defaults hold, which are not known."""
+    told = json.loads(output("lifecycle", "plan", "--cluster", cluster.url, "--json"))
+    assert (told["policy"], [one for one in told["actions"] if one["kind"] != "clean"]) == (None, [])
+    refused = {(one["kind"], one["refusal"]) for one in told["refused"]}
+    assert refused == {("trim", "unknown-policies")}
+    with_policies = {"retentionTimeInMinutes": 5 * 1440, "retentionSizeInMB": -1}
+    offload = {"managedLedgerOffloadThresholdInBytes": 100, "managedLedgerOffloadThresholdInSeconds": -1}
+    made = cluster.nodes
+    cluster.set_policies("public/loaded", retention_policies=with_policies, offload_policies=offload)
+    try:
+        told = json.loads(output("lifecycle", "plan", "--cluster", cluster.url, "--topic", LOADED, "--json"))
+    finally:
+        cluster.set_policies("public/loaded")
+    assert cluster.nodes == made
+    assert {(one["kind"], one["via"]) for one in told["actions"]} == {("trim", "broker")}
+    assert b"POLICY" in run("lifecycle", "plan", code=2).stderr
+
+
 def test_orphans_are_looked_for_twice_if_they_are_to_be_deleted(policy: str) -> None:
     with Path(policy).open("a") as file:
         file.write('[defaults]\norphans = true\norphan_grace = "1d"\n')
@@ -156,4 +175,4 @@ def test_nodes_that_cannot_be_read_are_an_exit_code(policy: str, tmp_path: Path)
         refused = {one["subject"] for one in json.loads(done.stdout)["refused"] if one["refusal"] == "unreadable"}
         assert refused == {"public/default/persistent/hidden", f"{ROOT}/orphan-2"}
         # What has no place for what it could not read ends.
-        run("cluster", "retention", cluster.url, code=3)
+        run("cluster", "cursors", cluster.url, code=3)

@@ -156,14 +156,11 @@ def require_nothing_direct_where_a_broker_may_have_the_topic(survey: Survey, pla
         if action.via is Via.BROKER:
             assert situation.has_admin
             assert not is_of_brokers(name)
-        elif action.kind is ActionKind.OFFLOAD or opened & {
-            one.ledger_id
-            for one in action.records
-            if one.kind is RecordKind.ORPHAN and action.kind is not ActionKind.CLEAN
-        }:
+        elif action.kind is ActionKind.OFFLOAD:
             assert survey.owners.of(name) is Owner.NONE
             assert survey.owners.are_in_zookeeper
-            assert action.kind is ActionKind.OFFLOAD or not survey.is_terminated(survey.topics.index(name))
+        elif action.kind is not ActionKind.CLEAN:
+            assert not opened & {one.ledger_id for one in action.records if one.kind is RecordKind.ORPHAN}
 
 
 def require_greatest_ids_not_offloaded(survey: Survey, plan: Plan) -> None:

@@ -33,7 +33,6 @@ token_file = "token.txt"
 every = "30s"
 bookie_rate = "64MiB"
 store_rate = "1 GiB"
-floor_rate = "1MiB"
 
 [broker]
 retention_minutes = 60
@@ -89,9 +88,9 @@ def test_every_key_is_read() -> None:
         "http://broker:8080",
         FILE.parent / "token.txt",
     )
-    assert found.service == ServiceSettings(30_000, 64 << 20, 1 << 30, 1 << 20)
+    assert found.service == ServiceSettings(30_000, 64 << 20, 1 << 30)
     thresholds = OffloadThresholds(10 << 30, 3_600_000)
-    assert found.broker == BrokerDefaults(Retention(3_600_000, NO_LIMIT), thresholds, 0, 7_200_000)
+    assert found.broker == BrokerDefaults(Retention(3_600_000, NO_LIMIT), thresholds, 7_200_000)
     assert (found.via, found.trash_grace_ms, found.orphans, found.orphan_grace_ms) == (
         Via.DIRECT,
         7_200_000,
@@ -139,7 +138,6 @@ BAD = [
     ("[service]\nbookie_rate = '64 furlongs'", "service.bookie_rate", "invalid size"),
     ("[service]\nbookie_rate = '" + "9" * 400 + "'", "service.bookie_rate", "invalid size"),
     ("[service]\nbookie_rate = 0", "service.bookie_rate", "not from 1"),
-    ("[service]\nfloor_rate = 2\nstore_rate = 1", "service.floor_rate", "more than store_rate"),
     ("[broker]\nretention_minutes = 1.5", "broker.retention_minutes", "no whole number"),
     ("[broker]\nretention_minutes = true", "broker.retention_minutes", "no whole number"),
     ("[broker]\nretention_megabytes = -2", "broker.retention_megabytes", "not from -1"),
@@ -209,7 +207,7 @@ values = st.recursive(
     max_leaves=4,
 )
 KEYS = [
-    *(f"service.{name}" for name in ("every", "bookie_rate", "floor_rate")),
+    *(f"service.{name}" for name in ("every", "bookie_rate")),
     *(f"broker.{name}" for name in ("retention_minutes", "offload_bytes", "deletion_lag")),
     *(f"defaults.{name}" for name in ("via", "trash_grace", "orphans", "bucket")),
     *(f"buckets.tier.{name}" for name in ("url", "driver", "block_size", "options")),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.lifecycle.policy.policy_file import PolicyFile, Via, parse_policy_file
-from ledgerfs_cluster.lifecycle.policy.topic_rules import TopicRule, TopicRules, Whose, bucket_of, wishes_for
+from ledgerfs_cluster.lifecycle.policy.topic_rules import TopicRule, TopicRules, bucket_of, wishes_for
 from ledgerfs_cluster.snapshot.answers import TopicPoliciesAnswer
 from ledgerfs_cluster.snapshot.policies import NO_LIMIT, OffloadTarget, OffloadThresholds, Retention
 from tests.cluster.support.made_surveys import HOUR, MadeCluster, current
@@ -58,11 +58,11 @@ def test_a_namespace_comes_before_brokers_a_topic_before_it_and_the_file_before_
     found = rule("", cluster)
     assert found.thresholds == OffloadThresholds(200, 50_000)
     assert (found.retention, found.retention_from) == (Retention.of(5, 6), "namespace")
-    assert (found.deletion_lag_ms, found.size_from, found.time_from) == (30, Whose.CLUSTER, Whose.CLUSTER)
+    assert (found.deletion_lag_ms, found.is_size_the_files, found.is_time_the_files) == (30, False, False)
     text = "[[topics]]\nmatch = 'public/orders/.*'\noffload_after = '1h'"
     found = rule(text, cluster)
     assert found.thresholds == OffloadThresholds(200, HOUR)
-    assert (found.size_from, found.time_from, found.are_thresholds_the_files) == (Whose.CLUSTER, Whose.FILE, False)
+    assert (found.is_size_the_files, found.is_time_the_files, found.are_thresholds_the_files) == (False, True, False)
 
 
 def test_the_first_pattern_that_matches_the_whole_name_holds() -> None:

@@ -1,7 +1,7 @@
 """The admin API of the broker of a model, as a lifecycle service asks it: it loads what it is asked about."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledgerfs.formats.topic_names import topic_of
 from ledgerfs_cluster.pulsar_admin.admin_requests import Answer
@@ -27,10 +27,6 @@ class BrokerAdmin:
         with self._world.loaded(self._topic(path)):
             pass
         return self._answer(path, {"status": "NOT_RUN", "lastError": ""})
-
-    def told(self, path: str) -> Any:
-        """Owners are in ZooKeeper."""
-        raise AssertionError(path)
 
     def change(self, method: str, path: str, value: object = None, *, is_repeatable: bool) -> Answer:
         """Trim, offload, or unload a topic."""

@@ -231,7 +231,13 @@ def begin_offload(topic: str) -> LifecycleAct:
             _remove_failed(world, topic, one)
             metadata = node.closed_at(node.last_entry, node.length)
             payloads = world.cluster.written[one.ledger_id].payloads[: node.last_entry + 1]
-            write_objects(folder, S3, one.ledger_id, uuid, metadata, payloads)
+            try:
+                write_objects(folder, S3, one.ledger_id, uuid, metadata, payloads)
+            except BaseException:
+                # The service that asked dies at a request of its broker's upload, which here counts as its own.
+                for part in folder.glob(f".{uuid}-*.part"):
+                    part.unlink()
+                raise
             world.offloading[topic] = one.ledger_id, uuid
 
     return act

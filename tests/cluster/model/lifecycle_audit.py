@@ -80,9 +80,7 @@ class Audit:
                 if path in self._paths:
                     self._list(self._paths[path], before, after, changes)
                 elif path.startswith("/ledgers/"):
-                    self._ledger(path, before, after, records, changes)
-                elif path.rpartition("/")[0] in self._paths:
-                    self._subscription(path, before, after, changes)
+                    self._ledger(path, before, after, records)
                 elif not f"{path}/".startswith(f"{_OURS}/"):
                     self._say(f"{path} was changed")
         except (AssertionError, LedgerfsError, LookupError, ValueError) as error:
@@ -163,22 +161,14 @@ class Audit:
                 self._say(f"the objects of ledger {info.ledger_id} lack an entry")
                 return
 
-    def _ledger(
-        self,
-        path: str,
-        before: bytes | None,
-        after: bytes | None,
-        records: Sequence[JournalRecord],
-        changes: Changes,
-    ) -> None:
+    def _ledger(self, path: str, before: bytes | None, after: bytes | None, records: Sequence[JournalRecord]) -> None:
         ledger_id = next((one for one in self.cluster.written if ledger_path(one) == path), None)
         if ledger_id is None or before is None or after is not None:
             self._say(f"{path} was made or set")
             return
         self.done["deleted, orphan"] += 1
-        written = self.cluster.written[ledger_id]
-        if not written.node.is_closed:
-            self._open(ledger_id, changes)
+        if not self.cluster.written[ledger_id].node.is_closed:
+            self._say(f"ledger {ledger_id} is deleted, and open")
         self._require_record(ledger_id, records)
         age_ms = self.clock.now_ms() - self.cluster.created_ms[ledger_id]
         if age_ms < self.terms.orphan_grace_ms + self.terms.grace_ms:
@@ -188,30 +178,6 @@ class Audit:
         for topic, info in self._lists():
             if any(one.ledger_id == ledger_id for one in info.ledgers):
                 self._say(f"ledger {ledger_id} is deleted, and {topic} lists it")
-
-    def _open(self, ledger_id: int, changes: Changes) -> None:
-        """Judge the deletion of a ledger that is not closed: whoever made it is kept from naming it by what is set anew."""
-        written = self.cluster.written[ledger_id]
-        name, cursor = written.node.managed_ledger or "", written.node.told("pulsar/cursor")
-        before, after = changes.get(managed_ledger_path(name), (None, None))
-        if before is None or after is None:
-            self._say(f"ledger {ledger_id} is deleted, and open, and the list of {name} is not set")
-            return
-        if cursor is None:
-            first = parse_managed_ledger_info(after, key=name).ledgers[0].ledger_id
-            if written.payloads and ledger_id >= first:
-                self._say(f"ledger {ledger_id} is deleted, open, and not empty, and the list begins at {first}")
-            self.done["deleted, trimmed and open" if written.payloads else "deleted, never listed"] += 1
-            return
-        path = f"{managed_ledger_path(name)}/{cursor}"
-        if path in self._nodes and path not in changes:
-            self._say(f"ledger {ledger_id} is deleted, and open, and its subscription is not set")
-        self.done["deleted, of a subscription"] += 1
-
-    def _subscription(self, path: str, before: bytes | None, after: bytes | None, changes: Changes) -> None:
-        """Judge what becomes of a subscription's node: it is set as it is, together with its topic's list."""
-        if before is None or before != after or path.rpartition("/")[0] not in changes:
-            self._say(f"{path} was made, or changed, or set without its topic's list")
 
     def _lists(self) -> list[tuple[str, ManagedLedgerInfo]]:
         nodes = [(topic, self._nodes.get(path)) for path, topic in self._paths.items()]

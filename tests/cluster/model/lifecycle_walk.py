@@ -253,7 +253,9 @@ class LifecycleWalk(Walk):
         in_bookkeeper = {one for one in world.cluster.written if world.cluster.zookeeper.get(ledger_path(one))}
         offloaded = {one for one, info in listed.items() if info.is_offloaded}
         lasts = {world.cluster.list_of(topic).ledgers[-1].ledger_id for topic in world.topics}
-        older = world.older_than_lists() - set(listed)
+        # What a broker left open is for its operator to close.
+        is_open = {one for one in in_bookkeeper if not world.cluster.written[one].node.is_closed}
+        older = (world.older_than_lists() | (is_open - world.broker.named())) - set(listed)
         # What a broker called deleted, and did not delete, is an orphan once it is trimmed.
         flagged = {one for one in offloaded if listed[one].context.is_deleted_from_bookkeeper}  # type: ignore[union-attr]
         assert in_bookkeeper - older - flagged == (set(listed) - offloaded) | world.broker.named()

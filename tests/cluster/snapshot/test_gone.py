@@ -1,17 +1,15 @@
 """Ledgers that schemas, compaction and subscriptions name, and that are gone: named by two looks, as what they are."""
 
-import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
-from ledgerfs_cluster.check.check import Check, Rules, check_cluster, check_dump
+from ledgerfs_cluster.check.check import Check, Rules, check_cluster
 from ledgerfs_cluster.live_source.newest_entries import NewestEntries
 from ledgerfs_cluster.rules.findings import Finding, FindingKind
 from tests.cluster.support.live_clusters import LiveCluster
-from tests.cluster.support.living_clusters import dumped, living
+from tests.cluster.support.living_clusters import living
 from tests.cluster.support.sick_clusters import topic_of_ledgers, write_of
 
 TOPIC = "persistent://public/default/orders"
@@ -133,21 +131,3 @@ def test_what_the_second_look_cannot_read_is_said(cluster: LiveCluster, monkeypa
     (trouble,) = done.survey.troubles
     assert "orders/__compaction: its position may be old" in trouble
     assert [one.path for one in done.survey.damaged] == ["/managed-ledgers/public/default/persistent/others"]
-
-
-def test_a_dump_names_what_was_named_before_it_began(cluster: LiveCluster, tmp_path: Path) -> None:
-    named = Named(cluster)
-    for one in (named.schemas[1], named.compacted, named.at_rest, named.subscription):
-        cluster.delete_from_bookkeeper(one)
-    time.sleep(0.1)
-    path = tmp_path / "dump.json.zst"
-    dumped(cluster, path)
-    done = check_dump(path, [], Rules(50, 0), lambda *_: None)
-    assert {ids for one in done.findings for ids in one.ledger_ids} == {
-        named.schemas[1],
-        named.at_rest,
-        named.subscription,
-    }
-    assert [
-        one for one in done.unjudged if one.startswith("1 ledgers of schemas and subscriptions are not in BookKeeper")
-    ]

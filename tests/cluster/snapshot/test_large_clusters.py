@@ -16,17 +16,16 @@ PROGRAM = """
 import resource, sys, time
 from pathlib import Path
 from ledgerfs_cluster.snapshot.surveying import survey_dump
-from ledgerfs_cluster.snapshot.policies import BrokerDefaults, OffloadThresholds
-from ledgerfs_cluster.rules import cursors, offload_thresholds, retention
+from ledgerfs_cluster.snapshot.policies import BrokerDefaults
+from ledgerfs_cluster.rules import cursors, retention
 from ledgerfs_cluster.rules.loss import under_replicated
 from ledgerfs_cluster.check.suspects import suspects_of
 
 def all_of(path):
     survey = survey_dump(Path(path), lambda *_: None)
-    defaults = BrokerDefaults(offload=OffloadThresholds(0))
+    defaults = BrokerDefaults()
     now = survey.read_ms
     yield sum(one.size for one in retention.retention(survey, defaults, now))
-    yield sum(one.size for one in offload_thresholds.offloads(survey, defaults, now))
     yield sum(one.held_size for one in cursors.cursors(survey, defaults, now))
     suspects = suspects_of(survey, [], now, 0)
     yield suspects.unnamed.rows.size
@@ -46,9 +45,8 @@ def test_a_million_ledgers_would_take_few_bytes_each(tmp_path: Path) -> None:
     for path, shape in zip(paths, (SMALL, SHAPE), strict=True):
         write_large_dump(path, shape)
     done = subprocess.run([sys.executable, "-c", PROGRAM, *paths], capture_output=True, text=True, check=True)
-    trimmed, due, held, orphans, under_replicated, grown_kib = map(int, done.stdout.split())
+    trimmed, held, orphans, under_replicated, grown_kib = map(int, done.stdout.split())
     assert trimmed == SHAPE.topics * (MARK + 1) * LEDGER_BYTES
-    assert due == SHAPE.topics * (SHAPE.ledgers - 1) * LEDGER_BYTES
     assert held == SHAPE.topics * (MARK + 1) * LEDGER_BYTES
     assert orphans == SHAPE.orphans
     assert under_replicated == SHAPE.nodes_of_ledgers

@@ -40,10 +40,9 @@ def test_numbers_have_the_units_of_ours() -> None:
             "managedLedgerOffloadThresholdInSeconds": 2,
             "managedLedgerOffloadDeletionLagInMillis": 5,
         },
-        message_ttl_in_seconds=9,
         deleted=True,
     )
-    assert found == NamespacePolicies(Retention(180_000, NO_LIMIT), 7, 2000, 5, 9000, True)
+    assert found == NamespacePolicies(Retention(180_000, NO_LIMIT), 7, 2000, 5, True)
     assert Retention.of(1, 1) == Retention(60_000, 1 << 20)
     assert Retention.of(-5, -1).keeps_all
     assert not Retention().keeps_all

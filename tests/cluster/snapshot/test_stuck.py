@@ -178,29 +178,6 @@ def test_attempts_to_offload_that_failed(cluster: LiveCluster) -> None:
     assert not_known(survey, survey.read_ms + 3 * HOUR, DEFAULT) == []
 
 
-def test_topics_behind_their_thresholds(cluster: LiveCluster) -> None:
-    thresholds = {"managedLedgerOffloadThresholdInBytes": SIZE, "managedLedgerOffloadThresholdInSeconds": -1}
-    cluster.set_policies("t/cold", offload_policies=thresholds)
-    behind = [cluster.write_ledger("t/cold/behind", messages(5)) for _ in range(4)]
-    cold = [cluster.write_ledger("t/cold/offloaded", messages(5)) for _ in range(3)]
-    for one in cold[:2]:
-        cluster.offload("t/cold/offloaded", one)
-    for topic in ("t/cold/small", "t/hot/x", "t/cold/__transaction_buffer_snapshot"):
-        for _ in range(4 if topic != "t/cold/small" else 2):
-            cluster.write_ledger(topic, messages(5))
-    survey = surveyed(cluster)
-    kind = FindingKind.OFFLOAD_BACKLOG
-    assert found(survey, kind, 5 * HOUR, KEEPS_ALL) == {}
-    named = found(survey, kind, 7 * HOUR, KEEPS_ALL)
-    assert list(named) == ["t/cold/behind"]
-    one = named["t/cold/behind"]
-    assert (one.ledger_ids, one.size) == (tuple(behind[:2]), 2 * SIZE)
-    assert one.mend == f"pulsar-admin topics offload --size-threshold {2 * SIZE} persistent://t/cold/behind"
-    by_time = BrokerDefaults(Retention.of(-1, -1), OffloadThresholds(-1, DAY))
-    assert "t/hot/x" not in found(survey, kind, DAY + 5 * HOUR, by_time)
-    assert "t/hot/x" in found(survey, kind, DAY + 7 * HOUR, by_time)
-
-
 def test_nothing_is_stuck_in_a_cluster_at_work(cluster: LiveCluster) -> None:
     """Producers, consumers, rollovers and offloads that go on: nothing is named, though all of it is past its retention."""
     cluster.own_bundle("t/ns", WHOLE)

@@ -113,19 +113,19 @@ def test_a_topic_comes_before_what_is_global_and_that_before_the_namespace() -> 
         "t/ns",
         {
             "t/ns/persistent/x global": {
-                "message_ttl_in_seconds": 5,
+                "offload_policies": {"managedLedgerOffloadThresholdInBytes": 5},
                 "retention_policies": {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1},
             },
-            "t/ns/persistent/x": {"message_ttl_in_seconds": 9},
+            "t/ns/persistent/x": {"offload_policies": {"managedLedgerOffloadThresholdInBytes": 9}},
         },
     )
     own = policies_in(answer)["t/ns/persistent/x"]
-    assert (own.ttl_ms, own.retention) == (9000, Retention.of(1, 1))
+    assert (own.offload_size, own.retention) == (9, Retention.of(1, 1))
     namespace = NamespacePolicies(Retention.of(7, 7), offload_size=3)
     assert retention_of("t/ns/persistent/x", namespace, BrokerDefaults(), own) == (Retention.of(1, 1), "topic")
-    assert own.over(namespace).offload(OffloadThresholds(1, 2)) == OffloadThresholds(3, 2)
+    assert own.over(namespace).offload(OffloadThresholds(1, 2)) == OffloadThresholds(9, 2)
     with pytest.raises(CorruptMetadataError, match="t/ns/persistent/x"):
-        policies_in(TopicPoliciesAnswer("t/ns", {"t/ns/persistent/x": {"message_ttl_in_seconds": "9"}}))
+        policies_in(TopicPoliciesAnswer("t/ns", {"t/ns/persistent/x": {"offload_threshold": "9"}}))
 
 
 def test_an_event_tells_where_to_offload_and_its_credentials_are_not_kept() -> None:

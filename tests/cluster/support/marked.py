@@ -1,7 +1,6 @@
 """What is marked in a cluster of ours, and deleted as a pass of a service does it."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,16 +20,17 @@ from ledgerfs_cluster.live_source.newest_entries import NewestEntries
 from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
 from ledgerfs_cluster.offload.journal import JournalRecord, RecordKind, mark, read_journal
 from ledgerfs_cluster.offload.outcomes import Outcome
-from ledgerfs_cluster.offload.owners import TopicOwners
 from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.surveying import survey_cluster
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from tests.cluster.support.live_clusters import LiveCluster
 from tests.cluster.support.living_clusters import PATIENCE_S
-from tests.cluster.support.told_owners import NAME, ToldOwners
+from tests.cluster.support.told_owners import NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 POLICY = """
@@ -53,21 +53,18 @@ class Marked:
         cluster: LiveCluster,
         url: str | None = None,
         options: dict[str, object] | None = None,
-        owners: Callable[[ClusterLock], TopicOwners] | None = None,
     ) -> None:
         self.cluster, self.url, self.options = cluster, url or cluster.bucket_url(), options or {}
         reading = {"bucket_urls": {"tier": self.url}, "bucket_options": self.options, "timeout_s": PATIENCE_S}
         self.living: LivingCluster = ClusterFileSystem(**reading).cluster(cluster.url.removeprefix("pulsar+zk://"))
         self.lock = ClusterLock.take(self.living.nodes.settings, b"{}")
-        self.owners = ToldOwners()
         self.file = parse_policy_file(POLICY.format(url=self.url).encode(), Path("policy.toml"))
         self.in_flight: set[str] = set()
         self.edited: Callable[[], str | None] = lambda: None
         self.going: Callable[[], None] = lambda: None
-        self.bookies: Any = NewestEntries(self.living.reading)
         self.context = ActionContext(
             *(self.living, self.lock, ClosedLedgers(self.living), OffloadedCopies(self.living.reading)),
-            *(self.owners if owners is None else owners(self.lock), self.bookies, self.bucket_at),
+            *(NewestEntries(self.living.reading), self.bucket_at),
             lambda: frozenset(self.in_flight),
             *(self._why_edited, self._require_going),
         )

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from ledgerfs.formats.topic_names import managed_ledger_of
-from ledgerfs_cluster.offload.owners import TopicOwners
 from ledgerfs_cluster.snapshot.bundles import Owner
 from tests.cluster.support.live_clusters import TOPIC
 
@@ -13,12 +12,11 @@ if TYPE_CHECKING:
 NAME = managed_ledger_of(TOPIC)
 
 
-class ToldOwners(TopicOwners):
+class ToldOwners:
     """Owners of `TOPIC`; ``when_asked`` may do something before each answer."""
 
     def __init__(self) -> None:
         self.owner = Owner.NONE
-        self.takes_unloads = True
         self.unloaded: list[str] = []
         self.when_asked: Callable[[], None] = lambda: None
 
@@ -26,10 +24,6 @@ class ToldOwners(TopicOwners):
         assert managed_ledger == NAME
         self.when_asked()
         return self.owner
-
-    @property
-    def can_unload(self) -> bool:
-        return self.takes_unloads
 
     def unload(self, managed_ledger: str) -> None:
         self.unloaded.append(managed_ledger)

@@ -4,7 +4,6 @@ Each test has a server that shows the nodes as they were, to all that do not ask
 """
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -17,13 +16,9 @@ from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
 from ledgerfs_cluster.offload.journal import mark, read_journal, undo
 from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
 from ledgerfs_cluster.offload.one_step import OneStep
-from ledgerfs_cluster.offload.owners import TopicOwners
-from ledgerfs_cluster.rules.topic_owners import owner_now
-from ledgerfs_cluster.snapshot.bundles import Owner
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.cluster_clock import ClusterClock
 from tests.cluster.lifecycle.acting.test_deletions import ledgers, trimmed
-from tests.cluster.lifecycle.acting.test_open_orphans import never_listed
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster
 from tests.cluster.support.live_offloads import S3
 from tests.cluster.support.marked import Marked
@@ -33,45 +28,6 @@ from tests.cluster.support.told_owners import NAME
 WHOLE = "0x00000000_0xffffffff"
 NAMESPACE = "public/default"
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def marked(cluster: LiveCluster) -> Iterator[Marked]:
-    """Deletes by what ZooKeeper has, of owners, too."""
-    made = Marked(cluster, owners=TopicOwners)
-    yield made
-    made.close()
-
-
-def test_a_broker_that_has_the_topic_of_an_open_ledger(cluster: LiveCluster, marked: Marked) -> None:
-    ledgers(cluster)
-    orphan = never_listed(cluster)
-    marked.mark(marked.orphan(orphan))
-    seen = marked.seen()
-    cluster.zookeeper.fall_behind()
-    cluster.own_bundle(NAMESPACE, WHOLE)
-    assert owner_now(marked.living.nodes, NAME) is Owner.NONE
-    outcomes = marked.carry_out(ActionKind.DELETE, seen)
-    assert (done(outcomes), list(left(outcomes))) == ([], [orphan])
-    assert marked.in_bookkeeper(orphan)
-
-
-def test_a_broker_that_takes_the_topic_before_its_list_is_set_is_reported(cluster: LiveCluster, marked: Marked) -> None:
-    ledgers(cluster)
-    orphan = never_listed(cluster)
-    marked.mark(marked.orphan(orphan))
-    seen = marked.seen()
-    cluster.zookeeper.fall_behind()
-
-    def take() -> None:
-        # As a broker that was stopped, and goes on with the list that it has in memory.
-        cluster.zookeeper.at_write = None
-        cluster.own_bundle(NAMESPACE, WHOLE)
-
-    cluster.zookeeper.at_write = take
-    outcomes = marked.carry_out(ActionKind.DELETE, seen)
-    assert done(outcomes) == [orphan]
-    assert any("a broker has taken" in one for one in remarks(outcomes))
 
 
 @pytest.mark.parametrize("is_named", [False, True])
@@ -97,7 +53,6 @@ def test_a_list_that_others_change_is_completed(cluster: LiveCluster, marked: Ma
         *(
             marked.lock,
             ClosedLedgers(marked.living),
-            TopicOwners(marked.lock),
             open_bucket,
             {"pulsarclustername": "ours"},
         ),

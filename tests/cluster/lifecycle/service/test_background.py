@@ -33,9 +33,10 @@ def _step(cluster: LiveCluster) -> Iterator[OneStep]:
     living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
     with ClusterLock.take(living.nodes.settings, b"{}") as lock:
         yield OneStep(
-            *(lock, ClosedLedgers(living), ToldOwners(), open_bucket, {"pulsarclustername": "ours"}),
+            *(lock, ClosedLedgers(living), open_bucket, {"pulsarclustername": "ours"}),
             noted_ms=lambda: 1_000,
             url_of=lambda _: None,
+            owner_of=ToldOwners().owner_of,
         )
     living.nodes.close()
 

@@ -1,9 +1,8 @@
-"""What the lifecycle is at is told as that by `ledgerfs cluster check`, and hides nothing that is lost."""
+"""What `ledgerfs cluster check` calls lost; and what the lifecycle is at is left out, and hides nothing that is lost."""
 
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,9 +14,7 @@ from ledgerfs.errors import AccessDeniedError, LedgerfsError
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.storage.objects import ReadRequest
 from ledgerfs_cluster.check.check import Check, Rules, check_cluster
-from ledgerfs_cluster.check.noted_work import NotedWork
 from ledgerfs_cluster.check.tier_listing import Tier
-from ledgerfs_cluster.cli.cluster.check import noted_work
 from ledgerfs_cluster.offload.journal import ROOT, JournalRecord, RecordKind
 from ledgerfs_cluster.rules.findings import FindingKind
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
@@ -28,7 +25,6 @@ from tests.support.stores import CountingStore
 
 S3 = "aws-s3"
 UNEQUAL = FindingKind.UNEQUAL_LEDGER
-NOTED, IN_TRASH = FindingKind.NOTED_OFFLOAD, FindingKind.IN_TRASH
 Kinds = set[tuple[FindingKind, tuple[int, ...]]]
 
 
@@ -39,15 +35,14 @@ class Checked:
         self.cluster = cluster
         self.living = ClusterFileSystem().cluster(cluster.url.removeprefix("pulsar+zk://"))
 
-    def check(self, bucket: Bucket | None = None, *, with_bucket: bool = True, has_notes: bool = True) -> Check:
+    def check(self, bucket: Bucket | None = None, *, with_bucket: bool = True) -> Check:
         time.sleep(0.05)
         opened = bucket or open_bucket(self.cluster.bucket_url())
         tiers = [Tier(opened, frozenset({"tier"}))] if with_bucket else []
-        noted = partial(noted_work, self.living.nodes) if has_notes else NotedWork
-        return check_cluster(self.living, None, tiers, Rules(1, 0.0), lambda *_: None, noted)
+        return check_cluster(self.living, None, tiers, Rules(1, 0.0), lambda *_: None)
 
-    def kinds(self, *, with_bucket: bool = True, has_notes: bool = True) -> Kinds:
-        found = self.check(with_bucket=with_bucket, has_notes=has_notes).findings
+    def kinds(self, *, with_bucket: bool = True) -> Kinds:
+        found = self.check(with_bucket=with_bucket).findings
         return {(one.kind, one.ledger_ids) for one in found}
 
     def put_objects(self, ledger_id: int, uuid: str) -> None:
@@ -95,6 +90,20 @@ def test_other_entries_are_loss_also_of_what_was_offloaded(
     assert checked.kinds(with_bucket=with_bucket) == {(UNEQUAL, (first,)), (UNEQUAL, (second,)), *truncated}
 
 
+@pytest.mark.parametrize(("entries", "size"), [(-1, -24), (1, 0), (0, 5)])
+def test_a_ledger_that_ends_elsewhere_by_its_list_is_named(
+    cluster: LiveCluster, checked: Checked, entries: int, size: int
+) -> None:
+    _, unequal, *_ = ids(cluster)
+    cluster.change_ledger(
+        TOPIC, unequal, lambda info: replace(info, entries=info.entries + entries, size=info.size + size)
+    )
+    (found,) = checked.check().findings
+    assert (found.kind, found.ledger_ids, found.size) == (UNEQUAL, (unequal,), abs(size))
+    assert found.kind.is_loss
+    assert ("nowhere" in found.evidence) is (entries > 0)
+
+
 def test_other_bytes_that_the_index_does_not_have_are_loss(cluster: LiveCluster, checked: Checked) -> None:
     first, *_ = ids(cluster)
     cluster.offload(TOPIC, first)
@@ -110,9 +119,11 @@ def test_objects_of_a_noted_attempt_are_no_orphans(cluster: LiveCluster, checked
     cluster.zookeeper.set(attempt.path, b"\xff" if is_damaged else attempt.build())
     checked.put_objects(first, attempt.key.uuid)
     checked.put_objects(second, orphan)
-    assert checked.kinds() == {(NOTED, (first,)), (FindingKind.ORPHAN_OBJECT, (second,))}
+    assert checked.kinds() == {(FindingKind.ORPHAN_OBJECT, (second,))}
+    assert any(one.startswith("1 offloads that nothing names are noted") for one in checked.check().left_out)
     assert [one.path for one in checked.check().survey.damaged] == ([attempt.path] if is_damaged else [])
-    assert checked.kinds(has_notes=False) == {(FindingKind.ORPHAN_OBJECT, (one,)) for one in (first, second)}
+    cluster.zookeeper.delete(attempt.path)
+    assert checked.kinds() == {(FindingKind.ORPHAN_OBJECT, (one,)) for one in (first, second)}
 
 
 class _Refusing(CountingStore):
@@ -150,8 +161,8 @@ def test_what_is_marked_is_no_orphan(cluster: LiveCluster, checked: Checked) -> 
     assert {kind for kind, _ in checked.kinds()} == {FindingKind.ORPHAN_LEDGER, FindingKind.ORPHAN_OBJECT}
     checked.mark(RecordKind.ORPHAN, orphan, None)
     checked.mark(RecordKind.OBJECTS, 7, other)
-    assert checked.kinds() == {(IN_TRASH, (orphan,)), (IN_TRASH, (7,))}
+    assert checked.kinds() == set()
     # So is that of a damaged record, which is a finding, too.
     cluster.zookeeper.set(f"{ROOT}/orphan-{orphan}", b"")
-    assert checked.kinds() == {(IN_TRASH, (orphan,)), (IN_TRASH, (7,))}
+    assert checked.kinds() == set()
     assert [one.path for one in checked.check().survey.damaged] == [f"{ROOT}/orphan-{orphan}"]
