@@ -14,14 +14,14 @@ from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.record_header import records_size
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import (
+from ledgerfs_cluster.formats.managed_ledgers.stored_values import uncompressed
+from ledgerfs_cluster.formats.proto.metadata_pb2 import (
     ManagedLedgerRecord,
     OffloadContextRecord,
     OffloadDriverRecord,
     PositionRecord,
     TextPropertyRecord,
 )
-from ledgerfs_cluster.formats.managed_ledgers.stored_values import uncompressed
 
 Properties = tuple[tuple[str, str], ...]
 

@@ -30,8 +30,8 @@ from ledgerfs_cluster.formats.managed_ledgers.names import (
     managed_ledger_path,
 )
 from ledgerfs_cluster.formats.managed_ledgers.node_kinds import is_list_of_ledgers, managed_ledger_at
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import ManagedLedgerRecord
 from ledgerfs_cluster.formats.managed_ledgers.stored_values import compressed
+from ledgerfs_cluster.formats.proto.metadata_pb2 import ManagedLedgerRecord
 from tests.cluster.support.golden_nodes import GoldenNodes
 from tests.support.each import for_each
 from tests.support.entries import LZ4, NONE, ZSTD, compress
