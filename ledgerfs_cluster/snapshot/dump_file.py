@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+from typing import Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
 import zstandard
@@ -61,14 +61,6 @@ class DumpEnd:
 Record = DumpHeader | Node | Answer | SchemaAnswer | DumpEnd
 
 
-class CompressedBytes(Protocol):
-    """What the bytes of a compressed file are read from."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most so many of the next bytes; none at the end."""
-        ...
-
-
 class DumpWriter:
     """Appends records to a file, in frames; each frame is in the file when it is full, and the last one with `flush`."""
 
@@ -109,10 +101,10 @@ def read_dump(path: Path) -> Iterator[Record]:
         yield from records_in(file, str(path))
 
 
-def records_in(file: CompressedBytes, name: str) -> Iterator[Record]:
+def records_in(file: BinaryIO, name: str) -> Iterator[Record]:
     """Yield the records of a finished dump; raises `CorruptObjectError`. ``name`` is for errors."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
-    reader = decompressor.stream_reader(cast("BinaryIO", file), read_across_frames=True)
+    reader = decompressor.stream_reader(file, read_across_frames=True)
     record = None
     try:
         for record in _records(_lines(io.BufferedReader(reader, 1 << 17), name), name):

@@ -103,9 +103,7 @@ def settled_cursor(node: bytes, newest: bytes | None, moves: Moves, *, key: str)
         partly_deleted=tuple(batches[:MOST_BATCHES]),
     )
     kept = len(settled.partly_deleted)
-    return SettledCursor(
-        build_cursor_info(settled), mark_delete, len(holes), kept, more_holes + len(batches) - kept
-    )
+    return SettledCursor(build_cursor_info(settled), mark_delete, len(holes), kept, more_holes + len(batches) - kept)
 
 
 def _is_there(at: Position, moves: Moves) -> bool:
