@@ -95,8 +95,6 @@ class SurveyBuilder:
         self._topic_rows: dict[str, int] = {}
         self._last: dict[int, int] = {}
         self._cursor_rows: dict[str, tuple[int, int]] = {}
-        self._positions: dict[int, CursorInfo] = {}
-        self._ends: dict[int, tuple[LastEnd, int, int]] = {}
         self._words: Interned[str] = Interned()
         self._cursor_names: Interned[str] = Interned()
         # Nearly every ledger has an ensemble of its own where bookies are many.
@@ -205,38 +203,38 @@ class SurveyBuilder:
 
     def _compacted_topics(self) -> dict[int, int | None]:
         """Return the rows of topics that have a compacted ledger, and which; None if that is not known."""
-        found: dict[int, int | None] = {}
         cursors = self._cursors.table()
-        for at in np.flatnonzero(cursors["name"] == self._cursor_names.row_of(COMPACTION)).tolist():
-            state = self._positions.get(at)
-            ledger_id = int(cursors["compacted_ledger"][at])
-            if state is not None:
-                ledger_id = dict(state.properties).get(_COMPACTED, ledger_id)
-            is_known = state is not None or not cursors["is_stale"][at]
-            found[int(cursors["topic"][at])] = ledger_id if is_known else None
-        return found
+        rows = cursors[cursors["name"] == self._cursor_names.row_of(COMPACTION)]
+        return {int(one["topic"]): None if one["is_stale"] else int(one["compacted_ledger"]) for one in rows}
 
     def _take_answer(self, answer: Answer) -> None:
         if answer.trouble is not None:
             self._troubles.append(answer.trouble)
         if isinstance(answer, TopicPoliciesAnswer):
             self._take_topic_policies(answer)
+        elif isinstance(answer, CursorAnswer):
+            self._take_cursor_state(answer)
+        elif answer.ledger_id in self._last and answer.end is not LastEnd.UNKNOWN:
+            end = answer.end, answer.entries, answer.size
+            self._topics.table()[["last_end", "last_entries", "last_size"]][self._last[answer.ledger_id]] = end
+
+    def _take_cursor_state(self, answer: CursorAnswer) -> None:
+        if answer.entry is None or answer.path not in self._cursor_rows:
             return
-        if not isinstance(answer, CursorAnswer):
-            self._ends[answer.ledger_id] = (answer.end, answer.entries, answer.size)
+        try:
+            state = parse_position_info(answer.entry, key=answer.path)
+        except CorruptObjectError as error:
+            self._damaged.append(DamagedNode(answer.path, error.reason))
             return
-        if answer.entry is not None and answer.path in self._cursor_rows:
-            try:
-                state = parse_position_info(answer.entry, key=answer.path)
-            except CorruptObjectError as error:
-                self._damaged.append(DamagedNode(answer.path, error.reason))
-            else:
-                self._positions[self._cursor_rows[answer.path][0]] = state
+        row, cursors = self._cursor_rows[answer.path][0], self._cursors.table()
+        cursors[["mark_ledger", "mark_entry", "holes", "hole_entries"]][row] = _position_columns(state)
+        cursors["compacted_ledger"][row] = dict(state.properties).get(_COMPACTED, cursors["compacted_ledger"][row])
+        cursors["is_stale"][row] = False
 
     def survey(self, source: str, read_ms: int, began_ms: int = 0) -> Survey:
         """Return the survey of all that was taken so far; whoever asks more takes another one behind the answers."""
         ledgers = _sorted(self._ledgers.table(), "ledger_id")
-        topics, cursors = self._topics_with_ends(ledgers), self._cursors_with_states()
+        topics, cursors = self._topics_with_ends(ledgers), _sorted(self._cursors.table(), "topic")
         places = np.searchsorted(np.ascontiguousarray(cursors["topic"]), np.arange(topics.size + 1))
         topics["first_cursor"], topics["cursors"] = places[:-1], np.diff(places)
         return Survey(
@@ -412,13 +410,11 @@ class SurveyBuilder:
         """Return the topics with the ends of their last ledgers: as bookies told, else as BookKeeper's nodes did before."""
         topics = self._topics.table()
         rows, found = self._closed_last(ledgers)
+        is_unknown = np.isin(topics["last_end"][rows], (LastEnd.UNKNOWN, LastEnd.LISTED))
+        rows, found = rows[is_unknown], found[is_unknown]
         topics["last_end"][rows] = LastEnd.CLOSED
         topics["last_entries"][rows] = found["last_entry"] + 1
         topics["last_size"][rows] = found["length"]
-        for ledger_id, (end, entries, size) in self._ends.items():
-            row = self._last.get(ledger_id)
-            if row is not None and end is not LastEnd.UNKNOWN:
-                topics[["last_end", "last_entries", "last_size"]][row] = (end, entries, size)
         return topics
 
     def _closed_last(self, ledgers: Table) -> tuple[Int64, Table]:
@@ -431,15 +427,6 @@ class SurveyBuilder:
         found = ledgers[np.minimum(places, ledgers.size - 1)]
         is_closed = (found["ledger_id"] == ids) & (found["state"] == LedgerState.CLOSED)
         return rows[is_closed], found[is_closed]
-
-    def _cursors_with_states(self) -> Table:
-        cursors = self._cursors.table()
-        for row, state in self._positions.items():
-            compacted = dict(state.properties).get(_COMPACTED, cursors["compacted_ledger"][row])
-            cursors[["mark_ledger", "mark_entry", "holes", "hole_entries"]][row] = _position_columns(state)
-            cursors["compacted_ledger"][row] = compacted
-            cursors["is_stale"][row] = False
-        return _sorted(cursors, "topic")
 
 
 def _take_nothing(node: Node) -> None:

@@ -24,7 +24,6 @@ from tests.cluster.model.service_requests import ALL, Died, Kind, Requests, met_
 from tests.cluster.support.living_clusters import living
 
 
-
 @dataclass
 class DumpActs:
     """Dumps of one cluster.
