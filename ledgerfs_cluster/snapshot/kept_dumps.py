@@ -45,6 +45,7 @@ _STAMP = r"[0-9]{8}T[0-9]{9}Z"
 _DIGEST = rf"[0-9a-f]{{{DIGITS}}}"
 _NAME = re.compile(rf"(?P<time>{_STAMP})-full-(?P<digest>{_DIGEST}){re.escape(_SUFFIX)}")
 _CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}", re.ASCII)
+_NO_NAME = re.compile(r"[^A-Za-z0-9-]+", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 250_000_000_000_000
 """The year 9892: there is a time behind each."""
@@ -59,7 +60,7 @@ class KeptDump:
     Attributes
     ----------
     cluster
-        Whose it is: the name of its folder (`cluster_folder`).
+        Whose it is: the name of its folder (`dumps_folder`).
     taken_ms
         When it was begun, ms since 1970 UTC: what was there before is in it. Dumps of a cluster ascend by it, also if the clock went back.
     digest
@@ -157,12 +158,15 @@ def _bytes_of(store: ObjectStore, kept: KeptDump) -> bytes:
 
 
 def dumps_folder(cluster: LivingCluster) -> str:
-    """Return the name of the folder of a cluster's dumps (`KeptDump.cluster`); raises the errors of ZooKeeper."""
+    """Return the name of the folder of a cluster's dumps (`KeptDump.cluster`); raises the errors of ZooKeeper.
+
+    It is the id of the cluster's BookKeeper, and when Pulsar's metadata were made, since several clusters may have one BookKeeper.
+    """
     path = f"{cluster.reading.ledgers_path}/INSTANCEID"
     found = dict(answered(cluster.nodes.get_many, [path, MANAGED_LEDGERS]))
-    instance_id, made = found.get(path), found.get(MANAGED_LEDGERS)
-    name = None if instance_id is None else instance_id.data.decode("ascii", "replace").strip() or None
-    return cluster_folder(name, cluster.url, None if made is None else made.created_ms)
+    instance_id = found[path].data.decode("ascii", "replace") if path in found else ""
+    name = _NO_NAME.sub("-", instance_id)[:60].strip("-") or "cluster"
+    return f"{name}.{found[MANAGED_LEDGERS].created_ms:x}" if MANAGED_LEDGERS in found else name
 
 
 def add_dump(store: RawStore, folder: str, file: Path, began_ms: int) -> KeptDump:
@@ -249,20 +253,6 @@ def parse_kept_dump(stat: ObjectStat) -> KeptDump | None:
     if taken_ms is None or not 0 <= taken_ms < _LATEST_MS:
         return None
     return KeptDump(folder, taken_ms, match["digest"], stat)
-
-
-def cluster_folder(instance_id: str | None, url: str, made_ms: int | None = None) -> str:
-    """Return what a cluster's dumps are below.
-
-    Its BookKeeper's id, and when Pulsar's metadata were made, ms since 1970 UTC, since several clusters may have one BookKeeper. A digest
-    stands for an id that is no name, and one of the cluster's URL for none.
-    """
-    made = "" if made_ms is None else f".{made_ms:x}"
-    if instance_id is not None and _CLUSTER.fullmatch(f"{instance_id}{made}"):
-        return f"{instance_id}{made}"
-    servers, slash, chroot = url.rpartition("://")[2].partition("/")
-    told = ",".join(sorted(servers.split(","))) + slash + chroot if instance_id is None else instance_id
-    return f"{'url' if instance_id is None else 'id'}-{sha256(told.encode()).hexdigest()[:DIGITS]}{made}"
 
 
 def _stamp(milliseconds: int) -> str:

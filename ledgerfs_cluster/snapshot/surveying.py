@@ -96,12 +96,11 @@ def look_again(
 class Dumped:
     """A dump that was written: its nodes and bytes, and when it was begun, ms since 1970 UTC.
 
-    ``troubles`` is how many questions to bookies have no answer; ``lost_schemas`` has the reasons of those that were about schemas.
+    ``troubles`` are the reasons of the questions to bookies that have no answer.
     """
 
     nodes: int
-    troubles: int
-    lost_schemas: tuple[str, ...]
+    troubles: list[str]
     size: int
     began_ms: int
 
@@ -112,14 +111,14 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
     Raises as `ledgerfs_cluster.snapshot.dump_file.new_private_file` and `survey_cluster`.
     """
     topics: set[str] = set()
-    troubles: list[Answer | SchemaAnswer] = []
+    troubles: list[str] = []
     nodes = 0
 
     def keep(record: _Record) -> None:
         nonlocal nodes
         writer.write(record)
         if not isinstance(record, Node):
-            troubles.extend([record] if record.trouble is not None else [])
+            troubles.extend(filter(None, [record.trouble]))
             return
         nodes += 1
         if managed_ledger_at(record.path, record.data) is not None:
@@ -138,8 +137,7 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
         reading.take("asking for schemas", reading.schemas())
         writer.write(DumpEnd(nodes, _now()))
         writer.flush()
-        lost = tuple(one.trouble for one in troubles if isinstance(one, SchemaAnswer) and one.trouble is not None)
-        return Dumped(nodes, len(troubles), lost, file.tell(), reading.began_ms)
+        return Dumped(nodes, troubles, file.tell(), reading.began_ms)
 
 
 def survey_dump(place: Path | str, progress: Progress, storage_options: Mapping[str, Any] | None = None) -> Survey:

@@ -11,11 +11,8 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option, target_option, target_options_of
 from ledgerfs.cli.output import human_size, print_json, progress, say
 from ledgerfs.cli.parameter_types import LocalPath
-from ledgerfs_cluster.cli.cluster.source import access_options, bookies_of, opened_cluster
+from ledgerfs_cluster.cli.cluster.source import access_options, bookies_of, opened_cluster, say_some
 from ledgerfs_cluster.cli.end_signals import at_end_signals
-
-_MOST_LINES = 10
-"""Lost schemas that are told one by one; the file has them all."""
 
 
 @command()
@@ -90,13 +87,8 @@ def dump(
         told |= {"removed": [one.key for one in removed]}
         pruned = f"; {len(removed):,} older ones removed" if removed else ""
     if as_json:
-        print_json({**told, "bytes": size, "nodes": done.nodes, "not_known": done.troubles})
-    for trouble in done.lost_schemas[:_MOST_LINES]:
-        say(f"not known: {trouble}")
-    if len(done.lost_schemas) > _MOST_LINES:
-        say(f"not known: {len(done.lost_schemas) - _MOST_LINES:,} more versions of schemas")
-    if others := done.troubles - len(done.lost_schemas):
-        say(f"{name}: {others:,} questions to bookies have no answer; retention and cursors tell which")
+        print_json({**told, "bytes": size, "nodes": done.nodes, "not_known": len(done.troubles)})
+    say_some("not known: {}", done.troubles)
     say(f"{name}: {done.nodes:,} nodes, {human_size(size)}{pruned}")
 
 

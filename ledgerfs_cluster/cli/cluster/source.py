@@ -43,7 +43,7 @@ access_options = options(
 )  # fmt: skip
 """How a cluster is asked."""
 source_argument = options(click.argument("source", metavar="CLUSTER"), access_options)
-topic_options = options(
+topic_option = options(
     click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated."),
     click.option("--all", "show_all", is_flag=True, help="Also those of which nothing is to be said but why."),
 )
@@ -149,7 +149,7 @@ def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., 
             say(f"{source}: {made.summary}")
             say_not_known(context, survey, made.unknown_policies)
 
-        return options(source_argument, admin_option, *own, topic_options, json_option)(cast("Command", report))
+        return options(source_argument, admin_option, *own, topic_option, json_option)(cast("Command", report))
 
     return add
 
@@ -250,18 +250,19 @@ def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -
             f"{own_policies:,} topics are in namespaces whose policies of single topics (__change_events) could not be read: "
             "such topics may have others than shown"
         )
-    for line in survey.owners.not_told[:_MOST_LINES]:
-        say(f"owners not known: {line}")
-    for trouble in survey.troubles[:_MOST_LINES]:
-        say(f"not known: {trouble}")
-    if len(survey.troubles) > _MOST_LINES:
-        say(f"not known: {len(survey.troubles) - _MOST_LINES:,} more")
-    for node in survey.damaged[:_MOST_LINES]:
-        say(f"{node.path}: {node.reason}; left out")
-    if len(survey.damaged) > _MOST_LINES:
-        say(f"{len(survey.damaged) - _MOST_LINES:,} more nodes are damaged; left out")
+    say_some("owners not known: {}", survey.owners.not_told)
+    say_some("not known: {}", survey.troubles)
+    say_some("{}; left out", [f"{node.path}: {node.reason}" for node in survey.damaged])
     if survey.damaged or survey.owners.not_told:
         context.exit(1)
+
+
+def say_some(text: str, reasons: Sequence[str]) -> None:
+    """Say the first of some reasons on standard error, and how many more there are."""
+    for one in reasons[:_MOST_LINES]:
+        say(text.format(one))
+    if len(reasons) > _MOST_LINES:
+        say(text.format(f"{len(reasons) - _MOST_LINES:,} more"))
 
 
 def ledgers_text(ids: Sequence[int]) -> str:

@@ -1,8 +1,8 @@
 """The records of an entry log, and of a journal: ``int32 size | entry``, one after the other (``docs/formats/entry-logs.md``).
 
-One kernel walks a file, which touches nothing but headers. What is no record is a gap with its place, and the walk goes on where two records
-follow each other. Padding that writers leave is no damage: zeros in both kinds of files, 0xF0 up to a multiple of 4096 in logs, records of
-their own in journals.
+One kernel walks a file, which touches nothing but headers. What is no record is a gap with its place, and the walk goes on where two
+records follow each other. Padding that writers leave is no damage: zeros in both kinds of files, 0xF0 up to a multiple of 4096 in logs,
+records of their own in journals.
 
 A size that is damaged hides what lies behind it, up to megabytes of sound entries if it is too large. So where a record is followed by
 none, the digests tell which of the two is wrong, and how long that one is (`entry_ends.py`): the entry is told
