@@ -11,7 +11,7 @@ from ledgerfs.cli.options import json_option, storage_option, storage_options_of
 from ledgerfs.cli.output import progress, say
 from ledgerfs.cli.parameter_types import Size
 from ledgerfs.cli.traffic_options import Command
-from ledgerfs_cluster.cli.broker_options import ACCESS, admin_requests, broker_options, options
+from ledgerfs_cluster.cli.broker_options import ACCESS, admin_requests, broker_options
 from ledgerfs_cluster.cli.rows import Columns, print_rows
 from ledgerfs_cluster.snapshot.bundles import Owner
 
@@ -30,49 +30,35 @@ _MOST_LINES = 10
 _MOST_LEDGERS = 3
 
 
-access_options = options(
-    storage_option,
-    click.option(
-        "--zk-rate", type=click.FloatRange(min=1), default=5000, show_default=True, metavar="NUMBER",
-        help="How many nodes ZooKeeper is asked for in a second at most.",
-    ),
-    click.option(
-        "--no-bookies", is_flag=True,
-        help="Ask ZooKeeper alone: where open ledgers end and cursors in use are is then not known.",
-    ),
-)  # fmt: skip
-"""How a cluster is asked."""
-source_argument = options(click.argument("source", metavar="CLUSTER"), access_options)
-topic_option = options(
-    click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated."),
-    click.option("--all", "show_all", is_flag=True, help="Also those of which nothing is to be said but why."),
-)
-retention_options = options(
-    click.option(
-        "--broker-retention-minutes", type=int, default=0, show_default=True, metavar="NUMBER",
-        help="The brokers' defaultRetentionTimeInMinutes.",
-    ),
-    click.option(
-        "--broker-retention-megabytes", type=int, default=0, show_default=True, metavar="NUMBER",
-        help="The brokers' defaultRetentionSizeInMB, for namespaces without a policy; -1 for no limit.",
-    ),
-    click.option(
-        "--broker-ttl-seconds", type=click.IntRange(min=0), default=0, show_default=True, metavar="NUMBER",
-        help="The brokers' ttlDurationDefaultInSeconds, for namespaces without a time to live; 0 for none.",
-    ),
-)  # fmt: skip
-"""The broker's defaults of retention, and of the time to live, which decides with it."""
-offload_options = options(
-    click.option(
-        "--broker-offload-bytes", type=Size(), metavar="SIZE",
-        help="The brokers' managedLedgerOffloadAutoTriggerSizeThresholdBytes, for namespaces without one.  [default: off]",
-    ),
-    click.option(
-        "--broker-offload-seconds", type=int, metavar="NUMBER",
-        help="The brokers' managedLedgerOffloadThresholdInSeconds.  [default: off]",
-    ),
-)  # fmt: skip
-"""The broker's defaults of offloading."""
+def access_options(command: Command) -> Command:
+    """Add how a cluster is asked: -o, --zk-rate, --no-bookies."""
+    for add in (
+        click.option(
+            "--no-bookies", is_flag=True,
+            help="Ask ZooKeeper alone: where open ledgers end and cursors in use are is then not known.",
+        ),
+        click.option(
+            "--zk-rate", type=click.FloatRange(min=1), default=5000, show_default=True, metavar="NUMBER",
+            help="How many nodes ZooKeeper is asked for in a second at most.",
+        ),
+        storage_option,
+    ):  # fmt: skip
+        command = add(command)
+    return command
+
+
+def source_argument(command: Command) -> Command:
+    """Add the argument CLUSTER and how it is asked; the command gets ``source``, ``zk_rate`` and ``no_bookies``."""
+    return click.argument("source", metavar="CLUSTER")(access_options(command))
+
+
+def topic_option(command: Command) -> Command:
+    """Add --topic and --all."""
+    every = click.option("--all", "show_all", is_flag=True, help="Also those of which nothing is to be said but why.")
+    only = click.option(
+        "--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic; may be repeated."
+    )
+    return only(every(command))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +135,48 @@ def about_topics(*own: Callable[[Command], Command]) -> Callable[[Callable[..., 
             say(f"{source}: {made.summary}")
             say_not_known(context, survey, made.unknown_policies)
 
-        return options(source_argument, admin_option, *own, topic_option, json_option)(cast("Command", report))
+        command = cast("Command", report)
+        for option in (json_option, topic_option, *reversed(own), admin_option, source_argument):
+            command = option(command)
+        return command
 
     return add
+
+
+def retention_options(command: Command) -> Command:
+    """Add the broker's defaults of retention, and of the time to live, which decides with it."""
+    for add in (
+        click.option(
+            "--broker-ttl-seconds", type=click.IntRange(min=0), default=0, show_default=True, metavar="NUMBER",
+            help="The brokers' ttlDurationDefaultInSeconds, for namespaces without a time to live; 0 for none.",
+        ),
+        click.option(
+            "--broker-retention-megabytes", type=int, default=0, show_default=True, metavar="NUMBER",
+            help="The brokers' defaultRetentionSizeInMB, for namespaces without a policy; -1 for no limit.",
+        ),
+        click.option(
+            "--broker-retention-minutes", type=int, default=0, show_default=True, metavar="NUMBER",
+            help="The brokers' defaultRetentionTimeInMinutes.",
+        ),
+    ):  # fmt: skip
+        command = add(command)
+    return command
+
+
+def offload_options(command: Command) -> Command:
+    """Add the broker's defaults of offloading."""
+    for add in (
+        click.option(
+            "--broker-offload-seconds", type=int, metavar="NUMBER",
+            help="The brokers' managedLedgerOffloadThresholdInSeconds.  [default: off]",
+        ),
+        click.option(
+            "--broker-offload-bytes", type=Size(), metavar="SIZE",
+            help="The brokers' managedLedgerOffloadAutoTriggerSizeThresholdBytes, for namespaces without one.  [default: off]",
+        ),
+    ):  # fmt: skip
+        command = add(command)
+    return command
 
 
 def opened_cluster(context: click.Context, url: str, zk_rate: float) -> "LivingCluster":
