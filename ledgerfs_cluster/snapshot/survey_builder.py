@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ledgerfs.errors import (
-    AccessDeniedError,
     CorruptMetadataError,
     CorruptObjectError,
-    LedgerfsError,
     UnsupportedFormatError,
 )
 from ledgerfs.formats.array_types import Int64
@@ -111,7 +109,6 @@ class SurveyBuilder:
         self._delayed = GrowingTable(DELAYED)
         self._damaged: list[DamagedNode] = []
         self._damaged_ledgers: set[int] = set()
-        self._denied: set[str] = set()
         self._troubles: list[str] = []
 
     def take(self, record: Node | Answer | SchemaAnswer) -> None:
@@ -123,27 +120,10 @@ class SurveyBuilder:
         try:
             self._take_of(record.path)(record)
         except (CorruptObjectError, UnsupportedFormatError) as error:
-            self._take_damaged(record.path, error)
-
-    def take_denied(self, path: str, error: AccessDeniedError) -> None:
-        """Take the path of a node that may not be read, or a folder that may not be listed: as one that is damaged."""
-        if path in self._denied:
-            # A folder is asked for its data, and for its children.
-            return
-        self._denied.add(path)
-        if not self._take_damaged(path, error) and path.startswith(
-            (f"{self._ledgers_path}/", f"{NAMESPACES}/", f"{CLUSTERS}/")
-        ):
-            # Of bookies, owners and clusters all is in the path.
-            self._take_of(path)(Node(path, b"", 0, 0, 0, 0))
-
-    def _take_damaged(self, path: str, error: LedgerfsError) -> bool:
-        """Note a node that cannot be read; return whether it is that of a ledger."""
-        self._damaged.append(DamagedNode(path, error.reason))
-        ledger_id = ledger_id_at(path, self._ledgers_path)
-        if ledger_id is not None:
-            self._damaged_ledgers.add(ledger_id)
-        return ledger_id is not None
+            self._damaged.append(DamagedNode(record.path, error.reason))
+            ledger_id = ledger_id_at(record.path, self._ledgers_path)
+            if ledger_id is not None:
+                self._damaged_ledgers.add(ledger_id)
 
     def open_ledgers(self) -> list[int]:
         """Return the last ledgers of topics that were not closed when nodes of ledgers were read."""

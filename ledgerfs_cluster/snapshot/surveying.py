@@ -48,20 +48,15 @@ def survey_cluster(
     bookies: BookieReads | None,
     progress: Progress,
     parts: Sequence[str] = PARTS,
-    *,
-    skips_denied: bool = False,
 ) -> Survey:
     """Read a cluster, or only some of its `PARTS`; nothing is written to it.
 
     Without ``bookies`` ZooKeeper alone is asked: ends of open ledgers stay unknown, and cursors as they are in their nodes.
 
-    With ``skips_denied`` nodes that may not be read are damaged ones, and so are folders that may not be listed, but for those of ledgers,
-    topics and owners: nobody knows what is below, and what is told of others would be wrong.
-
-    Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for other nodes that may not be read, and
+    Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for a node that may not be read, and
     `StoreUnreachableError`.
     """
-    reading = _Reading(cluster, bookies, progress, skips_denied=skips_denied)
+    reading = _Reading(cluster, bookies, progress)
     reading.take_parts(parts)
     # Nobody can read policies of topics without schemas.
     reading.take_answers(with_policies=SCHEMAS_PART in parts)
@@ -73,19 +68,17 @@ def look_again(
     ledger_ids: Int64,
     bookies: BookieReads | None,
     progress: Progress,
-    *,
-    skips_denied: bool = False,
 ) -> Survey:
     """Return a survey of some ledgers alone, with all topics, subscriptions, schemas, and bookies; policies and owners of bundles are left.
 
     In this order a ledger that is gone by then was trimmed, or is lost if its list still names it; and one that is there by then and is
     not named afterwards is an orphan, since whoever made it has had the time between the looks to name it.
 
-    ``skips_denied`` and what is raised is as of `survey_cluster`.
+    Raises as `survey_cluster`.
     """
     # Of a server that is behind, all that the second look shows may be as old as what the first one has shown.
     cluster.nodes.catch_up()
-    reading = _Reading(cluster, bookies, progress, skips_denied=skips_denied)
+    reading = _Reading(cluster, bookies, progress)
     reading.take("reading ledgers again", reading.walk.named_ledgers(ledger_ids.tolist()))
     reading.take_parts((TOPICS, SCHEMAS_PART, BOOKIES), " again")
     reading.take("asking bookies again", reading.cursors(COMPACTION))
@@ -167,13 +160,11 @@ class _Reading:
         bookies: BookieReads | None,
         progress: Progress,
         keep: Callable[[_Record], None] | None = None,
-        *,
-        skips_denied: bool = False,
     ) -> None:
         self.path = cluster.reading.ledgers_path
         self.began_ms = _now()
         self.builder = SurveyBuilder(self.path)
-        self.walk = Walk(cluster.nodes, self.path, self.builder.take_denied if skips_denied else None)
+        self.walk = Walk(cluster.nodes, self.path)
         self._cluster = cluster
         self._bookies = bookies
         self._progress = progress
