@@ -4,7 +4,7 @@ While a broker has the topic loaded, and after a crash, the node is stale, and t
 unload the state is in the node.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,10 +135,15 @@ def build_cursor_info(cursor: CursorInfo) -> bytes:
     """Serialise the node without compression; it has no compact form of holes."""
     record = CursorRecord(
         cursors_ledger=cursor.cursors_ledger,
-        deleted=_hole_records(cursor.holes),
-        property=_number_records(cursor.properties),
+        deleted=[
+            DeletedRangeRecord(lower=build_position(lower), upper=build_position(upper))
+            for lower, upper in cursor.holes
+        ],
+        property=[NumberPropertyRecord(name=name.encode(), value=value) for name, value in cursor.properties],
         last_active=cursor.last_active_ms,
-        partly_deleted=_partly_records(cursor.partly_deleted),
+        partly_deleted=[
+            PartlyDeletedRecord(position=build_position(at), words=words) for at, words in cursor.partly_deleted
+        ],
         cursor_property=build_properties(cursor.cursor_properties),
     )
     if cursor.mark_delete is not None:
@@ -190,15 +195,3 @@ def _numbers(records: Iterable[NumberPropertyRecord]) -> tuple[tuple[str, int], 
 
 def _partly_deleted(records: Iterable[PartlyDeletedRecord], key: str) -> tuple[PartlyDeleted, ...]:
     return tuple([(parse_position(one.position, key), tuple(one.words)) for one in records])
-
-
-def _hole_records(holes: Sequence[Hole]) -> list[DeletedRangeRecord]:
-    return [DeletedRangeRecord(lower=build_position(lower), upper=build_position(upper)) for lower, upper in holes]
-
-
-def _number_records(properties: Sequence[tuple[str, int]]) -> list[NumberPropertyRecord]:
-    return [NumberPropertyRecord(name=name.encode(), value=value) for name, value in properties]
-
-
-def _partly_records(entries: Sequence[PartlyDeleted]) -> list[PartlyDeletedRecord]:
-    return [PartlyDeletedRecord(position=build_position(position), words=words) for position, words in entries]
