@@ -16,7 +16,6 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
     OffloadContext,
-    Position,
     build_managed_ledger_info,
     parse_managed_ledger_info,
 )
@@ -24,6 +23,7 @@ from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.stored_values import codec_of, compressed
 from ledgerfs_cluster.formats.proto.metadata_pb2 import ManagedLedgerRecord
 from tests.cluster.support.golden_nodes import GoldenNodes
+from tests.cluster.support.ledger_lists import contexts, infos
 from tests.support.each import for_each
 from tests.support.entries import compress
 
@@ -43,27 +43,6 @@ OF_CONTEXT = bytes.fromhex("0801 1002 1801 28AC02 320B 0A0173 1206 0A0162 120174
 # Fields of no version that is known: a varint, a fixed64, bytes, a group with a group in it, a fixed32.
 UNKNOWN = bytes.fromhex("A00601 A1060102030405060708 AA0603616263 AB06 B3060801B406 AC06 AD0601020304")
 
-text = st.text(st.characters(codec="utf-8"), max_size=5)
-properties = st.lists(st.tuples(text, text), max_size=2).map(tuple)
-contexts = st.builds(
-    OffloadContext,
-    uuid=st.uuids().map(str),
-    is_complete=st.booleans(),
-    is_deleted_from_bookkeeper=st.booleans(),
-    offloaded_ms=st.none() | st.integers(1, MAX_INT64),
-    driver=st.none() | text.filter(bool),
-    properties=properties,
-    segments=st.integers(0, 2),
-)
-counts = st.integers(0, MAX_INT64)
-sizes = st.integers(0, 2**56)
-ledgers = st.builds(LedgerInfo, counts, st.integers(0, 2**50), sizes, counts, st.none() | contexts, properties)
-lists = st.builds(
-    ManagedLedgerInfo,
-    st.lists(ledgers, min_size=1, max_size=5, unique_by=lambda one: one.ledger_id).map(tuple),
-    st.none() | st.builds(Position, counts, counts),
-    properties,
-)
 unknown = st.sampled_from([b"", UNKNOWN])
 
 
@@ -130,23 +109,18 @@ def test_a_context_in_two_parts_which_parsers_join() -> None:
     assert replaced == ledger(1, COUNTS, part(5, OF_CONTEXT)) + ledger(2)
 
 
-def test_the_greatest_id_is_never_changed_wherever_it_stands() -> None:
-    with pytest.raises(UnsupportedWriteError, match="ledger 13 has the greatest id") as raised:
-        with_contexts(NODE, {13: CONTEXT}, key=KEY)
-    assert raised.value.key == KEY
-
-
-def test_a_ledger_that_is_not_listed() -> None:
-    for data, one in ((NODE, 9), (NODE, 14), (NODE, -1), (b"", 1)):
-        with pytest.raises(NotFoundError, match=f"does not list ledger {one}") as raised:
-            with_contexts(data, {one: CONTEXT}, key=KEY)
-        assert raised.value.key == KEY
-
-
-@for_each("data", [b"\xff", b"\x47\x78", ledger(1) + ledger(1), ledger(1)[:-1], NODE[:-1]])
-def test_what_is_no_list(data: bytes) -> None:
-    with pytest.raises(CorruptMetadataError) as raised:
-        with_contexts(data, {1: CONTEXT}, key=KEY)
+@for_each(
+    ("data", "ledger_id", "error"),
+    [
+        (NODE, 13, UnsupportedWriteError),
+        *((data, one, NotFoundError) for data, one in ((NODE, 9), (NODE, 14), (NODE, -1), (b"", 1))),
+        *((data, 1, CorruptMetadataError) for data in (b"\xff", b"\x47\x78", ledger(1) * 2, ledger(1)[:-1], NODE[:-1])),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_changed_is_refused(data: bytes, ledger_id: int, error: type[LedgerfsError]) -> None:
+    """The ledger of the greatest id, wherever it stands, one that is not listed, and what is no list."""
+    with pytest.raises(error) as raised:
+        with_contexts(data, {ledger_id: CONTEXT}, key=KEY)
     assert raised.value.key == KEY
 
 
@@ -175,7 +149,7 @@ def with_unknown(info: ManagedLedgerInfo, some: bytes, last: bytes) -> bytes:
 
 
 @settings(deadline=None, max_examples=120)
-@given(lists, unknown, unknown, st.data())
+@given(infos.filter(lambda info: info.ledgers), unknown, unknown, st.data())
 def test_any_list_has_the_change_and_all_else(
     info: ManagedLedgerInfo, some: bytes, last: bytes, data: st.DataObject
 ) -> None:
