@@ -3,7 +3,7 @@
 Whatever is created meanwhile is then known to its owner at least, and no ledger looks like an orphan that is none.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,7 +118,7 @@ class SurveyBuilder:
                 self._take_answer(record)
             return
         try:
-            self._take_of(record.path)(record)
+            self._take_node(record)
         except (CorruptObjectError, UnsupportedFormatError) as error:
             self._damaged.append(DamagedNode(record.path, error.reason))
             ledger_id = ledger_id_at(record.path, self._ledgers_path)
@@ -247,20 +247,26 @@ class SurveyBuilder:
             neighbours=tuple(sorted(self._neighbours)),
         )
 
-    def _take_of(self, path: str) -> Callable[[Node], None]:
-        """Return what takes a node."""
-        for root, take in (
-            (self._ledgers_path, self._take_ledger),
-            (MANAGED_LEDGERS, self._take_managed),
-            (SCHEMAS, self._take_schema),
-            (POLICIES, self._take_policies),
-            (NAMESPACES, self._take_owner),
-            (BROKERS, self._take_broker),
-            (CLUSTERS, self._take_cluster),
-        ):
-            if path.startswith(f"{root}/"):
-                return take
-        return self._take_neighbour if path.endswith(MANAGED_LEDGERS) else _take_nothing
+    def _take_node(self, node: Node) -> None:
+        path = node.path
+        if path.startswith(f"{self._ledgers_path}/"):
+            self._take_ledger(node)
+        elif path.startswith(f"{MANAGED_LEDGERS}/"):
+            self._take_managed(node)
+        elif path.startswith(f"{SCHEMAS}/"):
+            self._take_schema(node)
+        elif path.startswith(f"{POLICIES}/"):
+            self._take_policies(node)
+        elif path.startswith(f"{NAMESPACES}/"):
+            self._owners.own(path)
+        elif path.startswith(f"{BROKERS}/"):
+            manager = json_object(node.data, key=path).get("loadManagerClassName")
+            self._owners.load_managers[path.removeprefix(f"{BROKERS}/")] = str(manager)
+        elif path.startswith(f"{CLUSTERS}/"):
+            # Below a cluster are its failure domains.
+            self._clusters |= {path.removeprefix(f"{CLUSTERS}/").partition("/")[0]} - {GLOBAL}
+        elif path.endswith(MANAGED_LEDGERS):
+            self._neighbours.add(path.removesuffix(MANAGED_LEDGERS))
 
     def _take_ledger(self, node: Node) -> None:
         ledger_id = ledger_id_at(node.path, self._ledgers_path)
@@ -370,22 +376,6 @@ class SurveyBuilder:
         else:
             self._namespaces_read.add(answer.namespace)
 
-    def _take_owner(self, node: Node) -> None:
-        self._owners.own(node.path)
-
-    def _take_broker(self, node: Node) -> None:
-        manager = json_object(node.data, key=node.path).get("loadManagerClassName")
-        self._owners.load_managers[node.path.removeprefix(f"{BROKERS}/")] = str(manager)
-
-    def _take_cluster(self, node: Node) -> None:
-        name = node.path.removeprefix(f"{CLUSTERS}/")
-        # Below a cluster are its failure domains.
-        if "/" not in name and name != GLOBAL:
-            self._clusters.add(name)
-
-    def _take_neighbour(self, node: Node) -> None:
-        self._neighbours.add(node.path.removesuffix(MANAGED_LEDGERS))
-
     def _topics_with_ends(self, ledgers: Table) -> Table:
         """Return the topics with the ends of their last ledgers: as bookies told, else as BookKeeper's nodes did before."""
         topics = self._topics.table()
@@ -407,10 +397,6 @@ class SurveyBuilder:
         found = ledgers[np.minimum(places, ledgers.size - 1)]
         is_closed = (found["ledger_id"] == ids) & (found["state"] == LedgerState.CLOSED)
         return rows[is_closed], found[is_closed]
-
-
-def _take_nothing(node: Node) -> None:
-    """Take a node that a survey needs nothing of."""
 
 
 def _delayed_ledgers(info: CursorInfo, key: str) -> list[int]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -191,19 +191,14 @@ class _Reading:
         builder, total = self.builder, len(self.builder.open_ledgers())
         if self._bookies is not None:
             total += len(builder.stale_cursors()) + (len(builder.namespaces_to_read()) if with_policies else 0)
-        self.take("asking bookies", self._answers(with_policies=with_policies), total)
+        # Whether there is a compacted ledger of events is known of cursors' states only.
+        self.take(
+            "asking bookies", chain(self._ends(), self.cursors(), self._policies() if with_policies else ()), total
+        )
 
     def survey(self) -> Survey:
         """Return the survey of all that was taken."""
         return self.builder.survey(self._cluster.url, _now(), self.began_ms)
-
-    def _answers(self, *, with_policies: bool) -> Iterator[Answer]:
-        yield from self._ends()
-        yield from self.cursors()
-        if self._bookies is not None and with_policies:
-            # Whether there is a compacted ledger of events is known of cursors' states only.
-            for places in self.builder.event_places():
-                yield self._policies(self._bookies, places)
 
     def _ends(self) -> Iterator[Answer]:
         bookies = self._bookies
@@ -255,8 +250,13 @@ class _Reading:
             else:
                 yield SchemaAnswer(place.name, place.version, found)
 
-    def _policies(self, bookies: BookieReads, places: EventPlaces) -> Answer:
-        """Ask for the policies of a namespace's topics; all of them are known, or none."""
+    def _policies(self) -> Iterator[Answer]:
+        """Yield the policies of each namespace's topics; all of them are known, or none."""
+        if self._bookies is not None:
+            for places in self.builder.event_places():
+                yield self._policies_at(self._bookies, places)
+
+    def _policies_at(self, bookies: BookieReads, places: EventPlaces) -> Answer:
         count = len(places.compacted)
         nodes = list(self._ledgers([*places.compacted, *places.ledger_ids]))
         trouble = places.trouble or next((str(one) for one in nodes if isinstance(one, LedgerfsError)), None)
