@@ -35,7 +35,6 @@ _NAMES = {"entry": "data", "payload": "data"}
 """Of attributes, in the values of lines, where they differ."""
 _CLOSING = b"}\n"
 """The last line of every finished file."""
-_FRAME_BYTES = 1 << 20
 _LONGEST_LINE = 64 << 20
 """Nodes have 1 MiB each, or as much as a ZooKeeper is told to take."""
 _LARGEST_WINDOW = 128 << 20
@@ -62,30 +61,20 @@ Record = DumpHeader | Node | Answer | SchemaAnswer | DumpEnd
 
 
 class DumpWriter:
-    """Appends records to a file, in frames; each frame is in the file when it is full, and the last one with `flush`."""
+    """Appends records to a file; all of them are in it after `flush`."""
 
-    __slots__ = ("_compressor", "_file", "_lines", "_size")
+    __slots__ = ("_stream",)
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
-        self._lines: list[bytes] = []
-        self._size = 0
+        self._stream = zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(file, closefd=False)
 
     def write(self, record: Record) -> None:
         """Add a record; a header begins the file, an end ends it."""
-        line = _line(record)
-        self._lines.append(line)
-        self._size += len(line)
-        if self._size >= _FRAME_BYTES:
-            self.flush()
+        self._stream.write(_line(record))
 
     def flush(self) -> None:
-        """Write what there is."""
-        if self._lines:
-            self._file.write(self._compressor.compress(b"".join(self._lines)))
-            self._file.flush()
-            self._lines, self._size = [], 0
+        """Write all that was added."""
+        self._stream.flush(zstandard.FLUSH_FRAME)
 
 
 def read_dump(path: Path) -> Iterator[Record]:
