@@ -99,7 +99,7 @@ def records_in(file: BinaryIO, name: str) -> Iterator[Record]:
         for record in _records(_lines(io.BufferedReader(reader, 1 << 17), name), name):
             yield record
     except zstandard.ZstdError as error:
-        raise CorruptObjectError(f"the dump is damaged, or none: {error}", key=name) from error
+        raise CorruptObjectError(f"the dump is damaged, or not a dump: {error}", key=name) from error
     if not isinstance(record, DumpEnd):
         raise CorruptObjectError("the dump is not finished", key=name)
 
@@ -145,7 +145,7 @@ def _records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
         try:
             record = _record(line, is_first=number == 1)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CorruptObjectError(f"line {number} is none of a dump: {error}", key=name) from error
+            raise CorruptObjectError(f"line {number} is not a line of a dump: {error}", key=name) from error
         is_ended = isinstance(record, DumpEnd)
         yield record
 
@@ -165,11 +165,11 @@ def _record(line: bytes, *, is_first: bool) -> Record:
     """Return the record of a line. Raises `ValueError`, `KeyError` and `TypeError` for what is none."""
     start = b"{" if is_first else b","
     if not line.startswith(start) or not line.endswith(b"\n"):
-        raise ValueError("it is cut, or no line of a dump")
+        raise ValueError("it is cut")
     ((key, value),) = json.loads(b"{" + line[1:] + b"}").items()
     kind = next((one for one in _KINDS if key.startswith(one.prefix)), None)
     if kind is None:
-        raise ValueError(f"it is of an unknown kind: {key[:100]!r}")
+        raise ValueError(f"its kind is unknown: {key[:100]!r}")
     is_header = kind.type is DumpHeader
     if is_header != is_first or (is_header and (value["format"], value["version"]) != (_FORMAT, _VERSION)):
         raise ValueError(f"not the beginning of a {_FORMAT} of version {_VERSION}")
@@ -184,13 +184,13 @@ def _number(value: object, bits: int) -> int:
     """Return a number of so many bits besides its sign; raises `ValueError` for a larger one."""
     number = int(str(value))
     if not -(1 << bits) <= number < 1 << bits:
-        raise ValueError(f"{number} is no number of {bits + 1} bits")
+        raise ValueError(f"{number} is not a number of {bits + 1} bits")
     return number
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a text")
     return value
 
 

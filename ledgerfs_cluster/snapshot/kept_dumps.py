@@ -88,7 +88,7 @@ def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
     """
     fs, root = filesystem_of(url, storage_options)
     if isinstance(fs, SourceFileSystem):
-        raise UnusableUrlError("dumps are kept beside a bucket, and this is none", key=without_credentials(url))
+        raise UnusableUrlError("dumps are kept beside a bucket, and this is not a bucket", key=without_credentials(url))
     store = open_store(fs, root, is_private=True)
     # A folder that is not there would look like a bucket without dumps.
     next(iter(store.list_pages()), None)
@@ -105,7 +105,7 @@ def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]
     for page in store.list_folder(FOLDER if cluster is None else f"{FOLDER}{cluster}/"):
         for stat in page:
             if stat.refused:
-                raise AccessDeniedError(f"dumps may be here, and nothing of it is known: {stat.refused}", key=stat.key)
+                raise AccessDeniedError(f"this folder may have dumps, and cannot be listed: {stat.refused}", key=stat.key)
             if stat.key.endswith("/"):
                 continue
             kept = parse_kept_dump(stat)
@@ -153,7 +153,7 @@ def _bytes_of(store: ObjectStore, kept: KeptDump) -> bytes:
         pieces.append(piece)
     data = b"".join(pieces)
     if not sha256(data).hexdigest().startswith(kept.digest):
-        raise CorruptObjectError("its bytes are not those that its name has the digest of", key=stat.key)
+        raise CorruptObjectError("its bytes do not have the digest in its name", key=stat.key)
     return data
 
 

@@ -404,7 +404,7 @@ def _delayed_ledgers(info: CursorInfo, key: str) -> list[int]:
     values = [value for name, value in info.cursor_properties if name.startswith(_DELAYED)]
     for one in values:
         if not (one.isascii() and one.isdigit() and len(one) < _DIGITS):
-            raise CorruptMetadataError(f"a bucket of delayed messages is no ledger: {one[:40]!r}", key=key)
+            raise CorruptMetadataError(f"a bucket of delayed messages is not a ledger: {one[:40]!r}", key=key)
     return [int(one) for one in values]
 
 

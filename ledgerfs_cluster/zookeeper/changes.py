@@ -418,7 +418,7 @@ def _take(client: "Client", mark: str, holder: bytes, servers: str) -> None:
             trouble = outcome.reason
         elif outcome.code not in _FOUND:
             raise _refused(LOCK_PATH, outcome.code)
-    raise StoreUnreachableError(f"the lock was not to be had in {_TRIES} tries: {trouble}", key=LOCK_PATH)
+    raise StoreUnreachableError(f"could not take the lock in {_TRIES} tries: {trouble}", key=LOCK_PATH)
 
 
 def _marks_of_others(reader: NodeReader) -> Iterator[Operation]:
@@ -440,7 +440,7 @@ def _missing(newest: Callable[[str], Node | None], path: str, servers: str = "")
     missing: list[Operation] = []
     while newest(path) is None:
         if path == "/":
-            raise BucketNotFoundError("these servers have no such path, below which a cluster would be", key=servers)
+            raise BucketNotFoundError("these servers have no such folder (chroot)", key=servers)
         missing.append(MakeNode(path, b""))
         path = parent_of(path)
     return missing[::-1]
