@@ -105,7 +105,7 @@ def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]
     for page in store.list_folder(FOLDER if cluster is None else f"{FOLDER}{cluster}/"):
         for stat in page:
             if stat.refused:
-                raise AccessDeniedError(f"this folder may have dumps, and cannot be listed: {stat.refused}", key=stat.key)
+                raise AccessDeniedError(f"a folder of dumps cannot be listed: {stat.refused}", key=stat.key)
             if stat.key.endswith("/"):
                 continue
             kept = parse_kept_dump(stat)
