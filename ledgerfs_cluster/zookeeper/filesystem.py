@@ -1,6 +1,5 @@
 """The name of a living cluster in fsspec, ``pulsar+zk://host:port,…[/chroot]``."""
 
-from dataclasses import fields
 from typing import Any
 
 from ledgerfs.errors import UnusableUrlError
@@ -17,21 +16,33 @@ class ClusterFileSystem(SourceFileSystem):
 
     Parameters
     ----------
-    options
-        Those of `LiveReading`: ``read_from``, ``open_end``, ``bookie_rate``, …, and of the session with ZooKeeper, as `Nodes` has them:
-        ``username`` and ``password``, ``use_ssl``, ``ca``, …. A login of options comes before that of the environment
-        (`ledgerfs_cluster.zookeeper.settings.with_login`).
+    read_from, open_end, ledgers_path, timeout_s, bookie_rate, bucket_options, bucket_urls
+        See `LiveReading`.
+    login
+        Options of the session with ZooKeeper, as `Nodes` has them: ``username`` and ``password``, ``use_ssl``, ``ca``, …. The login of
+        the environment goes behind that of options (`ledgerfs_cluster.zookeeper.settings.with_login`).
 
     """
 
     protocol = PROTOCOL
     what = "a living cluster"
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+    def __init__(  # noqa: PLR0917  (fsspec makes copies by position)
+        self,
+        read_from: str = "bucket",
+        open_end: str = "confirmed",
+        ledgers_path: str = "/ledgers",
+        timeout_s: float = 10.0,
+        bookie_rate: float | None = None,
+        bucket_options: dict[str, Any] | None = None,
+        bucket_urls: dict[str, str] | None = None,
+        **login: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__()
-        reading = {one.name: options.pop(one.name, None) for one in fields(LiveReading)}
-        self._reading = LiveReading(**{name: value for name, value in reading.items() if value is not None})
-        self._login = options
+        self._login = login
+        self._reading = LiveReading(
+            read_from, open_end, ledgers_path, timeout_s, bookie_rate, bucket_options or {}, bucket_urls or {}
+        )
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
