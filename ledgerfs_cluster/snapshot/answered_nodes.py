@@ -1,4 +1,4 @@
-"""Many nodes that are asked for as their paths are found; those that are deleted meanwhile are left out."""
+"""Read many nodes while their paths are found; nodes that are deleted meanwhile are left out."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

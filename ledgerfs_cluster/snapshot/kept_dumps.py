@@ -98,7 +98,7 @@ def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
 def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]:
     """Return all dumps that a bucket has, or those of one cluster, by clusters and ascending times; costs a listing of their folder.
 
-    Objects of other names are told of (`logging`), and left out.
+    Objects of other names are logged, and left out.
     Raises `AccessDeniedError` if a folder may not be listed, and the errors of the store.
     """
     found: list[KeptDump] = []

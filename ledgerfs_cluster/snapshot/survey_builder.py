@@ -1,6 +1,6 @@
-"""Making a survey of nodes as they come: ledgers first, then what may own them; last the answers of bookies.
+"""Build a survey from nodes: ledgers first, then their possible owners, last the answers of bookies.
 
-Whatever is created meanwhile is then known to its owner at least, and no ledger looks like an orphan that is none.
+In this order the owner of a ledger is read after the ledger, so a ledger that is created meanwhile does not look like an orphan.
 """
 
 from collections.abc import Iterator
@@ -212,7 +212,7 @@ class SurveyBuilder:
         cursors["is_stale"][row] = False
 
     def survey(self, source: str, read_ms: int, began_ms: int = 0) -> Survey:
-        """Return the survey of all that was taken so far; whoever asks more takes another one behind the answers."""
+        """Return the survey of all that was taken so far."""
         ledgers = _sorted(self._ledgers.table(), "ledger_id")
         topics, cursors = self._topics_with_ends(ledgers), _sorted(self._cursors.table(), "topic")
         places = np.searchsorted(np.ascontiguousarray(cursors["topic"]), np.arange(topics.size + 1))
@@ -290,7 +290,7 @@ class SurveyBuilder:
             self._members.extend([(self._bookie_names.row_of(bookie),) for bookie in part.bookies])
 
     def _take_bookie(self, node: Node) -> None:
-        """Take the node of a bookie that is available: its name is that of ensembles."""
+        """Add a bookie that is available; nodes have the names of ensembles."""
         folder, _, name = node.path.rpartition("/")
         available = f"{self._ledgers_path}/available"
         if folder in {available, f"{available}/readonly"} and name != "readonly":

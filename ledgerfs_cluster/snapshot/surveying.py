@@ -1,4 +1,4 @@
-"""Reading a cluster once, its nodes, then what only bookies know: as a survey, as a second look at what was suspect, or into a dump."""
+"""Read a cluster once, its nodes and then its bookies: into a survey, a second check of suspects, or a dump."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -99,7 +99,7 @@ class Dumped:
 
 
 def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path, progress: Progress) -> Dumped:
-    """Write a dump to a file that only its owner can read; whatever ends this leaves none. Nothing is written to the cluster.
+    """Write a dump to a file that only its owner can read; an error or Ctrl-C leaves no file. Nothing is written to the cluster.
 
     Raises as `ledgerfs_cluster.snapshot.dump_file.new_private_file` and `survey_cluster`.
     """

@@ -1,6 +1,6 @@
 """The nodes of a cluster in the order in which a survey needs them: ledgers, then whatever may own them, then policies and brokers.
 
-Paths are asked for as they are found, so that a million of them are never in memory at once; topics and their cursors are, by their names.
+Nodes are requested while their paths are found, so a million paths are never in memory at once; those of topics are.
 """
 
 from collections.abc import Container, Iterable, Iterator
