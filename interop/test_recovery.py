@@ -38,10 +38,11 @@ from interop.lost_cluster import (
     delivered_of,
     lent_lost_cluster,
 )
-from interop.processes import LEASH, Processes
-from interop.recover_command import LEDGERFS, into, wait_until_unlocked
+from interop.processes import Processes
+from interop.recover_command import into, wait_until_unlocked
 from interop.s3_server import BUCKET, CREDENTIALS
 from interop.stages import stage
+from ledgerfs_cluster.snapshot.kept_dumps import copy_kept_dump, dumps_store, kept_dumps
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,8 @@ def _lent_new(lost: Lost, folder: Path, classes: Path, keys: KeyPair) -> Iterato
 def dump(lost: Lost, folder: Path) -> Path:
     """The newest dump of the bucket, as a file."""
     file = folder / "dump.json.zst"
-    line = [*LEASH, *LEDGERFS, "cluster", "dumps", f"s3://{BUCKET}", "-o", f"endpoint_url={lost.live.s3.endpoint}"]
-    done = subprocess.run([*line, "--get", str(file)], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    store = dumps_store(f"s3://{BUCKET}", lost.live.s3.options)
+    copy_kept_dump(store, kept_dumps(store)[-1], file)
     return file
 
 

@@ -125,13 +125,12 @@ def look_twice(
 ) -> Looks:
     """Look at a cluster and its buckets, and some seconds later again at what is suspect; nothing is written.
 
-    ``unlisted`` gets {URL: why} of buckets that cannot be listed: of these nothing is suspect; nodes that may not be read are damaged ones
-    then. Raises as `ledgerfs_cluster.snapshot.surveying.survey_cluster`, and without ``unlisted`` the errors of listing buckets.
+    ``unlisted`` gets {URL: why} of buckets that cannot be listed: of these nothing is suspect. Raises as
+    `ledgerfs_cluster.snapshot.surveying.survey_cluster`, and without ``unlisted`` the errors of listing buckets.
     """
     listed = _listed(tiers, progress, unlisted)
     listings = [found for _, found in listed]
-    skips = unlisted is not None
-    survey = survey_cluster(cluster, bookies, progress, skips_denied=skips)
+    survey = survey_cluster(cluster, bookies, progress)
     ledgers_path = cluster.reading.ledgers_path
     former_ids = end_of_former_ids(cluster.nodes, ledgers_path)
     first = suspects_of(survey, listings, survey.began_ms, rules.grace_ms, former_ids=former_ids)
@@ -143,7 +142,7 @@ def look_twice(
         listings = [found for _, found in listed]
         urls = {one.url for one in listings}
         first = replace(first, tiers=tuple(one for one in first.tiers if one.objects.url in urls))
-    second = look_again(cluster, first.ledger_ids, bookies, progress, skips_denied=skips)
+    second = look_again(cluster, first.ledger_ids, bookies, progress)
     former_ids = end_of_former_ids(cluster.nodes, ledgers_path)
     found = suspects_of(second, listings, survey.began_ms, rules.grace_ms, former_ids=former_ids)
     return Looks(survey, first, found, tuple(tier for tier, _ in listed))

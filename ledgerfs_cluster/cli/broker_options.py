@@ -1,5 +1,6 @@
 """How a command reaches a broker: its address, a token, and certificates."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,30 +19,34 @@ ACCESS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key")
 _MOST_TOKEN_BYTES = 1 << 20
 
 
-def broker_argument(command: Command) -> Command:
-    """Add the argument BROKER and its options; the command gets ``broker``, and the others by the names that `admin_requests` takes."""
-    return click.argument("broker", metavar="BROKER")(broker_options(command))
+def options(*adds: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return what adds options and arguments to a command, in the order in which a user sees them."""
+
+    def add(command: Command) -> Command:
+        for one in reversed(adds):
+            command = one(command)
+        return command
+
+    return add
 
 
-def broker_options(command: Command) -> Command:
-    """Add the options for token and certificates, by the names that `admin_requests` takes."""
-    for add in (
-        click.option("--tls-key", type=LocalPath(), metavar="FILE", help="The key of --tls-cert, if that does not have it."),
-        click.option(
-            "--tls-cert", type=LocalPath(), metavar="FILE", help="This client's certificate, PEM, for a broker that asks for one."
-        ),
-        click.option(
-            "--tls-ca", type=LocalPath(), metavar="FILE",
-            help="Who signed the broker's certificate, PEM.  [default: those that the system trusts]",
-        ),
-        click.option("--token-file", type=LocalPath(), metavar="FILE", help="A file with the token."),
-        click.option(
-            "--token", envvar=TOKEN_VARIABLE, show_envvar=True, metavar="TOKEN",
-            help="Of a role that the broker lets read this. Other users can see it here, but not in the environment or a file.",
-        ),
-    ):  # fmt: skip
-        command = add(command)
-    return command
+broker_options = options(
+    click.option(
+        "--token", envvar=TOKEN_VARIABLE, show_envvar=True, metavar="TOKEN",
+        help="Of a role that the broker lets read this. Other users can see it here, but not in the environment or a file.",
+    ),
+    click.option("--token-file", type=LocalPath(), metavar="FILE", help="A file with the token."),
+    click.option(
+        "--tls-ca", type=LocalPath(), metavar="FILE",
+        help="Who signed the broker's certificate, PEM.  [default: those that the system trusts]",
+    ),
+    click.option(
+        "--tls-cert", type=LocalPath(), metavar="FILE", help="This client's certificate, PEM, for a broker that asks for one."
+    ),
+    click.option("--tls-key", type=LocalPath(), metavar="FILE", help="The key of --tls-cert, if that does not have it."),
+)  # fmt: skip
+"""Token and certificates, by the names that `admin_requests` takes."""
+broker_argument = options(click.argument("broker", metavar="BROKER"), broker_options)
 
 
 def admin_requests(

@@ -14,6 +14,7 @@ from ledgerfs_cluster.errors import CorruptLogError
 from ledgerfs_cluster.formats.bookkeeper.entry_log_header import (
     LOG_HEADER_BYTES,
     EntryLogHeader,
+    parse_journal_header,
     parse_ledgers_map,
     parse_log_header,
 )
@@ -22,7 +23,6 @@ from ledgerfs_cluster.formats.bookkeeper.log_records import (
     MOST_ENTRY_BYTES,
     LogRecords,
     least_window_bytes,
-    parse_journal_header,
     scan_records,
 )
 

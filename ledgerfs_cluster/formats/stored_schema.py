@@ -12,7 +12,7 @@ from ledgerfs.errors import CorruptMetadataError, UnsupportedFormatError
 from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import schema_owner
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs_cluster.formats.proto.stored_schema_pb2 import (
+from ledgerfs_cluster.formats.proto.metadata_pb2 import (
     SchemaEntryRecord,
     SchemaIndexRecord,
     SchemaLocatorRecord,

@@ -105,7 +105,11 @@ def _require_one_cluster(topic: str, found: tuple[SchemaVersion, ...], kept: tup
         is_registered = not (other.is_deletion or other.is_by_hand or other.is_by_import)
         if not is_registered or other.timestamp_ms is None or other.version <= hidden:
             continue
-        proof = None if any(_is_same(one, other) for one in there) else _contradicting(there, other)
+        of_then = [one for one in there if _place(one) == _place(other)]
+        if any(one.schema.means_the_same(other.schema) for one in of_then):
+            continue
+        # It could not be there if the other one, which is not, had been registered in the same cluster.
+        proof = next((one for one in there if (one.timestamp_ms or 0) < other.timestamp_ms or one in of_then), None)
         if proof is not None:
             reason = (
                 f"schema version {other.version}, saved from {other.source}, was registered at {iso_time(other.timestamp_ms)}, and "
@@ -116,16 +120,6 @@ def _require_one_cluster(topic: str, found: tuple[SchemaVersion, ...], kept: tup
             raise SchemaConflictError(reason, key=topic)
 
 
-def _contradicting(there: list[SchemaVersion], other: SchemaVersion) -> SchemaVersion | None:
-    """Return one that could not be there if another, which is not, had been registered in the same cluster."""
-    when = other.timestamp_ms or 0
-    for one in there:
-        since = one.timestamp_ms or 0
-        if since < when or (one.version, since) == (other.version, when):
-            return one
-    return None
-
-
-def _is_same(one: SchemaVersion, other: SchemaVersion) -> bool:
-    is_of_then = (one.version, one.timestamp_ms) == (other.version, other.timestamp_ms)
-    return is_of_then and one.schema.means_the_same(other.schema)
+def _place(one: SchemaVersion) -> tuple[int, int]:
+    """Return what no two schemas of one cluster share: number and time."""
+    return one.version, one.timestamp_ms or 0

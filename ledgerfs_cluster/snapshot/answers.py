@@ -1,6 +1,6 @@
-"""What bookies are asked for a survey, and their answers: ends of open ledgers, states of cursors in use, policies of topics.
+"""Questions to bookies, and their answers: ends of open ledgers, states of cursors in use, policies of topics.
 
-Stored schemas are asked for a dump alone: no survey needs them.
+Stored schemas are read for dumps alone: no survey needs them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -65,11 +65,6 @@ class BundleOwners:
         return Owner.NONE if self.are_in_zookeeper else Owner.UNKNOWN
 
 
-def is_bundle(path: str) -> bool:
-    """Whether the node at a path is that of an owner, which has nothing below it."""
-    return _BUNDLE.fullmatch(path.rpartition("/")[2]) is not None
-
-
 def hash_of(managed_ledger: str) -> int:
     """Return where a topic lies between the boundaries of bundles."""
     return crc32(topic_of(managed_ledger).encode("utf-8", "surrogatepass"))

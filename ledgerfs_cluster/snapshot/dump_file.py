@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+from typing import Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
 import zstandard
@@ -35,7 +35,6 @@ _NAMES = {"entry": "data", "payload": "data"}
 """Of attributes, in the values of lines, where they differ."""
 _CLOSING = b"}\n"
 """The last line of every finished file."""
-_FRAME_BYTES = 1 << 20
 _LONGEST_LINE = 64 << 20
 """Nodes have 1 MiB each, or as much as a ZooKeeper is told to take."""
 _LARGEST_WINDOW = 128 << 20
@@ -61,39 +60,21 @@ class DumpEnd:
 Record = DumpHeader | Node | Answer | SchemaAnswer | DumpEnd
 
 
-class CompressedBytes(Protocol):
-    """What the bytes of a compressed file are read from."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most so many of the next bytes; none at the end."""
-        ...
-
-
 class DumpWriter:
-    """Appends records to a file, in frames; each frame is in the file when it is full, and the last one with `flush`."""
+    """Appends records to a file; all of them are in it after `flush`."""
 
-    __slots__ = ("_compressor", "_file", "_lines", "_size")
+    __slots__ = ("_stream",)
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
-        self._lines: list[bytes] = []
-        self._size = 0
+        self._stream = zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(file, closefd=False)
 
     def write(self, record: Record) -> None:
         """Add a record; a header begins the file, an end ends it."""
-        line = _line(record)
-        self._lines.append(line)
-        self._size += len(line)
-        if self._size >= _FRAME_BYTES:
-            self.flush()
+        self._stream.write(_line(record))
 
     def flush(self) -> None:
-        """Write what there is."""
-        if self._lines:
-            self._file.write(self._compressor.compress(b"".join(self._lines)))
-            self._file.flush()
-            self._lines, self._size = [], 0
+        """Write all that was added."""
+        self._stream.flush(zstandard.FLUSH_FRAME)
 
 
 def read_dump(path: Path) -> Iterator[Record]:
@@ -109,16 +90,16 @@ def read_dump(path: Path) -> Iterator[Record]:
         yield from records_in(file, str(path))
 
 
-def records_in(file: CompressedBytes, name: str) -> Iterator[Record]:
+def records_in(file: BinaryIO, name: str) -> Iterator[Record]:
     """Yield the records of a finished dump; raises `CorruptObjectError`. ``name`` is for errors."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
-    reader = decompressor.stream_reader(cast("BinaryIO", file), read_across_frames=True)
+    reader = decompressor.stream_reader(file, read_across_frames=True)
     record = None
     try:
         for record in _records(_lines(io.BufferedReader(reader, 1 << 17), name), name):
             yield record
     except zstandard.ZstdError as error:
-        raise CorruptObjectError(f"the dump is damaged, or none: {error}", key=name) from error
+        raise CorruptObjectError(f"the dump is damaged, or not a dump: {error}", key=name) from error
     if not isinstance(record, DumpEnd):
         raise CorruptObjectError("the dump is not finished", key=name)
 
@@ -164,7 +145,7 @@ def _records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
         try:
             record = _record(line, is_first=number == 1)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CorruptObjectError(f"line {number} is none of a dump: {error}", key=name) from error
+            raise CorruptObjectError(f"line {number} is not a line of a dump: {error}", key=name) from error
         is_ended = isinstance(record, DumpEnd)
         yield record
 
@@ -184,11 +165,11 @@ def _record(line: bytes, *, is_first: bool) -> Record:
     """Return the record of a line. Raises `ValueError`, `KeyError` and `TypeError` for what is none."""
     start = b"{" if is_first else b","
     if not line.startswith(start) or not line.endswith(b"\n"):
-        raise ValueError("it is cut, or no line of a dump")
+        raise ValueError("it is cut")
     ((key, value),) = json.loads(b"{" + line[1:] + b"}").items()
     kind = next((one for one in _KINDS if key.startswith(one.prefix)), None)
     if kind is None:
-        raise ValueError(f"it is of an unknown kind: {key[:100]!r}")
+        raise ValueError(f"its kind is unknown: {key[:100]!r}")
     is_header = kind.type is DumpHeader
     if is_header != is_first or (is_header and (value["format"], value["version"]) != (_FORMAT, _VERSION)):
         raise ValueError(f"not the beginning of a {_FORMAT} of version {_VERSION}")
@@ -203,13 +184,13 @@ def _number(value: object, bits: int) -> int:
     """Return a number of so many bits besides its sign; raises `ValueError` for a larger one."""
     number = int(str(value))
     if not -(1 << bits) <= number < 1 << bits:
-        raise ValueError(f"{number} is no number of {bits + 1} bits")
+        raise ValueError(f"{number} is not a number of {bits + 1} bits")
     return number
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a text")
     return value
 
 

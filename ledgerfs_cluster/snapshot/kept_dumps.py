@@ -1,14 +1,15 @@
-"""Dumps that are kept beside a bucket: their names, which there are, reading one, and copying one to a file.
+"""Dumps that are kept beside a bucket: their names, listing and reading them, adding one and removing old ones.
 
 ``_ledgerfs/dumps/<cluster>/<time>-full-<digest>.json.zst`` is a dump as `dump_file.py` has it. The digest is the beginning
 of the object's SHA-256: a name can only mean these bytes, so two dumpers that know nothing of each other never have one name for two
-dumps, and an incomplete object is not taken for a dump. Whoever decides by them lists anew: nothing of it is remembered.
+dumps, and an incomplete object is not taken for a dump. Nothing of a listing is remembered.
 """
 
+import io
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -17,17 +18,23 @@ from typing import Any
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptObjectError,
+    LedgerfsError,
     NotFoundError,
+    ObjectExistsError,
     UnusableUrlError,
 )
 from ledgerfs.formats.local_paths import local_path
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.object_store import ObjectStore, RawStore
+from ledgerfs.storage.object_writes import WritableStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.url_filesystem import filesystem_of
+from ledgerfs_cluster.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
+from ledgerfs_cluster.snapshot.answered_nodes import answered
 from ledgerfs_cluster.snapshot.dump_file import Record, new_private_file, read_dump, records_in
 from ledgerfs_cluster.source_filesystem import SourceFileSystem
+from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 FOLDER = "_ledgerfs/dumps/"
 """Where dumps are in a bucket; a folder in it for each cluster."""
@@ -38,10 +45,11 @@ _STAMP = r"[0-9]{8}T[0-9]{9}Z"
 _DIGEST = rf"[0-9a-f]{{{DIGITS}}}"
 _NAME = re.compile(rf"(?P<time>{_STAMP})-full-(?P<digest>{_DIGEST}){re.escape(_SUFFIX)}")
 _CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}", re.ASCII)
+_NO_NAME = re.compile(r"[^A-Za-z0-9-]+", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 250_000_000_000_000
 """The year 9892: there is a time behind each."""
-_PIECE = 8 << 20
+_PIECE, _PART_BYTES = 8 << 20, 16 << 20
 _log = logging.getLogger("ledgerfs.dumps")
 
 
@@ -52,7 +60,7 @@ class KeptDump:
     Attributes
     ----------
     cluster
-        Whose it is: the name of its folder (`cluster_folder`).
+        Whose it is: the name of its folder (`dumps_folder`).
     taken_ms
         When it was begun, ms since 1970 UTC: what was there before is in it. Dumps of a cluster ascend by it, also if the clock went back.
     digest
@@ -73,34 +81,6 @@ class KeptDump:
         return self.stat.key
 
 
-class _WholeObject:
-    """The bytes of a dump's object as what is read from a file, one piece of some mebibytes in memory at a time."""
-
-    __slots__ = ("_left", "_pieces")
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._left = memoryview(b"")
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most so many of the next bytes, none behind the last; raises as `_pieces_of`."""
-        self._left = self._left or memoryview(next(self._pieces, b""))
-        found, self._left = bytes(self._left[:size]), self._left[size:]
-        return found
-
-
-def _pieces_of(store: ObjectStore, kept: KeptDump) -> Iterator[bytes]:
-    """Yield the bytes of the version that was listed. Raises `CorruptObjectError` at the end for another digest, and the store's errors."""
-    digest, stat = sha256(), kept.stat
-    for start in range(0, stat.size, _PIECE):
-        end = min(start + _PIECE, stat.size)
-        piece = store.read(ReadRequest(stat.key, start, end, stat.version, is_kept=False))
-        digest.update(piece)
-        yield piece
-    if not digest.hexdigest().startswith(kept.digest):
-        raise CorruptObjectError("its bytes are not those that its name has the digest of", key=stat.key)
-
-
 def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
     """Return the store of a bucket for dumps, which are their owner's alone.
 
@@ -108,7 +88,7 @@ def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
     """
     fs, root = filesystem_of(url, storage_options)
     if isinstance(fs, SourceFileSystem):
-        raise UnusableUrlError("dumps are kept beside a bucket, and this is none", key=without_credentials(url))
+        raise UnusableUrlError("dumps are kept beside a bucket, and this is not a bucket", key=without_credentials(url))
     store = open_store(fs, root, is_private=True)
     # A folder that is not there would look like a bucket without dumps.
     next(iter(store.list_pages()), None)
@@ -118,14 +98,14 @@ def dumps_store(url: str, storage_options: Mapping[str, Any]) -> RawStore:
 def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]:
     """Return all dumps that a bucket has, or those of one cluster, by clusters and ascending times; costs a listing of their folder.
 
-    Objects of other names are told of (`logging`), and left out.
+    Objects of other names are logged, and left out.
     Raises `AccessDeniedError` if a folder may not be listed, and the errors of the store.
     """
     found: list[KeptDump] = []
     for page in store.list_folder(FOLDER if cluster is None else f"{FOLDER}{cluster}/"):
         for stat in page:
             if stat.refused:
-                raise AccessDeniedError(f"dumps may be here, and nothing of it is known: {stat.refused}", key=stat.key)
+                raise AccessDeniedError(f"a folder of dumps cannot be listed: {stat.refused}", key=stat.key)
             if stat.key.endswith("/"):
                 continue
             kept = parse_kept_dump(stat)
@@ -137,31 +117,99 @@ def kept_dumps(store: ObjectStore, cluster: str | None = None) -> list[KeptDump]
 
 
 def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:
-    """Yield the records of a dump.
-
-    What is yielded counts only once the end is reached: what is damaged may show there alone.
+    """Yield the records of a dump, whose compressed bytes are in memory meanwhile.
 
     Raises
     ------
     CorruptObjectError
         It is damaged.
     ObjectNotFoundError
-        It has been pruned since it was listed.
+        It has been removed since it was listed.
     AccessDeniedError, StoreError
         As the store has them.
 
     """
-    return records_in(_WholeObject(_pieces_of(store, kept)), kept.key)
+    return records_in(io.BytesIO(_bytes_of(store, kept)), kept.key)
 
 
-def copy_kept_dump(store: ObjectStore, kept: KeptDump, path: Path) -> int:
-    """Write a dump to a file that only its owner can read, once all of it is read and compared; return the file's bytes.
+def copy_kept_dump(store: ObjectStore, kept: KeptDump, path: Path) -> None:
+    """Write a dump to a file that only its owner can read.
 
     Raises as `ledgerfs_cluster.snapshot.dump_file.new_private_file` and `read_kept_dump`.
     """
     with new_private_file(path) as file:
-        file.writelines(_pieces_of(store, kept))
-    return kept.stat.size
+        file.write(_bytes_of(store, kept))
+
+
+def _bytes_of(store: ObjectStore, kept: KeptDump) -> bytes:
+    """Return the bytes of the version that was listed. Raises `CorruptObjectError` for another digest, and the store's errors."""
+    stat, pieces = kept.stat, []
+    starts = range(0, stat.size, _PIECE)
+    for piece in store.read_many(
+        ReadRequest(stat.key, one, min(one + _PIECE, stat.size), stat.version, is_kept=False) for one in starts
+    ):
+        if isinstance(piece, LedgerfsError):
+            raise piece
+        pieces.append(piece)
+    data = b"".join(pieces)
+    if not sha256(data).hexdigest().startswith(kept.digest):
+        raise CorruptObjectError("its bytes do not have the digest in its name", key=stat.key)
+    return data
+
+
+def dumps_folder(cluster: LivingCluster) -> str:
+    """Return the name of the folder of a cluster's dumps (`KeptDump.cluster`); raises the errors of ZooKeeper.
+
+    It is the id of the cluster's BookKeeper, and when Pulsar's metadata were made, since several clusters may have one BookKeeper.
+    """
+    path = f"{cluster.reading.ledgers_path}/INSTANCEID"
+    found = dict(answered(cluster.nodes.get_many, [path, MANAGED_LEDGERS]))
+    instance_id = found[path].data.decode("ascii", "replace") if path in found else ""
+    name = _NO_NAME.sub("-", instance_id)[:60].strip("-") or "cluster"
+    return f"{name}.{found[MANAGED_LEDGERS].created_ms:x}" if MANAGED_LEDGERS in found else name
+
+
+def add_dump(store: RawStore, folder: str, file: Path, began_ms: int) -> KeptDump:
+    """Add a finished dump, which was begun at ``began_ms`` (ms since 1970 UTC), to the dumps of a cluster (`dumps_folder`).
+
+    A store that is a folder has to be opened as a private one (`dumps_store`): dumps have passwords. Raises the errors of the store; then
+    nothing was added, or, where the store's answer was lost, a whole dump.
+    """
+    before = kept_dumps(store, folder)
+    # Behind all that are there, also if the clock went back since.
+    taken_ms = max(began_ms, before[-1].taken_ms + 1 if before else 0)
+    data = file.read_bytes()
+    digest = sha256(data).hexdigest()[:DIGITS]
+    key = kept_dump_key(folder, taken_ms, digest)
+    try:
+        stat = _uploaded(store.writes, key, data)
+    except ObjectExistsError:
+        # It is this one, by its digest.
+        stat = store.head(key).stat
+    return KeptDump(folder, taken_ms, digest, replace(stat, key=key))
+
+
+def _uploaded(writes: WritableStore, key: str, data: bytes) -> ObjectStat:
+    """Write an object to the store, in one request if it is small."""
+    if len(data) < _PART_BYTES:
+        return writes.put(key, data, {})
+    upload = writes.begin_upload(key, {}, _PART_BYTES)
+    try:
+        for start in range(0, len(data), _PART_BYTES):
+            upload.write(data[start : start + _PART_BYTES])
+            upload.end_part()
+        return upload.complete()
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def remove_old_dumps(store: RawStore, added: KeptDump, count: int) -> list[KeptDump]:
+    """Remove all dumps of a cluster but the newest ``count``, at least one, and the one just added; return the removed ones."""
+    old = [one for one in kept_dumps(store, added.cluster)[: -max(1, count)] if one.key != added.key]
+    for one in old:
+        store.writes.delete(one.key)
+    return old
 
 
 def read_dump_at(place: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[Record]:
@@ -205,20 +253,6 @@ def parse_kept_dump(stat: ObjectStat) -> KeptDump | None:
     if taken_ms is None or not 0 <= taken_ms < _LATEST_MS:
         return None
     return KeptDump(folder, taken_ms, match["digest"], stat)
-
-
-def cluster_folder(instance_id: str | None, url: str, made_ms: int | None = None) -> str:
-    """Return what a cluster's dumps are below.
-
-    Its BookKeeper's id, and when Pulsar's metadata were made, ms since 1970 UTC, since several clusters may have one BookKeeper. A digest
-    stands for an id that is no name, and one of the cluster's URL for none.
-    """
-    made = "" if made_ms is None else f".{made_ms:x}"
-    if instance_id is not None and _CLUSTER.fullmatch(f"{instance_id}{made}"):
-        return f"{instance_id}{made}"
-    servers, slash, chroot = url.rpartition("://")[2].partition("/")
-    told = ",".join(sorted(servers.split(","))) + slash + chroot if instance_id is None else instance_id
-    return f"{'url' if instance_id is None else 'id'}-{sha256(told.encode()).hexdigest()[:DIGITS]}{made}"
 
 
 def _stamp(milliseconds: int) -> str:

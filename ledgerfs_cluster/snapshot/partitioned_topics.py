@@ -15,5 +15,5 @@ def parse_partitions(data: bytes, *, key: str) -> int:
     """Return how many partitions a node tells of, which may be none; raises `CorruptMetadataError` for what is no number of them."""
     count = json_object(data, key=key).get("partitions")
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
-        raise CorruptMetadataError(f"{count!r} is no number of partitions", key=key)
+        raise CorruptMetadataError(f"{count!r} is not a number of partitions", key=key)
     return count

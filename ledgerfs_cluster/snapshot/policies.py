@@ -216,7 +216,7 @@ def json_object(data: bytes, *, key: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CorruptMetadataError(f"the node is not JSON: {error}", key=key) from error
     if not isinstance(told, dict):
-        raise CorruptMetadataError("the node is no JSON object", key=key)
+        raise CorruptMetadataError("the node is not a JSON object", key=key)
     return told
 
 
@@ -225,7 +225,7 @@ def _part(told: Mapping[str, Any], name: str, key: str) -> dict[str, Any]:
     if part is None:
         return {}
     if not isinstance(part, dict):
-        raise CorruptMetadataError(f"{name} is no JSON object", key=key)
+        raise CorruptMetadataError(f"{name} is not a JSON object", key=key)
     return part
 
 
@@ -234,7 +234,7 @@ def _number(told: Mapping[str, Any], name: str, key: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
-        raise CorruptMetadataError(f"{name} is no number: {value!r}", key=key)
+        raise CorruptMetadataError(f"{name} is not a number: {value!r}", key=key)
     return value
 
 
@@ -242,7 +242,7 @@ def _text(told: Mapping[str, Any], name: str, key: str) -> str | None:
     """Return a text; None for one that is empty, too, as brokers take it."""
     value = told.get(name)
     if value is not None and not isinstance(value, str):
-        raise CorruptMetadataError(f"{name} is no text: {value!r}", key=key)
+        raise CorruptMetadataError(f"{name} is not a text: {value!r}", key=key)
     return value or None
 
 
@@ -277,7 +277,7 @@ def policies_in(answer: TopicPoliciesAnswer) -> dict[str, NamespacePolicies]:
 def _mapping(value: object, key: str) -> Mapping[str, Any]:
     """Return a record of an event; raises `CorruptMetadataError` for what another schema made of it."""
     if not isinstance(value, Mapping):
-        raise CorruptMetadataError("an event of policies is no record of policies", key=key)
+        raise CorruptMetadataError("an event of policies is not a record", key=key)
     return value
 
 

@@ -1,7 +1,6 @@
 """A survey of a cluster: all that ZooKeeper has of ledgers, topics, subscriptions, schemas and policies, as columns.
 
-It is made of nodes, whether a cluster or a dump gives them. A node that cannot be read is named in `Survey.damaged`, and nothing is told of
-its topic.
+It is made of the nodes of a cluster, or of a dump. A node that cannot be parsed is in `Survey.damaged`, and its topic is left out.
 """
 
 import re

@@ -1,18 +1,16 @@
-"""Making a survey of nodes as they come: ledgers first, then what may own them; last the answers of bookies.
+"""Build a survey from nodes: ledgers first, then their possible owners, last the answers of bookies.
 
-Whatever is created meanwhile is then known to its owner at least, and no ledger looks like an orphan that is none.
+In this order the owner of a ledger is read after the ledger, so a ledger that is created meanwhile does not look like an orphan.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ledgerfs.errors import (
-    AccessDeniedError,
     CorruptMetadataError,
     CorruptObjectError,
-    LedgerfsError,
     UnsupportedFormatError,
 )
 from ledgerfs.formats.array_types import Int64
@@ -95,8 +93,6 @@ class SurveyBuilder:
         self._topic_rows: dict[str, int] = {}
         self._last: dict[int, int] = {}
         self._cursor_rows: dict[str, tuple[int, int]] = {}
-        self._positions: dict[int, CursorInfo] = {}
-        self._ends: dict[int, tuple[LastEnd, int, int]] = {}
         self._words: Interned[str] = Interned()
         self._cursor_names: Interned[str] = Interned()
         # Nearly every ledger has an ensemble of its own where bookies are many.
@@ -113,7 +109,6 @@ class SurveyBuilder:
         self._delayed = GrowingTable(DELAYED)
         self._damaged: list[DamagedNode] = []
         self._damaged_ledgers: set[int] = set()
-        self._denied: set[str] = set()
         self._troubles: list[str] = []
 
     def take(self, record: Node | Answer | SchemaAnswer) -> None:
@@ -123,29 +118,12 @@ class SurveyBuilder:
                 self._take_answer(record)
             return
         try:
-            self._take_of(record.path)(record)
+            self._take_node(record)
         except (CorruptObjectError, UnsupportedFormatError) as error:
-            self._take_damaged(record.path, error)
-
-    def take_denied(self, path: str, error: AccessDeniedError) -> None:
-        """Take the path of a node that may not be read, or a folder that may not be listed: as one that is damaged."""
-        if path in self._denied:
-            # A folder is asked for its data, and for its children.
-            return
-        self._denied.add(path)
-        if not self._take_damaged(path, error) and path.startswith(
-            (f"{self._ledgers_path}/", f"{NAMESPACES}/", f"{CLUSTERS}/")
-        ):
-            # Of bookies, owners and clusters all is in the path.
-            self._take_of(path)(Node(path, b"", 0, 0, 0, 0))
-
-    def _take_damaged(self, path: str, error: LedgerfsError) -> bool:
-        """Note a node that cannot be read; return whether it is that of a ledger."""
-        self._damaged.append(DamagedNode(path, error.reason))
-        ledger_id = ledger_id_at(path, self._ledgers_path)
-        if ledger_id is not None:
-            self._damaged_ledgers.add(ledger_id)
-        return ledger_id is not None
+            self._damaged.append(DamagedNode(record.path, error.reason))
+            ledger_id = ledger_id_at(record.path, self._ledgers_path)
+            if ledger_id is not None:
+                self._damaged_ledgers.add(ledger_id)
 
     def open_ledgers(self) -> list[int]:
         """Return the last ledgers of topics that were not closed when nodes of ledgers were read."""
@@ -205,38 +183,38 @@ class SurveyBuilder:
 
     def _compacted_topics(self) -> dict[int, int | None]:
         """Return the rows of topics that have a compacted ledger, and which; None if that is not known."""
-        found: dict[int, int | None] = {}
         cursors = self._cursors.table()
-        for at in np.flatnonzero(cursors["name"] == self._cursor_names.row_of(COMPACTION)).tolist():
-            state = self._positions.get(at)
-            ledger_id = int(cursors["compacted_ledger"][at])
-            if state is not None:
-                ledger_id = dict(state.properties).get(_COMPACTED, ledger_id)
-            is_known = state is not None or not cursors["is_stale"][at]
-            found[int(cursors["topic"][at])] = ledger_id if is_known else None
-        return found
+        rows = cursors[cursors["name"] == self._cursor_names.row_of(COMPACTION)]
+        return {int(one["topic"]): None if one["is_stale"] else int(one["compacted_ledger"]) for one in rows}
 
     def _take_answer(self, answer: Answer) -> None:
         if answer.trouble is not None:
             self._troubles.append(answer.trouble)
         if isinstance(answer, TopicPoliciesAnswer):
             self._take_topic_policies(answer)
+        elif isinstance(answer, CursorAnswer):
+            self._take_cursor_state(answer)
+        elif answer.ledger_id in self._last and answer.end is not LastEnd.UNKNOWN:
+            end = answer.end, answer.entries, answer.size
+            self._topics.table()[["last_end", "last_entries", "last_size"]][self._last[answer.ledger_id]] = end
+
+    def _take_cursor_state(self, answer: CursorAnswer) -> None:
+        if answer.entry is None or answer.path not in self._cursor_rows:
             return
-        if not isinstance(answer, CursorAnswer):
-            self._ends[answer.ledger_id] = (answer.end, answer.entries, answer.size)
+        try:
+            state = parse_position_info(answer.entry, key=answer.path)
+        except CorruptObjectError as error:
+            self._damaged.append(DamagedNode(answer.path, error.reason))
             return
-        if answer.entry is not None and answer.path in self._cursor_rows:
-            try:
-                state = parse_position_info(answer.entry, key=answer.path)
-            except CorruptObjectError as error:
-                self._damaged.append(DamagedNode(answer.path, error.reason))
-            else:
-                self._positions[self._cursor_rows[answer.path][0]] = state
+        row, cursors = self._cursor_rows[answer.path][0], self._cursors.table()
+        cursors[["mark_ledger", "mark_entry", "holes", "hole_entries"]][row] = _position_columns(state)
+        cursors["compacted_ledger"][row] = dict(state.properties).get(_COMPACTED, cursors["compacted_ledger"][row])
+        cursors["is_stale"][row] = False
 
     def survey(self, source: str, read_ms: int, began_ms: int = 0) -> Survey:
-        """Return the survey of all that was taken so far; whoever asks more takes another one behind the answers."""
+        """Return the survey of all that was taken so far."""
         ledgers = _sorted(self._ledgers.table(), "ledger_id")
-        topics, cursors = self._topics_with_ends(ledgers), self._cursors_with_states()
+        topics, cursors = self._topics_with_ends(ledgers), _sorted(self._cursors.table(), "topic")
         places = np.searchsorted(np.ascontiguousarray(cursors["topic"]), np.arange(topics.size + 1))
         topics["first_cursor"], topics["cursors"] = places[:-1], np.diff(places)
         return Survey(
@@ -269,20 +247,26 @@ class SurveyBuilder:
             neighbours=tuple(sorted(self._neighbours)),
         )
 
-    def _take_of(self, path: str) -> Callable[[Node], None]:
-        """Return what takes a node."""
-        for root, take in (
-            (self._ledgers_path, self._take_ledger),
-            (MANAGED_LEDGERS, self._take_managed),
-            (SCHEMAS, self._take_schema),
-            (POLICIES, self._take_policies),
-            (NAMESPACES, self._take_owner),
-            (BROKERS, self._take_broker),
-            (CLUSTERS, self._take_cluster),
-        ):
-            if path.startswith(f"{root}/"):
-                return take
-        return self._take_neighbour if path.endswith(MANAGED_LEDGERS) else _take_nothing
+    def _take_node(self, node: Node) -> None:
+        path = node.path
+        if path.startswith(f"{self._ledgers_path}/"):
+            self._take_ledger(node)
+        elif path.startswith(f"{MANAGED_LEDGERS}/"):
+            self._take_managed(node)
+        elif path.startswith(f"{SCHEMAS}/"):
+            self._take_schema(node)
+        elif path.startswith(f"{POLICIES}/"):
+            self._take_policies(node)
+        elif path.startswith(f"{NAMESPACES}/"):
+            self._owners.own(path)
+        elif path.startswith(f"{BROKERS}/"):
+            manager = json_object(node.data, key=path).get("loadManagerClassName")
+            self._owners.load_managers[path.removeprefix(f"{BROKERS}/")] = str(manager)
+        elif path.startswith(f"{CLUSTERS}/"):
+            # Below a cluster are its failure domains.
+            self._clusters |= {path.removeprefix(f"{CLUSTERS}/").partition("/")[0]} - {GLOBAL}
+        elif path.endswith(MANAGED_LEDGERS):
+            self._neighbours.add(path.removesuffix(MANAGED_LEDGERS))
 
     def _take_ledger(self, node: Node) -> None:
         ledger_id = ledger_id_at(node.path, self._ledgers_path)
@@ -306,7 +290,7 @@ class SurveyBuilder:
             self._members.extend([(self._bookie_names.row_of(bookie),) for bookie in part.bookies])
 
     def _take_bookie(self, node: Node) -> None:
-        """Take the node of a bookie that is available: its name is that of ensembles."""
+        """Add a bookie that is available; nodes have the names of ensembles."""
         folder, _, name = node.path.rpartition("/")
         available = f"{self._ledgers_path}/available"
         if folder in {available, f"{available}/readonly"} and name != "readonly":
@@ -392,33 +376,15 @@ class SurveyBuilder:
         else:
             self._namespaces_read.add(answer.namespace)
 
-    def _take_owner(self, node: Node) -> None:
-        self._owners.own(node.path)
-
-    def _take_broker(self, node: Node) -> None:
-        manager = json_object(node.data, key=node.path).get("loadManagerClassName")
-        self._owners.load_managers[node.path.removeprefix(f"{BROKERS}/")] = str(manager)
-
-    def _take_cluster(self, node: Node) -> None:
-        name = node.path.removeprefix(f"{CLUSTERS}/")
-        # Below a cluster are its failure domains.
-        if "/" not in name and name != GLOBAL:
-            self._clusters.add(name)
-
-    def _take_neighbour(self, node: Node) -> None:
-        self._neighbours.add(node.path.removesuffix(MANAGED_LEDGERS))
-
     def _topics_with_ends(self, ledgers: Table) -> Table:
         """Return the topics with the ends of their last ledgers: as bookies told, else as BookKeeper's nodes did before."""
         topics = self._topics.table()
         rows, found = self._closed_last(ledgers)
+        is_unknown = np.isin(topics["last_end"][rows], (LastEnd.UNKNOWN, LastEnd.LISTED))
+        rows, found = rows[is_unknown], found[is_unknown]
         topics["last_end"][rows] = LastEnd.CLOSED
         topics["last_entries"][rows] = found["last_entry"] + 1
         topics["last_size"][rows] = found["length"]
-        for ledger_id, (end, entries, size) in self._ends.items():
-            row = self._last.get(ledger_id)
-            if row is not None and end is not LastEnd.UNKNOWN:
-                topics[["last_end", "last_entries", "last_size"]][row] = (end, entries, size)
         return topics
 
     def _closed_last(self, ledgers: Table) -> tuple[Int64, Table]:
@@ -432,26 +398,13 @@ class SurveyBuilder:
         is_closed = (found["ledger_id"] == ids) & (found["state"] == LedgerState.CLOSED)
         return rows[is_closed], found[is_closed]
 
-    def _cursors_with_states(self) -> Table:
-        cursors = self._cursors.table()
-        for row, state in self._positions.items():
-            compacted = dict(state.properties).get(_COMPACTED, cursors["compacted_ledger"][row])
-            cursors[["mark_ledger", "mark_entry", "holes", "hole_entries"]][row] = _position_columns(state)
-            cursors["compacted_ledger"][row] = compacted
-            cursors["is_stale"][row] = False
-        return _sorted(cursors, "topic")
-
-
-def _take_nothing(node: Node) -> None:
-    """Take a node that a survey needs nothing of."""
-
 
 def _delayed_ledgers(info: CursorInfo, key: str) -> list[int]:
     """Return the ledgers of a subscription's delayed messages; raises `CorruptMetadataError` for names that are no ids."""
     values = [value for name, value in info.cursor_properties if name.startswith(_DELAYED)]
     for one in values:
         if not (one.isascii() and one.isdigit() and len(one) < _DIGITS):
-            raise CorruptMetadataError(f"a bucket of delayed messages is no ledger: {one[:40]!r}", key=key)
+            raise CorruptMetadataError(f"a bucket of delayed messages is not a ledger: {one[:40]!r}", key=key)
     return [int(one) for one in values]
 
 

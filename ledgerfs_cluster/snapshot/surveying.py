@@ -1,9 +1,9 @@
-"""Reading a cluster once, its nodes, then what only bookies know: as a survey, as a second look at what was suspect, or into a dump."""
+"""Read a cluster once, its nodes and then its bookies: into a survey, a second check of suspects, or a dump."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,20 +48,15 @@ def survey_cluster(
     bookies: BookieReads | None,
     progress: Progress,
     parts: Sequence[str] = PARTS,
-    *,
-    skips_denied: bool = False,
 ) -> Survey:
     """Read a cluster, or only some of its `PARTS`; nothing is written to it.
 
     Without ``bookies`` ZooKeeper alone is asked: ends of open ledgers stay unknown, and cursors as they are in their nodes.
 
-    With ``skips_denied`` nodes that may not be read are damaged ones, and so are folders that may not be listed, but for those of ledgers,
-    topics and owners: nobody knows what is below, and what is told of others would be wrong.
-
-    Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for other nodes that may not be read, and
+    Raises `BucketNotFoundError` if the servers have no ledgers, `AccessDeniedError` for a node that may not be read, and
     `StoreUnreachableError`.
     """
-    reading = _Reading(cluster, bookies, progress, skips_denied=skips_denied)
+    reading = _Reading(cluster, bookies, progress)
     reading.take_parts(parts)
     # Nobody can read policies of topics without schemas.
     reading.take_answers(with_policies=SCHEMAS_PART in parts)
@@ -73,19 +68,17 @@ def look_again(
     ledger_ids: Int64,
     bookies: BookieReads | None,
     progress: Progress,
-    *,
-    skips_denied: bool = False,
 ) -> Survey:
     """Return a survey of some ledgers alone, with all topics, subscriptions, schemas, and bookies; policies and owners of bundles are left.
 
     In this order a ledger that is gone by then was trimmed, or is lost if its list still names it; and one that is there by then and is
     not named afterwards is an orphan, since whoever made it has had the time between the looks to name it.
 
-    ``skips_denied`` and what is raised is as of `survey_cluster`.
+    Raises as `survey_cluster`.
     """
     # Of a server that is behind, all that the second look shows may be as old as what the first one has shown.
     cluster.nodes.catch_up()
-    reading = _Reading(cluster, bookies, progress, skips_denied=skips_denied)
+    reading = _Reading(cluster, bookies, progress)
     reading.take("reading ledgers again", reading.walk.named_ledgers(ledger_ids.tolist()))
     reading.take_parts((TOPICS, SCHEMAS_PART, BOOKIES), " again")
     reading.take("asking bookies again", reading.cursors(COMPACTION))
@@ -96,30 +89,29 @@ def look_again(
 class Dumped:
     """A dump that was written: its nodes and bytes, and when it was begun, ms since 1970 UTC.
 
-    ``troubles`` is how many questions to bookies have no answer; ``lost_schemas`` has the reasons of those that were about schemas.
+    ``troubles`` are the reasons of the questions to bookies that have no answer.
     """
 
     nodes: int
-    troubles: int
-    lost_schemas: tuple[str, ...]
+    troubles: list[str]
     size: int
     began_ms: int
 
 
 def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path, progress: Progress) -> Dumped:
-    """Write a dump to a file that only its owner can read; whatever ends this leaves none. Nothing is written to the cluster.
+    """Write a dump to a file that only its owner can read; an error or Ctrl-C leaves no file. Nothing is written to the cluster.
 
     Raises as `ledgerfs_cluster.snapshot.dump_file.new_private_file` and `survey_cluster`.
     """
     topics: set[str] = set()
-    troubles: list[Answer | SchemaAnswer] = []
+    troubles: list[str] = []
     nodes = 0
 
     def keep(record: _Record) -> None:
         nonlocal nodes
         writer.write(record)
         if not isinstance(record, Node):
-            troubles.extend([record] if record.trouble is not None else [])
+            troubles.extend(filter(None, [record.trouble]))
             return
         nodes += 1
         if managed_ledger_at(record.path, record.data) is not None:
@@ -138,8 +130,7 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
         reading.take("asking for schemas", reading.schemas())
         writer.write(DumpEnd(nodes, _now()))
         writer.flush()
-        lost = tuple(one.trouble for one in troubles if isinstance(one, SchemaAnswer) and one.trouble is not None)
-        return Dumped(nodes, len(troubles), lost, file.tell(), reading.began_ms)
+        return Dumped(nodes, troubles, file.tell(), reading.began_ms)
 
 
 def survey_dump(place: Path | str, progress: Progress, storage_options: Mapping[str, Any] | None = None) -> Survey:
@@ -169,13 +160,11 @@ class _Reading:
         bookies: BookieReads | None,
         progress: Progress,
         keep: Callable[[_Record], None] | None = None,
-        *,
-        skips_denied: bool = False,
     ) -> None:
         self.path = cluster.reading.ledgers_path
         self.began_ms = _now()
         self.builder = SurveyBuilder(self.path)
-        self.walk = Walk(cluster.nodes, self.path, self.builder.take_denied if skips_denied else None)
+        self.walk = Walk(cluster.nodes, self.path)
         self._cluster = cluster
         self._bookies = bookies
         self._progress = progress
@@ -202,19 +191,14 @@ class _Reading:
         builder, total = self.builder, len(self.builder.open_ledgers())
         if self._bookies is not None:
             total += len(builder.stale_cursors()) + (len(builder.namespaces_to_read()) if with_policies else 0)
-        self.take("asking bookies", self._answers(with_policies=with_policies), total)
+        # Whether there is a compacted ledger of events is known of cursors' states only.
+        self.take(
+            "asking bookies", chain(self._ends(), self.cursors(), self._policies() if with_policies else ()), total
+        )
 
     def survey(self) -> Survey:
         """Return the survey of all that was taken."""
         return self.builder.survey(self._cluster.url, _now(), self.began_ms)
-
-    def _answers(self, *, with_policies: bool) -> Iterator[Answer]:
-        yield from self._ends()
-        yield from self.cursors()
-        if self._bookies is not None and with_policies:
-            # Whether there is a compacted ledger of events is known of cursors' states only.
-            for places in self.builder.event_places():
-                yield self._policies(self._bookies, places)
 
     def _ends(self) -> Iterator[Answer]:
         bookies = self._bookies
@@ -266,8 +250,13 @@ class _Reading:
             else:
                 yield SchemaAnswer(place.name, place.version, found)
 
-    def _policies(self, bookies: BookieReads, places: EventPlaces) -> Answer:
-        """Ask for the policies of a namespace's topics; all of them are known, or none."""
+    def _policies(self) -> Iterator[Answer]:
+        """Yield the policies of each namespace's topics; all of them are known, or none."""
+        if self._bookies is not None:
+            for places in self.builder.event_places():
+                yield self._policies_at(self._bookies, places)
+
+    def _policies_at(self, bookies: BookieReads, places: EventPlaces) -> Answer:
         count = len(places.compacted)
         nodes = list(self._ledgers([*places.compacted, *places.ledger_ids]))
         trouble = places.trouble or next((str(one) for one in nodes if isinstance(one, LedgerfsError)), None)

@@ -1,6 +1,6 @@
 """The nodes of a cluster in the order in which a survey needs them: ledgers, then whatever may own them, then policies and brokers.
 
-Paths are asked for as they are found, so that a million of them are never in memory at once; topics and their cursors are, by their names.
+Nodes are requested while their paths are found, so a million paths are never in memory at once; those of topics are.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -13,8 +13,8 @@ from ledgerfs_cluster.formats.bookkeeper.ledger_paths import layout_path, requir
 from ledgerfs_cluster.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs_cluster.formats.managed_ledgers.names import is_twofold
 from ledgerfs_cluster.formats.stored_schema import ROOT as SCHEMAS
-from ledgerfs_cluster.snapshot.answered_nodes import OnDenied, answered, paths_below
-from ledgerfs_cluster.snapshot.bundles import BROKERS, NAMESPACES, is_bundle
+from ledgerfs_cluster.snapshot.answered_nodes import answered, paths_below
+from ledgerfs_cluster.snapshot.bundles import BROKERS, NAMESPACES
 from ledgerfs_cluster.snapshot.managed_ledger_paths import managed_ledger_paths
 from ledgerfs_cluster.zookeeper.nodes import Node, Nodes
 
@@ -39,24 +39,16 @@ PARTS = (LEDGERS, TOPICS, *_OTHERS, BOOKIES)
 
 
 class Walk(NamedTuple):
-    """What is walked.
-
-    Attributes
-    ----------
-    on_denied
-        Is told of nodes that may not be read, and of folders that may not be listed if it is enough to know that. None to raise.
-
-    """
+    """The nodes of a cluster, part by part."""
 
     nodes: Nodes
     ledgers_path: str = "/ledgers"
-    on_denied: OnDenied | None = None
 
     def part(self, name: str) -> Iterator[Node]:
         """Yield the nodes of one of `PARTS`; those that are deleted meanwhile are left out.
 
         Raises `BucketNotFoundError` if these are no servers of a cluster, `UnsupportedFormatError` for a layout of ledgers that is not
-        known, and the errors of ZooKeeper, those of `on_denied` as that has it.
+        known, and the errors of ZooKeeper.
         """
         if name == LEDGERS:
             return self._found(self._ledger_paths())
@@ -98,7 +90,7 @@ class Walk(NamedTuple):
         """Yield topics, then their cursors."""
         have_cursors: list[str] = []
         below_others: set[str] = set()
-        for path, node in answered(self.nodes.get_many, topics, self.on_denied):
+        for path, node in answered(self.nodes.get_many, topics):
             if is_twofold(path.rpartition("/")[0]):
                 below_others.add(path)
             if node.children:
@@ -132,23 +124,10 @@ class Walk(NamedTuple):
     def _all_below(self, root: str) -> Iterator[str]:
         level: list[str] = [root]
         for _ in range(_DEEPEST):
-            below = list(paths_below(self.nodes, level, self._on_unlisted(root)))
+            below = list(paths_below(self.nodes, level))
             yield from below
             level = below
 
-    def _on_unlisted(self, root: str) -> OnDenied | None:
-        """Return who takes folders below a root that may not be listed, though not the root itself, nor those that would show owners."""
-        told = self.on_denied
-        if told is None:
-            return None
-
-        def take(path: str, error: AccessDeniedError) -> None:
-            if path == root or (root == NAMESPACES and not is_bundle(path)):
-                raise error
-            told(path, error)
-
-        return take
-
     def _found(self, paths: Iterable[str]) -> Iterator[Node]:
-        for _, node in answered(self.nodes.get_many, paths, self.on_denied):
+        for _, node in answered(self.nodes.get_many, paths):
             yield node

@@ -101,12 +101,14 @@ class ClusterLock:
     For all threads of the process that took it, one at a time; a forked child has no part in it. For ``with``, which releases it.
     """
 
-    __slots__ = ("_client", "_known", "_lock", "_process", "_reader", "_writes")
+    __slots__ = ("_client", "_is_given_up", "_known", "_lock", "_mark", "_number", "_process", "_reader", "_version")
 
     def __init__(self, client: "Client", mark: str) -> None:
         self._client = client
         self._reader = NodeReader(client)
-        self._writes = FencedWrites(client, LOCK_PATH, mark)
+        self._mark = mark
+        self._number = self._version = 0
+        self._is_given_up = False
         self._process = os.getpid()
         self._lock = ForkLock()
         self._known: set[str] = set()
@@ -157,7 +159,7 @@ class ClusterLock:
     @property
     def is_lost(self) -> bool:
         """Whether it is known, without asking, that nothing can be committed any more."""
-        return self._process != os.getpid() or self._writes.is_lost or self._client.is_over
+        return self._process != os.getpid() or self._is_given_up or self._client.is_over
 
     def node(self, path: str) -> Node | None:
         """Return a node as it is now, after all that was committed before, by anybody; None if there is none.
@@ -208,14 +210,14 @@ class ClusterLock:
         self._require_own()
         with self._lock:
             self._make_parents(operations)
-            refused = self._writes.write(operations)
+            refused = self._write(operations)
             if refused is not None:
                 raise self._error(operations[refused.at], refused)
 
     def release(self) -> None:
         """Give the lock back; nothing happens if it is lost, or released already. In a forked child the parent keeps it."""
         with self._lock:
-            self._writes.is_lost = True
+            self._is_given_up = True
             self._client.close()
 
     def __enter__(self) -> Self:
@@ -243,8 +245,8 @@ class ClusterLock:
 
     def _make_folder(self, path: str) -> None:
         for _ in range(_TRIES):
-            missing = _missing(self._writes.newest, path)
-            refused = self._writes.write(missing) if missing else None
+            missing = _missing(self._newest, path)
+            refused = self._write(missing) if missing else None
             if refused is None:
                 self._known.add(path)
                 return
@@ -258,6 +260,109 @@ class ClusterLock:
             path = parent_of(path)
             self._known.discard(path)
         return _refused(path, refused.code)
+
+    def _write(self, operations: Sequence[Operation]) -> Refusal | None:
+        """Do all operations; return which one was refused, after which nothing was done.
+
+        Raises `LockLostError`, and `StoreUnreachableError` if the connection broke at each try and nothing was done.
+        """
+        if self._is_given_up:
+            raise self._lose("the lock was lost, or released")
+        try:
+            return self._fenced(operations)
+        except LedgerfsError:
+            raise
+        except BaseException:
+            # Ctrl-C, say: whether the commit was done will not be known, so it was the last one.
+            self._lose("interrupted")
+            raise
+
+    def _lose(self, reason: str, *, is_uncertain: bool = False) -> LockLostError:
+        """Write nothing any more; return the error that says why."""
+        if not self._is_given_up:
+            self._is_given_up = True
+            self._client.leave()
+        return LockLostError.of(reason, LOCK_PATH, is_uncertain=is_uncertain)
+
+    def _newest(self, path: str) -> Node | None:
+        """Return a node as it is now; None if there is none. Raises `LockLostError` if no server answers in time."""
+        try:
+            return self._reader.newest(path)
+        except StoreUnreachableError as error:
+            raise self._lose(error.reason) from error
+
+    def _fenced(self, operations: Sequence[Operation]) -> Refusal | None:
+        losses = 0
+        until = time.monotonic() + 2 * self._client.timeout_s
+        while True:
+            refused = self._made_again(operations)
+            if refused is not None:
+                return refused
+            number = self._next()
+            outcome = send(self._client, [*self._fences(number), *operations])
+            if outcome is None:
+                self._version += 1
+                return None
+            if isinstance(outcome, Refusal):
+                return self._outside(outcome)
+            if outcome.may_be_done:
+                if self._was_done(number):
+                    return None
+                losses += 1
+            if self._client.is_over:
+                raise self._lose(outcome.reason)
+            if losses == _SENDS or time.monotonic() > until:
+                reason = f"the connection to ZooKeeper broke at each try ({outcome.reason}); nothing was done"
+                raise StoreUnreachableError(reason, key=operations[0].path if operations else LOCK_PATH)
+            time.sleep(_PAUSE_S)
+
+    def _made_again(self, operations: Sequence[Operation]) -> Refusal | None:
+        """Return which operation is for a node that is gone, or was deleted and made again; None if none is."""
+        for at, one in enumerate(operations):
+            if isinstance(one, SetNode) and one.created_ms is not None:
+                node = self._newest(one.path)
+                if node is None or node.created_ms != one.created_ms:
+                    return Refusal(at, NO_NODE if node is None else BAD_VERSION)
+        return None
+
+    def _was_done(self, number: int) -> bool:
+        """Find out whether a commit was done whose answer was lost; if not, it never will be."""
+        ours = {number}
+        until = time.monotonic() + 2 * self._client.timeout_s
+        while time.monotonic() < until:
+            try:
+                node = self._reader.newest(self._mark)
+            except StoreError as error:
+                raise self._lose(error.reason, is_uncertain=True) from error
+            if node is None:
+                break
+            done = int(node.data) if node.data.isdigit() else -1
+            if node.version == self._version + 1 and done in ours:
+                self._version = node.version
+                return done == number
+            if node.version != self._version:
+                break
+            instead = self._next()
+            ours.add(instead)
+            if send(self._client, self._fences(instead)) is None:
+                self._version += 1
+                return False
+            time.sleep(_PAUSE_S)
+        raise self._lose("the nodes of the lock are gone, or others than they were", is_uncertain=True)
+
+    def _fences(self, number: int) -> list[Operation]:
+        return [RequireNode(LOCK_PATH, 0), SetNode(self._mark, b"%d" % number, self._version)]
+
+    def _outside(self, refused: Refusal) -> Refusal:
+        """Return which of the caller's operations was refused; raise `LockLostError` for one of the fences."""
+        if refused.at >= _FENCES:
+            return Refusal(refused.at - _FENCES, refused.code)
+        what = "is gone" if refused.code == NO_NODE else f"was changed (error {refused.code})"
+        raise self._lose(f"the lock of this process {what}; another process may have it")
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,131 +399,6 @@ def send(client: "Client", operations: Sequence[Operation]) -> Refusal | Unanswe
     return Unanswered(not request.withdraw(), reason)
 
 
-class FencedWrites:
-    """The commits of the holder of a lock. For one thread at a time.
-
-    Attributes
-    ----------
-    is_lost
-        Whether nothing is written any more.
-
-    """
-
-    __slots__ = ("_client", "_lock_path", "_mark", "_number", "_reader", "_version", "is_lost")
-
-    def __init__(self, client: "Client", lock_path: str, mark: str) -> None:
-        self._client = client
-        self._reader = NodeReader(client)
-        self._lock_path = lock_path
-        self._mark = mark
-        self._number = 0
-        self._version = 0
-        self.is_lost = False
-
-    def write(self, operations: Sequence[Operation]) -> Refusal | None:
-        """Do all operations; return which one was refused, after which nothing was done.
-
-        Raises `LockLostError`, and `StoreUnreachableError` if the connection broke at each try and nothing was done.
-        """
-        if self.is_lost:
-            raise self.lose("the lock was lost, or released")
-        try:
-            return self._write(operations)
-        except LedgerfsError:
-            raise
-        except BaseException:
-            # Ctrl-C, say: whether the commit was done will not be known, so it was the last one.
-            self.lose("interrupted")
-            raise
-
-    def lose(self, reason: str, *, is_uncertain: bool = False) -> LockLostError:
-        """Write nothing any more; return the error that says why."""
-        if not self.is_lost:
-            self.is_lost = True
-            self._client.leave()
-        return LockLostError.of(reason, self._lock_path, is_uncertain=is_uncertain)
-
-    def newest(self, path: str) -> Node | None:
-        """Return a node as it is now; None if there is none. Raises `LockLostError` if no server answers in time."""
-        try:
-            return self._reader.newest(path)
-        except StoreUnreachableError as error:
-            raise self.lose(error.reason) from error
-
-    def _write(self, operations: Sequence[Operation]) -> Refusal | None:
-        losses = 0
-        until = time.monotonic() + 2 * self._client.timeout_s
-        while True:
-            refused = self._made_again(operations)
-            if refused is not None:
-                return refused
-            number = self._next()
-            outcome = send(self._client, [*self._fences(number), *operations])
-            if outcome is None:
-                self._version += 1
-                return None
-            if isinstance(outcome, Refusal):
-                return self._outside(outcome)
-            if outcome.may_be_done:
-                if self._was_done(number):
-                    return None
-                losses += 1
-            if self._client.is_over:
-                raise self.lose(outcome.reason)
-            if losses == _SENDS or time.monotonic() > until:
-                reason = f"the connection to ZooKeeper broke at each try ({outcome.reason}); nothing was done"
-                raise StoreUnreachableError(reason, key=operations[0].path if operations else self._lock_path)
-            time.sleep(_PAUSE_S)
-
-    def _made_again(self, operations: Sequence[Operation]) -> Refusal | None:
-        """Return which operation is for a node that is gone, or was deleted and made again; None if none is."""
-        for at, one in enumerate(operations):
-            if isinstance(one, SetNode) and one.created_ms is not None:
-                node = self.newest(one.path)
-                if node is None or node.created_ms != one.created_ms:
-                    return Refusal(at, NO_NODE if node is None else BAD_VERSION)
-        return None
-
-    def _was_done(self, number: int) -> bool:
-        """Find out whether a commit was done whose answer was lost; if not, it never will be."""
-        ours = {number}
-        until = time.monotonic() + 2 * self._client.timeout_s
-        while time.monotonic() < until:
-            try:
-                node = self._reader.newest(self._mark)
-            except StoreError as error:
-                raise self.lose(error.reason, is_uncertain=True) from error
-            if node is None:
-                break
-            done = int(node.data) if node.data.isdigit() else -1
-            if node.version == self._version + 1 and done in ours:
-                self._version = node.version
-                return done == number
-            if node.version != self._version:
-                break
-            instead = self._next()
-            ours.add(instead)
-            if send(self._client, self._fences(instead)) is None:
-                self._version += 1
-                return False
-            time.sleep(_PAUSE_S)
-        raise self.lose("the nodes of the lock are gone, or others than they were", is_uncertain=True)
-
-    def _fences(self, number: int) -> list[Operation]:
-        return [RequireNode(self._lock_path, 0), SetNode(self._mark, b"%d" % number, self._version)]
-
-    def _outside(self, refused: Refusal) -> Refusal:
-        """Return which of the caller's operations was refused; raise `LockLostError` for one of the fences."""
-        if refused.at >= _FENCES:
-            return Refusal(refused.at - _FENCES, refused.code)
-        what = "is gone" if refused.code == NO_NODE else f"was changed (error {refused.code})"
-        raise self.lose(f"the lock of this process {what}; another process may have it")
-
-    def _next(self) -> int:
-        self._number += 1
-        return self._number
-
-
 def _take(client: "Client", mark: str, holder: bytes, servers: str) -> None:
     """Make the lock and the mark, which is how the lock is known to be ours after a lost answer."""
     reader = NodeReader(client)
@@ -438,7 +418,7 @@ def _take(client: "Client", mark: str, holder: bytes, servers: str) -> None:
             trouble = outcome.reason
         elif outcome.code not in _FOUND:
             raise _refused(LOCK_PATH, outcome.code)
-    raise StoreUnreachableError(f"the lock was not to be had in {_TRIES} tries: {trouble}", key=LOCK_PATH)
+    raise StoreUnreachableError(f"could not take the lock in {_TRIES} tries: {trouble}", key=LOCK_PATH)
 
 
 def _marks_of_others(reader: NodeReader) -> Iterator[Operation]:
@@ -460,7 +440,7 @@ def _missing(newest: Callable[[str], Node | None], path: str, servers: str = "")
     missing: list[Operation] = []
     while newest(path) is None:
         if path == "/":
-            raise BucketNotFoundError("these servers have no such path, below which a cluster would be", key=servers)
+            raise BucketNotFoundError("these servers have no such folder (chroot)", key=servers)
         missing.append(MakeNode(path, b""))
         path = parent_of(path)
     return missing[::-1]

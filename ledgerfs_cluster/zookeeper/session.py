@@ -274,7 +274,7 @@ def _ready(reading: list[Any], writing: list[Any], _: list[Any], seconds: float 
 def require_servers(servers: str) -> None:
     """Raise `UnusableUrlError` for a text that names no servers."""
     if "@" in servers:
-        raise UnusableUrlError("a login does not belong into an address of ZooKeeper; give username and password")
+        raise UnusableUrlError("an address of ZooKeeper has no login; use the options username and password")
     try:
         collect_hosts(servers)
     except ValueError as error:

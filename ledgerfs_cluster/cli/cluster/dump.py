@@ -10,12 +10,9 @@ from ledgerfs.catalog.time_arguments import iso_time
 from ledgerfs.cli.commands import command
 from ledgerfs.cli.options import json_option, target_option, target_options_of
 from ledgerfs.cli.output import human_size, print_json, progress, say
-from ledgerfs.cli.parameter_types import Duration, LocalPath
-from ledgerfs_cluster.cli.cluster.source import access_options, bookies_of, opened_cluster
+from ledgerfs.cli.parameter_types import LocalPath
+from ledgerfs_cluster.cli.cluster.source import access_options, bookies_of, opened_cluster, say_some
 from ledgerfs_cluster.cli.end_signals import at_end_signals
-
-_MOST_LINES = 10
-"""Lost schemas that are told one by one; the file has them all."""
 
 
 @command()
@@ -25,21 +22,9 @@ _MOST_LINES = 10
     "--to", "bucket", metavar="BUCKET", help="Keep the dump beside this bucket, in _ledgerfs/dumps/, instead of a FILE."
 )
 @click.option(
-    "--keep",
-    type=click.IntRange(min=1),
-    default=48,
-    show_default=True,
-    metavar="NUMBER",
-    help="With --to: how many dumps of this cluster stay at least.",
-)
-@click.option(
-    "--keep-for",
-    type=Duration(),
-    default="30d",
-    show_default=True,
-    metavar="TIME",
-    help="With --to: all that are younger stay, too.",
-)
+    "--keep", type=click.IntRange(min=1), default=720, show_default=True, metavar="NUMBER",
+    help="With --to: how many dumps of this cluster stay, the newest ones.",
+)  # fmt: skip
 @target_option
 @access_options
 @json_option
@@ -52,7 +37,6 @@ def dump(
     file: Path | None,
     bucket: str | None,
     keep: int,
-    keep_for: float,
     zk_rate: float,
     no_bookies: bool,
     as_json: bool,
@@ -64,21 +48,20 @@ def dump(
     in use are, and for the definition of each version of each schema. The other commands about clusters take it in place of a URL. It has
     passwords of ledgers and perhaps credentials of buckets, so only its owner can read it. Whatever ends this before leaves no file.
 
-    With --to dumps are added to a bucket's _ledgerfs/dumps/, and old ones are removed. `ledgerfs cluster dumps` lists them, and makes files
-    of them. Have a timer (cron, systemd, a CronJob) run it, such as every hour.
+    With --to a dump is added to a bucket's _ledgerfs/dumps/, and old ones are removed. `ledgerfs cluster dumps` lists them. Have a timer
+    (cron, systemd, a CronJob) run it, such as every hour.
 
     \b
     Examples:
       ledgerfs cluster dump pulsar+zk://zk1:2181,zk2:2181 dump.json.zst
       ledgerfs cluster dump pulsar+zk://zk1:2181/pulsar dump.json.zst --zk-rate 500
       ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier
-      ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --keep 48 --keep-for 30d
+      ledgerfs cluster dump pulsar+zk://zk1:2181 --to s3://tier --keep 48
     """
     if (file is None) == (bucket is None):
         raise click.UsageError("either FILE or --to BUCKET is where the dump goes")
     # These import numpy, fsspec and kazoo, which --help does not need.
-    from ledgerfs_cluster.snapshot.dump_keeping import Keeping, add_dump
-    from ledgerfs_cluster.snapshot.kept_dumps import dumps_store
+    from ledgerfs_cluster.snapshot.kept_dumps import add_dump, dumps_folder, dumps_store, remove_old_dumps
     from ledgerfs_cluster.snapshot.surveying import dump_cluster
 
     store = None if bucket is None else dumps_store(bucket, target_options_of(context))
@@ -95,20 +78,17 @@ def dump(
     elif store is not None:
         # A signal interrupts only what is inside: it may come while the folder is made, or removed, and what is in there is secret.
         with TemporaryDirectory(prefix="ledgerfs-") as spool, at_end_signals(_interrupt), progress() as update:
-            added = add_dump(cluster, bookies, store, Keeping(keep, round(keep_for * 1000)), update, spool=spool)
-        done, kept = added.dumped, added.kept
+            whole = Path(spool, "dump.json.zst")
+            done = dump_cluster(cluster, bookies, whole, update)
+            kept = add_dump(store, dumps_folder(cluster), whole, done.began_ms)
+            removed = remove_old_dumps(store, kept, keep)
         name, size = f"{store.url}/{kept.key}", kept.stat.size
         told = {"bucket": store.url, "key": kept.key, "cluster": kept.cluster, "taken": iso_time(kept.taken_ms)}
-        told |= {"removed": [one.key for one in added.pruned]}
-        pruned = f"; {len(added.pruned):,} older ones removed" if added.pruned else ""
+        told |= {"removed": [one.key for one in removed]}
+        pruned = f"; {len(removed):,} older ones removed" if removed else ""
     if as_json:
-        print_json({**told, "bytes": size, "nodes": done.nodes, "not_known": done.troubles})
-    for trouble in done.lost_schemas[:_MOST_LINES]:
-        say(f"not known: {trouble}")
-    if len(done.lost_schemas) > _MOST_LINES:
-        say(f"not known: {len(done.lost_schemas) - _MOST_LINES:,} more versions of schemas")
-    if others := done.troubles - len(done.lost_schemas):
-        say(f"{name}: {others:,} questions to bookies have no answer; retention and cursors tell which")
+        print_json({**told, "bytes": size, "nodes": done.nodes, "not_known": len(done.troubles)})
+    say_some("not known: {}", done.troubles)
     say(f"{name}: {done.nodes:,} nodes, {human_size(size)}{pruned}")
 
 

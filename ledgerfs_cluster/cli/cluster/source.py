@@ -151,16 +151,18 @@ def say_not_known(context: click.Context, survey: "Survey", own_policies: int) -
             f"{own_policies:,} topics are in namespaces whose policies of single topics (__change_events) could not be read: "
             "such topics may have others than shown"
         )
-    for trouble in survey.troubles[:_MOST_LINES]:
-        say(f"not known: {trouble}")
-    if len(survey.troubles) > _MOST_LINES:
-        say(f"not known: {len(survey.troubles) - _MOST_LINES:,} more")
-    for node in survey.damaged[:_MOST_LINES]:
-        say(f"{node.path}: {node.reason}; left out")
-    if len(survey.damaged) > _MOST_LINES:
-        say(f"{len(survey.damaged) - _MOST_LINES:,} more nodes are damaged; left out")
+    say_some("not known: {}", survey.troubles)
+    say_some("{}; left out", [f"{node.path}: {node.reason}" for node in survey.damaged])
     if survey.damaged:
         context.exit(1)
+
+
+def say_some(text: str, reasons: Sequence[str]) -> None:
+    """Say the first of some reasons on standard error, and how many more there are."""
+    for one in reasons[:_MOST_LINES]:
+        say(text.format(one))
+    if len(reasons) > _MOST_LINES:
+        say(text.format(f"{len(reasons) - _MOST_LINES:,} more"))
 
 
 def ledgers_text(ids: Sequence[int]) -> str:

@@ -189,8 +189,7 @@ def _kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDump]"
 
     Raises `InvalidOptionError` if they are of several clusters, or if there are some, and none is another cluster's.
     """
-    from ledgerfs_cluster.snapshot.dump_keeping import dumps_folder
-    from ledgerfs_cluster.snapshot.kept_dumps import kept_dumps
+    from ledgerfs_cluster.snapshot.kept_dumps import dumps_folder, kept_dumps
 
     found = kept_dumps(bucket.raw_store)
     own = dumps_folder(cluster) if cluster is not None and found else None

@@ -1,8 +1,11 @@
-"""The header of an entry log, and its ledgers map: what a bookie notes of a log that it has ended (``docs/formats/entry-logs.md``).
+"""The headers of entry logs and journals, and the ledgers map of a log that a bookie has ended (``docs/formats/entry-logs.md``).
 
 A log begins with 1024 bytes, ``BKLO | int32 version | int64 offset of the map | int32 ledgers``, big-endian. The map, behind the last
 entry, tells how many bytes each ledger has in the log. Offset and count are 0 until the log is ended, and stay so in a crash: then only the
 records themselves tell.
+
+A bookie writes a journal before it acknowledges; what is not in an entry log yet when it dies is there alone. A file of it begins with
+``BKLG | int32 version``, big-endian; between its entries are records about ledgers (keys, fences, what is confirmed) and padding.
 """
 
 import struct
@@ -22,6 +25,11 @@ _PART_BYTES, _LEDGER_BYTES = 24, 16
 _NO_ENTRY, _MAP = -1, -2
 _MOST_IN_A_PART = 10_000
 _VERSIONS = (0, 1)
+_JOURNAL_MAGIC = b"BKLG"
+_JOURNAL_HEADER = struct.Struct(">4si")
+_JOURNAL_VERSIONS = range(2, 7)
+_PADDED_SINCE = 5
+_PADDED_HEADER_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +119,36 @@ def parse_ledgers_map(data: memoryview, header: EntryLogHeader, *, key: str) -> 
 
 def _broken(header: EntryLogHeader, at: int, reason: str, key: str) -> CorruptLogError:
     return CorruptLogError(reason, key=key, offset=header.map_at + at)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalHeader:
+    """What a file of a journal says of itself.
+
+    Attributes
+    ----------
+    version
+        2 to 6.
+    first_record
+        The offset of its first record.
+
+    """
+
+    version: int
+    first_record: int
+
+
+def parse_journal_header(data: memoryview, *, key: str) -> JournalHeader:
+    """Parse the first bytes of a file of a journal, whose name is ``key``.
+
+    Raises `CorruptLogError` for what is none, or has a version that is not known. Version 1 had no header; it was gone before there was
+    Pulsar.
+    """
+    if len(data) < _JOURNAL_HEADER.size:
+        raise CorruptLogError(f"{len(data)} bytes are shorter than the header of a journal", key=key, offset=0)
+    magic, version = _JOURNAL_HEADER.unpack_from(data)
+    if magic != _JOURNAL_MAGIC:
+        raise CorruptLogError(f"it begins with {magic!r}, a journal with {_JOURNAL_MAGIC!r}", key=key, offset=0)
+    if version not in _JOURNAL_VERSIONS:
+        raise CorruptLogError(f"a journal of version {version} is not known", key=key, offset=4)
+    return JournalHeader(version, _PADDED_HEADER_BYTES if version >= _PADDED_SINCE else _JOURNAL_HEADER.size)

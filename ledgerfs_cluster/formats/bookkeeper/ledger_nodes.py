@@ -23,7 +23,7 @@ from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
 from ledgerfs.formats.record_header import records_size
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.ledger_paths import is_folder_of_ledgers, ledger_id_at, ledger_path
-from ledgerfs_cluster.formats.bookkeeper.proto.ledger_text_pb2 import LedgerText
+from ledgerfs_cluster.formats.proto.metadata_pb2 import LedgerText
 
 __all__ = [
     "Ensemble",

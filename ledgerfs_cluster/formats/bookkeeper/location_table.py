@@ -117,7 +117,7 @@ def parse_location_table(data: memoryview, *, key: str) -> LocationTable:
         raise CorruptObjectError("it is too short for a table of locations", key=key, offset=0)
     magic, ledgers, entries, gaps, end = _HEADER.unpack_from(data)
     if magic != _MAGIC or len(data) != _HEADER.size + 8 * (2 * ledgers + 1 + entries + 2 * gaps) + 8 * entries:
-        raise CorruptObjectError("it is no table of locations, or not a whole one", key=key, offset=0)
+        raise CorruptObjectError("it is not a table of locations, or not complete", key=key, offset=0)
     wide = np.frombuffer(data, "<i8", 2 * ledgers + 1 + entries + 2 * gaps, _HEADER.size)
     narrow = np.frombuffer(data, "<u4", 2 * entries, _HEADER.size + wide.nbytes)
     ledger_ids, first_rows, entry_ids, gap_ends = np.split(wide, np.cumsum([ledgers, ledgers + 1, entries]))

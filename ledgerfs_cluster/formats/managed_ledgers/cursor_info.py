@@ -4,7 +4,7 @@ While a broker has the topic loaded, and after a crash, the node is stale, and t
 unload the state is in the node.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,8 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     parse_position,
     parse_properties,
 )
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import (
+from ledgerfs_cluster.formats.managed_ledgers.stored_values import uncompressed
+from ledgerfs_cluster.formats.proto.metadata_pb2 import (
     CursorPositionRecord,
     CursorRecord,
     DeletedBitsRecord,
@@ -27,13 +28,14 @@ from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import (
     NumberPropertyRecord,
     PartlyDeletedRecord,
 )
-from ledgerfs_cluster.formats.managed_ledgers.stored_values import uncompressed
 
 IN_THE_NODE = -1
 """The `CursorInfo.cursors_ledger` of a cursor whose state is all there."""
 
 Hole = tuple[Position, Position]
 """Acknowledged entries after the mark-delete position: from after the first position to the second, with it."""
+
+PartlyDeleted = tuple[Position, tuple[int, ...]]
 
 _WORD = np.dtype("<i8")
 _PIECE_BYTES = 8 << 10
@@ -55,7 +57,7 @@ class CursorInfo:
     deleted_bits
         What else is acknowledged, in the compact form: ids of ledgers, and bitmaps of their entries, the lowest bit first.
     partly_deleted
-        Entries of which some messages of the batch are acknowledged.
+        Entries of which some messages of the batch are acknowledged: each with the words of a bitmap of those that are not.
     last_active_ms
         When the subscription was last active, ms since 1970 UTC; None if unknown.
     properties
@@ -72,7 +74,7 @@ class CursorInfo:
     properties: tuple[tuple[str, int], ...] = ()
     cursor_properties: Properties = ()
     deleted_bits: tuple[tuple[int, bytes], ...] = ()
-    partly_deleted: tuple[Position, ...] = ()
+    partly_deleted: tuple[PartlyDeleted, ...] = ()
 
     @property
     def is_in_the_node(self) -> bool:
@@ -130,13 +132,18 @@ def parse_position_info(data: bytes, *, key: str) -> CursorInfo:
 
 
 def build_cursor_info(cursor: CursorInfo) -> bytes:
-    """Serialise the node without compression; it has no compact form, and of partly acknowledged entries the positions alone."""
+    """Serialise the node without compression; it has no compact form of holes."""
     record = CursorRecord(
         cursors_ledger=cursor.cursors_ledger,
-        deleted=_hole_records(cursor.holes),
-        property=_number_records(cursor.properties),
+        deleted=[
+            DeletedRangeRecord(lower=build_position(lower), upper=build_position(upper))
+            for lower, upper in cursor.holes
+        ],
+        property=[NumberPropertyRecord(name=name.encode(), value=value) for name, value in cursor.properties],
         last_active=cursor.last_active_ms,
-        partly_deleted=_partly_records(cursor.partly_deleted),
+        partly_deleted=[
+            PartlyDeletedRecord(position=build_position(at), words=words) for at, words in cursor.partly_deleted
+        ],
         cursor_property=build_properties(cursor.cursor_properties),
     )
     if cursor.mark_delete is not None:
@@ -186,17 +193,5 @@ def _numbers(records: Iterable[NumberPropertyRecord]) -> tuple[tuple[str, int], 
     return tuple([(one.name.decode("utf-8", "replace"), one.value) for one in records])
 
 
-def _partly_deleted(records: Iterable[PartlyDeletedRecord], key: str) -> tuple[Position, ...]:
-    return tuple([parse_position(one.position, key) for one in records])
-
-
-def _hole_records(holes: Sequence[Hole]) -> list[DeletedRangeRecord]:
-    return [DeletedRangeRecord(lower=build_position(lower), upper=build_position(upper)) for lower, upper in holes]
-
-
-def _number_records(properties: Sequence[tuple[str, int]]) -> list[NumberPropertyRecord]:
-    return [NumberPropertyRecord(name=name.encode(), value=value) for name, value in properties]
-
-
-def _partly_records(positions: Sequence[Position]) -> list[PartlyDeletedRecord]:
-    return [PartlyDeletedRecord(position=build_position(position)) for position in positions]
+def _partly_deleted(records: Iterable[PartlyDeletedRecord], key: str) -> tuple[PartlyDeleted, ...]:
+    return tuple([(parse_position(one.position, key), tuple(one.words)) for one in records])

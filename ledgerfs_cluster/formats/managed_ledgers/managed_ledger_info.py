@@ -8,20 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.record_header import records_size
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import (
+from ledgerfs_cluster.formats.managed_ledgers.stored_values import uncompressed
+from ledgerfs_cluster.formats.proto.metadata_pb2 import (
     ManagedLedgerRecord,
     OffloadContextRecord,
     OffloadDriverRecord,
     PositionRecord,
     TextPropertyRecord,
 )
-from ledgerfs_cluster.formats.managed_ledgers.stored_values import uncompressed
 
 Properties = tuple[tuple[str, str], ...]
 
@@ -131,7 +132,7 @@ def parse_managed_ledger_info(data: bytes, *, key: str) -> ManagedLedgerInfo:
     if records_size(sum([one.size for one in ledgers]), sum([one.entries for one in ledgers]) - 1) > _MAX_TOPIC_BYTES:
         raise CorruptMetadataError("lists more entries, or bytes, than a topic can have", key=key)
     if len(ledgers) > 1:
-        ledgers.sort(key=_id)
+        ledgers.sort(key=attrgetter("ledger_id"))
         for one, other in pairwise(ledgers):
             if one.ledger_id == other.ledger_id:
                 raise CorruptMetadataError(f"lists ledger {one.ledger_id} twice", key=key)
@@ -196,10 +197,6 @@ def build_context(context: OffloadContext) -> OffloadContextRecord:
     if context.is_deleted_from_bookkeeper:
         record.bookkeeper_deleted = True
     return record
-
-
-def _id(ledger: LedgerInfo) -> int:
-    return ledger.ledger_id
 
 
 def _ledger(record: ManagedLedgerRecord.Ledger, key: str) -> LedgerInfo:

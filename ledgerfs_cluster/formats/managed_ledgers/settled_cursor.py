@@ -4,11 +4,9 @@ What the newest entry of the cursor's ledger told is put into the node, as a bro
 where the topic's entries are now; what names ledgers of the lost cluster's own (delayed messages, compaction) is left out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
-
-from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
@@ -19,13 +17,7 @@ from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
     parse_cursor_info,
     parse_position_info,
 )
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position, build_position, parse_position
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import (
-    CursorPositionRecord,
-    CursorRecord,
-    PartlyDeletedRecord,
-)
-from ledgerfs_cluster.formats.managed_ledgers.stored_values import uncompressed
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 
 MOST_HOLES = 10_000
 """Ranges that a broker keeps of a subscription, unless it is told otherwise (``managedLedgerMaxUnackedRangesToPersist``)."""
@@ -90,48 +82,28 @@ def settled_cursor(node: bytes, newest: bytes | None, moves: Moves, *, key: str)
         These bytes are no cursor, or its state is in a ledger whose entry is not known.
 
     """
-    told = parse_cursor_info(node, key=key)
-    if told.is_in_the_node:
-        state, words = told, _words_of(CursorRecord.FromString(uncompressed(node, key=key)).partly_deleted)
-    elif newest is None:
-        raise CorruptMetadataError("its state is in a ledger of which no entry is known", key=key)
-    else:
+    told = state = parse_cursor_info(node, key=key)
+    if not told.is_in_the_node:
+        if newest is None:
+            raise CorruptMetadataError("its state is in a ledger of which no entry is known", key=key)
         state = parse_position_info(newest, key=key)
-        words = _words_of(_position_record(newest, key).partly_deleted)
     if state.mark_delete is None:
         raise CorruptMetadataError("a cursor without a position", key=key)
     mark_delete = moves.moved(state.mark_delete)
     holes, more_holes = _first(_moved_holes(state.acknowledged_ranges(), moves, mark_delete), MOST_HOLES)
-    partly = [(moves.moved(at), bits) for at, bits in words if _is_there(at, moves)]
+    partly = [(moves.moved(at), words) for at, words in state.partly_deleted if _is_there(at, moves)]
     batches = [one for one in partly if one[0] > mark_delete]
-    record = CursorRecord.FromString(
-        build_cursor_info(
-            CursorInfo(
-                IN_THE_NODE,
-                mark_delete,
-                tuple(holes),
-                told.last_active_ms,
-                tuple(one for one in state.properties if one[0] != _COMPACTED),
-                tuple(one for one in told.cursor_properties if not one[0].startswith(_DELAYED)),
-            )
-        )
+    settled = CursorInfo(
+        IN_THE_NODE,
+        mark_delete,
+        tuple(holes),
+        told.last_active_ms,
+        tuple(one for one in state.properties if one[0] != _COMPACTED),
+        tuple(one for one in told.cursor_properties if not one[0].startswith(_DELAYED)),
+        partly_deleted=tuple(batches[:MOST_BATCHES]),
     )
-    for at, bits in batches[:MOST_BATCHES]:
-        record.partly_deleted.append(PartlyDeletedRecord(position=build_position(at), words=bits))
-    left_out = more_holes + max(0, len(batches) - MOST_BATCHES)
-    kept = min(len(batches), MOST_BATCHES)
-    return SettledCursor(record.SerializeToString(deterministic=True), mark_delete, len(holes), kept, left_out)
-
-
-def _position_record(newest: bytes, key: str) -> CursorPositionRecord:
-    try:
-        return CursorPositionRecord.FromString(uncompressed(newest, key=key))
-    except DecodeError as error:  # it was parsed before
-        raise CorruptMetadataError("the entry of a cursor is not a protobuf message", key=key) from error
-
-
-def _words_of(records: Iterable[PartlyDeletedRecord]) -> list[tuple[Position, list[int]]]:
-    return [(parse_position(one.position, ""), list(one.words)) for one in records]
+    kept = len(settled.partly_deleted)
+    return SettledCursor(build_cursor_info(settled), mark_delete, len(holes), kept, more_holes + len(batches) - kept)
 
 
 def _is_there(at: Position, moves: Moves) -> bool:

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from ledgerfs.errors import CorruptMetadataError, DecompressionError
 from ledgerfs.formats.decompression import LARGEST, MOST_OF_A_BYTE, Compression, decompress
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import EnvelopeRecord
+from ledgerfs_cluster.formats.proto.metadata_pb2 import EnvelopeRecord
 
 MAX_VALUE_BYTES = 256 << 20
 """No value has more, uncompressed: that is the list of a million ledgers."""

@@ -104,9 +104,7 @@ class PlanAgain:
         survey, situation = self._survey, self._situation
         ids = np.array(sorted({one.ledger_id for one in situation.journal.marked}), np.int64)
         require_going = self._context.require_going
-        found = look_again(
-            self._context.cluster, ids, self._context.bookies, lambda *_: require_going(), skips_denied=True
-        )
+        found = look_again(self._context.cluster, ids, self._context.bookies, lambda *_: require_going())
         # Neither policies nor owners name ledgers.
         now = replace(
             found,

@@ -71,7 +71,7 @@ class Looking:
             looks = look_twice(self.cluster, self.bookies, tiers, rules, progress, unlisted=unlisted)
             survey, orphans = looks.survey, orphans_of(looks, unlisted)
         else:
-            survey = survey_cluster(self.cluster, self.bookies, progress, skips_denied=True)
+            survey = survey_cluster(self.cluster, self.bookies, progress)
         # Behind the lists: the record of an attempt goes with the commit that sets its list.
         journal = read_journal(self.cluster.nodes)
         return Looked(survey, journal, orphans)

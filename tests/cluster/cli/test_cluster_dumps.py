@@ -3,9 +3,7 @@
 import json
 import os
 import signal
-import stat
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -55,7 +53,7 @@ def dump(cluster: LiveCluster, tier: Path | str, *rest: str, **options: object) 
 
 
 @pytest.mark.long
-def test_dumps_are_kept_listed_and_written_to_files(cluster: LiveCluster, tier: Path, tmp_path: Path) -> None:
+def test_dumps_are_kept_and_listed(cluster: LiveCluster, tier: Path) -> None:
     told = run_process("cluster", "dump", cluster.url, "--to", str(tier)).stderr
     assert b" nodes, " in told
     cluster.roll_over(TOPIC)
@@ -66,15 +64,8 @@ def test_dumps_are_kept_listed_and_written_to_files(cluster: LiveCluster, tier: 
     lines = output("cluster", "dumps", str(tier)).splitlines()
     assert len(lines) == 3
     assert lines[2].endswith(found[1]["key"].split("/")[-1])
-    newest = tmp_path / "x.json.zst"
-    answer = json.loads(output("cluster", "dumps", str(tier), "--get", str(newest), "--json"))
-    assert answer["key"] == found[1]["key"]
-    assert newest.read_bytes() == (tier / found[1]["key"]).read_bytes()
-    assert stat.S_IMODE(newest.stat().st_mode) == 0o600
-    ledgers = [len(survey_dump(path, lambda *_: None).ledgers) for path in (tier / found[0]["key"], newest)]
+    ledgers = [len(survey_dump(tier / one["key"], lambda *_: None).ledgers) for one in found]
     assert ledgers[1] == ledgers[0] + 1
-    assert b"is there already" in run("cluster", "dumps", str(tier), "--get", str(newest), code=2).stderr
-    assert not list(tmp_path.glob(".*.part"))
 
 
 @pytest.mark.long
@@ -107,13 +98,8 @@ def test_old_ones_are_removed(cluster: LiveCluster, tier: Path) -> None:
     for _ in range(4):
         dump(cluster, tier)
     assert len(names_in(tier)) == 4
-    time_ago = time.time() - 100
-    for name in names_in(tier):
-        os.utime(folder_in(tier) / name, (time_ago, time_ago))
     before = names_in(tier)
-    found = json.loads(
-        output("cluster", "dump", cluster.url, "--to", str(tier), "--keep", "2", "--keep-for", "5s", "--json")
-    )
+    found = json.loads(output("cluster", "dump", cluster.url, "--to", str(tier), "--keep", "2", "--json"))
     assert found["removed"] == [f"{DUMPS}/{folder_in(tier).name}/{name}" for name in before[:3]]
     left = names_in(tier)
     assert (left[0], len(left)) == (before[3], 2)

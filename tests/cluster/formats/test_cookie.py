@@ -41,46 +41,30 @@ def test_a_field_of_a_later_version_is_passed_over() -> None:
     assert parse_cookie(data, key="k") == Cookie("bookie-0.bookies:3181", "cluster")
 
 
-@for_each(
-    ("text", "value"),
-    [
-        (rb"\303\274", "ü"),
-        (rb"a\"b", 'a"b'),
-        (rb"a\\n", r"a\n"),
-        (rb"\t\47\x", None),
-        (rb"a\0601", "a01"),
-        (rb"\77\4777", "?'77"),
-    ],
-)
-def test_values_have_escapes(text: bytes, value: str | None) -> None:
-    data = b'4\nbookieHost: "b"\ninstanceId: "' + text + b'"\n'
-    if value is None:
-        with pytest.raises(CorruptMetadataError):
-            parse_cookie(data, key="k")
-    else:
-        assert parse_cookie(data, key="k") == Cookie("b", value)
+def test_values_have_escapes() -> None:
+    data = rb"""4
+bookieHost: "b"
+instanceId: "\303\274a\"b\\n\77\0477"
+"""
+    assert parse_cookie(data, key="k") == Cookie("b", """üa"b\\n?'7""")
 
 
 @for_each(
     ("data", "reason"),
     [
         (b"", "layout b''"),
-        (b"three\n", "layout"),
         (b"-4\n", "layout"),
         (b"3\nhost:1\n/journal\n/ledgers\n", "layout b'3'"),
         (b"9" * 5000 + b"\n", "layout"),
         (b"4\n", "a bookie ''"),
-        (b'4\nbookieHost: ""\n', "a bookie ''"),
         (b'4\nbookieHost: "a b"\n', "a bookie 'a b'"),
         (b'4\nbookieHost: "../a"\n', "a bookie"),
         (b'4\nbookieHost: "a\\0b"', "a bookie"),
-        (b"4\nbookieHost: bare\n", "a bookie ''"),
-        (b'4\nbookieHost: "a\n', "no field"),
-        (b'4\nbookieHost "a"\n', "no field"),
-        (b'4\nbookieHost: "a" b\n', "no field"),
-        (b'4\nbookieHost: "a"\nbookieHost: "b"\n', "bookieHost twice"),
-        (b'4\nbookieHost: "\xff"\n', "no text"),
-        (b'4\nbookieHost: "' + b"\\11" * 20000 + b"\n", "no field"),
+        (b"4\nbookieHost: bare\n", "not Protobuf"),
+        (b'4\nbookieHost: "a\n', "not Protobuf"),
+        (b'4\nbookieHost: "a"\nbookieHost: "b"\n', "not Protobuf"),
+        (b'4\nbookieHost: "\xff"\n', "not Protobuf"),
+        (b'4\nbookieHost: "' + b"\\11" * 20000 + b"\n", "not Protobuf"),
         (_MADE + b" " * 65536, "more than a cookie"),
     ],
 )

@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 
 from ledgerfs_cluster.errors import CorruptLogError
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
-from ledgerfs_cluster.formats.bookkeeper.log_records import (
-    JournalHeader,
-    LogRecords,
-    parse_journal_header,
-    scan_records,
-)
+from ledgerfs_cluster.formats.bookkeeper.entry_log_header import JournalHeader, parse_journal_header
+from ledgerfs_cluster.formats.bookkeeper.log_records import LogRecords, scan_records
 from ledgerfs_cluster.formats.bookkeeper.stored_entries import check_entries
 from tests.cluster.support.log_windows import LEAST_BYTES, MOST_BYTES, at_once, in_windows, logs, record
 from tests.support.each import for_each

@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMetadataError, EntryRangeError, InvalidNameError
@@ -13,7 +13,6 @@ from ledgerfs.formats.ledger_metadata import (
     DigestType,
     Ensemble,
     LedgerState,
-    build_ledger_metadata,
     parse_ledger_metadata,
 )
 from ledgerfs.formats.proto.ledger_metadata_pb2 import LedgerMetadataRecord
@@ -149,17 +148,6 @@ def test_golden_nodes_are_read_and_written_again(golden: Path):
     assert found[4].component == "managed-ledger"
 
 
-def test_walking_golden_folders_finds_every_ledger(golden: Path):
-    paths = [path for path in json.loads((golden / "metadata.json").read_text()) if path.startswith("/ledgers")]
-    walked = {path for path in paths if ledger_id_at(path) is not None}
-    folders = {path for path in paths if is_folder_of_ledgers(path)}
-    assert folders == {"/ledgers", "/ledgers/00", "/ledgers/00/0000"}
-    assert {path.rpartition("/")[0] for path in walked} == {"/ledgers/00/0000"}
-    rest = {path.split("/")[2] for path in paths if path not in walked | folders}
-    assert rest == {"INSTANCEID", "LAYOUT", "available", "cookies", "idgen"} & rest
-    assert "available" in rest
-
-
 def test_a_closed_ledger_has_the_metadata_of_its_index_object(golden: Path):
     """The offloader writes the node's fields into the index, and the time of the node itself."""
     stored = json.loads((golden / "metadata.json").read_text())
@@ -169,14 +157,6 @@ def test_a_closed_ledger_has_the_metadata_of_its_index_object(golden: Path):
     node = parse_ledger_node(base64.b64decode(stored[ledger_path(26)]), 26, key=ledger_path(26))
     told = replace(node, created_ms=embedded.created_ms).closed_at(node.last_entry, node.length)
     assert replace(told, custom=tuple(sorted(told.custom))) == replace(embedded, custom=tuple(sorted(embedded.custom)))
-
-
-@quick
-@given(nodes(), st.integers(0, 1000), st.integers(0, 10**9))
-def test_what_a_ledger_is_closed_at_is_its_metadata(node, last_entry, length):
-    metadata = node.closed_at(last_entry, length)
-    assert (metadata.last_entry, metadata.length, metadata.state) == (last_entry, length, LedgerState.CLOSED)
-    assert parse_ledger_metadata(build_ledger_metadata(metadata)) == metadata
 
 
 def test_entries_are_striped_over_the_ensemble_of_their_time():
@@ -193,16 +173,6 @@ def test_entries_are_striped_over_the_ensemble_of_their_time():
     ]
     with pytest.raises(EntryRangeError):
         node.bookies_of(-1)
-
-
-@quick
-@given(nodes(), ids)
-def test_any_entry_has_its_write_quorum(node, entry):
-    ensemble = node.ensemble_of(entry)
-    assert ensemble.first_entry <= entry
-    assert not any(ensemble.first_entry < one.first_entry <= entry for one in node.ensembles)
-    assert len(node.bookies_of(entry)) == node.write_quorum
-    assert node.bookies_of(entry)[0] == ensemble.bookies[entry % node.ensemble_size]
 
 
 def test_ensembles_may_be_in_any_order():
@@ -414,12 +384,3 @@ def test_other_nodes_are_neither_ledgers_nor_folders_of_them(path):
 def test_numbers_of_no_ledger_have_no_path(ledger_id):
     with pytest.raises(InvalidNameError, match=str(ledger_id)):
         ledger_path(ledger_id)
-
-
-@quick
-@given(text, st.lists(st.tuples(text, st.binary(max_size=8)), max_size=4))
-def test_the_first_text_of_a_key_counts(key, custom):
-    assume(all(name != key for name, _ in custom))
-    node = replace(RECOVERED, custom=(*custom, (key, b"first"), (key, b"second")))
-    assert node.told(key) == "first"
-    assert replace(RECOVERED, custom=tuple(custom)).told(key) is None

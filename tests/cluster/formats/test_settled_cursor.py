@@ -12,13 +12,13 @@ from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
     parse_cursor_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import (
+from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import MOST_HOLES, settled_cursor
+from ledgerfs_cluster.formats.proto.metadata_pb2 import (
     CursorPositionRecord,
     CursorRecord,
     PartlyDeletedRecord,
     PositionRecord,
 )
-from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import MOST_HOLES, settled_cursor
 from ledgerfs_cluster.recovery.topics.subscriptions import Positions
 from tests.cluster.support.encoders import build_position_info
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ledgerfs.errors import CorruptMetadataError, UnsupportedFormatError
 from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, SchemaVersion, key_value_schema
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs_cluster.formats.proto.stored_schema_pb2 import SchemaEntryRecord
+from ledgerfs_cluster.formats.proto.metadata_pb2 import SchemaEntryRecord
 from ledgerfs_cluster.formats.stored_schema import StoredVersion, locator_path, parse_locator, parse_stored_schema
 from tests.cluster.support.encoders import build_locator, build_stored_schema
 from tests.support.each import for_each

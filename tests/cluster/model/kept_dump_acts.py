@@ -4,17 +4,24 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ledgerfs.storage.object_store import RawStore
 from ledgerfs_cluster.live_source.newest_entries import NewestEntries
-from ledgerfs_cluster.snapshot.dump_keeping import Keeping, add_dump, dumps_folder
-from ledgerfs_cluster.snapshot.kept_dumps import KeptDump, dumps_store, kept_dumps
+from ledgerfs_cluster.snapshot.kept_dumps import (
+    KeptDump,
+    add_dump,
+    dumps_folder,
+    dumps_store,
+    kept_dumps,
+    remove_old_dumps,
+)
+from ledgerfs_cluster.snapshot.surveying import dump_cluster
 from tests.cluster.model.dump_history import Recording
 from tests.cluster.model.losing_cluster import LosingCluster
 from tests.cluster.model.service_requests import ALL, Died, Kind, Requests, met_at
 from tests.cluster.support.living_clusters import living
-
-_DAY_S = 86_400
 
 
 @dataclass
@@ -58,12 +65,6 @@ class DumpActs:
         else:
             self._dump(None)
 
-    def age(self, _: str) -> None:
-        """Have days go by: what was dumped until now is older by then."""
-        for path in self.losing.bucket.glob("_ledgerfs/dumps/*/*"):
-            told = path.stat()
-            os.utime(path, (told.st_atime - 2 * _DAY_S, told.st_mtime - 2 * _DAY_S))
-
     def damage(self, _: str) -> None:
         """Have the newest dump damaged, if there is an older one: a bit of it, or its end."""
         kept = self.readable()
@@ -87,14 +88,18 @@ class DumpActs:
         self._under_way.append(recording)
         try:
             with living(self.losing.cluster) as cluster, met_at(requests or Requests()):
-                keeping = Keeping(self.chance.randint(1, 3), 0)
-                added = add_dump(cluster, NewestEntries(cluster.reading), self._store(), keeping, lambda *_: None)
+                count, store = self.chance.randint(1, 3), self._store()
+                with TemporaryDirectory() as folder:
+                    file = Path(folder, "dump")
+                    done = dump_cluster(cluster, NewestEntries(cluster.reading), file, lambda *_: None)
+                    added = add_dump(store, dumps_folder(cluster), file, done.began_ms)
+                remove_old_dumps(store, added, count)
         except Died:
             # It may have added one before; that it is a whole one, or none, is all that is known.
             added_now = [one for one in kept_dumps(self._store()) if one.key not in self.recordings]
             self.recordings |= {one.key: recording for one in added_now if self._is_own(one)}
         else:
-            self.recordings[added.kept.key] = recording
+            self.recordings[added.key] = recording
         finally:
             self._under_way.remove(recording)
 

@@ -95,7 +95,7 @@ class RecoveryWalk:
             dumps.note()
 
         dumps = DumpActs(losing, self.chance, live)
-        dumping = [dumps.dump, dumps.dump, dumps.age, dumps.damage] if self.chance.random() < 0.8 else []
+        dumping = [dumps.dump, dumps.dump, dumps.damage] if self.chance.random() < 0.8 else []
         for _ in range(4):
             live(losing.be_cut_off)
         for _ in range(steps):

@@ -168,7 +168,7 @@ def test_a_number_that_no_node_has_is_damage(tmp_path: Path, name: str) -> None:
         "}",
     ]
     path.write_bytes(zstandard.ZstdCompressor().compress("\n".join([*lines, ""]).encode()))
-    with pytest.raises(CorruptObjectError, match="line 2 is none of a dump"):
+    with pytest.raises(CorruptObjectError, match="line 2 is not a line of a dump"):
         list(read_dump(path))
 
 

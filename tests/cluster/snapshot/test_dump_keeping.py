@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import (
@@ -27,28 +26,27 @@ from ledgerfs.storage.object_store import RawStore
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.url_filesystem import filesystem_of
-from ledgerfs_cluster.snapshot import dump_keeping
 from ledgerfs_cluster.snapshot.dump_file import Record, read_dump
-from ledgerfs_cluster.snapshot.dump_keeping import Added, Keeping, add_dump, prune, superfluous
 from ledgerfs_cluster.snapshot.kept_dumps import (
     FOLDER,
     KeptDump,
-    cluster_folder,
+    add_dump,
     copy_kept_dump,
+    dumps_folder,
     kept_dump_key,
     kept_dumps,
     parse_kept_dump,
     read_dump_at,
     read_kept_dump,
+    remove_old_dumps,
 )
+from ledgerfs_cluster.snapshot.surveying import dump_cluster
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.cluster.support.living_clusters import living
 from tests.support.each import for_each
 from tests.support.s3 import Fault, FaultProxy, S3Server
 from tests.support.tries import without_pauses
 
-DAY = 86_400_000
-ALL = Keeping(1000, 1000 * DAY)
 TOPIC = "public/default/a"
 CLUSTER = "47099c88-d3cd-44de-91a6-f8bc42d28371"
 
@@ -71,14 +69,19 @@ def opened(url: str, **options: Any) -> RawStore:
 def added(
     cluster: LiveCluster,
     store: Any,
-    keeping: Keeping = ALL,
+    count: int = 1000,
     at: Callable[[str], object] = lambda what: None,
-    spool: Path | None = None,
-) -> Added:
-    with living(cluster) as one:
-        return add_dump(
-            one, None, store, keeping, lambda what, *_: at(what), spool=None if spool is None else str(spool)
-        )
+    wholes: list[list[Record]] | None = None,
+) -> KeptDump:
+    """Dump a cluster, add the dump, and remove older ones; ``wholes`` gets the records of the dump before it is added."""
+    with living(cluster) as one, TemporaryDirectory() as folder:
+        file = Path(folder, "dump")
+        done = dump_cluster(one, None, file, lambda what, *_: at(what))
+        if wholes is not None:
+            wholes.append(list(read_dump(file)))
+        kept = add_dump(store, dumps_folder(one), file, done.began_ms)
+        remove_old_dumps(store, kept, count)
+        return kept
 
 
 def records(store: RawStore, kept: KeptDump) -> list[Record]:
@@ -111,25 +114,16 @@ class Seen:
 
 
 @pytest.fixture(name="wholes")
-def _wholes(monkeypatch: pytest.MonkeyPatch) -> list[list[Record]]:
-    """The records of each dump as it was before it was kept."""
-    found: list[list[Record]] = []
-    original = dump_keeping.dump_cluster
-
-    def dumped(cluster: Any, bookies: Any, path: Path, *rest: Any) -> Any:
-        done = original(cluster, bookies, path, *rest)
-        found.append(list(read_dump(path)))
-        return done
-
-    monkeypatch.setattr(dump_keeping, "dump_cluster", dumped)
-    return found
+def _wholes() -> list[list[Record]]:
+    """The records of each dump before it was kept."""
+    return []
 
 
 def test_dumps_are_read_as_they_were_before_they_were_kept(
     cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
 ) -> None:
     for _ in range(4):
-        added(cluster, store)
+        added(cluster, store, wholes=wholes)
         cluster.roll_over(TOPIC)
     kept = kept_dumps(store)
     assert [records(store, one) for one in kept] == wholes
@@ -147,7 +141,7 @@ def test_whoever_reads_a_bucket_finds_its_newest_dump_anew(
     reading = open_bucket(str(tmp_path / "tier")).store
     assert kept_dumps(reading) == []
     for _ in range(3):
-        added(cluster, store)
+        added(cluster, store, wholes=wholes)
         cluster.roll_over(TOPIC)
         assert list(read_kept_dump(reading, kept_dumps(reading)[-1])) == wholes[-1]
 
@@ -177,44 +171,28 @@ def test_other_names_are_none_of_dumps(key: str) -> None:
 def test_a_clock_that_goes_back_leaves_the_order(
     cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = added(cluster, store).kept
+    first = added(cluster, store, wholes=wholes)
     monkeypatch.setattr("ledgerfs_cluster.snapshot.surveying._now", lambda: 1_000_000_000_000)
-    second = added(cluster, store, Keeping(1, 1)).kept
+    second = added(cluster, store, 1, wholes=wholes)
     assert second.taken_ms == first.taken_ms + 1
     assert kept_dumps(store)[-1].key == second.key
     assert records(store, kept_dumps(store)[-1]) == wholes[1]
 
 
-def test_two_clusters_in_one_bucket_do_not_mix(cluster: LiveCluster, store: RawStore, tmp_path: Path) -> None:
-    added(cluster, store)
-    with LiveCluster(tmp_path / "other") as other:
-        other.zookeeper.delete("/ledgers/INSTANCEID")
+@for_each("has_id", [False, True])
+def test_two_clusters_in_one_bucket_do_not_mix(
+    cluster: LiveCluster, store: RawStore, tmp_path: Path, *, has_id: bool
+) -> None:
+    """Neither do those that have one BookKeeper, or an id that is no name."""
+    first = added(cluster, store)
+    with LiveCluster(tmp_path / f"other-{has_id}") as other:
+        other.zookeeper.set("/ledgers/INSTANCEID", cluster.nodes["/ledgers/INSTANCEID"] if has_id else b"../\xff")
         other.write_ledger(TOPIC, messages(1))
-        mine = added(other, store, Keeping(1, 1)).kept
-        assert mine.cluster.startswith(f"{cluster_folder(None, other.url)}.")
-        assert mine.cluster.startswith("url-")
-        assert [one.key for one in kept_dumps(store, mine.cluster)] == [mine.key]
-        assert len(kept_dumps(store)) == 2
-        assert not other.not_reads()
-
-
-def test_two_clusters_of_one_bookkeeper_do_not_mix(cluster: LiveCluster, store: RawStore, tmp_path: Path) -> None:
-    first = added(cluster, store).kept
-    with LiveCluster(tmp_path / "other") as other:
-        other.zookeeper.set("/ledgers/INSTANCEID", cluster.nodes["/ledgers/INSTANCEID"])
-        other.write_ledger(TOPIC, messages(1))
-        mine = added(other, store, Keeping(1, 1)).kept
+        mine = added(other, store, 1)
+        assert mine.cluster.rpartition(".")[0] == (CLUSTER if has_id else "cluster")
     assert mine.cluster != first.cluster
-    assert [one.key for one in kept_dumps(store, first.cluster)] == [first.key]
-
-
-@for_each("name", ["a/b", "..", "", "é" * 5, "x" * 101])
-def test_an_id_that_is_no_name_is_a_digest(name: str) -> None:
-    found = cluster_folder(name, "pulsar+zk://a:1")
-    assert found.startswith("id-")
-    assert len(found) == 35
-    assert cluster_folder(None, "pulsar+zk://b:1,a:1/x") == cluster_folder(None, "pulsar+zk://a:1,b:1/x")
-    assert cluster_folder(None, "pulsar+zk://a:1/x") != cluster_folder(None, "pulsar+zk://a:1/y")
+    assert [one.key for one in kept_dumps(store, mine.cluster)] == [mine.key]
+    assert first.key in [one.key for one in kept_dumps(store, first.cluster)]
 
 
 def test_other_objects_are_told_of_and_left(
@@ -228,7 +206,7 @@ def test_other_objects_are_told_of_and_left(
     assert len(kept_dumps(store)) == 1
     assert "notes.txt" in caplog.text
     assert "full-abc" in caplog.text
-    added(cluster, store, Keeping(1, 1))
+    added(cluster, store, 1)
     assert (folder / "notes.txt").exists()
 
 
@@ -245,7 +223,7 @@ def test_nothing_is_known_of_a_folder_that_may_not_be_listed(store: RawStore) ->
 def test_a_damaged_dump_is_told(
     cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path
 ) -> None:
-    one = added(cluster, store).kept
+    one = added(cluster, store, wholes=wholes)
     path = tmp_path / "tier" / one.key
     data = path.read_bytes()
     middle = len(data) // 2
@@ -260,12 +238,12 @@ def test_a_damaged_dump_is_told(
     path.write_bytes(data)
     (listed,) = kept_dumps(store)
     assert records(store, listed) == wholes[0]
-    assert copy_kept_dump(store, listed, tmp_path / "copy") == len(data)
+    copy_kept_dump(store, listed, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == data
 
 
 def test_what_is_pruned_while_it_is_read_is_told(cluster: LiveCluster, store: RawStore) -> None:
-    one = added(cluster, store).kept
+    one = added(cluster, store)
     store.writes.delete(one.key)
     with pytest.raises(ObjectNotFoundError):
         records(store, one)
@@ -288,10 +266,10 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("step", ["reading topics", "put", "after put", "delete", "second delete"])
 def test_an_end_at_each_step_leaves_whole_dumps_and_the_next_one_prunes(
-    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], tmp_path: Path, step: str
+    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], step: str
 ) -> None:
     for _ in range(4):
-        added(cluster, store)
+        added(cluster, store, wholes=wholes)
         cluster.roll_over(TOPIC)
     seen: list[str] = []
 
@@ -300,61 +278,15 @@ def test_an_end_at_each_step_leaves_whole_dumps_and_the_next_one_prunes(
         if (what == step.rsplit(maxsplit=1)[-1] and seen.count(what) == (2 if "second" in step else 1)) or what == step:
             raise Killed
 
-    keeping, spool = Keeping(2, 1), tmp_path / "spool"
-    spool.mkdir()
     with pytest.raises(Killed):
-        added(cluster, Seen(store, end), keeping, end, spool)
+        added(cluster, Seen(store, end), 2, end, wholes)
     kept = kept_dumps(store)
     assert kept
     assert all(records(store, one) in wholes for one in kept)
-    assert not list(spool.iterdir())
-    added(cluster, store, keeping)
+    added(cluster, store, 2, wholes=wholes)
     left = kept_dumps(store)
     assert len(left) == 2
     assert records(store, left[-1]) == wholes[-1]
-
-
-# Pruning.
-
-
-def kept(number: int, age_days: float, cluster: str = "c") -> KeptDump:
-    modified = 1_700_000_000_000 - round(age_days * DAY)
-    key = kept_dump_key(cluster, number, f"{number:032x}")
-    found = parse_kept_dump(ObjectStat(key, 1, modified, ""))
-    assert found is not None
-    return found
-
-
-def test_what_is_kept_by_count_and_by_age() -> None:
-    older = [kept(number, 40 - number) for number in range(40)]
-    own = kept(100, 0)
-    gone = superfluous([*older, own], own, Keeping(5, 10 * DAY))
-    assert [one.taken_ms for one in gone] == list(range(31))
-    assert [one.taken_ms for one in superfluous([*older, own], own, Keeping(20, DAY))] == list(range(21))
-
-
-def test_without_times_nothing_is_old() -> None:
-    listed = [replace(one, stat=replace(one.stat, modified_ms=0)) for one in (kept(n, 9) for n in range(9))]
-    assert superfluous(listed, listed[-1], Keeping(1, DAY)) == []
-
-
-@given(st.data(), st.integers(0, 5), st.integers(0, 10))
-def test_the_newest_ones_stay_whatever_their_ages(data: st.DataObject, count: int, days: int) -> None:
-    """Ages in any order, as by clocks that jump, and an own dump that is not the newest."""
-    listed = [kept(number, data.draw(st.floats(-20, 20))) for number in range(data.draw(st.integers(1, 8)))]
-    own = data.draw(st.sampled_from(listed))
-    gone = superfluous(data.draw(st.permutations(listed)), own, Keeping(count, days * DAY))
-    assert own not in gone
-    assert not set(listed[-max(count, 1) :]) & set(gone)
-    assert all(own.stat.modified_ms - one.stat.modified_ms >= days * DAY for one in gone)
-
-
-def test_pruning_after_the_own_dump_is_gone_removes_nothing(cluster: LiveCluster, store: RawStore) -> None:
-    one = added(cluster, store).kept
-    added(cluster, store)
-    store.writes.delete(added(cluster, store).kept.key)
-    assert prune(store, replace(one, stat=replace(one.stat, key="gone")), Keeping(1, 1)) == ()
-    assert len(kept_dumps(store)) == 2
 
 
 # Stores that fail.
@@ -385,19 +317,22 @@ def test_dumps_on_s3_are_read_as_the_whole_ones(
 ) -> None:
     url, options = s3_bucket(s3, proxy)
     store = opened(url, **options)
-    added(cluster, store)
+    added(cluster, store, wholes=wholes)
     cluster.roll_over(TOPIC)
-    added(cluster, store)
+    added(cluster, store, wholes=wholes)
     assert [records(store, one) for one in kept_dumps(store)] == wholes
     assert list(read_dump_at(f"{url}/{kept_dumps(store)[-1].key}", options)) == wholes[-1]
-    # As an upload in parts, too.
-    monkeypatch.setattr(dump_keeping, "_PART_BYTES", 5 << 20)
+    # As an upload in parts, and read in pieces, too.
+    monkeypatch.setattr("ledgerfs_cluster.snapshot.kept_dumps._PART_BYTES", 5 << 20)
+    monkeypatch.setattr("ledgerfs_cluster.snapshot.kept_dumps._PIECE", 1 << 20)
     for number in range(11):
         cluster.zookeeper.set(f"/ledgers/00/0001/L{number:04d}", os.urandom(500_000))
-    third = added(cluster, store).kept
+    third = added(cluster, store, wholes=wholes)
     assert records(store, kept_dumps(store)[-1]) == wholes[-1]
     assert kept_dumps(store)[-1].key == third.key
     assert third.stat.size > 5 << 20
+    with pytest.raises(CorruptObjectError, match="digest"):
+        records(store, replace(third, digest="0" * 32))
 
 
 @pytest.mark.long
@@ -412,18 +347,18 @@ def test_a_store_that_fails_in_the_middle_leaves_dumps_that_are_whole(
     """From one of its requests on the store fails for good; then it is well again, and so is all that is there, and the next dump."""
     url, options = s3_bucket(s3, proxy)
     clean = opened(url, **options)
-    added(cluster, clean)
+    added(cluster, clean, wholes=wholes)
     for after in range(2):
         cluster.roll_over(TOPIC)
         proxy.faults[:] = [Fault(kind, matches=lambda one, path, headers: one == method, after=after)]
         with pytest.MonkeyPatch.context() as patch, suppress(LedgerfsError):
             without_pauses(patch)
-            added(cluster, opened(url, **options), Keeping(1, 1))
+            added(cluster, opened(url, **options), 1, wholes=wholes)
         proxy.faults.clear()
         listed = kept_dumps(clean)
         assert listed
         assert all(records(clean, one) in wholes for one in listed)
-    added(cluster, clean)
+    added(cluster, clean, wholes=wholes)
     assert records(clean, kept_dumps(clean)[-1]) == wholes[-1]
 
 
@@ -454,14 +389,3 @@ run()
     assert len(kept_dumps(store)) == 1
     added(cluster, store)
     assert len(kept_dumps(store)) == 2
-
-
-def test_a_large_object_is_read_in_pieces(
-    cluster: LiveCluster, store: RawStore, wholes: list[list[Record]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ledgerfs_cluster.snapshot.kept_dumps._PIECE", 50)
-    one = added(cluster, store).kept
-    assert one.stat.size > 200
-    assert records(store, one) == wholes[0]
-    with pytest.raises(CorruptObjectError, match="digest"):
-        records(store, replace(one, digest="0" * 32))

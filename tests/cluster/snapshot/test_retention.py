@@ -114,14 +114,6 @@ def test_what_is_said_to_be_left_is_what_ends_the_staying(topic: tuple) -> None:
             assert (row in trim_of(columns(grown), cursor, rule, NOW, has_current=True).going) == goes
 
 
-@given(topics())
-def test_a_subscription_that_is_further_lets_no_less_go(topic: tuple) -> None:
-    ledgers, cursor, rule, current = topic
-    none = trim_of(columns(ledgers), None, rule, NOW, has_current=current)
-    some = trim_of(columns(ledgers), cursor, rule, NOW, has_current=current)
-    assert none.going[: len(some.going)] == some.going
-
-
 def test_since_is_when_the_oldest_ledger_was_past_its_retention() -> None:
     ledgers = columns([Ledger(i, 1, MIB, NOW - (10 - i) * MINUTE) for i in range(5)])
     by_time = trim_of(ledgers, None, Retention.of(8, -1), NOW, has_current=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ledgerfs import open_bucket
-from ledgerfs.errors import BucketNotFoundError, UnsupportedFormatError
+from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, UnsupportedFormatError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_id_at
@@ -160,6 +160,20 @@ def test_damaged_nodes_are_named_and_the_rest_is_told(cluster: LiveCluster) -> N
     assert [one.path for one in found.damaged] == [managed_ledger_path(NAME), "/admin/policies/public/broken"]
     assert found.topics == ["public/default/persistent/other"]
     assert other in found.ledgers["ledger_id"]
+
+
+@for_each(
+    "path", [managed_ledger_path(NAME), "/schemas", "/admin/policies/public/default", "/namespace", "/ledgers/00"]
+)
+def test_a_node_that_may_not_be_read_is_an_error(cluster: LiveCluster, path: str) -> None:
+    cluster.write_ledger(TOPIC, messages(3))
+    if cluster.zookeeper.get(path) is None:
+        cluster.zookeeper.set(path, b"")
+    cluster.zookeeper.no_auth(path)
+    with pytest.raises(AccessDeniedError) as raised:
+        surveyed(cluster)
+    assert raised.value.key == path
+    cluster.zookeeper.as_to_all(path)
 
 
 def test_servers_without_ledgers_are_said_to_be_the_wrong_ones(cluster: LiveCluster) -> None:

@@ -11,17 +11,16 @@ from ledgerfs_cluster.formats.bookkeeper.entry_log_header import LOG_HEADER_BYTE
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import CursorInfo, build_cursor_info
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import (
+from ledgerfs_cluster.formats.proto.metadata_pb2 import (
     CursorPositionRecord,
     CursorRecord,
     DeletedBitsRecord,
-)
-from ledgerfs_cluster.formats.proto.stored_schema_pb2 import (
+    PositionRecord,
     SchemaEntryRecord,
     SchemaIndexRecord,
     SchemaLocatorRecord,
-    SchemaPositionRecord,
     SchemaRecord,
+    TextPropertyRecord,
 )
 from ledgerfs_cluster.formats.stored_schema import StoredVersion
 from tests.support.entries import varint
@@ -101,9 +100,7 @@ def build_stored_schema(topic: str, schema: SchemaVersion, before: Iterable[Stor
         data=info.data,
         timestamp=schema.timestamp_ms or 0,
         deleted=schema.is_deletion,
-        property=[
-            SchemaRecord.Property(key=key.encode(), value=text.encode()) for key, text in info.properties.items()
-        ],
+        property=[TextPropertyRecord(key=key.encode(), value=text.encode()) for key, text in info.properties.items()],
     )
     itself = _index_record(StoredVersion(schema.version, Position(-1, -1), b""))
     return SchemaEntryRecord(schema=record, index=index or [itself]).SerializeToString(deterministic=True)
@@ -111,5 +108,5 @@ def build_stored_schema(topic: str, schema: SchemaVersion, before: Iterable[Stor
 
 def _index_record(version: StoredVersion) -> SchemaIndexRecord:
     ledger_id, entry_id = version.position
-    place = SchemaPositionRecord(ledger_id=ledger_id, entry_id=entry_id)
+    place = PositionRecord(ledger_id=ledger_id, entry_id=entry_id)
     return SchemaIndexRecord(version=version.version, position=place, hash=version.hash)

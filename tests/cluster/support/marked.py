@@ -106,7 +106,7 @@ class Marked:
 
     def seen(self) -> tuple[Survey, Situation]:
         """Return what a pass begins with now."""
-        survey = survey_cluster(self.living, None, lambda *_: None, skips_denied=True)
+        survey = survey_cluster(self.living, None, lambda *_: None)
         now_ms = time.time_ns() // 1_000_000 + 1
         orphans = Orphans((), tuple(self.offloads))
         return survey, Situation(self.file, now_ms, now_ms, journal=read_journal(self.lock.newest()), orphans=orphans)

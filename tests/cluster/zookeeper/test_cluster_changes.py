@@ -349,20 +349,6 @@ def test_a_commit_whose_answer_is_lost_is_done_once(
     assert of_users(server) == {LIST: b"longest"}
 
 
-def test_a_commit_that_was_not_done_and_could_still_be_is_made_impossible_first(
-    server: ZooKeeperServer, nodes: Nodes
-) -> None:
-    """The first try is done late: after the second one, which changes the same, was decided on."""
-    with ClusterLock.take(nodes.settings, HOLDER) as lock:
-        server.write_faults.append(WriteFault.LOST_BEFORE)
-        before = len(server.writes)
-        lock.commit([SetNode(LIST, b"longer", 0)])
-        sent = server.writes[before:]
-        # What was lost never came; then the mark alone, then all again.
-        assert sent == [(LOCK_PATH, mark(server)), (LOCK_PATH, mark(server), LIST)]
-        assert server.versions[mark(server)] == 2
-
-
 @pytest.mark.parametrize("fault", LOST)
 def test_a_refused_commit_whose_answer_is_lost_is_still_refused(
     server: ZooKeeperServer, nodes: Nodes, fault: WriteFault

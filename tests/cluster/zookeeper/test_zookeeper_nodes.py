@@ -137,7 +137,7 @@ def give_up_only(monkeypatch: pytest.MonkeyPatch, is_time: Callable[[Session], o
 
 def test_a_node_with_its_times_and_children(server: ZooKeeperServer, nodes: Nodes) -> None:
     began_ms = time.time_ns() // 1_000_000
-    server.set("/a/b/c", b"")
+    server.set("/a/b/数 %2F", b"")
     server.set("/a/b", b"one", created_ms=1_700_000_000_123)
     server.set("/a/b", b"two")
     found = nodes.get("/a/b")
@@ -146,6 +146,7 @@ def test_a_node_with_its_times_and_children(server: ZooKeeperServer, nodes: Node
         *(2, 1),
     )
     assert began_ms <= found.changed_ms <= time.time_ns() // 1_000_000
+    assert nodes.children("/a/b") == ["数 %2F"]
 
 
 def test_a_node_of_others_is_named(server: ZooKeeperServer, nodes: Nodes) -> None:
@@ -175,12 +176,6 @@ def test_children_of_many(server: ZooKeeperServer, nodes: Nodes) -> None:
     assert found[1] == ["l"]
     assert isinstance(found[2], ObjectNotFoundError)
     assert found[3:] == [[]] * len(paths)
-
-
-def test_names_of_any_letters(server: ZooKeeperServer, nodes: Nodes) -> None:
-    server.set("/größe/数 %2F", "✓".encode())
-    assert nodes.children("/größe") == ["数 %2F"]
-    assert nodes.get("/größe/数 %2F").data == "✓".encode()
 
 
 def test_ten_thousand_nodes_with_few_packets(server: ZooKeeperServer, nodes: Nodes) -> None:
@@ -232,28 +227,29 @@ def test_a_folder_is_below_all_paths(server: ZooKeeperServer) -> None:
     nodes.close()
 
 
-@for_each("answers", [0, 1, 3, 9])
-def test_a_connection_that_breaks_in_the_middle(failing_zookeeper: ZooKeeperServer, nodes: Nodes, answers: int) -> None:
+@for_each("how", [0, 1, 3, 9, "expired", "away"])
+def test_what_breaks_in_the_middle(failing_zookeeper: ZooKeeperServer, nodes: Nodes, how: int | str) -> None:
+    """A connection after so many answers, the session, or the server for a while."""
     server = failing_zookeeper
     paths = fill(server, 600)
     before = server.connections_made
     results = nodes.get_many(paths)
     found = [next(results)]
-    server.drop_after = answers
+    back = threading.Timer(0.3, server.listen)
+    if how == "expired":
+        server.expire_sessions()
+    elif how == "away":
+        server.refuse()
+        back.start()
+    else:
+        server.drop_after = int(how)
     found += results
     assert data(iter(found)) == [data_of(i) for i in range(600)]
     assert server.connections_made > before + 1
+    if how == "away":
+        back.join()
     # The next case opens a session of its own.
     nodes.close()
-
-
-def test_a_session_that_expires_in_the_middle(failing_zookeeper: ZooKeeperServer, nodes: Nodes) -> None:
-    paths = fill(failing_zookeeper)
-    results = nodes.get_many(paths)
-    found = [next(results)]
-    failing_zookeeper.expire_sessions()
-    found += results
-    assert data(iter(found)) == [data_of(i) for i in range(FEW)]
 
 
 @pytest.mark.parametrize("how", ["expired", "closed", "forked"])
@@ -288,18 +284,6 @@ def test_no_session_shows_what_is_older_than_what_the_one_before_has_shown(
     set_time_out(nodes, PATIENT_S)
     assert nodes.get(path).data == b"new"
     nodes.close()
-
-
-def test_a_server_that_goes_for_a_while(failing_zookeeper: ZooKeeperServer, nodes: Nodes) -> None:
-    paths = fill(failing_zookeeper)
-    results = nodes.get_many(paths)
-    found = [next(results)]
-    failing_zookeeper.refuse()
-    back = threading.Timer(0.3, failing_zookeeper.listen)
-    back.start()
-    found += results
-    back.join()
-    assert data(iter(found)) == [data_of(i) for i in range(FEW)]
 
 
 def test_nobody_listens(failing_zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch) -> None:

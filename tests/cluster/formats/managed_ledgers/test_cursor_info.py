@@ -20,7 +20,7 @@ from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
 )
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_of
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import CursorPositionRecord
+from ledgerfs_cluster.formats.proto.metadata_pb2 import CursorPositionRecord
 from tests.cluster.support.encoders import build_position_info
 from tests.cluster.support.golden_nodes import GoldenNodes
 from tests.support.each import for_each
@@ -33,6 +33,7 @@ ids = st.integers(-1, MAX_INT64)
 positions = st.builds(Position, ids, ids)
 holes = st.tuples(positions, positions).map(lambda ends: (min(ends), max(ends)))
 text = st.text(st.characters(codec="utf-8"), max_size=8)
+words = st.lists(int64, max_size=2).map(tuple)
 bitmaps = st.binary(max_size=40).map(lambda data: data[: len(data) // 8 * 8])
 cursors = st.builds(
     CursorInfo,
@@ -42,7 +43,7 @@ cursors = st.builds(
     last_active_ms=st.none() | st.integers(1, MAX_INT64),
     properties=st.lists(st.tuples(text, int64), max_size=3).map(tuple),
     cursor_properties=st.lists(st.tuples(text, text), max_size=3).map(tuple),
-    partly_deleted=st.lists(positions, max_size=3).map(tuple),
+    partly_deleted=st.lists(st.tuples(positions, words), max_size=3).map(tuple),
 )
 states = st.builds(
     CursorInfo,
@@ -51,7 +52,7 @@ states = st.builds(
     holes=st.lists(holes, max_size=3).map(tuple),
     properties=st.lists(st.tuples(text, int64), max_size=3).map(tuple),
     deleted_bits=st.lists(st.tuples(st.integers(0, MAX_INT64), bitmaps), max_size=3).map(tuple),
-    partly_deleted=st.lists(positions, max_size=3).map(tuple),
+    partly_deleted=st.lists(st.tuples(positions, words), max_size=3).map(tuple),
 )
 
 
@@ -117,7 +118,7 @@ def test_fields_of_a_node_have_the_numbers_of_pulsar() -> None:
         last_active_ms=5,
         properties=(("p", 9),),
         cursor_properties=(("a", "b"),),
-        partly_deleted=(Position(3, 6),),
+        partly_deleted=((Position(3, 6), (255,)),),
     )
 
 
@@ -137,7 +138,7 @@ def test_fields_of_an_entry_have_the_numbers_of_pulsar(words: str) -> None:
         holes=((Position(3, 5), Position(3, 10)),),
         properties=(("p", 9),),
         deleted_bits=((8, b"\x0b" + bytes(7) + b"\xff" * 8),),
-        partly_deleted=(Position(3, 6),),
+        partly_deleted=((Position(3, 6), ()),),
     )
     assert list(found.acknowledged_ranges()) == [
         (Position(3, 5), Position(3, 10)),

@@ -1,8 +1,8 @@
-"""Lists of ledgers that are changed: the change, and not one byte more."""
+"""Lists of ledgers that are changed: the change, and nothing else of what brokers wrote."""
 
 import dataclasses
 import uuid
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,23 +11,19 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMetadataError, LedgerfsError, NotFoundError, UnsupportedWriteError
 from ledgerfs.formats.decompression import Compression
-from ledgerfs_cluster.formats.managed_ledgers.list_changes import (
-    EditedList,
-    with_contexts,
-)
+from ledgerfs_cluster.formats.managed_ledgers.list_changes import with_contexts
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
     OffloadContext,
-    Position,
     build_managed_ledger_info,
     parse_managed_ledger_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import ManagedLedgerRecord
 from ledgerfs_cluster.formats.managed_ledgers.stored_values import codec_of, compressed
-from ledgerfs_cluster.formats.managed_ledgers.wire_fields import fields_of, joined
+from ledgerfs_cluster.formats.proto.metadata_pb2 import ManagedLedgerRecord
 from tests.cluster.support.golden_nodes import GoldenNodes
+from tests.cluster.support.ledger_lists import contexts, infos
 from tests.support.each import for_each
 from tests.support.entries import compress
 
@@ -47,27 +43,6 @@ OF_CONTEXT = bytes.fromhex("0801 1002 1801 28AC02 320B 0A0173 1206 0A0162 120174
 # Fields of no version that is known: a varint, a fixed64, bytes, a group with a group in it, a fixed32.
 UNKNOWN = bytes.fromhex("A00601 A1060102030405060708 AA0603616263 AB06 B3060801B406 AC06 AD0601020304")
 
-text = st.text(st.characters(codec="utf-8"), max_size=5)
-properties = st.lists(st.tuples(text, text), max_size=2).map(tuple)
-contexts = st.builds(
-    OffloadContext,
-    uuid=st.uuids().map(str),
-    is_complete=st.booleans(),
-    is_deleted_from_bookkeeper=st.booleans(),
-    offloaded_ms=st.none() | st.integers(1, MAX_INT64),
-    driver=st.none() | text.filter(bool),
-    properties=properties,
-    segments=st.integers(0, 2),
-)
-counts = st.integers(0, MAX_INT64)
-sizes = st.integers(0, 2**56)
-ledgers = st.builds(LedgerInfo, counts, st.integers(0, 2**50), sizes, counts, st.none() | contexts, properties)
-lists = st.builds(
-    ManagedLedgerInfo,
-    st.lists(ledgers, min_size=1, max_size=5, unique_by=lambda one: one.ledger_id).map(tuple),
-    st.none() | st.builds(Position, counts, counts),
-    properties,
-)
 unknown = st.sampled_from([b"", UNKNOWN])
 
 
@@ -99,33 +74,33 @@ NODE = b"".join(
 """A list with what no known broker writes in every place: unknown fields, and known ones in another order."""
 
 
-def test_the_node_of_these_tests_is_a_list() -> None:
-    assert [one.ledger_id for one in parse_managed_ledger_info(NODE, key=KEY).ledgers] == [10, 11, 12, 13]
-    for message in (NODE, UNKNOWN, OLD_CONTEXT):
-        assert joined(fields_of(message)) == message
+def written_again(node: bytes, changes: Mapping[int, bytes]) -> bytes:
+    """Return a node as protobuf writes it, with these contexts instead: known fields by number, then the bytes of unknown ones."""
+    record = ManagedLedgerRecord.FromString(node)
+    for one in record.ledger:
+        if one.ledger_id in changes:
+            one.context.Clear()
+            one.context.MergeFromString(changes[one.ledger_id])
+    return record.SerializeToString()
 
 
 @for_each("codec", list(Compression))
-def test_an_edit_that_changes_nothing_keeps_each_byte(codec: Compression) -> None:
-    data = compressed(NODE, codec, compress(codec, NODE))
-    assert with_contexts(NODE, {}, key=KEY) == EditedList(NODE, Compression.NONE)
-    assert with_contexts(data, {}, key=KEY) == EditedList(NODE, codec)
+def test_an_edit_that_changes_nothing_keeps_all_that_was_there(codec: Compression) -> None:
+    found = with_contexts(compressed(NODE, codec, compress(codec, NODE)), {}, key=KEY)
+    assert (found.plain, found.codec) == (written_again(NODE, {}), codec)
+    assert found.plain.count(UNKNOWN) == NODE.count(UNKNOWN)
+    assert sorted(found.plain) == sorted(NODE)
 
 
 def test_a_context_that_is_replaced_has_nothing_of_the_old_one() -> None:
     found = with_contexts(NODE, {12: CONTEXT}, key=KEY)
-    assert found.plain == NODE.replace(
-        ledger(12, UNKNOWN, COUNTS, part(5, OLD_CONTEXT), PROPERTY, UNKNOWN),
-        # Where a serialiser would have put it; what stands before was there before.
-        ledger(12, part(5, OF_CONTEXT), UNKNOWN, COUNTS, PROPERTY, UNKNOWN),
-    )
+    assert found.plain == written_again(NODE, {12: OF_CONTEXT})
+    assert found.plain.count(UNKNOWN) == NODE.count(UNKNOWN) - 1
 
 
 def test_a_first_context_stands_where_a_broker_has_it() -> None:
-    found = with_contexts(NODE, {10: CONTEXT}, key=KEY)
     before, after = ledger(10, COUNTS, PROPERTY, UNKNOWN), ledger(10, COUNTS, part(5, OF_CONTEXT), PROPERTY, UNKNOWN)
-    assert NODE.count(before) == 1
-    assert found.plain == NODE.replace(before, after)
+    assert with_contexts(NODE, {10: CONTEXT}, key=KEY).plain == written_again(NODE, {}).replace(before, after)
 
 
 def test_a_context_in_two_parts_which_parsers_join() -> None:
@@ -134,33 +109,18 @@ def test_a_context_in_two_parts_which_parsers_join() -> None:
     assert replaced == ledger(1, COUNTS, part(5, OF_CONTEXT)) + ledger(2)
 
 
-Edit = Callable[[bytes, int], EditedList]
-EDITS: list[Edit] = [
-    lambda data, one: with_contexts(data, {one: CONTEXT}, key=KEY),
-]
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_the_greatest_id_is_never_changed_wherever_it_stands(edit: Edit) -> None:
-    with pytest.raises(UnsupportedWriteError, match="ledger 13 has the greatest id") as raised:
-        edit(NODE, 13)
-    assert raised.value.key == KEY
-    edit(NODE, 12)
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_a_ledger_that_is_not_listed(edit: Edit) -> None:
-    for data, one in ((NODE, 9), (NODE, 14), (NODE, -1), (b"", 1)):
-        with pytest.raises(NotFoundError, match=f"does not list ledger {one}") as raised:
-            edit(data, one)
-        assert raised.value.key == KEY
-
-
-@for_each("edit", EDITS)
-@for_each("data", [b"\xff", b"\x47\x78", ledger(1) + ledger(1), ledger(1)[:-1], NODE[:-1]])
-def test_what_is_no_list(edit: Edit, data: bytes) -> None:
-    with pytest.raises(CorruptMetadataError) as raised:
-        edit(data, 1)
+@for_each(
+    ("data", "ledger_id", "error"),
+    [
+        (NODE, 13, UnsupportedWriteError),
+        *((data, one, NotFoundError) for data, one in ((NODE, 9), (NODE, 14), (NODE, -1), (b"", 1))),
+        *((data, 1, CorruptMetadataError) for data in (b"\xff", b"\x47\x78", ledger(1) * 2, ledger(1)[:-1], NODE[:-1])),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_changed_is_refused(data: bytes, ledger_id: int, error: type[LedgerfsError]) -> None:
+    """The ledger of the greatest id, wherever it stands, one that is not listed, and what is no list."""
+    with pytest.raises(error) as raised:
+        with_contexts(data, {ledger_id: CONTEXT}, key=KEY)
     assert raised.value.key == KEY
 
 
@@ -181,13 +141,15 @@ def test_golden_contexts_are_written_as_brokers_wrote_them(golden: Path) -> None
 
 
 def with_unknown(info: ManagedLedgerInfo, some: bytes, last: bytes) -> bytes:
-    """Return the node with unknown fields at the end of each ledger, and at its own."""
-    fields = list(fields_of(build_managed_ledger_info(info)))
-    return b"".join([one.with_value(one.value + some).data for one in fields]) + last
+    """Return the node with unknown fields at the end of each ledger, and of its own."""
+    record = ManagedLedgerRecord.FromString(build_managed_ledger_info(info))
+    for one in record.ledger:
+        one.MergeFromString(some)
+    return record.SerializeToString() + last
 
 
 @settings(deadline=None, max_examples=120)
-@given(lists, unknown, unknown, st.data())
+@given(infos.filter(lambda info: info.ledgers), unknown, unknown, st.data())
 def test_any_list_has_the_change_and_all_else(
     info: ManagedLedgerInfo, some: bytes, last: bytes, data: st.DataObject
 ) -> None:
@@ -214,32 +176,15 @@ def test_any_list_has_the_change_and_all_else(
 
 
 @settings(deadline=None, max_examples=120)
-@given(
-    st.binary(max_size=80),
-    st.integers(0, 80),
-    st.integers(0, 80),
-    st.sampled_from(EDITS),
-    st.sampled_from([10, 11, 12]),
-)
-def test_arbitrary_bytes_raise_nothing_else(data: bytes, at: int, end: int, edit: Edit, one: int) -> None:
+@given(st.binary(max_size=80), st.integers(0, 80), st.integers(0, 80), st.sampled_from([10, 11, 12]))
+def test_arbitrary_bytes_raise_nothing_else(data: bytes, at: int, end: int, one: int) -> None:
     for attempt in (data, NODE + data, NODE[:at] + data + NODE[end:]):
-        refused = None
         try:
-            found = edit(attempt, one)
-        except LedgerfsError as error:
-            refused = error
-        if refused is None:
-            before = {each.ledger_id for each in parse_managed_ledger_info(attempt, key=KEY).ledgers}
-            after = {each.ledger_id for each in parse_managed_ledger_info(found.plain, key=KEY).ledgers}
-            assert before == after
-        else:
-            assert refused.key == KEY
-
-
-@for_each("data", ["0B", "0B0C0D", "0B14", "0C", "0E", "0F", "0A05", "0D00", "08", "08" + "80" * 11])
-def test_what_is_no_message(data: str) -> None:
-    with pytest.raises(ValueError, match=r"a (field|group|number) "):
-        list(fields_of(bytes.fromhex(data)))
+            found = with_contexts(attempt, {one: CONTEXT}, key=KEY)
+        except LedgerfsError:
+            continue
+        before, after = (parse_managed_ledger_info(each, key=KEY) for each in (attempt, found.plain))
+        assert [each.ledger_id for each in before.ledgers] == [each.ledger_id for each in after.ledgers]
 
 
 def test_the_codec_of_a_value() -> None:

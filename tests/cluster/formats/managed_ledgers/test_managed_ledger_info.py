@@ -30,38 +30,15 @@ from ledgerfs_cluster.formats.managed_ledgers.names import (
     managed_ledger_path,
 )
 from ledgerfs_cluster.formats.managed_ledgers.node_kinds import is_list_of_ledgers, managed_ledger_at
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import ManagedLedgerRecord
 from ledgerfs_cluster.formats.managed_ledgers.stored_values import compressed
+from ledgerfs_cluster.formats.proto.metadata_pb2 import ManagedLedgerRecord
 from tests.cluster.support.golden_nodes import GoldenNodes
+from tests.cluster.support.ledger_lists import infos
 from tests.support.each import for_each
 from tests.support.entries import LZ4, NONE, ZSTD, compress
 
 MAX_INT64 = 2**63 - 1
 KEY = "/managed-ledgers/public/default/persistent/orders"
-
-counts = st.integers(0, MAX_INT64)
-sizes = st.integers(0, 2**55)
-times = st.integers(1, MAX_INT64)
-text = st.text(st.characters(codec="utf-8"), max_size=8)
-properties = st.lists(st.tuples(text, text), max_size=3).map(tuple)
-positions = st.builds(Position, st.integers(-1, MAX_INT64), st.integers(-1, MAX_INT64))
-contexts = st.builds(
-    OffloadContext,
-    uuid=st.none() | st.uuids().map(str),
-    is_complete=st.booleans(),
-    is_deleted_from_bookkeeper=st.booleans(),
-    offloaded_ms=st.none() | times,
-    driver=st.none() | text.filter(bool),
-    properties=properties,
-    segments=st.integers(0, 3),
-)
-ledgers = st.builds(LedgerInfo, counts, sizes, sizes, counts, st.none() | contexts, properties)
-infos = st.builds(
-    ManagedLedgerInfo,
-    st.lists(ledgers, max_size=4, unique_by=lambda one: one.ledger_id).map(tuple),
-    st.none() | positions,
-    properties,
-)
 
 
 def parse(data: bytes) -> ManagedLedgerInfo:
@@ -198,36 +175,24 @@ def test_ledgers_are_sorted_whatever_the_order_of_the_node() -> None:
     assert [one.ledger_id for one in parse(record(152, 150, 151)).ledgers] == [150, 151, 152]
 
 
-def test_a_ledger_that_is_listed_twice_is_corrupt() -> None:
-    with pytest.raises(CorruptMetadataError, match="lists ledger 7 twice") as caught:
-        parse(record(7, 3, 7))
+@for_each(
+    ("ledgers", "reason"),
+    [
+        *(([{"ledger_id": 1, "entries": 1, "size": 1} | {field: -1}], "which no ledger has") for field in ("ledger_id", "entries", "size")),
+        *(
+            ([{"ledger_id": 1, "entries": entries, "size": size}], "which no ledger has")
+            for entries, size in ((2**62, 2**62), (2**63 - 1, 1), (2**60, 0))
+        ),
+        ([{"entries": 1}], "id -1"),
+        ([{"ledger_id": one, "entries": 1, "size": 2**62 - 20} for one in range(2)], "than a topic can have"),
+        ([{"ledger_id": one} for one in (7, 3, 7)], "lists ledger 7 twice"),
+    ],
+)  # fmt: skip
+def test_ledgers_that_no_topic_has_are_corrupt(ledgers: list[dict[str, int]], reason: str) -> None:
+    listed = [ManagedLedgerRecord.Ledger(**one) for one in ledgers]
+    with pytest.raises(CorruptMetadataError, match=reason) as caught:
+        parse(ManagedLedgerRecord(ledger=listed).SerializeToString())
     assert caught.value.key == KEY
-
-
-@pytest.mark.parametrize(("entries", "size"), [(2**62, 2**62), (2**63 - 1, 1), (2**60, 0)])
-def test_more_entries_than_a_file_can_have_are_corrupt(entries: int, size: int) -> None:
-    ledger = ManagedLedgerRecord.Ledger(ledger_id=1, entries=entries, size=size)
-    with pytest.raises(CorruptMetadataError, match="which no ledger has"):
-        parse_managed_ledger_info(ManagedLedgerRecord(ledger=[ledger]).SerializeToString(), key=KEY)
-
-
-def test_more_entries_than_a_topic_can_have_are_corrupt() -> None:
-    ledgers = [ManagedLedgerRecord.Ledger(ledger_id=number, entries=1, size=2**62 - 20) for number in range(2)]
-    assert parse_managed_ledger_info(ManagedLedgerRecord(ledger=ledgers[:1]).SerializeToString(), key=KEY)
-    with pytest.raises(CorruptMetadataError, match="than a topic can have"):
-        parse_managed_ledger_info(ManagedLedgerRecord(ledger=ledgers).SerializeToString(), key=KEY)
-
-
-@pytest.mark.parametrize("field", ["ledger_id", "entries", "size"])
-def test_negative_numbers_are_corrupt(field: str) -> None:
-    ledger = ManagedLedgerRecord.Ledger(**{"ledger_id": 1, "entries": 1, "size": 1} | {field: -1})
-    with pytest.raises(CorruptMetadataError, match="which no ledger has"):
-        parse(ManagedLedgerRecord(ledger=[ledger]).SerializeToString())
-
-
-def test_a_ledger_without_an_id_is_corrupt() -> None:
-    with pytest.raises(CorruptMetadataError, match="id -1"):
-        parse(ManagedLedgerRecord(ledger=[ManagedLedgerRecord.Ledger(entries=1)]).SerializeToString())
 
 
 @for_each("data", ["1200", "12020801", "12021001", "120B 08FEFFFFFFFFFFFFFFFF01 1000"])

@@ -17,8 +17,8 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     build_managed_ledger_info,
     parse_managed_ledger_info,
 )
-from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import EnvelopeRecord
 from ledgerfs_cluster.formats.managed_ledgers.stored_values import compressed, uncompressed
+from ledgerfs_cluster.formats.proto.metadata_pb2 import EnvelopeRecord
 from tests.support.each import for_each
 from tests.support.entries import compress
 

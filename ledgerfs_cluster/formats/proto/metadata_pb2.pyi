@@ -1,4 +1,5 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -148,3 +149,115 @@ class CursorPositionRecord(_message.Message):
     partly_deleted: _containers.RepeatedCompositeFieldContainer[PartlyDeletedRecord]
     deleted_bits: _containers.RepeatedCompositeFieldContainer[DeletedBitsRecord]
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., deleted: _Optional[_Iterable[_Union[DeletedRangeRecord, _Mapping]]] = ..., property: _Optional[_Iterable[_Union[NumberPropertyRecord, _Mapping]]] = ..., partly_deleted: _Optional[_Iterable[_Union[PartlyDeletedRecord, _Mapping]]] = ..., deleted_bits: _Optional[_Iterable[_Union[DeletedBitsRecord, _Mapping]]] = ...) -> None: ...
+
+class SchemaIndexRecord(_message.Message):
+    __slots__ = ("version", "position", "hash")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    position: PositionRecord
+    hash: bytes
+    def __init__(self, version: _Optional[int] = ..., position: _Optional[_Union[PositionRecord, _Mapping]] = ..., hash: _Optional[bytes] = ...) -> None: ...
+
+class SchemaLocatorRecord(_message.Message):
+    __slots__ = ("newest", "index")
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    newest: SchemaIndexRecord
+    index: _containers.RepeatedCompositeFieldContainer[SchemaIndexRecord]
+    def __init__(self, newest: _Optional[_Union[SchemaIndexRecord, _Mapping]] = ..., index: _Optional[_Iterable[_Union[SchemaIndexRecord, _Mapping]]] = ...) -> None: ...
+
+class SchemaEntryRecord(_message.Message):
+    __slots__ = ("schema", "index")
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    schema: SchemaRecord
+    index: _containers.RepeatedCompositeFieldContainer[SchemaIndexRecord]
+    def __init__(self, schema: _Optional[_Union[SchemaRecord, _Mapping]] = ..., index: _Optional[_Iterable[_Union[SchemaIndexRecord, _Mapping]]] = ...) -> None: ...
+
+class SchemaRecord(_message.Message):
+    __slots__ = ("topic", "user", "type", "data", "timestamp", "deleted", "property")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    PROPERTY_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    user: bytes
+    type: int
+    data: bytes
+    timestamp: int
+    deleted: bool
+    property: _containers.RepeatedCompositeFieldContainer[TextPropertyRecord]
+    def __init__(self, topic: _Optional[bytes] = ..., user: _Optional[bytes] = ..., type: _Optional[int] = ..., data: _Optional[bytes] = ..., timestamp: _Optional[int] = ..., deleted: bool = ..., property: _Optional[_Iterable[_Union[TextPropertyRecord, _Mapping]]] = ...) -> None: ...
+
+class LedgerText(_message.Message):
+    __slots__ = ("quorumSize", "ensembleSize", "length", "lastEntryId", "state", "segment", "digestType", "password", "ackQuorumSize", "ctime", "customMetadata", "cToken")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        OPEN: _ClassVar[LedgerText.State]
+        IN_RECOVERY: _ClassVar[LedgerText.State]
+        CLOSED: _ClassVar[LedgerText.State]
+    OPEN: LedgerText.State
+    IN_RECOVERY: LedgerText.State
+    CLOSED: LedgerText.State
+    class DigestType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CRC32: _ClassVar[LedgerText.DigestType]
+        HMAC: _ClassVar[LedgerText.DigestType]
+        CRC32C: _ClassVar[LedgerText.DigestType]
+        DUMMY: _ClassVar[LedgerText.DigestType]
+    CRC32: LedgerText.DigestType
+    HMAC: LedgerText.DigestType
+    CRC32C: LedgerText.DigestType
+    DUMMY: LedgerText.DigestType
+    class Segment(_message.Message):
+        __slots__ = ("ensembleMember", "firstEntryId")
+        ENSEMBLEMEMBER_FIELD_NUMBER: _ClassVar[int]
+        FIRSTENTRYID_FIELD_NUMBER: _ClassVar[int]
+        ensembleMember: _containers.RepeatedScalarFieldContainer[bytes]
+        firstEntryId: int
+        def __init__(self, ensembleMember: _Optional[_Iterable[bytes]] = ..., firstEntryId: _Optional[int] = ...) -> None: ...
+    class CustomMetadata(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: bytes
+        value: bytes
+        def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
+    QUORUMSIZE_FIELD_NUMBER: _ClassVar[int]
+    ENSEMBLESIZE_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    LASTENTRYID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    DIGESTTYPE_FIELD_NUMBER: _ClassVar[int]
+    PASSWORD_FIELD_NUMBER: _ClassVar[int]
+    ACKQUORUMSIZE_FIELD_NUMBER: _ClassVar[int]
+    CTIME_FIELD_NUMBER: _ClassVar[int]
+    CUSTOMMETADATA_FIELD_NUMBER: _ClassVar[int]
+    CTOKEN_FIELD_NUMBER: _ClassVar[int]
+    quorumSize: int
+    ensembleSize: int
+    length: int
+    lastEntryId: int
+    state: LedgerText.State
+    segment: _containers.RepeatedCompositeFieldContainer[LedgerText.Segment]
+    digestType: LedgerText.DigestType
+    password: bytes
+    ackQuorumSize: int
+    ctime: int
+    customMetadata: _containers.RepeatedCompositeFieldContainer[LedgerText.CustomMetadata]
+    cToken: int
+    def __init__(self, quorumSize: _Optional[int] = ..., ensembleSize: _Optional[int] = ..., length: _Optional[int] = ..., lastEntryId: _Optional[int] = ..., state: _Optional[_Union[LedgerText.State, str]] = ..., segment: _Optional[_Iterable[_Union[LedgerText.Segment, _Mapping]]] = ..., digestType: _Optional[_Union[LedgerText.DigestType, str]] = ..., password: _Optional[bytes] = ..., ackQuorumSize: _Optional[int] = ..., ctime: _Optional[int] = ..., customMetadata: _Optional[_Iterable[_Union[LedgerText.CustomMetadata, _Mapping]]] = ..., cToken: _Optional[int] = ...) -> None: ...
+
+class CookieText(_message.Message):
+    __slots__ = ("bookieHost", "instanceId")
+    BOOKIEHOST_FIELD_NUMBER: _ClassVar[int]
+    INSTANCEID_FIELD_NUMBER: _ClassVar[int]
+    bookieHost: bytes
+    instanceId: bytes
+    def __init__(self, bookieHost: _Optional[bytes] = ..., instanceId: _Optional[bytes] = ...) -> None: ...
