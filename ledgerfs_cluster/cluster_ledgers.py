@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.catalog_rows import origin_columns
+from ledgerfs.catalog.catalog_rows import LEDGER, Table, origin_columns
 from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.layout import Names
 from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
 from ledgerfs.catalog.remains import Kept, Remains, Unreadable
@@ -132,6 +133,34 @@ class ClusterRemains:
             "files that are not what they should be": len(self.troubles),
             **self.notes,
         }
+
+
+class FoundLedgers:
+    """The ledgers of a cluster as they are found: rows of a catalog, and what is none."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.rows: list[tuple[Any, ...]] = []
+        self.empty: set[int] = set()
+        self.topics: set[int] = set()
+        self.lacking: list[Lacking] = []
+
+    def lack(
+        self, topic: str | None, ledger_id: int, kind: GapKind, error: LedgerfsError, *, is_beside: bool = False
+    ) -> None:
+        """Note what a ledger, or all of a topic, lacks (`Lacking`); ``topic`` is None for a ledger of no known topic."""
+        name = UNKNOWN if topic is None else self.names.row_of(topic)
+        self.lacking.append(Lacking(name, ledger_id, kind, error, is_beside))
+
+    def table(self) -> Table:
+        """Return all rows of `LEDGER`."""
+        return np.array(self.rows, LEDGER)
+
+    def remains(self) -> ClusterRemains:
+        """Return what is no row."""
+        have_others = {*self.table()["name"].tolist(), *(one.name for one in self.lacking)}
+        empty, topics = frozenset(self.empty), frozenset(self.topics - have_others)
+        return ClusterRemains(empty, topics, tuple(self.lacking))
 
 
 def kept(remains: Remains) -> Kept:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from ledgerfs.errors import CorruptMetadataError, InvalidOptionError, ObjectNotFoundError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs_cluster.disks.bookie_disks import BookieDisks
 from ledgerfs_cluster.disks.disk_files import DiskListing
+from ledgerfs_cluster.disks.filesystem import BookieDisks
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_id_at, ledger_path, parse_ledger_node
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
@@ -78,14 +78,6 @@ class KnownLedgers:
         found = parse_ledger_node(data, ledger_id, key=ledger_path(ledger_id, self.ledgers_path))
         # Pulsar's ledgers do not say when they were made: brokers take the time of the node, too.
         return found if found.created_ms is not None else replace(found, created_ms=made_ms or None)
-
-    def state(self, ledger_id: int) -> str:
-        """Return the state of a ledger in a word."""
-        try:
-            node = self.node(ledger_id)
-        except CorruptMetadataError:
-            return "damaged"
-        return "deleted" if node is None else node.state.name.lower()
 
     def owner(self, ledger_id: int) -> str:
         """Return whose a ledger is by its own metadata: a topic, a subscription, a schema; ``?`` if that does not tell."""

@@ -8,7 +8,7 @@ from typing import Any
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs_cluster.disks.disk_files import FileKind
 from ledgerfs_cluster.disks.index import DiskIndex
-from ledgerfs_cluster.disks.scanning import ScannedFile, ledgers_of_files
+from ledgerfs_cluster.disks.scanning import ScannedFile
 from ledgerfs_cluster.formats.bookkeeper.entry_log_header import LOG_HEADER_BYTES
 
 
@@ -81,7 +81,7 @@ def _log_report(
     """
     ledgers: list[dict[str, Any]] = [
         {"ledger_id": ledger, "owner": owner_of(ledger), "bytes": stored, "is_live": ledger in live}
-        for ledger, _, stored in ledgers_of_files([one])
+        for ledger, stored in zip(one.table.ledger_ids.tolist(), one.table.stored.tolist(), strict=True)
     ]
     live_bytes = sum(ledger["bytes"] for ledger in ledgers if ledger["is_live"])
     total = sum(ledger["bytes"] for ledger in ledgers)

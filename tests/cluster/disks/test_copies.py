@@ -12,7 +12,7 @@ from ledgerfs.catalog.findings import Severity
 from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, MissingLedgerError, UnplacedLedgersWarning
 from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.verification.verify import check_ledger, verify
-from ledgerfs_cluster.disks import entries
+from ledgerfs_cluster.disks import entries, index
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
@@ -153,7 +153,7 @@ def test_a_log_that_was_compacted_meanwhile_is_found_again(disks: Disks) -> None
 def test_a_check_goes_on_in_a_log_that_was_compacted_meanwhile(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is wrong with the ledger, whose bookies wrote it to other logs while its copies were looked at: each is looked at once."""
     monkeypatch.setattr(entries, "WINDOW_BYTES", 200)
-    monkeypatch.setattr(entries, "_MOST_OPEN", 1)
+    monkeypatch.setattr(index, "_MOST_OPEN", 1)
     bucket = disks.open()
     whole = check_ledger(bucket, bucket.ledger(7).ref, lambda _: None)
     moved = iter(disks.currents)
