@@ -23,6 +23,9 @@ from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 
+NAME = LEDGER.names.index("name") if LEDGER.names else 0
+"""The column of a row that has the row of its name."""
+
 KEPT_TABLES: dict[str, Any] = {}
 IS_WRITABLE = False
 
@@ -158,7 +161,7 @@ class FoundLedgers:
 
     def remains(self) -> ClusterRemains:
         """Return what is no row."""
-        have_others = {*self.table()["name"].tolist(), *(one.name for one in self.lacking)}
+        have_others = {row[NAME] for row in self.rows} | {one.name for one in self.lacking}
         empty, topics = frozenset(self.empty), frozenset(self.topics - have_others)
         return ClusterRemains(empty, topics, tuple(self.lacking))
 

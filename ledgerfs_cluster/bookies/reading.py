@@ -13,7 +13,7 @@ import numpy as np
 from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs_cluster.bookies.pool import Leases
-from ledgerfs_cluster.bookies.window import Refusal, Window
+from ledgerfs_cluster.bookies.window import Window
 from ledgerfs_cluster.errors import CorruptReplyError
 from ledgerfs_cluster.formats.bookkeeper.replies import Operation, ReplyCode, batch_entries
 from ledgerfs_cluster.formats.bookkeeper.requests import batch_request, read_requests
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ledgerfs.formats.records import EntryBatch
     from ledgerfs_cluster.bookies.connection import Received
+    from ledgerfs_cluster.bookies.refusals import Refusal
     from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 
 _WINDOW_BYTES = 1 << 20

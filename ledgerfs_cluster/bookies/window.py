@@ -1,7 +1,6 @@
 """A run of entries that are asked for together: which bookie each is asked of, what came, and what each bookie said that had none."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,24 +8,12 @@ import numpy.typing as npt
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.kernels.arrays import empty
+from ledgerfs_cluster.bookies.refusals import UNREACHABLE, WRONG_BYTES, Refusal
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.replies import ReplyCode
 from ledgerfs_cluster.formats.bookkeeper.stored_entries import Checked, Fault, check_entries
 
-UNREACHABLE = -1
-"""Instead of a `ReplyCode`: the bookie did not answer."""
-
-WRONG_BYTES = -2
-"""Instead of a `ReplyCode`: it sent bytes that the digest, or the ids in them, contradict."""
-
 _NOT_ASKED = -1
-
-
-class Refusal(NamedTuple):
-    """What a bookie said of an entry that it does not give: a `ReplyCode`, `UNREACHABLE` or `WRONG_BYTES`."""
-
-    bookie: str
-    code: int
 
 
 class Window:

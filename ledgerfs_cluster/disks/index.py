@@ -17,6 +17,7 @@ from cachetools import LRUCache
 
 from ledgerfs.cache.cache_folder import CacheFolder, cache_folder
 from ledgerfs.cache.kept_file import KeptFile
+from ledgerfs.cache.sealed_file import SealedWriter
 from ledgerfs.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs.storage.fork_lock import ForkLock
@@ -224,7 +225,11 @@ class KeptTables:
         found = scan_file(file, self._most_bytes)
         # What is wrong with a file is found again by reading it again.
         if found.trouble is None:
-            kept.save(lambda sink: sink.write(build_location_table(found.table)))
+
+            def write(sink: SealedWriter) -> None:
+                sink.write(build_location_table(found.table))
+
+            kept.save(write)
         return found
 
 

@@ -7,10 +7,9 @@ from ledgerfs.catalog.reader import OnDamage
 from ledgerfs.errors import CorruptLedgerError
 from ledgerfs_cluster.bookies.pool import leases_of
 from ledgerfs_cluster.bookies.reading import Lack, LedgerReading
-from ledgerfs_cluster.bookies.window import Refusal
+from ledgerfs_cluster.bookies.refusals import Refusal, is_passing, refusal_error
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs_cluster.live_source.access import ClusterAccess
-from ledgerfs_cluster.live_source.refusals import is_passing, refusal_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +41,9 @@ class HotLedger:
         self.ledger_id = ledger_id
 
     def node(self) -> LedgerNode:
-        """Return the ledger's metadata, read once; raises as `ClusterAccess.ledger_node`."""
+        """Return the ledger's metadata, read once; raises as `ClusterAccess.stored`."""
         if self._node is None:
-            self._node = self._access.ledger_node(self.ledger_id)
+            self._node = self._access.stored(self.ledger_id).node
         return self._node
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
@@ -70,7 +69,7 @@ class HotLedger:
                 first, rounds = lost, 0
             rounds += 1
             # Whether the ledger is deleted, or entries were moved to other bookies, its metadata tells.
-            self._node = self._access.ledger_node(self.ledger_id)
+            self._node = self._access.stored(self.ledger_id).node
             if rounds < _ROUNDS:
                 time.sleep(_PAUSE_S * rounds if is_passing(refusals) else 0)
                 continue

@@ -28,12 +28,11 @@ from ledgerfs_cluster.cluster_ledgers import gaps_of, lacking_findings, require_
 from ledgerfs_cluster.formats.bookkeeper.ledger_paths import layout_path, require_layout
 from ledgerfs_cluster.formats.managed_ledgers.names import is_of_transactions
 from ledgerfs_cluster.live_source import rows
-from ledgerfs_cluster.live_source.access import ClusterAccess
-from ledgerfs_cluster.live_source.cluster_schemas import ClusterSchemas
+from ledgerfs_cluster.live_source.access import ClusterAccess, listed_topics, managed_ledger_names
+from ledgerfs_cluster.live_source.cluster_schemas import schema_topics, schema_versions
 from ledgerfs_cluster.live_source.listed_ledgers import ListedLedgers
 from ledgerfs_cluster.live_source.reader import LiveReader
 from ledgerfs_cluster.live_source.tail import TopicTail
-from ledgerfs_cluster.live_source.topics import listed_topics, managed_ledger_names
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class LiveCluster(Source):
             node = nodes.get(layout_path(self._access.reading.ledgers_path))
             require_layout(node.data, key=node.path)
         names = Names()
-        found = ListedLedgers(self._access, names, place=1)
+        found = ListedLedgers(self._access, names)
         managed_ledgers = managed_ledger_names(nodes)
         topics = [name for name in managed_ledgers if not is_of_transactions(name)]
         for topic in listed_topics(nodes, topics, progress):
@@ -128,12 +127,12 @@ class LiveCluster(Source):
         return LiveCheck(cast("LiveReader", ledger), on_read, digest=digest).run()
 
     def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:
-        """Return all versions that the cluster has, those that are deleted softly among them; raises as `ClusterSchemas.versions`."""
-        return ClusterSchemas(self._access).versions(topic)
+        """Return all versions that the cluster has, those that are deleted softly among them; raises as `schema_versions`."""
+        return schema_versions(self._access, topic)
 
     def schema_topics(self) -> list[str]:
-        """Return the topics that have schemas; raises as `ClusterSchemas.topics`."""
-        return ClusterSchemas(self._access).topics()
+        """Return the topics that have schemas; raises as `schema_topics`."""
+        return schema_topics(self._access)
 
     def uuid_of_copy(self, ref: LedgerRef) -> str | None:
         """Return the uuid of an offloaded ledger; others have none."""

@@ -10,9 +10,9 @@ from ledgerfs.catalog.findings import Severity
 from ledgerfs.errors import LedgerfsError, MissingLedgerError, NotFoundError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.verification.verify import verify
+from ledgerfs_cluster.bookies.asking import ends_of
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.live_source.listed_ledgers import ListedLedgers
-from ledgerfs_cluster.live_source.open_ledgers import ends_of
 from tests.cluster.support.live_clusters import CLOSED, IN_RECOVERY, TOPIC, LiveCluster, messages
 from tests.cluster.support.live_reads import confirmed_of, entries_of, only_reading, opened, values_of, whole
 from tests.cluster.support.patience import Patience
