@@ -5,7 +5,6 @@ a striped ledger is asked entry by entry. Nothing here decides what it means tha
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -39,21 +38,10 @@ _STORED_OVERHEAD = 64
 """Bytes that an entry has in a reply besides its payload."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """A window of which no replica gives some entries: what that means, its ledger's metadata tells.
-
-    Attributes
-    ----------
-    entries
-        The entries that are lacking, ascending, each with what its bookies said.
-    rest
-        What came of the window; None if nothing did.
-
-    """
+class Lack(NamedTuple):
+    """The entries that no replica gives, ascending, each with what its bookies replied: what that means, the ledger's metadata tells."""
 
     entries: "list[tuple[int, list[Refusal]]]"
-    rest: "EntryBatch | None"
 
 
 class _Batch(NamedTuple):
@@ -108,16 +96,18 @@ class LedgerReading:
         self._next_id = 0
 
     def windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
-        """Yield the entries ``first`` to ``last``, window by window, up to the first that lacks some; raises as `BookiePool.pace`."""
+        """Yield the entries ``first`` to ``last``, window by window, and last what is lacking, if it is; raises as `BookiePool.pace`."""
         waiting: deque[int] = deque()
         while waiting or first <= last:
             while first <= last and len(waiting) < _MOST_AHEAD:
                 end = self._end_of_window(first, last)
                 waiting.append(self._begin(first, end))
                 first = end + 1
-            found = self._collect(waiting.popleft())
-            yield found
-            if isinstance(found, Lack):
+            batch, lost = self._collect(waiting.popleft())
+            if batch is not None:
+                yield batch
+            if lost:
+                yield Lack(lost)
                 return
 
     def _end_of_window(self, first: int, last: int) -> int:
@@ -172,7 +162,8 @@ class LedgerReading:
         self._traffic.count(requests=1, bytes_asked=entries * self._entry_bytes)
         return True
 
-    def _collect(self, number: int) -> "EntryBatch | Lack":
+    def _collect(self, number: int) -> "tuple[EntryBatch | None, list[tuple[int, list[Refusal]]]]":
+        """Return the entries of a window up to the first that is lacking, None if that is its first, and those that are."""
         window = self._windows[number]
         while True:
             while (bookie := window.waits_for()) is not None:
@@ -187,11 +178,12 @@ class LedgerReading:
             self._ask(window)
         del self._windows[number]
         self._batches.pop(number, None)
-        batch = window.batch(*found)
-        if batch is None or len(batch) < window.last - window.first + 1:
-            return Lack(window.lost(), batch)
-        self._traffic.count(bytes_used=int(batch.lengths.sum()))
-        return batch
+        batch, lost = window.batch(*found), window.lost()
+        if lost and batch is not None:
+            batch = batch.slice(window.first, lost[0][0] - 1) if lost[0][0] > window.first else None
+        if batch is not None:
+            self._traffic.count(bytes_used=int(batch.lengths.sum()))
+        return batch, lost
 
     def _receive(self, bookie: str, window: Window) -> None:
         """Wait for replies of a bookie, and give each to its window."""

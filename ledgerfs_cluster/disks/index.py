@@ -144,20 +144,18 @@ class DiskIndex:
 
     def copies(self, ledger_id: int, first: int, last: int) -> Copies:
         """Return all copies of the entries ``first`` to ``last``, both included, of a ledger."""
-        parts: list[tuple[Int64, int, Int64, Int64]] = []
+        parts: list[tuple[Int64, Int64, Int64, Int64]] = []
         for file, row in self._tables_of(ledger_id):
             table = self.files[file].table
             rows = table.rows_of(row, first, last)
-            if rows.start < rows.stop:
-                sizes = table.sizes[rows].astype(np.int64)
-                parts.append((table.entry_ids[rows], file, table.places[rows].astype(np.int64), sizes))
+            found = table.entry_ids[rows]
+            if found.size:
+                files = np.full(found.size, file, np.int64)
+                parts.append((found, files, table.places[rows].astype(np.int64), table.sizes[rows].astype(np.int64)))
         if not parts:
             nothing = np.zeros(0, np.int64)
             return Copies(nothing, nothing, nothing, nothing)
-        entries = np.concatenate([part[0] for part in parts])
-        files = np.repeat([part[1] for part in parts], [part[0].size for part in parts]).astype(np.int64)
-        places = np.concatenate([part[2] for part in parts])
-        sizes = np.concatenate([part[3] for part in parts])
+        entries, files, places, sizes = (np.concatenate(column) for column in zip(*parts, strict=True))
         # Parts ascend by file: a stable sort keeps logs before journals, and files that most entries are in together.
         order = np.argsort(entries, kind="stable") if len(parts) > 1 else slice(None)
         return Copies(entries[order], files[order], places[order], sizes[order])

@@ -58,15 +58,12 @@ class HotLedger:
             for found in self._windows(first, last):
                 if isinstance(found, Lack):
                     lack = found
-                    break
-                yield found
-                first, rounds = found.last_entry + 1, 0
+                else:
+                    yield found
+                    first, rounds = found.last_entry + 1, 0
             if lack is None:
                 return
             lost, refusals = lack.entries[0]
-            if lack.rest is not None and lack.rest.first_entry < lost:
-                yield lack.rest.slice(first, lost - 1)
-                first, rounds = lost, 0
             rounds += 1
             # Whether the ledger is deleted, or entries were moved to other bookies, its metadata tells.
             self._node = self._access.stored(self.ledger_id).node
