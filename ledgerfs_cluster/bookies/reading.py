@@ -12,7 +12,7 @@ import numpy as np
 from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs_cluster.bookies.pool import Leases
-from ledgerfs_cluster.bookies.window import Window
+from ledgerfs_cluster.bookies.window import Lost, Window
 from ledgerfs_cluster.errors import CorruptReplyError
 from ledgerfs_cluster.formats.bookkeeper.replies import Operation, ReplyCode, batch_entries
 from ledgerfs_cluster.formats.bookkeeper.requests import batch_request, read_requests
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ledgerfs.formats.records import EntryBatch
     from ledgerfs_cluster.bookies.connection import Received
-    from ledgerfs_cluster.bookies.refusals import Refusal
     from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 
 _WINDOW_BYTES = 1 << 20
@@ -41,7 +40,7 @@ _STORED_OVERHEAD = 64
 class Lack(NamedTuple):
     """The entries that no replica gives, ascending, each with what its bookies replied: what that means, the ledger's metadata tells."""
 
-    entries: "list[tuple[int, list[Refusal]]]"
+    entries: list[Lost]
 
 
 class _Batch(NamedTuple):
@@ -162,8 +161,8 @@ class LedgerReading:
         self._traffic.count(requests=1, bytes_asked=entries * self._entry_bytes)
         return True
 
-    def _collect(self, number: int) -> "tuple[EntryBatch | None, list[tuple[int, list[Refusal]]]]":
-        """Return the entries of a window up to the first that is lacking, None if that is its first, and those that are."""
+    def _collect(self, number: int) -> "tuple[EntryBatch | None, list[Lost]]":
+        """Return the result of a window, once all of it came or is lost."""
         window = self._windows[number]
         while True:
             while (bookie := window.waits_for()) is not None:
@@ -172,15 +171,13 @@ class LedgerReading:
             self._ask(window)
             if window.waits_for() is not None:
                 continue
-            found = window.check(self._node.digest, self._node.ledger_id)
+            found = window.result(self._node.digest, self._node.ledger_id)
             if found is not None:
                 break
             self._ask(window)
         del self._windows[number]
         self._batches.pop(number, None)
-        batch, lost = window.batch(*found), window.lost()
-        if lost and batch is not None:
-            batch = batch.slice(window.first, lost[0][0] - 1) if lost[0][0] > window.first else None
+        batch, lost = found
         if batch is not None:
             self._traffic.count(bytes_used=int(batch.lengths.sum()))
         return batch, lost

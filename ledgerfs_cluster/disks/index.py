@@ -124,11 +124,11 @@ class DiskIndex:
         self._lock = ForkLock()
 
     def opened(self, row: int) -> io.FileIO:
-        """Return the file of a row, which stays open for its readers; raises as `ledgerfs_cluster.disks.reading.opened`."""
+        """Return the file of a row, which stays open for its readers; raises as `open_to_read`."""
         with self._lock:
             found = self._open.get(row)
             if found is None:
-                found = self._open[row] = io.FileIO(open_to_read(self.files[row].file.path), "rb")
+                found = self._open[row] = open_to_read(self.files[row].file.path)
             return found
 
     def ledger_ids(self) -> Int64:

@@ -8,7 +8,7 @@ import numpy as np
 from ledgerfs.errors import LedgerfsError, StoreError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs_cluster.disks.disk_files import DiskFile, FileKind
-from ledgerfs_cluster.disks.reading import OnError, empty_bytes, opened, read_into
+from ledgerfs_cluster.disks.reading import OnError, empty_bytes, open_to_read, read_into
 from ledgerfs_cluster.errors import CorruptLogError
 from ledgerfs_cluster.formats.bookkeeper.entry_log_header import (
     LOG_HEADER_BYTES,
@@ -67,7 +67,8 @@ def scan_file(file: DiskFile, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile
 
     Raises `ObjectNotFoundError` if it is gone; all else that is wrong with it is told.
     """
-    with opened(file.path) as descriptor:
+    with open_to_read(file.path) as opened:
+        descriptor = opened.fileno()
         size = os.fstat(descriptor).st_size
         start, header, trouble = _begin(file, descriptor, size)
         if size > MOST_FILE_BYTES:
