@@ -227,7 +227,6 @@ def ledger_row(
     times_ms: tuple[int, int],
     own: bytes,
     uuid: str | None = None,
-    state: CatalogState = CatalogState.SOUND,
     is_ordered: bool = True,
     is_open: bool = False,
 ) -> tuple[Any, ...]:
@@ -237,10 +236,24 @@ def ledger_row(
     unknown, and changed; ``cut_bytes`` is as of `entries_between_cuts`.
     """
     ledger_id, name, place, number = ids
-    cuts = -(-entries // entries_between_cuts(entries, length, cut_bytes)) if entries else 0
+    cuts = -(-entries // entries_between_cuts(entries, length, cut_bytes))
     return (
         *((0, 0) if uuid is None else uuid_halves(uuid)),
-        *(ledger_id, name, place, 0, number, state, is_ordered, 0, entries - 1, length, length, length, cuts),
+        *(
+            ledger_id,
+            name,
+            place,
+            0,
+            number,
+            CatalogState.SOUND,
+            is_ordered,
+            0,
+            entries - 1,
+            length,
+            length,
+            length,
+            cuts,
+        ),
         *times_ms,
         *origin_columns(None),
         is_open,

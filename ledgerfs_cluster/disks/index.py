@@ -160,6 +160,14 @@ class DiskIndex:
         order = np.argsort(entries, kind="stable") if len(parts) > 1 else slice(None)
         return Copies(entries[order], files[order], places[order], sizes[order])
 
+    def entry_ids(self, ledger_id: int, last: int) -> Int64:
+        """Return the ids of the entries 0 to ``last`` of a ledger, ascending, once for each copy."""
+        parts = [np.zeros(0, np.int64)]
+        for file, row in self._tables_of(ledger_id):
+            table = self.files[file].table
+            parts.append(table.entry_ids[table.rows_of(row, 0, last)])
+        return np.sort(np.concatenate(parts))
+
     def newest_of_bookies(self, ledger_id: int) -> dict[int, int]:
         """Return {row of a bookie: greatest id of an entry of a ledger that it has}."""
         found: dict[int, int] = {}
@@ -180,7 +188,7 @@ class DiskIndex:
 
     def missing(self, ledger_id: int, last: int) -> list[tuple[int, int]]:
         """Return the ranges (first, last) of entries 0 to ``last`` of a ledger that are in no file."""
-        there = np.append(-1, np.unique(self.copies(ledger_id, 0, last).entries))
+        there = np.append(-1, np.unique(self.entry_ids(ledger_id, last)))
         rows = np.flatnonzero(np.diff(there) != 1)
         found = list(zip((there[rows] + 1).tolist(), (there[rows + 1] - 1).tolist(), strict=True))
         return [*found, (int(there[-1]) + 1, last)] if there[-1] < last else found

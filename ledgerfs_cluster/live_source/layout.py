@@ -6,18 +6,15 @@ A listing reads the list of every topic, and asks bookies only where open ledger
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, cast
 
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import NO_UUID
-from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.findings import Finding
 from ledgerfs.catalog.layout import Names, OpenLedger, Progress
 from ledgerfs.catalog.layouts_known import register_rows
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.listing import with_gaps
-from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.catalog.reader import LedgerReader, OnRead
 from ledgerfs.catalog.source import Source
 from ledgerfs.catalog.tail import Tail
@@ -101,7 +98,7 @@ class LiveCluster(Source):
         remains = replace(found.remains(), notes=notes)
         places = ("", self._access.reading.ledgers_path)
         catalog = Catalog.of(names.texts, found.table(), {rows.NUMBER: remains}, places=places)
-        return with_gaps(catalog, [*map(_gap_of_lost, catalog.lost), *gaps_of(catalog, rows.NUMBER)])
+        return with_gaps(catalog, gaps_of(catalog, rows.NUMBER))
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of one ledger; nothing is asked before it is needed."""
@@ -112,11 +109,7 @@ class LiveCluster(Source):
         return TopicTail(self._access, managed_ledger or "")
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield the ledgers that topics list as the last one, and that are gone; and what could not be learned of topics."""
-        reason = "the topic lists this ledger, and neither BookKeeper nor a bucket has it: its entries are lost"
-        for row in catalog.lost[catalog.lost["layout"] == rows.NUMBER]:
-            ref = catalog.ref_of(row)
-            yield Finding(Severity.DAMAGE, "lost-ledger", reason, ref.key, None, ref.ledger_id, ref.topic)
+        """Yield the ledgers that topics list and that are gone, and what could not be learned of topics."""
         yield from lacking_findings(catalog, rows.NUMBER)
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "LiveCheck":
@@ -150,9 +143,3 @@ class LiveCluster(Source):
         require_same_topic(ref, managed_ledger)
         if state != LedgerState.CLOSED:
             raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)
-
-
-def _gap_of_lost(row: np.void) -> tuple[Any, ...]:
-    """Return the row of `GAP` for a ledger that its topic lists as open, and that is gone."""
-    key = (0, 0, int(row["ledger_id"]), int(row["name"]), int(row["place"]))
-    return (*key, rows.NUMBER, GapKind.NOT_IN_BOOKKEEPER, False, -1, -1, 0, int(row["changed_ms"]))

@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ledgerfs.catalog.layout import Names, Progress
-from ledgerfs.catalog.ledger_ref import CatalogState
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptMetadataError,
     CorruptObjectError,
     LedgerfsError,
+    MissingLedgerError,
     ObjectNotFoundError,
     StoreUnreachableError,
     UnsupportedFormatError,
@@ -180,34 +180,27 @@ class ListedLedgers(FoundLedgers):
             try:
                 self._add(topic, info, *self._access.offloaded.told(topic.name, info))
             except ObjectNotFoundError:
-                self._add_row(topic, info, 0, 0, CatalogState.LOST)
+                self._lack_all(topic, info)
             except (CorruptObjectError, UnsupportedFormatError) as error:
                 self._add_unknown(_Open(topic, info), error)
         elif info.closed_ms and not info.entries:
             self.empty.add(info.ledger_id)
         else:
-            self._add_row(topic, info, 0, 0, CatalogState.LOST)
+            self._lack_all(topic, info)
+
+    def _lack_all(self, topic: ListedTopic, info: LedgerInfo) -> None:
+        reason = "the topic lists this ledger, and neither BookKeeper nor a bucket has it: its entries are lost"
+        error = MissingLedgerError(reason, key=self._access.path_of(info.ledger_id))
+        self.lack(topic.name, info.ledger_id, GapKind.NOT_IN_BOOKKEEPER, error)
 
     def _add_unknown(self, one: _Open, error: LedgerfsError) -> None:
         kind = GapKind.END_UNKNOWN if isinstance(error, StoreUnreachableError) else GapKind.UNREADABLE
         self.lack(one.topic.name, one.info.ledger_id, kind, error)
 
     def _add(self, topic: ListedTopic, info: LedgerInfo, entries: int, length: int, *, is_open: bool = False) -> None:
-        if entries > 0:
-            self._add_row(topic, info, entries, length, is_open=is_open)
-        else:
+        if entries <= 0:
             self.empty.add(info.ledger_id)
-
-    def _add_row(
-        self,
-        topic: ListedTopic,
-        info: LedgerInfo,
-        entries: int,
-        length: int,
-        state: CatalogState = CatalogState.SOUND,
-        *,
-        is_open: bool = False,
-    ) -> None:
+            return
         context = info.context
         where = Place.BOOKKEEPER
         if context is not None and context.is_complete:
@@ -220,7 +213,6 @@ class ListedLedgers(FoundLedgers):
             times_ms=(0, info.closed_ms or topic.changed_ms),
             own=pack_own(where),
             uuid=context.uuid if context is not None and context.is_complete else None,
-            state=state,
             # What is only in a bucket may be a restored copy, whose messages are of any time.
             is_ordered=where is not Place.BUCKET,
             is_open=is_open,

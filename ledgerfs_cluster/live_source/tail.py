@@ -15,9 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ledgerfs.catalog.catalog_rows import is_sound, ref_of_row
+from ledgerfs.catalog.catalog_rows import ref_of_row
 from ledgerfs.catalog.layout import Names
 from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.catalog.tail import Gone, Look, Next
 from ledgerfs.errors import ObjectNotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs_cluster.bookies.asking import Asked, ask_each
@@ -154,9 +155,10 @@ class TopicTail:
         found.take(self._topic._replace(info=replace(self._topic.info, ledgers=some)))
         found.find_ends(None)
         for one in found.lacking:
+            if one.kind is GapKind.NOT_IN_BOOKKEEPER:
+                return None
             raise one.error
-        table = found.table()
-        refs = [ref_of_row(row, self._name, place) for row in table[is_sound(table)]]
+        refs = [ref_of_row(row, self._name, place) for row in found.table()]
         wanted = {ref.ledger_id: ref for ref in refs if ref.ledger_id >= since.ledger_id}
         empty = {one for one in found.empty if one >= since.ledger_id}
         listed = {one: _Seen(ref.last_entry, found.growing.get(one)) for one, ref in wanted.items()}
