@@ -15,6 +15,7 @@ from ledgerfs.catalog.catalog_rows import LEDGER, Table, origin_columns
 from ledgerfs.catalog.findings import Finding, Severity
 from ledgerfs.catalog.layout import Names
 from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
+from ledgerfs.catalog.listing import with_gaps
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
 from ledgerfs.catalog.remains import Kept, Remains, Unreadable
 from ledgerfs.errors import LedgerfsError, RefusedLedgerError
@@ -141,12 +142,13 @@ class ClusterRemains:
 class FoundLedgers:
     """The ledgers of a cluster as they are found: rows of a catalog, and what is none."""
 
-    def __init__(self, names: Names) -> None:
-        self.names = names
+    def __init__(self) -> None:
+        self.names = Names()
         self.rows: list[tuple[Any, ...]] = []
         self.empty: set[int] = set()
         self.topics: set[int] = set()
         self.lacking: list[Lacking] = []
+        self.notes: dict[str, int] = {}
 
     def lack(
         self, topic: str | None, ledger_id: int, kind: GapKind, error: LedgerfsError, *, is_beside: bool = False
@@ -163,7 +165,17 @@ class FoundLedgers:
         """Return what is no row."""
         have_others = {row[NAME] for row in self.rows} | {one.name for one in self.lacking}
         empty, topics = frozenset(self.empty), frozenset(self.topics - have_others)
-        return ClusterRemains(empty, topics, tuple(self.lacking))
+        return ClusterRemains(empty, topics, tuple(self.lacking), self.notes)
+
+    def catalog(self, number: int, ledgers_path: str) -> Catalog:
+        """Return the catalog, of a layout by its number, with what is lacking as gaps."""
+        remains = {number: self.remains()}
+        catalog = Catalog.of(self.names.texts, self.table(), remains, places=("", ledgers_path))
+        gaps = [
+            (0, 0, one.ledger_id, one.name, 1, number, one.kind, one.is_beside, -1, -1, 0, 0)
+            for one in remains_in(catalog, number).lacking
+        ]
+        return with_gaps(catalog, gaps)
 
 
 def kept(remains: Remains) -> Kept:
@@ -194,12 +206,6 @@ def remains_in(catalog: Catalog, number: int) -> ClusterRemains:
     """Return the remains of a layout by its number; none where the catalog has no such."""
     remains = catalog.remains.get(number)
     return remains if isinstance(remains, ClusterRemains) else ClusterRemains()
-
-
-def gaps_of(catalog: Catalog, number: int) -> list[tuple[Any, ...]]:
-    """Return rows of `GAP` for what is lacking."""
-    lacking = remains_in(catalog, number).lacking
-    return [(0, 0, one.ledger_id, one.name, 1, number, one.kind, one.is_beside, -1, -1, 0, 0) for one in lacking]
 
 
 def lacking_findings(catalog: Catalog, number: int) -> Iterator[Finding]:

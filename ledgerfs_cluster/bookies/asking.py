@@ -203,21 +203,13 @@ def ends_of(
 
 def _confirmed(node: LedgerNode, told: dict[str, Told]) -> LedgerEnd | LedgerfsError:
     """Return the end by what the bookies of the last ensemble told, without its length."""
-    if not _is_covered(node, told):
+    if not node.is_covered_without([bookie for bookie, one in told.items() if not one.is_answer]):
         refusals = [Refusal(bookie, one.code) for bookie, one in told.items() if not one.is_answer]
         return refusal_error(node.ledger_id, "where it ends", refusals)
     there = [one for one in told.values() if one.is_there]
     # An ensemble begins behind what was confirmed when it was made.
     confirmed = max([node.ensembles[-1].first_entry - 1, *(one.last_confirmed for one in there)])
     return LedgerEnd(confirmed, 0, max([confirmed, *(one.entry for one in there)]))
-
-
-def _is_covered(node: LedgerNode, told: dict[str, Told]) -> bool:
-    """Whether of each write set fewer bookies are silent than the writer waits for: then one that answers has each acknowledged entry."""
-    bookies = node.ensembles[-1].bookies
-    silent = [not told[bookie].is_answer for bookie in bookies]
-    sets = ([silent[(start + k) % len(bookies)] for k in range(node.write_quorum)] for start in range(len(bookies)))
-    return all(sum(one) < node.ack_quorum for one in sets)
 
 
 def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: Traffic) -> LedgerEnd | LedgerfsError:

@@ -53,7 +53,10 @@ def end_of_open(index: DiskIndex, node: LedgerNode, open_end: str) -> LedgerEnd:
     if open_end == "confirmed":
         # What is confirmed only grows: an entry behind the newest sound one would tell of more.
         greatest = max(index.newest_of_bookies(node.ledger_id).values(), default=-1)
-        return LedgerEnd(confirmed, newest, _is_covered(index, node) and greatest <= newest)
+        bookies = node.ensembles[-1].bookies
+        rows = zip(bookies, index.rows_of(bookies), strict=True)
+        is_covered = node.is_covered_without([name for name, row in rows if row is None or row in index.doubtful])
+        return LedgerEnd(confirmed, newest, is_covered and greatest <= newest)
     last, is_certain = _behind(reading, node, (confirmed, newest), is_recovered=open_end == "recovered")
     return LedgerEnd(last, newest, is_certain)
 
@@ -94,14 +97,6 @@ def _before(index: DiskIndex, ledger_id: int, entry: int) -> int:
     """Return the greatest id of a ledger's entries up to one that is in any file; -1 without one. Ids may be far apart if they lie."""
     copies = index.copies(ledger_id, 0, entry) if entry >= 0 else None
     return int(copies.entries[-1]) if copies is not None and len(copies) else -1
-
-
-def _is_covered(index: DiskIndex, node: LedgerNode) -> bool:
-    """Whether of each write set fewer disks are away than the writer waits for: then one that is here has each acknowledged entry."""
-    here = [None if row in index.doubtful else row for row in index.rows_of(node.ensembles[-1].bookies)]
-    count = len(here)
-    sets = ([here[(start + k) % count] for k in range(node.write_quorum)] for start in range(count))
-    return all(one.count(None) < node.ack_quorum for one in sets)
 
 
 def _behind(reading: EntryReading, node: LedgerNode, ends: tuple[int, int], *, is_recovered: bool) -> tuple[int, bool]:

@@ -6,7 +6,7 @@ can tell topics, nor whether a ledger goes on behind its last entry here.
 
 from dataclasses import replace
 
-from ledgerfs.catalog.layout import Names, Progress
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
 from ledgerfs.errors import CorruptLedgerError, CorruptMetadataError, MissingLedgerError, StoreUnreachableError
 from ledgerfs_cluster.cluster_ledgers import ClusterRemains, FoundLedgers, ledger_row
@@ -29,14 +29,13 @@ _OFFLOADED = "ledgers of these topics that are in buckets alone"
 class FoundOnDisks(FoundLedgers):
     """The rows of a catalog as they are found; ``open_end`` is that of `BookieDisks`."""
 
-    def __init__(self, index: DiskIndex, known: KnownLedgers | None, open_end: str, names: Names) -> None:
-        super().__init__(names)
+    def __init__(self, index: DiskIndex, known: KnownLedgers | None, open_end: str) -> None:
+        super().__init__()
         self._index, self._known = index, known
         self._open_end = open_end
         self._ledgers_path = "/ledgers" if known is None else known.ledgers_path
         # Of the empty ones: {id: the newest entry that is here nevertheless}
         self._behind: dict[int, int] = {}
-        self._notes: dict[str, int] = {}
 
     def find(self, progress: Progress | None) -> None:
         """Find all ledgers; raises as `EntryReading`."""
@@ -58,7 +57,6 @@ class FoundOnDisks(FoundLedgers):
         return replace(
             super().remains(),
             behind=tuple(sorted(self._behind.items())),
-            notes=self._notes,
             troubles=(*self._index.listing.troubles, *troubles),
         )
 
@@ -218,4 +216,4 @@ class FoundOnDisks(FoundLedgers):
         self.rows.append(row)
 
     def _note(self, what: str, count: int) -> None:
-        self._notes[what] = self._notes.get(what, 0) + count
+        self.notes[what] = self.notes.get(what, 0) + count

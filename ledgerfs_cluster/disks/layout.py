@@ -12,16 +12,15 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_findings import severity_of
 from ledgerfs.catalog.catalog_rows import own_columns
 from ledgerfs.catalog.findings import Finding, Severity
-from ledgerfs.catalog.layout import Names, OpenLedger, Progress
+from ledgerfs.catalog.layout import OpenLedger, Progress
 from ledgerfs.catalog.layouts_known import register_rows
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.catalog.listing import with_gaps
 from ledgerfs.catalog.reader import LedgerReader, OnRead
 from ledgerfs.catalog.source import Source
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.storage.traffic import Traffic
-from ledgerfs_cluster.cluster_ledgers import gaps_of, lacking_findings, remains_in, require_same_topic
+from ledgerfs_cluster.cluster_ledgers import lacking_findings, remains_in, require_same_topic
 from ledgerfs_cluster.disks import rows
 from ledgerfs_cluster.disks.filesystem import BookieDisks
 from ledgerfs_cluster.disks.place import DiskPlace
@@ -80,11 +79,9 @@ class Disks(Source):
 
         index, known = self._place.read(progress)
         path = self.disks.ledgers_path if known is None else known.ledgers_path
-        names = Names()
-        found = FoundOnDisks(index, known, self.disks.open_end, names)
+        found = FoundOnDisks(index, known, self.disks.open_end)
         found.find(progress)
-        catalog = Catalog.of(names.texts, found.table(), {NUMBER: found.remains()}, places=("", path))
-        return with_gaps(catalog, gaps_of(catalog, NUMBER))
+        return found.catalog(NUMBER, path)
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of one ledger; nothing is read before it is needed."""

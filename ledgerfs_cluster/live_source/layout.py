@@ -5,23 +5,21 @@ A listing reads the list of every topic, and asks bookies only where open ledger
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import NO_UUID
 from ledgerfs.catalog.findings import Finding
-from ledgerfs.catalog.layout import Names, OpenLedger, Progress
+from ledgerfs.catalog.layout import OpenLedger, Progress
 from ledgerfs.catalog.layouts_known import register_rows
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.catalog.listing import with_gaps
 from ledgerfs.catalog.reader import LedgerReader, OnRead
 from ledgerfs.catalog.source import Source
 from ledgerfs.catalog.tail import Tail
 from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError, RefusedLedgerError
 from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
-from ledgerfs_cluster.cluster_ledgers import gaps_of, lacking_findings, require_same_topic
+from ledgerfs_cluster.cluster_ledgers import lacking_findings, require_same_topic
 from ledgerfs_cluster.formats.bookkeeper.ledger_paths import layout_path, require_layout
 from ledgerfs_cluster.formats.managed_ledgers.names import is_of_transactions
 from ledgerfs_cluster.live_source import rows
@@ -87,18 +85,14 @@ class LiveCluster(Source):
         with suppress(ObjectNotFoundError):
             node = nodes.get(layout_path(self._access.reading.ledgers_path))
             require_layout(node.data, key=node.path)
-        names = Names()
-        found = ListedLedgers(self._access, names)
+        found = ListedLedgers(self._access)
         managed_ledgers = managed_ledger_names(nodes)
         topics = [name for name in managed_ledgers if not is_of_transactions(name)]
         for topic in listed_topics(nodes, topics, progress):
             found.take(topic)
         found.find_ends(progress)
-        notes = {"logs of transactions, which are no topics": len(managed_ledgers) - len(topics)}
-        remains = replace(found.remains(), notes=notes)
-        places = ("", self._access.reading.ledgers_path)
-        catalog = Catalog.of(names.texts, found.table(), {rows.NUMBER: remains}, places=places)
-        return with_gaps(catalog, gaps_of(catalog, rows.NUMBER))
+        found.notes["logs of transactions, which are no topics"] = len(managed_ledgers) - len(topics)
+        return found.catalog(rows.NUMBER, self._access.reading.ledgers_path)
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of one ledger; nothing is asked before it is needed."""

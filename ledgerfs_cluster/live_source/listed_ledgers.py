@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from ledgerfs.catalog.layout import Names, Progress
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
 from ledgerfs.errors import (
     AccessDeniedError,
@@ -43,8 +43,8 @@ class ListedLedgers(FoundLedgers):
 
     """
 
-    def __init__(self, access: ClusterAccess, names: Names) -> None:
-        super().__init__(names)
+    def __init__(self, access: ClusterAccess) -> None:
+        super().__init__()
         self._access = access
         self._open: list[_Open] = []
         self.growing: dict[int, LedgerNode] = {}

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfs.catalog.catalog_rows import ref_of_row
-from ledgerfs.catalog.layout import Names
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.catalog.tail import Gone, Look, Next
@@ -151,7 +150,7 @@ class TopicTail:
         """Return the listed ledgers and where they end; None if one of them is nowhere."""
         some = tuple(one for one in self._topic.info.ledgers if one.ledger_id >= since.ledger_id)
         place = self._access.reading.ledgers_path
-        found = ListedLedgers(self._access, Names())
+        found = ListedLedgers(self._access)
         found.take(self._topic._replace(info=replace(self._topic.info, ledgers=some)))
         found.find_ends(None)
         for one in found.lacking:
