@@ -18,7 +18,7 @@ import numpy as np
 
 from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.storage.traffic import Traffic
-from ledgerfs_cluster.bookies.pool import BookiePool, Leases, leases_of
+from ledgerfs_cluster.bookies.pool import BookiePool, Leases
 from ledgerfs_cluster.bookies.refusals import UNREACHABLE, WRONG_BYTES, Refusal, refusal_error
 from ledgerfs_cluster.errors import CorruptReplyError
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
@@ -82,7 +82,7 @@ def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list
 
     A bookie that is too busy, or that hung up on a connection that was kept, is asked again.
     """
-    with leases_of(pool) as leases:
+    with Leases(pool) as leases:
         asking = _Asking(leases, asked, traffic)
         left = asking.ask(range(len(asked)))
         for pause_s in _PAUSES_S:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.catalog.reader import OnDamage
 from ledgerfs.errors import CorruptLedgerError
-from ledgerfs_cluster.bookies.pool import leases_of
+from ledgerfs_cluster.bookies.pool import Leases
 from ledgerfs_cluster.bookies.reading import Lack, LedgerReading
 from ledgerfs_cluster.bookies.refusals import Refusal, is_passing, refusal_error
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
@@ -78,7 +78,7 @@ class HotLedger:
 
     def _windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
         node = self.node()
-        with leases_of(self._access.pool) as leases:
+        with Leases(self._access.pool) as leases:
             access = self._access
             reading = LedgerReading(leases, node, self._entry_bytes, access.traffic, access.is_stopping)
             yield from reading.windows(first, last)

@@ -8,7 +8,7 @@ from ledgerfs.formats.records import EntryBatch
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs_cluster.bookies.asking import Asked, ask_each, ends_of
-from ledgerfs_cluster.bookies.pool import BookiePool, leases_of, shared_pool
+from ledgerfs_cluster.bookies.pool import BookiePool, Leases, shared_pool
 from ledgerfs_cluster.bookies.reading import Lack, LedgerReading
 from ledgerfs_cluster.bookies.refusals import UNREACHABLE, Refusal, refusal_error
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
@@ -100,7 +100,7 @@ class NewestEntries:
 
     def _entries(self, node: LedgerNode, first: int, last: int) -> Iterator[EntryBatch]:
         """Yield entries of a ledger; raises as reading it does."""
-        with leases_of(self._pool) as leases:
+        with Leases(self._pool) as leases:
             for found in LedgerReading(leases, node, _ENTRY_BYTES, self._traffic).windows(first, last):
                 if isinstance(found, Lack):
                     entry_id, refusal = found.entries[0]

@@ -1,11 +1,9 @@
 """Ledgers that move, or go, while a topic is read: each message comes once from wherever it is, or a sentence says where it went."""
 
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import UUID
@@ -553,51 +551,6 @@ def test_a_broker_that_deletes_ledgers_before_the_list(
         entries_of(bucket)
     # It was looked for again after one pause, in which the list went.
     assert pauses == [0, reader._PAUSES_S[0]]
-
-
-def test_a_broker_that_rolls_over_and_offloads_while_topics_are_read(cluster: LiveCluster) -> None:
-    """Every reading is a beginning of what was written, and no shorter than the one before."""
-    written: list[tuple[int, int, bytes]] = []
-    sizes = [0]
-    has_read, has_failed = threading.Semaphore(0), threading.Event()
-
-    def is_enough(number: int) -> bool:
-        """Whether enough was written and read meanwhile; the last ledgers are written at the pace of the reader."""
-        if number < 15:
-            return False
-        assert number < 100, "later readings are not longer"
-        return len(set(sizes)) > 3 or not has_read.acquire(timeout=600) or has_failed.is_set()
-
-    def work() -> None:
-        for number in count():
-            if is_enough(number):
-                return
-            last = cluster.list_of(TOPIC).ledgers[-1].ledger_id
-            made = messages(40, f"{number}.")
-            written.extend((last, entry_id, payload) for entry_id, payload in enumerate(made))
-            cluster.publish(TOPIC, made)
-            cluster.roll_over(TOPIC)
-            cluster.offload(TOPIC, last)
-            cluster.delete_from_bookkeeper(last)
-
-    cluster.roll_over(TOPIC)
-    broker = threading.Thread(target=work)
-    broker.start()
-    try:
-        while broker.is_alive():
-            found = entries_of(opened(cluster))
-            assert found == written[: len(found)]
-            sizes.append(len(found))
-            has_read.release()
-    except BaseException:
-        has_failed.set()
-        has_read.release()
-        raise
-    finally:
-        broker.join()
-    assert sizes == sorted(sizes)
-    assert len(set(sizes)) > 3
-    assert entries_of(opened(cluster)) == cluster.entries_of(TOPIC) == written
 
 
 @pytest.mark.parametrize("entries", [COUNT - 1, COUNT + 1])
