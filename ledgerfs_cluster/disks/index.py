@@ -108,18 +108,16 @@ class DiskIndex:
         self._rows = {name: row for row, name in enumerate(listing.bookies[: listing.named])}
         self.bookies: Int64 = np.array([one.file.bookie for one in self.files], np.int64)
         self.doubtful = listing.doubtful | {one.file.bookie for one in self.files if one.may_hide_entries}
-        ledgers = [one.table.ledger_ids for one in self.files]
-        counts = [ids.size for ids in ledgers]
         # A row for each ledger of each file, by ledger.
-        file_rows = np.repeat(np.arange(len(counts)), counts)
-        rows = np.concatenate([np.arange(count) for count in counts] or [np.zeros(0, np.int64)])
-        all_ledgers = np.concatenate(ledgers or [np.zeros(0, np.int64)])
-        last = np.concatenate([one.table.last_entries for one in self.files] or [np.zeros(0, np.int64)])
-        order = np.argsort(all_ledgers, kind="stable")
-        self._ledgers: Int64 = all_ledgers[order]
-        self._files: Int64 = file_rows[order].astype(np.int64)
-        self._table_rows: Int64 = rows[order].astype(np.int64)
-        self._last: Int64 = last[order]
+        nothing = np.zeros(0, np.int64)
+        parts: list[tuple[Int64, ...]] = [(nothing, nothing, nothing, nothing)]
+        for file, one in enumerate(self.files):
+            count = one.table.ledger_ids.size
+            rows = np.full(count, file, np.int64), np.arange(count, dtype=np.int64)
+            parts.append((one.table.ledger_ids, *rows, one.table.last_entries))
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        self._ledgers, self._files, self._table_rows, self._last = (column[order] for column in columns)
         self._open: LRUCache[int, io.FileIO] = LRUCache(_MOST_OPEN)
         self._lock = ForkLock()
 

@@ -189,15 +189,6 @@ def test_what_a_broker_noted_of_a_store_is_used_unless_the_user_says_otherwise()
     assert offloaded_copies._place_of("t/n/persistent/x", info, reading).options["endpoint_url"] == "http://t"
 
 
-def test_folders_and_buckets_in_one_topic(cluster: LiveCluster, ledgers: list[int]) -> None:
-    """A cluster whose offloader was exchanged."""
-    for ledger_id, driver in zip(ledgers, ("filesystem", "aws-s3", "filesystem"), strict=True):
-        cluster.offload(TOPIC, ledger_id, driver=driver, bucket=driver)
-        cluster.delete_from_bookkeeper(ledger_id)
-    with only_reading(cluster):
-        assert entries_of(opened(cluster)) == expected_of(cluster)
-
-
 def test_a_folder_without_its_index_is_a_ledger_and_one_without_its_data_is_none(
     cluster: LiveCluster, ledgers: list[int]
 ) -> None:
@@ -236,12 +227,6 @@ def test_flagged_as_deleted_and_still_there(cluster: LiveCluster, ledgers: list[
     assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
     shutil.rmtree(cluster.bucket())
     assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
-
-
-def test_neither_offloaded_nor_in_bookkeeper(cluster: LiveCluster, ledgers: list[int]) -> None:
-    cluster.delete_from_bookkeeper(ledgers[1])
-    with pytest.raises(NotFoundError, match="neither in BookKeeper nor offloaded: its entries are lost"):
-        entries_of(opened(cluster))
 
 
 @PLACES
