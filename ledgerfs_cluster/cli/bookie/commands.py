@@ -147,14 +147,15 @@ def space(context: click.Context, disks: tuple[str, ...], *, minor: float, major
       ledgerfs bookie space /var/lib/bookie1 --metadata dump.json.zst --major 0.8
       ledgerfs bookie space /var/lib/bookie1 --metadata dump.json.zst --json | jq '.[].owners'
     """
-    from ledgerfs_cluster.disks.log_space import Thresholds, space_reports
+    from ledgerfs_cluster.disks.log_space import space_reports
 
-    thresholds = Thresholds(minor, major)
+    if major and minor >= major:
+        raise click.BadParameter("the minor threshold has to be below the major one, or no bookie starts", ctx=context)
     index, known = _read(context, disks)
     live = set(index.ledger_ids().tolist())
     if known is not None:
         live &= known.nodes.keys()
-    directories = space_reports(index, thresholds, live, cache(known.owner) if known is not None else lambda _: "?")
+    directories = space_reports(index, minor, major, live, cache(known.owner) if known is not None else lambda _: "?")
     if as_json:
         print_json(directories)
     else:
