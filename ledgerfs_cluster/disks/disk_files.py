@@ -121,7 +121,7 @@ def list_disks(paths: Sequence[str]) -> DiskListing:
         names |= folders
         if not folders:
             reason = "no disk of a bookie: there is no folder current with entry logs or journals in it"
-            raise BucketNotFoundError(reason, key=path)
+            raise BucketNotFoundError(reason if os.path.isdir(path) else "no such folder", key=path)  # noqa: PTH112
         for folder in folders:
             try:
                 found.append((path, folder, _cookie(folder)))
