@@ -16,9 +16,8 @@ import numpy as np
 
 from ledgerfs import open_bucket
 from ledgerfs.writing.copy_ledgers import copy_ledgers
-from ledgerfs_cluster.disks.entries import EntryReading, OpenFiles
-from ledgerfs_cluster.disks.index import index_disks
-from ledgerfs_cluster.disks.kept_tables import KeptTables
+from ledgerfs_cluster.disks.entries import EntryReading
+from ledgerfs_cluster.disks.index import KeptTables, index_disks
 from ledgerfs_cluster.disks.reading import empty_bytes, read_into
 from ledgerfs_cluster.disks.scanning import WINDOW_BYTES
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
@@ -107,8 +106,7 @@ def measure(mib: int, size: int, rounds: int) -> None:
             f"  scan      {total / scan / 1e9:6.2f} GB/s  {1e9 * scan / entries:5.0f} ns an entry  {plain / scan:.2f} of plain reads"
         )
         print(f"  again     {known * 1e3:6.1f} ms  by kept tables of {kept / entries:.1f} B an entry")
-        files = OpenFiles(index)
-        reading = EntryReading(index, files, 3, Digest(), size)
+        reading = EntryReading(index, 3, Digest(), size)
         ids = np.random.default_rng(1).integers(0, int(index.last_entries()[3]), 2000).tolist()
         by_id = seconds(lambda: [reading.read(index.copies(3, one, one)) for one in ids], rounds)
         print(f"  by id     {1e6 * by_id / len(ids):6.0f} µs  one read each")

@@ -81,7 +81,7 @@ class Plain:
         return sum(self._read(ledger) for ledger in self._ledgers)
 
     def _read(self, ledger: LiveReader) -> int:
-        node = ledger._access.ledger_node(ledger.ref.ledger_id)  # noqa: SLF001  (what the reader itself asks)
+        node = ledger._access.stored(ledger.ref.ledger_id).node  # noqa: SLF001  (what the reader itself asks)
         by_bookie: dict[str, list[bytes]] = {}
         if self._batches:
             by_bookie[node.bookies_of(0)[0]] = list(self._batch_requests(ledger))
@@ -143,7 +143,7 @@ def compare(url: str, topic: str, rounds: int) -> None:
     """Print what our reader and the baselines make of the hot ledgers of a topic, in turn, best of some rounds."""
     ledgers = [one for one in ledgerfs.open_bucket(url).topic(topic).ledgers if isinstance(one, LiveReader)]
     entries, size = sum(one.ref.entries for one in ledgers), sum(one.length for one in ledgers)
-    node = ledgers[0]._access.ledger_node(ledgers[0].ref.ledger_id)  # noqa: SLF001
+    node = ledgers[0]._access.stored(ledgers[0].ref.ledger_id).node  # noqa: SLF001
     subjects: dict[str, Callable[[], int]] = {"ledgerfs": lambda: ours(ledgers)}
     subjects["64 single reads ahead"] = Plain(ledgers, batches=False).read
     if node.ensemble_size == node.write_quorum:

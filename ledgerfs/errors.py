@@ -109,16 +109,12 @@ class LedgerfsError(OSError):
         return ": ".join(part for part in (self.path, place.strip(), self.reason) if part)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.reason, self.key, self.offset, self.path))
+        return (_rebuild, (type(self), self.reason, self.key, self.offset), vars(self))
 
 
-def _rebuild(
-    cls: type[LedgerfsError], reason: str, key: str | None, offset: int | None, path: str | None = None
-) -> LedgerfsError:
+def _rebuild(cls: type[LedgerfsError], reason: str, key: str | None, offset: int | None) -> LedgerfsError:
     """Unpickle: the errors travel between processes (Spark, multiprocessing)."""
-    error = cls(reason, key=key, offset=offset)
-    error.path = path
-    return error
+    return cls(reason, key=key, offset=offset)
 
 
 class CorruptObjectError(LedgerfsError):

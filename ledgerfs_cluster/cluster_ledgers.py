@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.catalog_rows import origin_columns
+from ledgerfs.catalog.catalog_rows import LEDGER, Table, origin_columns
 from ledgerfs.catalog.findings import Finding, Severity
+from ledgerfs.catalog.layout import Names
 from ledgerfs.catalog.ledger_ref import CatalogState, LedgerRef
+from ledgerfs.catalog.listing import with_gaps
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
 from ledgerfs.catalog.remains import Kept, Remains, Unreadable
 from ledgerfs.errors import LedgerfsError, RefusedLedgerError
@@ -21,6 +23,9 @@ from ledgerfs.formats.topic_names import topic_of
 from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
+
+NAME = LEDGER.names.index("name") if LEDGER.names else 0
+"""The column of a row that has the row of its name."""
 
 KEPT_TABLES: dict[str, Any] = {}
 IS_WRITABLE = False
@@ -134,6 +139,45 @@ class ClusterRemains:
         }
 
 
+class FoundLedgers:
+    """The ledgers of a cluster as they are found: rows of a catalog, and what is none."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.rows: list[tuple[Any, ...]] = []
+        self.empty: set[int] = set()
+        self.topics: set[int] = set()
+        self.lacking: list[Lacking] = []
+        self.notes: dict[str, int] = {}
+
+    def lack(
+        self, topic: str | None, ledger_id: int, kind: GapKind, error: LedgerfsError, *, is_beside: bool = False
+    ) -> None:
+        """Note what a ledger, or all of a topic, lacks (`Lacking`); ``topic`` is None for a ledger of no known topic."""
+        name = UNKNOWN if topic is None else self.names.row_of(topic)
+        self.lacking.append(Lacking(name, ledger_id, kind, error, is_beside))
+
+    def table(self) -> Table:
+        """Return all rows of `LEDGER`."""
+        return np.array(self.rows, LEDGER)
+
+    def remains(self) -> ClusterRemains:
+        """Return what is no row."""
+        have_others = {row[NAME] for row in self.rows} | {one.name for one in self.lacking}
+        empty, topics = frozenset(self.empty), frozenset(self.topics - have_others)
+        return ClusterRemains(empty, topics, tuple(self.lacking), self.notes)
+
+    def catalog(self, number: int, ledgers_path: str) -> Catalog:
+        """Return the catalog, of a layout by its number, with what is lacking as gaps."""
+        remains = {number: self.remains()}
+        catalog = Catalog.of(self.names.texts, self.table(), remains, places=("", ledgers_path))
+        gaps = [
+            (0, 0, one.ledger_id, one.name, 1, number, one.kind, one.is_beside, -1, -1, 0, 0)
+            for one in remains_in(catalog, number).lacking
+        ]
+        return with_gaps(catalog, gaps)
+
+
 def kept(remains: Remains) -> Kept:
     """Return what is kept for the next process."""
     if not isinstance(remains, ClusterRemains):
@@ -164,12 +208,6 @@ def remains_in(catalog: Catalog, number: int) -> ClusterRemains:
     return remains if isinstance(remains, ClusterRemains) else ClusterRemains()
 
 
-def gaps_of(catalog: Catalog, number: int) -> list[tuple[Any, ...]]:
-    """Return rows of `GAP` for what is lacking."""
-    lacking = remains_in(catalog, number).lacking
-    return [(0, 0, one.ledger_id, one.name, 1, number, one.kind, one.is_beside, -1, -1, 0, 0) for one in lacking]
-
-
 def lacking_findings(catalog: Catalog, number: int) -> Iterator[Finding]:
     """Yield a finding for each ledger, and topic, that lacks something."""
     for one in remains_in(catalog, number).lacking:
@@ -195,7 +233,6 @@ def ledger_row(
     times_ms: tuple[int, int],
     own: bytes,
     uuid: str | None = None,
-    state: CatalogState = CatalogState.SOUND,
     is_ordered: bool = True,
     is_open: bool = False,
 ) -> tuple[Any, ...]:
@@ -205,10 +242,24 @@ def ledger_row(
     unknown, and changed; ``cut_bytes`` is as of `entries_between_cuts`.
     """
     ledger_id, name, place, number = ids
-    cuts = -(-entries // entries_between_cuts(entries, length, cut_bytes)) if entries else 0
+    cuts = -(-entries // entries_between_cuts(entries, length, cut_bytes))
     return (
         *((0, 0) if uuid is None else uuid_halves(uuid)),
-        *(ledger_id, name, place, 0, number, state, is_ordered, 0, entries - 1, length, length, length, cuts),
+        *(
+            ledger_id,
+            name,
+            place,
+            0,
+            number,
+            CatalogState.SOUND,
+            is_ordered,
+            0,
+            entries - 1,
+            length,
+            length,
+            length,
+            cuts,
+        ),
         *times_ms,
         *origin_columns(None),
         is_open,

@@ -100,9 +100,6 @@ class LockHeldError(LedgerfsError):
         made.holder = holder
         return made
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (*super().__reduce__(), {"holder": self.holder})
-
 
 class LockLostError(LedgerfsError):
     """The lock of a cluster is lost: its session ended, or its nodes were changed. Nothing is written under it any more.
@@ -124,9 +121,6 @@ class LockLostError(LedgerfsError):
         made = cls(f"{reason}; it is unknown whether the last change was done" if is_uncertain else reason, key=key)
         made.is_uncertain = is_uncertain
         return made
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (*super().__reduce__(), {"is_uncertain": self.is_uncertain})
 
 
 class ChangedMeanwhileError(LedgerfsError):
@@ -155,9 +149,6 @@ class ChangedMeanwhileError(LedgerfsError):
         made = cls(f"{reasons[found]}; nothing was done", key=key)
         made.found = found
         return made
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (*super().__reduce__(), {"found": self.found})
 
 
 class StoppedError(LedgerfsError):

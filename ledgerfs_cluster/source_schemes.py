@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ledgerfs.catalog.source import Source, SourceScheme
-from ledgerfs_cluster.disks.bookie_disks import url_of
 from ledgerfs_cluster.disks.disk_files import looks_like_disks
+from ledgerfs_cluster.disks.filesystem import url_of
 
 if TYPE_CHECKING:
     from ledgerfs.catalog.catalog import Catalog
@@ -60,7 +60,7 @@ class BookiesScheme(SourceScheme):
 
     def source(self, fs: Any, root: str) -> Source:  # noqa: ANN401  (fsspec is not typed)
         """Return the disks of some paths; raises `InvalidOptionError`."""
-        from ledgerfs_cluster.disk_source.layout import Disks
+        from ledgerfs_cluster.disks.layout import Disks
 
         return Disks(fs.disks(root))
 

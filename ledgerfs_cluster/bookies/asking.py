@@ -1,20 +1,29 @@
-"""Asking many bookies for a few entries of many ledgers each: where open ledgers end, and how long they are up to there."""
+"""Asking many bookies for a few entries of many ledgers each, above all where ledgers end that are still written.
+
+Only bookies know that (``docs/formats/bookkeeper.md``). Every entry carries the id of the last one that its writer knew to be on enough
+bookies. The newest such id of any bookie is the end up to which everybody reads, as long as of each acknowledged entry a bookie answers
+that has it.
+
+That end is true, and may be late: the newest entry may be on one bookie alone, which is enough to tell that all before it are safe. While
+that one is silent the end is where the others know it, so it may go back. It cannot be told from copies instead: of a safe entry one copy
+may be left, as of an entry that was never acknowledged, and a closed ledger would lack that.
+"""
 
 import time
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ledgerfs.errors import StoreUnreachableError
+from ledgerfs.errors import LedgerfsError, StoreUnreachableError
 from ledgerfs.storage.traffic import Traffic
-from ledgerfs_cluster.bookies.pool import BookiePool, Leases, leases_of
-from ledgerfs_cluster.bookies.window import UNREACHABLE, WRONG_BYTES
+from ledgerfs_cluster.bookies.pool import BookiePool, Leases
+from ledgerfs_cluster.bookies.refusals import UNREACHABLE, WRONG_BYTES, Refusal, refusal_error
 from ledgerfs_cluster.errors import CorruptReplyError
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs_cluster.formats.bookkeeper.replies import ReplyCode
-from ledgerfs_cluster.formats.bookkeeper.requests import read_requests
+from ledgerfs_cluster.formats.bookkeeper.requests import NEWEST, read_requests
 from ledgerfs_cluster.formats.bookkeeper.stored_entries import check_entries
 
 if TYPE_CHECKING:
@@ -22,6 +31,9 @@ if TYPE_CHECKING:
 
 _TOGETHER = 256
 """Requests that a bookie is sent before its replies are taken."""
+
+_BEHIND_TOGETHER = 64
+"""Entries behind the confirmed ones that are asked for together."""
 
 _PAUSES_S = (0.1, 0.4, 1.0)
 """Before what is worth another try is asked again."""
@@ -70,104 +82,79 @@ def ask_each(pool: BookiePool, asked: Sequence[Asked], traffic: Traffic) -> list
 
     A bookie that is too busy, or that hung up on a connection that was kept, is asked again.
     """
-    told = [Told(UNREACHABLE)] * len(asked)
-    with leases_of(pool) as leases:
-        asking = _Asking(leases, asked, told, traffic)
+    with Leases(pool) as leases:
+        asking = _Asking(leases, asked, traffic)
         left = asking.ask(range(len(asked)))
         for pause_s in _PAUSES_S:
             if not left:
                 break
-            if any(told[number].code == ReplyCode.TOO_MANY_REQUESTS for number in left):
+            if any(asking.told[number].code == ReplyCode.TOO_MANY_REQUESTS for number in left):
                 time.sleep(pause_s)
             left = asking.ask(left)
-    return told
+    return asking.told
 
 
 class _Asking:
     """One call of `ask_each`: what is asked, and what was told of it so far."""
 
-    __slots__ = ("_asked", "_leases", "_silent", "_told", "_traffic")
+    __slots__ = ("_asked", "_leases", "_silent", "_traffic", "told")
 
-    def __init__(
-        self,
-        leases: Leases,
-        asked: Sequence[Asked],
-        told: list[Told],
-        traffic: Traffic,
-    ) -> None:
+    def __init__(self, leases: Leases, asked: Sequence[Asked], traffic: Traffic) -> None:
         self._leases = leases
         self._asked = asked
-        self._told = told
         self._traffic = traffic
         self._silent: set[str] = set()
+        self.told = [Told(UNREACHABLE)] * len(asked)
 
-    def ask(self, numbers: Iterable[int]) -> list[int]:
+    def ask(self, numbers: Sequence[int]) -> list[int]:
         """Ask for some of it, and return what is worth another try."""
         by_bookie: dict[str, list[int]] = {}
         for number in numbers:
             by_bookie.setdefault(self._asked[number].bookie, []).append(number)
-        again: list[int] = []
+        again = set()
         for low in range(0, max(map(len, by_bookie.values()), default=0), _TOGETHER):
-            parts = {bookie: numbers[low : low + _TOGETHER] for bookie, numbers in by_bookie.items()}
-            sent = [bookie for bookie, part in parts.items() if part and self._send(bookie, part)]
-            for bookie in sent:
-                if not self._take(bookie, parts[bookie]):
-                    again += parts[bookie]
-        busy = [
-            one
-            for one in chain.from_iterable(by_bookie.values())
-            if self._told[one].code == ReplyCode.TOO_MANY_REQUESTS
-        ]
-        return sorted({*again, *busy})
+            parts = {bookie: all_of[low : low + _TOGETHER] for bookie, all_of in by_bookie.items()}
+            sent = {bookie: part for bookie, part in parts.items() if part and bookie not in self._silent}
+            for bookie, part in sent.items():
+                self._send(bookie, part)
+            for bookie, part in sent.items():
+                if not self._take(bookie, part):
+                    again.update(part)
+        again |= {number for number in numbers if self.told[number].code == ReplyCode.TOO_MANY_REQUESTS}
+        return sorted(again)
 
-    def _send(self, bookie: str, numbers: Sequence[int]) -> bool:
-        if bookie in self._silent:
-            return False
+    def _send(self, bookie: str, numbers: Sequence[int]) -> None:
         each = (self._asked[number] for number in numbers)
         requests = b"".join(read_requests(one.node.ledger_id, np.array([one.entry])) for one in each)
         self._traffic.count(requests=1)
-        try:
+        with suppress(StoreUnreachableError):  # `_take` finds that out, too
             self._leases.of(bookie).send(requests, len(numbers))
-        except StoreUnreachableError:
-            if self._leases.get(bookie) is None:
-                self._give_up(bookie)
-                return False
-            # The connection broke: `_take` finds that out, too.
-        return True
 
     def _take(self, bookie: str, numbers: Sequence[int]) -> bool:
-        """Take the answers of one bookie; False if it is to be asked again."""
+        """Take the answers of one bookie; False if it is to be asked again. One that fails is asked nothing more, which may take long."""
         connection = self._leases.get(bookie)
         waiting: dict[tuple[int, int], list[int]] = {}
         for number in numbers:
             one = self._asked[number]
             waiting.setdefault((one.node.ledger_id, one.entry), []).append(number)
-        while waiting and connection is not None:
+        while waiting:
             try:
-                if connection.outstanding <= 0:
+                if connection is None or connection.outstanding <= 0:
                     raise CorruptReplyError("the bookie answered what it was not asked", key=bookie)
                 received = connection.receive(len(waiting))
             except (StoreUnreachableError, CorruptReplyError):
-                if connection.is_used:
+                self._leases.drop(bookie)
+                if connection is not None and connection.is_used:
                     # The bookie may have been stopped and started since.
-                    self._leases.drop(bookie)
                     return False
-                self._give_up(bookie)
+                self._silent.add(bookie)
                 return True
             self._traffic.count(bytes_received=received.replies.position)
-            self._sort(received, waiting)
+            replies = received.replies
+            for row, key in enumerate(zip(replies.ledgers.tolist(), replies.entries.tolist(), strict=True)):
+                for number in waiting.pop(key, ()):
+                    self.told[number] = _told(received, row, self._asked[number])
         return True
-
-    def _sort(self, received: "Received", waiting: dict[tuple[int, int], list[int]]) -> None:
-        replies = received.replies
-        for row, key in enumerate(zip(replies.ledgers.tolist(), replies.entries.tolist(), strict=True)):
-            for number in waiting.pop(key, ()):
-                self._told[number] = _told(received, row, self._asked[number])
-
-    def _give_up(self, bookie: str) -> None:
-        """Ask a bookie nothing more: each time may take as long as the time-out."""
-        self._leases.drop(bookie)
-        self._silent.add(bookie)
 
 
 def _told(received: "Received", row: int, asked: Asked) -> Told:
@@ -182,3 +169,94 @@ def _told(received: "Received", row: int, asked: Asked) -> Told:
     if not checked.are_sound:
         return Told(WRONG_BYTES)
     return Told(code, int(checked.ids[0]), int(checked.last_confirmed[0]), int(checked.lengths_so_far[0]))
+
+
+class LedgerEnd(NamedTuple):
+    """The last entry of a ledger that can be read, -1 for none; bytes of all entries up to it; and the newest entry that any bookie has."""
+
+    last_entry: int
+    length: int
+    newest: int
+
+
+def ends_of(
+    pool: BookiePool, nodes: Sequence[LedgerNode], traffic: Traffic, *, acknowledged: bool
+) -> list[LedgerEnd | LedgerfsError]:
+    """Return where each ledger ends, or why that cannot be told: too few bookies answer (`StoreUnreachableError`), or none may be asked.
+
+    ``nodes`` are of ledgers that are not closed. With ``acknowledged`` entries count that are on as many bookies as the writer waits for,
+    though no entry confirms them yet.
+    """
+    asked = [Asked(node, NEWEST, bookie) for node in nodes for bookie in node.ensembles[-1].bookies]
+    answers = iter(ask_each(pool, asked, traffic))
+    ends: list[LedgerEnd | LedgerfsError] = []
+    for node in nodes:
+        bookies = node.ensembles[-1].bookies
+        ends.append(_confirmed(node, dict(zip(bookies, answers, strict=False))))
+    if acknowledged:
+        ends = [
+            end if isinstance(end, LedgerfsError) else _acknowledged(pool, node, end, traffic)
+            for node, end in zip(nodes, ends, strict=True)
+        ]
+    return _with_lengths(pool, nodes, ends, traffic)
+
+
+def _confirmed(node: LedgerNode, told: dict[str, Told]) -> LedgerEnd | LedgerfsError:
+    """Return the end by what the bookies of the last ensemble told, without its length."""
+    if not node.is_covered_without([bookie for bookie, one in told.items() if not one.is_answer]):
+        refusals = [Refusal(bookie, one.code) for bookie, one in told.items() if not one.is_answer]
+        return refusal_error(node.ledger_id, "where it ends", refusals)
+    there = [one for one in told.values() if one.is_there]
+    # An ensemble begins behind what was confirmed when it was made.
+    confirmed = max([node.ensembles[-1].first_entry - 1, *(one.last_confirmed for one in there)])
+    return LedgerEnd(confirmed, 0, max([confirmed, *(one.entry for one in there)]))
+
+
+def _acknowledged(pool: BookiePool, node: LedgerNode, end: LedgerEnd, traffic: Traffic) -> LedgerEnd | LedgerfsError:
+    """Return the end behind all entries after the confirmed ones, without a gap, that enough bookies have.
+
+    Bookies that are silent count as having what another one has. An entry that only silent ones may have is an error: without it the
+    ledger would be shorter than it was a moment ago.
+    """
+    while end.last_entry < end.newest:
+        entries = range(end.last_entry + 1, min(end.newest, end.last_entry + _BEHIND_TOGETHER) + 1)
+        asked = [Asked(node, entry, bookie) for entry in entries for bookie in node.bookies_of(entry)]
+        told = ask_each(pool, asked, traffic)
+        for row, entry in enumerate(entries):
+            copies = told[row * node.write_quorum : (row + 1) * node.write_quorum]
+            there = sum(one.is_there for one in copies)
+            if there + sum(not one.is_answer for one in copies) < node.ack_quorum:
+                return end
+            # One copy is enough where others may be on bookies that are away: a recovery would keep the entry, too.
+            if not there:
+                bookies = zip(node.bookies_of(entry), copies, strict=True)
+                refusals = [Refusal(bookie, one.code) for bookie, one in bookies if not one.is_answer]
+                return refusal_error(node.ledger_id, f"entry {entry}, behind the confirmed ones", refusals)
+            end = end._replace(last_entry=entry)
+    return end
+
+
+def _with_lengths(
+    pool: BookiePool, nodes: Sequence[LedgerNode], ends: list[LedgerEnd | LedgerfsError], traffic: Traffic
+) -> list[LedgerEnd | LedgerfsError]:
+    """Set the lengths, of which the last entry itself has the one up to it; its replicas are asked in turn."""
+    ends = list(ends)
+    left = [i for i, end in enumerate(ends) if isinstance(end, LedgerEnd) and end.last_entry >= 0]
+    refusals: dict[int, list[Refusal]] = {i: [] for i in left}
+    for replica in range(max((nodes[i].write_quorum for i in left), default=0)):
+        asked = {i: _replica(nodes[i], ends[i], replica) for i in left if replica < nodes[i].write_quorum}
+        for (i, one), told in zip(asked.items(), ask_each(pool, list(asked.values()), traffic), strict=True):
+            end = ends[i]
+            if told.is_there and isinstance(end, LedgerEnd):
+                ends[i] = end._replace(length=told.length_so_far)
+                left.remove(i)
+            else:
+                refusals[i].append(Refusal(one.bookie, told.code))
+    for i in left:
+        ends[i] = refusal_error(nodes[i].ledger_id, "its last confirmed entry", refusals[i])
+    return ends
+
+
+def _replica(node: LedgerNode, end: LedgerEnd | LedgerfsError, replica: int) -> Asked:
+    entry = end.last_entry if isinstance(end, LedgerEnd) else 0
+    return Asked(node, entry, node.bookies_of(entry)[replica])

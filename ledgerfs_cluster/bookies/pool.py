@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Self
 
 from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.storage.fork_lock import ForkLock
@@ -111,13 +111,20 @@ def _is_since(time_s: float | None, most_s: float) -> bool:
 
 
 class Leases:
-    """The connections that one reader has leased, one a bookie; given back together."""
+    """The connections that one reader has leased, one a bookie, in a ``with`` at whose end they are given back."""
 
     __slots__ = ("_leased", "pool")
 
     def __init__(self, pool: BookiePool) -> None:
         self.pool = pool
         self._leased: dict[str, BookieConnection] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._leased:
+            self.pool.give_back(self._leased.popitem()[1])
 
     def of(self, address: str) -> BookieConnection:
         """Return the connection to a bookie, leased on first use; raises `StoreUnreachableError`."""
@@ -136,21 +143,6 @@ class Leases:
         if found is not None:
             found.close()
         self.pool.note_away(address)
-
-    def give_back(self) -> None:
-        """Give all connections back."""
-        while self._leased:
-            self.pool.give_back(self._leased.popitem()[1])
-
-
-@contextmanager
-def leases_of(pool: BookiePool) -> Iterator[Leases]:
-    """Lend connections for the time of a reading."""
-    leases = Leases(pool)
-    try:
-        yield leases
-    finally:
-        leases.give_back()
 
 
 _pools: dict[tuple[float, float | None], BookiePool] = {}

@@ -5,7 +5,6 @@ a striped ledger is asked entry by entry. Nothing here decides what it means tha
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from ledgerfs.errors import StoreUnreachableError
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs_cluster.bookies.pool import Leases
-from ledgerfs_cluster.bookies.window import Refusal, Window
+from ledgerfs_cluster.bookies.window import Lost, Window
 from ledgerfs_cluster.errors import CorruptReplyError
 from ledgerfs_cluster.formats.bookkeeper.replies import Operation, ReplyCode, batch_entries
 from ledgerfs_cluster.formats.bookkeeper.requests import batch_request, read_requests
@@ -38,21 +37,10 @@ _STORED_OVERHEAD = 64
 """Bytes that an entry has in a reply besides its payload."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """A window of which no replica gives some entries: what that means, its ledger's metadata tells.
+class Lack(NamedTuple):
+    """The entries that no replica gives, ascending, each with what its bookies replied: what that means, the ledger's metadata tells."""
 
-    Attributes
-    ----------
-    entries
-        The entries that are lacking, ascending, each with what its bookies said.
-    rest
-        What came of the window; None if nothing did.
-
-    """
-
-    entries: "list[tuple[int, list[Refusal]]]"
-    rest: "EntryBatch | None"
+    entries: list[Lost]
 
 
 class _Batch(NamedTuple):
@@ -107,16 +95,18 @@ class LedgerReading:
         self._next_id = 0
 
     def windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
-        """Yield the entries ``first`` to ``last``, window by window, up to the first that lacks some; raises as `BookiePool.pace`."""
+        """Yield the entries ``first`` to ``last``, window by window, and last what is lacking, if it is; raises as `BookiePool.pace`."""
         waiting: deque[int] = deque()
         while waiting or first <= last:
             while first <= last and len(waiting) < _MOST_AHEAD:
                 end = self._end_of_window(first, last)
                 waiting.append(self._begin(first, end))
                 first = end + 1
-            found = self._collect(waiting.popleft())
-            yield found
-            if isinstance(found, Lack):
+            batch, lost = self._collect(waiting.popleft())
+            if batch is not None:
+                yield batch
+            if lost:
+                yield Lack(lost)
                 return
 
     def _end_of_window(self, first: int, last: int) -> int:
@@ -171,7 +161,8 @@ class LedgerReading:
         self._traffic.count(requests=1, bytes_asked=entries * self._entry_bytes)
         return True
 
-    def _collect(self, number: int) -> "EntryBatch | Lack":
+    def _collect(self, number: int) -> "tuple[EntryBatch | None, list[Lost]]":
+        """Return the result of a window, once all of it came or is lost."""
         window = self._windows[number]
         while True:
             while (bookie := window.waits_for()) is not None:
@@ -180,17 +171,16 @@ class LedgerReading:
             self._ask(window)
             if window.waits_for() is not None:
                 continue
-            found = window.check(self._node.digest, self._node.ledger_id)
+            found = window.result(self._node.digest, self._node.ledger_id)
             if found is not None:
                 break
             self._ask(window)
         del self._windows[number]
         self._batches.pop(number, None)
-        batch = window.batch(*found)
-        if batch is None or len(batch) < window.last - window.first + 1:
-            return Lack(window.lost(), batch)
-        self._traffic.count(bytes_used=int(batch.lengths.sum()))
-        return batch
+        batch, lost = found
+        if batch is not None:
+            self._traffic.count(bytes_used=int(batch.lengths.sum()))
+        return batch, lost
 
     def _receive(self, bookie: str, window: Window) -> None:
         """Wait for replies of a bookie, and give each to its window."""

@@ -1,7 +1,6 @@
 """A run of entries that are asked for together: which bookie each is asked of, what came, and what each bookie said that had none."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,24 +8,15 @@ import numpy.typing as npt
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.messages.kernels.arrays import empty
+from ledgerfs_cluster.bookies.refusals import UNREACHABLE, WRONG_BYTES, Refusal
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.replies import ReplyCode
-from ledgerfs_cluster.formats.bookkeeper.stored_entries import Checked, Fault, check_entries
+from ledgerfs_cluster.formats.bookkeeper.stored_entries import Fault, check_entries
 
-UNREACHABLE = -1
-"""Instead of a `ReplyCode`: the bookie did not answer."""
-
-WRONG_BYTES = -2
-"""Instead of a `ReplyCode`: it sent bytes that the digest, or the ids in them, contradict."""
+Lost = tuple[int, list[Refusal]]
+"""An entry that no replica gives, and what each replied."""
 
 _NOT_ASKED = -1
-
-
-class Refusal(NamedTuple):
-    """What a bookie said of an entry that it does not give: a `ReplyCode`, `UNREACHABLE` or `WRONG_BYTES`."""
-
-    bookie: str
-    code: int
 
 
 class Window:
@@ -127,31 +117,23 @@ class Window:
         """Forget whom each entry is asked of, without blame."""
         self._asked[:] = _NOT_ASKED
 
-    def check(self, digest: Digest, ledger_id: int) -> tuple[memoryview, Int64, Checked] | None:
-        """Return the buffer, the rows of entries that came, and their payloads; None if some were wrong, which are to be asked again."""
+    def result(self, digest: Digest, ledger_id: int) -> "tuple[EntryBatch | None, list[Lost]] | None":
+        """Return the entries up to the first that no replica gives, None if that is the first one, and all that none gives, ascending.
+
+        None if the bytes of some entries were wrong: these are to be asked for again.
+        """
         rows = np.flatnonzero(self._origin >= 0)
         buffer, starts = self._joined(rows)
         checked = check_entries(buffer, starts, self._sizes[rows], ledger_id, self._entries[rows], digest)
-        if checked.are_sound:
-            return buffer, rows, checked
-        for row in rows[checked.wrong != Fault.NONE].tolist():
-            self._refuse(row, self.bookies[int(self._origin[row]) % len(self.bookies)], WRONG_BYTES)
-            self._origin[row] = _NOT_ASKED
-        return None
-
-    def batch(self, buffer: memoryview, rows: Int64, checked: Checked) -> EntryBatch | None:
-        """Return what `check` found as entries; None without any."""
-        if not rows.size:
+        if not checked.are_sound:
+            for row in rows[checked.wrong != Fault.NONE].tolist():
+                self._refuse(row, self.bookies[int(self._origin[row]) % len(self.bookies)], WRONG_BYTES)
+                self._origin[row] = _NOT_ASKED
             return None
-        ids = self._entries[rows]
-        is_whole = rows.size == self._entries.size
-        return EntryBatch(int(ids[0]), buffer, checked.starts, checked.sizes, None if is_whole else ids)
-
-    def lost(self) -> list[tuple[int, list[Refusal]]]:
-        """Return (entry, what each replica said) of the entries that none has given, ascending."""
-        return [
-            (int(self._entries[row]), self._refused.get(row, [])) for row in np.flatnonzero(self._origin < 0).tolist()
-        ]
+        lost = np.flatnonzero(self._origin < 0).tolist()
+        count = lost[0] if lost else rows.size
+        batch = EntryBatch(self.first, buffer, checked.starts[:count], checked.sizes[:count]) if count else None
+        return batch, [(int(self._entries[row]), self._refused.get(row, [])) for row in lost]
 
     def _put(self, rows: npt.NDArray[np.intp], buffer: memoryview, starts: Int64, sizes: Int64) -> None:
         if rows.size:

@@ -7,7 +7,7 @@ A bookie keeps each of its ledger and journal directories in a folder ``current`
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
@@ -24,14 +24,13 @@ from ledgerfs.errors import (
 from ledgerfs_cluster.formats.bookkeeper.cookie import MOST_COOKIE_BYTES, Cookie, parse_cookie
 
 CURRENT = "current"
-_LOG = re.compile(r"([0-9a-fA-F]{1,16})\.log")
-_JOURNAL = re.compile(r"([0-9a-fA-F]{1,16})\.txn")
+_FILE = re.compile(r"([0-9a-fA-F]{1,16})\.(log|txn)")
 _COOKIE = "VERSION"
-_DEEPEST = 4
+_DEEPEST, _DEEPEST_PEEKED, _FEW = 4, 3, 64
 """Levels of folders below a given path in which a folder ``current`` is looked for."""
 
-
-_LEVELS_LOOKED_AT, _FEW = 3, 64
+_Names = list[tuple[str, bool]]
+"""(name, whether it is a folder) of what is in a folder."""
 
 
 class FileKind(IntEnum):
@@ -104,17 +103,7 @@ def looks_like_disks(path: str) -> bool:
 
     Looks at a few names alone: any other folder may have millions of files.
     """
-    level = [path]
-    for _ in range(_LEVELS_LOOKED_AT):
-        below: list[str] = []
-        for folder in level:
-            names = _few_names(folder)
-            if _is_current(folder, names) or _is_current(f"{folder}/{CURRENT}", _few_names(f"{folder}/{CURRENT}")):
-                return True
-            if len(names) <= _FEW:
-                below += [f"{folder}/{name}" for name, is_folder in names if is_folder]
-        level = below
-    return False
+    return any(_current_folders(path, _DEEPEST_PEEKED, _few_names))
 
 
 def list_disks(paths: Sequence[str]) -> DiskListing:
@@ -125,14 +114,14 @@ def list_disks(paths: Sequence[str]) -> DiskListing:
     which the listing may lack), `AccessDeniedError` for what may not be listed, and `StoreError`.
     """
     found: list[tuple[str, str, Cookie | None]] = []
-    names: dict[str, list[str]] = {}
+    names: dict[str, _Names] = {}
     troubles: list[CorruptMetadataError] = []
     for path in paths:
-        folders = dict(_current_folders(path))
+        folders = dict(_current_folders(path, _DEEPEST, _names))
         names |= folders
         if not folders:
             reason = "no disk of a bookie: there is no folder current with entry logs or journals in it"
-            raise BucketNotFoundError(reason, key=path)
+            raise BucketNotFoundError(reason if os.path.isdir(path) else "no such folder", key=path)  # noqa: PTH112
         for folder in folders:
             try:
                 found.append((path, folder, _cookie(folder)))
@@ -169,51 +158,49 @@ def list_disks(paths: Sequence[str]) -> DiskListing:
     return DiskListing((*ids, *nameless), len(ids), tuple(files), tuple(troubles), instance, frozenset(doubtful))
 
 
-def _current_folders(path: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the folders that a bookie keeps its files in, ascending, each with the names in it that are no folders, or that files have."""
+def _current_folders(path: str, deepest: int, names_of: Callable[[str], _Names]) -> Iterator[tuple[str, _Names]]:
+    """Yield the folders that a bookie keeps its files in, ascending by level, each with what is in it."""
     level = [path]
-    for depth in range(_DEEPEST + 1):
+    for depth in range(deepest + 1):
         below: list[str] = []
         for folder in level:
-            names = _names(folder, is_given=depth == 0)
+            names = names_of(folder)
             if _is_current(folder, names):
-                yield folder, [name for name, is_folder in names if not is_folder or _is_file_name(name)]
+                yield folder, names
             else:
-                below += [f"{folder}/{name}" for name, is_folder in names if is_folder]
+                is_last = depth + 1 >= deepest
+                below += [
+                    f"{folder}/{name}" for name, is_folder in names if is_folder and (name == CURRENT or not is_last)
+                ]
         level = sorted(below)
 
 
-def _is_file_name(name: str) -> bool:
-    return (_LOG.fullmatch(name) or _JOURNAL.fullmatch(name)) is not None
-
-
-def _is_current(folder: str, names: list[tuple[str, bool]]) -> bool:
+def _is_current(folder: str, names: _Names) -> bool:
     if folder.rpartition("/")[2] != CURRENT:
         return False
-    return any(not is_folder and (_is_file_name(name) or name == _COOKIE) for name, is_folder in names)
+    return any(not is_folder and (_FILE.fullmatch(name) or name == _COOKIE) for name, is_folder in names)
 
 
-def _few_names(folder: str) -> list[tuple[str, bool]]:
-    """Return some names of a folder as `_names` does, one more than are few at most; none of one that cannot be listed."""
+def _few_names(folder: str) -> _Names:
+    """Return some names of a folder as `_names` does; of a folder that has many, and may have files, only `CURRENT`."""
     try:
         with os.scandir(folder) as entries:
-            return [(one.name, one.is_dir(follow_symlinks=False)) for one in islice(entries, _FEW + 1)]
+            found = [(one.name, one.is_dir(follow_symlinks=False)) for one in islice(entries, _FEW + 1)]
     except OSError:
         return []
+    return found if len(found) <= _FEW or folder.endswith(f"/{CURRENT}") else [(CURRENT, True)]
 
 
-def _names(folder: str, *, is_given: bool) -> list[tuple[str, bool]]:
-    """Return (name, whether it is a folder) of all that is in a folder; links are not followed below the given one.
+def _names(folder: str) -> _Names:
+    """Return all that is in a folder, nothing of one that is gone; links are not followed.
 
-    Raises `InvalidOptionError` if a disk lies behind one: it would be left out in silence.
+    Raises `InvalidOptionError` if a disk lies behind a link: it would be left out in silence.
     """
     try:
         with os.scandir(folder) as entries:
             found = list(entries)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if not is_given:
-            return []
-        raise BucketNotFoundError("no such folder", key=folder) from error
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     except PermissionError as error:
         raise AccessDeniedError("the folder may not be listed", key=folder) from error
     except OSError as error:
@@ -242,11 +229,10 @@ def _cookie(folder: str) -> Cookie | None:
         raise StoreError(f"the file cannot be read: {error.strerror}", key=path) from error
 
 
-def _files(folder: str, names: Sequence[str], bookie: int) -> Iterator[DiskFile | CorruptMetadataError]:
+def _files(folder: str, names: _Names, bookie: int) -> Iterator[DiskFile | CorruptMetadataError]:
     """Yield logs and journals, and why one is none; raises `ObjectNotFoundError` for one that is gone since the folder was listed."""
-    for name in names:
-        log, journal = _LOG.fullmatch(name), _JOURNAL.fullmatch(name)
-        match = log or journal
+    for name, _ in names:
+        match = _FILE.fullmatch(name)
         if match is None:
             continue
         path = f"{folder}/{name}"
@@ -262,5 +248,5 @@ def _files(folder: str, names: Sequence[str], bookie: int) -> Iterator[DiskFile 
         if not stat.S_ISREG(found.st_mode):
             yield CorruptMetadataError("it has the name of a bookie's file, and is none", key=path)
         else:
-            kind = FileKind.LOG if log is not None else FileKind.JOURNAL
+            kind = FileKind.LOG if match[2] == "log" else FileKind.JOURNAL
             yield DiskFile(path, kind, int(match[1], 16), bookie, found.st_size, found.st_ctime_ns, found.st_ino)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.formats.ledger_metadata import DigestType
-from ledgerfs_cluster.disks.entries import EntryReading, OpenFiles, Read
+from ledgerfs_cluster.disks.entries import EntryReading, Read
 from ledgerfs_cluster.disks.index import DiskIndex
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 
@@ -40,9 +40,10 @@ class LedgerEnd:
     is_certain: bool
 
 
-def end_of_open(index: DiskIndex, files: OpenFiles, node: LedgerNode, open_end: str) -> LedgerEnd:
+def end_of_open(index: DiskIndex, node: LedgerNode, open_end: str) -> LedgerEnd:
     """Return where a ledger that is not closed ends; ``open_end`` is `BookieDisks.open_end`; raises as `EntryReading`."""
-    confirmed, newest = _newest(index, EntryReading(index, files, node.ledger_id, node.digest, 1), node.ledger_id)
+    reading = EntryReading(index, node.ledger_id, node.digest)
+    confirmed, newest = _newest(reading)
     # An ensemble begins behind what was confirmed when it was made.
     confirmed = max(confirmed, node.ensembles[-1].first_entry - 1)
     newest = max(newest, confirmed)
@@ -52,25 +53,29 @@ def end_of_open(index: DiskIndex, files: OpenFiles, node: LedgerNode, open_end: 
     if open_end == "confirmed":
         # What is confirmed only grows: an entry behind the newest sound one would tell of more.
         greatest = max(index.newest_of_bookies(node.ledger_id).values(), default=-1)
-        return LedgerEnd(confirmed, newest, _is_covered(index, node) and greatest <= newest)
-    last, is_certain = _behind(index, files, node, (confirmed, newest), is_recovered=open_end == "recovered")
+        bookies = node.ensembles[-1].bookies
+        rows = zip(bookies, index.rows_of(bookies), strict=True)
+        is_covered = node.is_covered_without([name for name, row in rows if row is None or row in index.doubtful])
+        return LedgerEnd(confirmed, newest, is_covered and greatest <= newest)
+    last, is_certain = _behind(reading, node, (confirmed, newest), is_recovered=open_end == "recovered")
     return LedgerEnd(last, newest, is_certain)
 
 
-def newest_sound(index: DiskIndex, reading: EntryReading, ledger_id: int) -> int:
+def newest_sound(reading: EntryReading) -> int:
     """Return the greatest id of a sound entry; -1 without one; raises as `EntryReading`."""
-    return _newest(index, reading, ledger_id)[1]
+    return _newest(reading)[1]
 
 
-def length_up_to(index: DiskIndex, reading: EntryReading, ledger_id: int, entry: int) -> int | None:
+def length_up_to(reading: EntryReading, entry: int) -> int | None:
     """Return the bytes of all payloads up to an entry, as a sound copy of it says; None without one; raises as `EntryReading`."""
-    found = reading.read(index.copies(ledger_id, entry, entry))
+    found = reading.read(reading.index.copies(reading.ledger_id, entry, entry))
     rows = np.flatnonzero(found.checked.wrong == 0)
     return int(found.checked.lengths_so_far[rows[0]]) if rows.size else None
 
 
-def _newest(index: DiskIndex, reading: EntryReading, ledger_id: int) -> tuple[int, int]:
+def _newest(reading: EntryReading) -> tuple[int, int]:
     """Return the newest confirmed id that a sound entry carries, and the greatest id of a sound entry; each -1 without one."""
+    index, ledger_id = reading.index, reading.ledger_id
     confirmed = newest = -1
     for bookie, greatest in index.newest_of_bookies(ledger_id).items():
         behind = greatest
@@ -94,20 +99,10 @@ def _before(index: DiskIndex, ledger_id: int, entry: int) -> int:
     return int(copies.entries[-1]) if copies is not None and len(copies) else -1
 
 
-def _is_covered(index: DiskIndex, node: LedgerNode) -> bool:
-    """Whether of each write set fewer disks are away than the writer waits for: then one that is here has each acknowledged entry."""
-    here = index.whole_rows_of(node.ensembles[-1].bookies)
-    count = len(here)
-    sets = ([here[(start + k) % count] for k in range(node.write_quorum)] for start in range(count))
-    return all(one.count(None) < node.ack_quorum for one in sets)
-
-
-def _behind(
-    index: DiskIndex, files: OpenFiles, node: LedgerNode, ends: tuple[int, int], *, is_recovered: bool
-) -> tuple[int, bool]:
+def _behind(reading: EntryReading, node: LedgerNode, ends: tuple[int, int], *, is_recovered: bool) -> tuple[int, bool]:
     """Return the last of the entries behind the confirmed ones that count, without a gap, and whether that is certain."""
     last, newest = ends
-    reading = EntryReading(index, files, node.ledger_id, node.digest, 1)
+    index = reading.index
     for read in reading.all_copies(last + 1, newest):
         holders = _holders(index, read)
         for entry in range(last + 1, int(read.copies.entries[-1]) + 1):

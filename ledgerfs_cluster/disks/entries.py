@@ -1,18 +1,15 @@
 """Reading entries of one ledger from logs and journals: whichever copy is sound, in whole buffers."""
 
-import io
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from cachetools import LRUCache
 
 from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs_cluster.disks.index import Copies, DiskIndex
-from ledgerfs_cluster.disks.reading import UNREADABLE, empty_bytes, open_to_read, read_into
+from ledgerfs_cluster.disks.reading import UNREADABLE, empty_bytes, read_into
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.stored_entries import Checked, check_entries
 
@@ -22,7 +19,6 @@ WINDOW_BYTES = 8 << 20
 _MOST_ENTRIES = 1 << 17
 _NEAR_BYTES = 1 << 16
 """What lies between two entries is read with them if it is not more: that costs less than another request."""
-_MOST_OPEN = 128
 
 
 class Lost(NamedTuple):
@@ -40,25 +36,6 @@ class Lost(NamedTuple):
     first: int
     last: int
     damaged: tuple[tuple[str, int], ...]
-
-
-class OpenFiles:
-    """The files of an index that are open; one that is closed meanwhile stays open for who reads it. Safe in threads and after a fork."""
-
-    __slots__ = ("_files", "_lock", "_open")
-
-    def __init__(self, index: DiskIndex) -> None:
-        self._files = index.files
-        self._open: LRUCache[int, io.FileIO] = LRUCache(_MOST_OPEN)
-        self._lock = ForkLock()
-
-    def get(self, row: int) -> io.FileIO:
-        """Return the file of a row; raises as `ledgerfs_cluster.disks.reading.opened`."""
-        with self._lock:
-            found = self._open.get(row)
-            if found is None:
-                found = self._open[row] = io.FileIO(open_to_read(self._files[row].file.path), "rb")
-            return found
 
 
 class Read(NamedTuple):
@@ -79,12 +56,11 @@ class EntryReading:
 
     """
 
-    __slots__ = ("_digest", "_files", "_index", "_ledger_id", "_step")
+    __slots__ = ("_digest", "_step", "index", "ledger_id")
 
-    def __init__(self, index: DiskIndex, files: OpenFiles, ledger_id: int, digest: Digest, entry_bytes: int) -> None:
-        self._index = index
-        self._files = files
-        self._ledger_id = ledger_id
+    def __init__(self, index: DiskIndex, ledger_id: int, digest: Digest, entry_bytes: int = 1) -> None:
+        self.index = index
+        self.ledger_id = ledger_id
         self._digest = digest
         self._step = int(min(_MOST_ENTRIES, max(16, 2 * WINDOW_BYTES // max(1, entry_bytes))))
 
@@ -94,7 +70,7 @@ class EntryReading:
         Raises `ObjectNotFoundError` if a file is gone since the disks were listed, `AccessDeniedError` and `StoreError`.
         """
         while first <= last:
-            there = self._index.next_entry(self._ledger_id, first)
+            there = self.index.next_entry(self.ledger_id, first)
             if there is None or there > last:
                 yield Lost(first, last, ())
                 return
@@ -106,26 +82,26 @@ class EntryReading:
 
     def all_copies(self, first: int, last: int) -> Iterator[Read]:
         """Yield all copies of the entries ``first`` to ``last``, window by window; raises as `windows`."""
-        there = self._index.next_entry(self._ledger_id, first)
+        there = self.index.next_entry(self.ledger_id, first)
         while there is not None and there <= last:
             end, copies = self._copies(there, last)
             yield self.read(copies)
-            there = self._index.next_entry(self._ledger_id, end + 1)
+            there = self.index.next_entry(self.ledger_id, end + 1)
 
     def place_of(self, copies: Copies, row: int) -> tuple[str, int]:
         """Return the path of the file that a copy is in, and where in it."""
-        return self._index.files[int(copies.files[row])].file.path, int(copies.places[row])
+        return self.index.files[int(copies.files[row])].file.path, int(copies.places[row])
 
     def read(self, copies: Copies) -> Read:
         """Return copies as they lie on disk, whatever is wrong with them; raises as `windows`."""
         buffer, starts = self._stored(copies)
-        checked = check_entries(buffer, starts, copies.sizes, self._ledger_id, copies.entries, self._digest)
+        checked = check_entries(buffer, starts, copies.sizes, self.ledger_id, copies.entries, self._digest)
         return Read(buffer, copies, checked)
 
     def _copies(self, first: int, last: int) -> tuple[int, Copies]:
         """Return up to which entry is read at once, and the copies of these."""
         end = min(last, first + self._step - 1)
-        return _cut(self._index.copies(self._ledger_id, first, end), end)
+        return _cut(self.index.copies(self.ledger_id, first, end), end)
 
     def _window(self, first: int, last: int, copies: Copies) -> Iterator[EntryBatch | Lost]:
         found = self._best(copies)
@@ -172,7 +148,7 @@ class EntryReading:
             files[begins].tolist(), froms.tolist(), untils.tolist(), offsets.tolist()[:-1], strict=True
         ):
             target = buffer[offset : offset + end - start]
-            target[read_into(self._files.get(row).fileno(), target, start) :] = UNREADABLE
+            target[read_into(self.index.opened(row).fileno(), target, start) :] = UNREADABLE
         starts = np.empty(places.size, np.int64)
         ranges = np.cumsum(is_new) - 1
         starts[order] = places - froms[ranges] + offsets[ranges]
@@ -204,7 +180,7 @@ _TRIED = (DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)
 _LOOKED_AT = 16
 
 
-def digest_that_fits(index: DiskIndex, files: OpenFiles, ledger_id: int, last: int) -> Digest | None:
+def digest_that_fits(index: DiskIndex, ledger_id: int, last: int) -> Digest | None:
     """Return the digest by which one of the first or last entries of a ledger is sound; None if none is; raises as `EntryReading`."""
     copies = index.copies(ledger_id, 0, last)
     if not len(copies):
@@ -215,6 +191,6 @@ def digest_that_fits(index: DiskIndex, files: OpenFiles, ledger_id: int, last: i
     some = copies.at(rows)
     for kind in _TRIED:
         digest = Digest(kind)
-        if (EntryReading(index, files, ledger_id, digest, 1).read(some).checked.wrong == 0).any():
+        if (EntryReading(index, ledger_id, digest).read(some).checked.wrong == 0).any():
             return digest
     return None

@@ -1,10 +1,86 @@
-"""The name of bookies' disks in fsspec, ``bookies:///srv/bookie1,/srv/bookie2``."""
+"""The name of bookies' disks in fsspec, ``bookies:///srv/bookie1,/srv/bookie2``, and what is known before anything of them is read."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote, unquote
 
+from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.byte_sizes import parse_size
-from ledgerfs_cluster.disks.bookie_disks import PROTOCOL, BookieDisks, paths_of
 from ledgerfs_cluster.source_filesystem import SourceFileSystem
+
+PROTOCOL = "bookies"
+OPEN_ENDS = ("confirmed", "acknowledged", "recovered")
+
+_LARGEST = 1 << 30
+_SAFE = "/:@!$&'()*+;=~"
+
+
+@dataclass(frozen=True, slots=True)
+class BookieDisks:
+    """The disks of one cluster's bookies. Nothing here writes to them.
+
+    Attributes
+    ----------
+    paths
+        Folders of this machine, absolute; each of one bookie, or one above several.
+    metadata
+        Where the ledgers' metadata is: ``pulsar+zk://host:port,…``, or a file that ``ledgerfs cluster dump`` wrote; None without any.
+    metadata_options
+        Options of the session with ZooKeeper.
+    ledgers_path
+        Where BookKeeper keeps its metadata, below the servers' chroot; a dump tells it itself.
+    open_end
+        Where a ledger ends that is not closed: ``confirmed`` at the newest entry that other entries confirm, ``acknowledged`` behind
+        those that as many disks have as a writer waits for, ``recovered`` where BookKeeper would close it if these disks were all that is
+        left; then it counts as closed.
+    max_entry
+        ``nettyMaxFrameSizeBytes`` of the bookies, if that is more than Pulsar's: bytes of the largest entry that they took.
+
+    """
+
+    paths: tuple[str, ...]
+    metadata: str | None = None
+    metadata_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    ledgers_path: str = "/ledgers"
+    open_end: str = "confirmed"
+    max_entry: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.open_end not in OPEN_ENDS:
+            raise InvalidOptionError(f"one of {', '.join(OPEN_ENDS)}", key=f"open_end={self.open_end}")
+        if self.max_entry is not None and not 0 < self.max_entry <= _LARGEST:
+            raise InvalidOptionError(f"a size of up to {_LARGEST:,} bytes", key=f"max_entry={self.max_entry}")
+        if not self.ledgers_path.startswith("/"):
+            raise InvalidOptionError("a path from the root, such as /ledgers", key=f"ledgers_path={self.ledgers_path}")
+        if self.metadata is not None and not (isinstance(self.metadata, str) and self.metadata.strip()):
+            raise InvalidOptionError("pulsar+zk://… or a dump of a cluster", key=f"metadata={self.metadata}")
+
+    @property
+    def url(self) -> str:
+        """The disks as a URL, without credentials."""
+        return url_of(self.paths)
+
+
+def url_of(paths: tuple[str, ...]) -> str:
+    """Return the URL of some disks: ``bookies:///srv/bookie1,/srv/bookie2``, with commas in paths as ``%2C``."""
+    return f"{PROTOCOL}://" + ",".join(quote(path, safe=_SAFE) for path in paths)
+
+
+def paths_of(rest: str) -> tuple[str, ...]:
+    """Return the paths of a URL without its scheme; raises `InvalidOptionError` for none, an empty or relative one, or one named twice."""
+    paths = tuple(_path_of(part) for part in rest.split(","))
+    for path in paths:
+        if not path.startswith("/"):
+            raise InvalidOptionError("disks are absolute paths: bookies:///srv/bookie1,/srv/bookie2", key=path)
+    if len(set(paths)) < len(paths):
+        raise InvalidOptionError("a disk is named twice", key=url_of(paths))
+    return paths
+
+
+def _path_of(part: str) -> str:
+    path = unquote(part)
+    return path.rstrip("/") or path[:1]
 
 
 class DisksFileSystem(SourceFileSystem):
@@ -34,7 +110,7 @@ class DisksFileSystem(SourceFileSystem):
     ) -> None:
         super().__init__()
         self._metadata, self._ledgers_path, self._open_end = metadata, ledgers_path, open_end
-        self._max_entry = _size_of(max_entry)
+        self._max_entry = parse_size(max_entry) if isinstance(max_entry, str) else max_entry
         self._login = login
 
     def disks(self, rest: str) -> BookieDisks:
@@ -42,7 +118,3 @@ class DisksFileSystem(SourceFileSystem):
         return BookieDisks(
             paths_of(rest), self._metadata, self._login, self._ledgers_path, self._open_end, self._max_entry
         )
-
-
-def _size_of(text: int | str | None) -> int | None:
-    return text if text is None or isinstance(text, int) else parse_size(text)

@@ -1,5 +1,10 @@
-"""Where the entries of all ledgers are on some disks: the tables of all logs and journals as one."""
+"""Where the entries of all ledgers are on some disks: the tables of all logs and journals as one.
 
+Tables are kept in the cache and mapped into memory: a file that has not changed since is not read again.
+"""
+
+import io
+import mmap
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,18 +13,29 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 
-from ledgerfs.errors import ObjectNotFoundError, StoreError
+from ledgerfs.cache.cache_folder import cache_folder
+from ledgerfs.cache.disk_files import DiskFiles
+from ledgerfs.cache.kept_file import KeptFile
+from ledgerfs.cache.sealed_file import SealedWriter
+from ledgerfs.errors import CorruptObjectError, ObjectNotFoundError, StoreError
 from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs_cluster.disks.disk_files import DiskListing, list_disks
-from ledgerfs_cluster.disks.kept_tables import KeptTables
-from ledgerfs_cluster.disks.scanning import ScannedFile
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs_cluster.disks.disk_files import DiskFile, DiskListing, list_disks
+from ledgerfs_cluster.disks.reading import open_to_read
+from ledgerfs_cluster.disks.scanning import ScannedFile, scan_file
+from ledgerfs_cluster.formats.bookkeeper.location_table import LocationTable, build_location_table, parse_location_table
+from ledgerfs_cluster.formats.bookkeeper.log_records import MOST_ENTRY_BYTES
 from ledgerfs_cluster.snapshot.surveying import Progress
 
 _MOST_THREADS = 4
+_MOST_OPEN = 128
 _TRIES = 5
-_AT_ONCE = 1 << 20
-"""Entries of a ledger that are looked at at once."""
+_LAYOUT = 6
+"""Of the tables, and of the rules by which entries are found: what was found by others is found anew."""
+_MORE_BYTES = 1024
+"""Of an entry, besides what bookies count."""
 
 MOST_ENTRY = 2**63 - 1
 """Behind the id of any entry: for all of a ledger."""
@@ -59,7 +75,7 @@ class Copies:
 
 
 class DiskIndex:
-    """The entries on some disks as they were when these were listed.
+    """The entries on some disks as they were when these were listed. Safe in threads and after a fork.
 
     Attributes
     ----------
@@ -73,7 +89,19 @@ class DiskIndex:
 
     """
 
-    __slots__ = ("_files", "_last", "_ledgers", "_rows", "_table_rows", "bookies", "doubtful", "files", "listing")
+    __slots__ = (
+        "_files",
+        "_last",
+        "_ledgers",
+        "_lock",
+        "_open",
+        "_rows",
+        "_table_rows",
+        "bookies",
+        "doubtful",
+        "files",
+        "listing",
+    )
 
     def __init__(self, listing: DiskListing, files: Sequence[ScannedFile]) -> None:
         self.listing = listing
@@ -81,18 +109,26 @@ class DiskIndex:
         self._rows = {name: row for row, name in enumerate(listing.bookies[: listing.named])}
         self.bookies: Int64 = np.array([one.file.bookie for one in self.files], np.int64)
         self.doubtful = listing.doubtful | {one.file.bookie for one in self.files if one.may_hide_entries}
-        ledgers = [one.table.ledger_ids for one in self.files]
-        counts = [ids.size for ids in ledgers]
         # A row for each ledger of each file, by ledger.
-        file_rows = np.repeat(np.arange(len(counts)), counts)
-        rows = np.concatenate([np.arange(count) for count in counts] or [np.zeros(0, np.int64)])
-        all_ledgers = np.concatenate(ledgers or [np.zeros(0, np.int64)])
-        last = np.concatenate([one.table.last_entries for one in self.files] or [np.zeros(0, np.int64)])
-        order = np.argsort(all_ledgers, kind="stable")
-        self._ledgers: Int64 = all_ledgers[order]
-        self._files: Int64 = file_rows[order].astype(np.int64)
-        self._table_rows: Int64 = rows[order].astype(np.int64)
-        self._last: Int64 = last[order]
+        nothing = np.zeros(0, np.int64)
+        parts: list[tuple[Int64, ...]] = [(nothing, nothing, nothing, nothing)]
+        for file, one in enumerate(self.files):
+            count = one.table.ledger_ids.size
+            rows = np.full(count, file, np.int64), np.arange(count, dtype=np.int64)
+            parts.append((one.table.ledger_ids, *rows, one.table.last_entries))
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        self._ledgers, self._files, self._table_rows, self._last = (column[order] for column in columns)
+        self._open: LRUCache[int, io.FileIO] = LRUCache(_MOST_OPEN)
+        self._lock = ForkLock()
+
+    def opened(self, row: int) -> io.FileIO:
+        """Return the file of a row, which stays open for its readers; raises as `open_to_read`."""
+        with self._lock:
+            found = self._open.get(row)
+            if found is None:
+                found = self._open[row] = open_to_read(self.files[row].file.path)
+            return found
 
     def ledger_ids(self) -> Int64:
         """Return the ids of all ledgers that have entries here, ascending."""
@@ -107,23 +143,29 @@ class DiskIndex:
 
     def copies(self, ledger_id: int, first: int, last: int) -> Copies:
         """Return all copies of the entries ``first`` to ``last``, both included, of a ledger."""
-        parts: list[tuple[Int64, int, Int64, Int64]] = []
+        parts: list[tuple[Int64, Int64, Int64, Int64]] = []
         for file, row in self._tables_of(ledger_id):
             table = self.files[file].table
             rows = table.rows_of(row, first, last)
-            if rows.start < rows.stop:
-                sizes = table.sizes[rows].astype(np.int64)
-                parts.append((table.entry_ids[rows], file, table.places[rows].astype(np.int64), sizes))
+            found = table.entry_ids[rows]
+            if found.size:
+                files = np.full(found.size, file, np.int64)
+                parts.append((found, files, table.places[rows].astype(np.int64), table.sizes[rows].astype(np.int64)))
         if not parts:
             nothing = np.zeros(0, np.int64)
             return Copies(nothing, nothing, nothing, nothing)
-        entries = np.concatenate([part[0] for part in parts])
-        files = np.repeat([part[1] for part in parts], [part[0].size for part in parts]).astype(np.int64)
-        places = np.concatenate([part[2] for part in parts])
-        sizes = np.concatenate([part[3] for part in parts])
+        entries, files, places, sizes = (np.concatenate(column) for column in zip(*parts, strict=True))
         # Parts ascend by file: a stable sort keeps logs before journals, and files that most entries are in together.
         order = np.argsort(entries, kind="stable") if len(parts) > 1 else slice(None)
         return Copies(entries[order], files[order], places[order], sizes[order])
+
+    def entry_ids(self, ledger_id: int, last: int) -> Int64:
+        """Return the ids of the entries 0 to ``last`` of a ledger, ascending, once for each copy."""
+        parts = [np.zeros(0, np.int64)]
+        for file, row in self._tables_of(ledger_id):
+            table = self.files[file].table
+            parts.append(table.entry_ids[table.rows_of(row, 0, last)])
+        return np.sort(np.concatenate(parts))
 
     def newest_of_bookies(self, ledger_id: int) -> dict[int, int]:
         """Return {row of a bookie: greatest id of an entry of a ledger that it has}."""
@@ -138,10 +180,6 @@ class DiskIndex:
         """Return the row of each of some bookies whose disk is here, None for the others."""
         return [self._rows.get(name) for name in bookies]
 
-    def whole_rows_of(self, bookies: Sequence[str]) -> list[int | None]:
-        """Return the same, with None also for those that are `doubtful`: what is not found on one may be there."""
-        return [None if row in self.doubtful else row for row in self.rows_of(bookies)]
-
     def next_entry(self, ledger_id: int, entry: int) -> int | None:
         """Return the least id of an entry of a ledger, from one on, that any file has; None without one."""
         found = (self.files[file].table.next_entry(row, entry) for file, row in self._tables_of(ledger_id))
@@ -149,20 +187,10 @@ class DiskIndex:
 
     def missing(self, ledger_id: int, last: int) -> list[tuple[int, int]]:
         """Return the ranges (first, last) of entries 0 to ``last`` of a ledger that are in no file."""
-        found: list[tuple[int, int]] = []
-        behind = 0
-        while behind <= last:
-            there = self.next_entry(ledger_id, behind)
-            if there is None or there > last:
-                found.append((behind, last))
-                break
-            if there > behind:
-                found.append((behind, there - 1))
-            entries = np.unique(self.copies(ledger_id, there, min(last, there + _AT_ONCE - 1)).entries)
-            rows = np.flatnonzero(np.diff(entries) != 1)
-            found += zip((entries[rows] + 1).tolist(), (entries[rows + 1] - 1).tolist(), strict=True)
-            behind = int(entries[-1]) + 1
-        return found
+        there = np.append(-1, np.unique(self.entry_ids(ledger_id, last)))
+        rows = np.flatnonzero(np.diff(there) != 1)
+        found = list(zip((there[rows] + 1).tolist(), (there[rows + 1] - 1).tolist(), strict=True))
+        return [*found, (int(there[-1]) + 1, last)] if there[-1] < last else found
 
     def _tables_of(self, ledger_id: int) -> Iterator[tuple[int, int]]:
         """Yield each file that has entries of a ledger, and the ledger's row in its table."""
@@ -172,6 +200,50 @@ class DiskIndex:
     def _range(self, ledger_id: int) -> tuple[int, int]:
         low, high = np.searchsorted(self._ledgers, [ledger_id, ledger_id + 1])
         return int(low), int(high)
+
+
+class KeptTables:
+    """The tables of files on disks, in a folder of the cache.
+
+    Parameters
+    ----------
+    cache_dir
+        As `ledgerfs.cache.cache_folder.cache_folder` takes it.
+    max_entry
+        As `BookieDisks.max_entry`: by a larger one other entries are found.
+
+    """
+
+    __slots__ = ("_files", "_most_bytes")
+
+    def __init__(self, cache_dir: str | None, max_entry: int | None = None) -> None:
+        self._most_bytes = max(MOST_ENTRY_BYTES, (max_entry or 0) + _MORE_BYTES)
+        self._files = DiskFiles(cache_folder("files", cache_dir))
+
+    def scanned(self, file: DiskFile) -> ScannedFile:
+        """Return the table of a file, which is read if it has changed since its table was kept; raises as `scan_file`."""
+        identity = (_LAYOUT, self._most_bytes, file.size, file.changed_ns, file.inode)
+        kept = KeptFile(self._files, "locations", file.path, identity)
+        table = kept.load(_mapped)
+        if table is not None:
+            return ScannedFile(file, table)
+        found = scan_file(file, self._most_bytes)
+        # What is wrong with a file is found again by reading it again.
+        if found.trouble is None:
+
+            def write(sink: SealedWriter) -> None:
+                sink.write(build_location_table(found.table))
+
+            kept.save(write)
+        return found
+
+
+def _mapped(descriptor: int, size: int) -> LocationTable:
+    """Return a kept table as it lies in its file; raises `ValueError` for what is none."""
+    try:
+        return parse_location_table(memoryview(mmap.mmap(descriptor, size, prot=mmap.PROT_READ)), key="kept table")
+    except CorruptObjectError as error:
+        raise ValueError(error.reason) from error
 
 
 def index_disks(paths: Sequence[str], tables: KeptTables, progress: Progress | None = None) -> DiskIndex:

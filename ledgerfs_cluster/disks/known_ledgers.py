@@ -3,13 +3,13 @@
 Nodes are parsed when they are asked for.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from ledgerfs.errors import CorruptMetadataError, InvalidOptionError, ObjectNotFoundError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs_cluster.disks.bookie_disks import BookieDisks
 from ledgerfs_cluster.disks.disk_files import DiskListing
+from ledgerfs_cluster.disks.filesystem import BookieDisks
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_id_at, ledger_path, parse_ledger_node
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
@@ -27,9 +27,9 @@ _EVERY = 1024
 _INSTANCE = "INSTANCEID"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KnownLedgers:
-    """The ledgers of a cluster as its metadata has them.
+    """The ledgers of a cluster as its metadata has them; of a ledger that was read twice the later node counts.
 
     Attributes
     ----------
@@ -50,10 +50,27 @@ class KnownLedgers:
 
     source: str
     ledgers_path: str
-    nodes: Mapping[int, tuple[bytes, int]]
-    topics: dict[str, tuple[LedgerInfo, ...] | CorruptMetadataError]
-    instance_id: str | None
-    newest: int
+    nodes: dict[int, tuple[bytes, int]] = field(default_factory=dict)
+    topics: dict[str, tuple[LedgerInfo, ...] | CorruptMetadataError] = field(default_factory=dict)
+    instance_id: str | None = None
+    newest: int = -1
+
+    def take(self, node: Node) -> None:
+        """Take a node of any kind."""
+        ledger_id = ledger_id_at(node.path, self.ledgers_path)
+        if ledger_id is not None:
+            self.nodes[ledger_id] = node.data, node.created_ms
+            self.newest = max(self.newest, ledger_id)
+        elif node.path == f"{self.ledgers_path}/{_INSTANCE}":
+            self.instance_id = node.data.decode("utf-8", "replace").strip() or None
+        elif (name := managed_ledger_at(node.path, node.data)) is not None:
+            try:
+                infos = list_of_ledgers(node).ledgers
+            except CorruptMetadataError as error:
+                self.topics[name] = error
+            else:
+                self.topics[name] = infos
+                self.newest = max([self.newest, *(info.ledger_id for info in infos)])
 
     def require_same_cluster(self, listing: DiskListing) -> None:
         """Raise `InvalidOptionError` if this is the metadata of another cluster than that of the disks."""
@@ -78,14 +95,6 @@ class KnownLedgers:
         found = parse_ledger_node(data, ledger_id, key=ledger_path(ledger_id, self.ledgers_path))
         # Pulsar's ledgers do not say when they were made: brokers take the time of the node, too.
         return found if found.created_ms is not None else replace(found, created_ms=made_ms or None)
-
-    def state(self, ledger_id: int) -> str:
-        """Return the state of a ledger in a word."""
-        try:
-            node = self.node(ledger_id)
-        except CorruptMetadataError:
-            return "damaged"
-        return "deleted" if node is None else node.state.name.lower()
 
     def owner(self, ledger_id: int) -> str:
         """Return whose a ledger is by its own metadata: a topic, a subscription, a schema; ``?`` if that does not tell."""
@@ -116,8 +125,19 @@ def known_ledgers(disks: BookieDisks, progress: Progress | None = None) -> Known
         cluster = ClusterFileSystem(**options).cluster(source.removeprefix(SCHEME).rstrip("/"))
         if disks.open_end == "recovered":
             _require_dead(cluster)
-        return _from_zookeeper(cluster, progress)
-    return _from_dump(source, disks.ledgers_path, progress)
+        known, phase = KnownLedgers(cluster.url, cluster.reading.ledgers_path), "reading ZooKeeper"
+        records: Iterator[object] = _nodes(cluster)
+    else:
+        known, phase = KnownLedgers(source, disks.ledgers_path), "reading the dump"
+        records = read_dump_at(source)
+    for done, record in enumerate(records, 1):
+        if isinstance(record, DumpHeader):
+            known.ledgers_path = record.ledgers_path
+        elif isinstance(record, Node):
+            known.take(record)
+        if progress is not None and done % _EVERY == 0:
+            progress(phase, done, None)
+    return known
 
 
 def _require_dead(cluster: LivingCluster) -> None:
@@ -139,61 +159,8 @@ def _children(cluster: LivingCluster, path: str) -> list[str]:
         return []
 
 
-class _Taken:
-    """Nodes as they come; of a ledger that was read twice the later node stays."""
-
-    def __init__(self, ledgers_path: str) -> None:
-        self.ledgers_path = ledgers_path
-        self._nodes: dict[int, tuple[bytes, int]] = {}
-        self._instance_id: str | None = None
-        self._topics: dict[str, tuple[LedgerInfo, ...] | CorruptMetadataError] = {}
-
-    def take(self, node: Node) -> None:
-        """Take a node of any kind."""
-        ledger_id = ledger_id_at(node.path, self.ledgers_path)
-        if ledger_id is not None:
-            self._nodes[ledger_id] = node.data, node.created_ms
-            return
-        if node.path == f"{self.ledgers_path}/{_INSTANCE}":
-            self._instance_id = node.data.decode("utf-8", "replace").strip() or None
-            return
-        name = managed_ledger_at(node.path, node.data)
-        if name is not None:
-            try:
-                self._topics[name] = list_of_ledgers(node).ledgers
-            except CorruptMetadataError as error:
-                self._topics[name] = error
-
-    def known(self, source: str) -> KnownLedgers:
-        """Return all that was taken."""
-        listed = (info.ledger_id for infos in self._topics.values() if isinstance(infos, tuple) for info in infos)
-        newest = max(max(self._nodes, default=-1), max(listed, default=-1))
-        return KnownLedgers(source, self.ledgers_path, self._nodes, self._topics, self._instance_id, newest)
-
-
-def _from_dump(place: str, ledgers_path: str, progress: Progress | None) -> KnownLedgers:
-    taken = _Taken(ledgers_path)
-    for done, record in enumerate(read_dump_at(place), 1):
-        if isinstance(record, DumpHeader):
-            taken = _Taken(record.ledgers_path)
-        elif isinstance(record, Node):
-            taken.take(record)
-        if progress is not None and done % _EVERY == 0:
-            progress("reading the dump", done, None)
-    return taken.known(place)
-
-
-def _from_zookeeper(cluster: LivingCluster, progress: Progress | None) -> KnownLedgers:
-    """Read ledgers, then lists: what is made between the two has no entry that any list names yet."""
-    taken = _Taken(cluster.reading.ledgers_path)
-    for done, node in enumerate(_nodes(cluster), 1):
-        taken.take(node)
-        if progress is not None and done % _EVERY == 0:
-            progress("reading ZooKeeper", done, None)
-    return taken.known(cluster.url)
-
-
 def _nodes(cluster: LivingCluster) -> Iterator[Node]:
+    """Yield ledgers, then lists: what is made between the two has no entry that any list names yet."""
     walk = Walk(cluster.nodes, cluster.reading.ledgers_path)
     found = cluster.nodes.get_many([f"{cluster.reading.ledgers_path}/{_INSTANCE}"])
     yield from (node for node in found if isinstance(node, Node))

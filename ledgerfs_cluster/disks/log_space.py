@@ -1,14 +1,12 @@
 """Live and dead bytes of each entry log, and what a bookie's garbage collector would free of it now."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ledgerfs.errors import InvalidOptionError
 from ledgerfs_cluster.disks.disk_files import FileKind
 from ledgerfs_cluster.disks.index import DiskIndex
-from ledgerfs_cluster.disks.scanning import ScannedFile, ledgers_of_files
+from ledgerfs_cluster.disks.scanning import ScannedFile
 from ledgerfs_cluster.formats.bookkeeper.entry_log_header import LOG_HEADER_BYTES
 
 
@@ -28,28 +26,14 @@ class Fate(StrEnum):
     KEPT = "kept"
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Live shares below which a bookie compacts a log (``minorCompactionThreshold``, ``majorCompactionThreshold``); 0 for never.
-
-    Raises `InvalidOptionError` for thresholds with which no bookie starts.
-    """
-
-    minor: float = 0.2
-    major: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.major and self.minor >= self.major:
-            reason = "the minor threshold has to be below the major one"
-            raise InvalidOptionError(reason, key=f"{self.minor}, {self.major}")
-
-
 def space_reports(
-    index: DiskIndex, thresholds: Thresholds, live: Collection[int], owner_of: Callable[[int], str]
+    index: DiskIndex, minor: float, major: float, live: Collection[int], owner_of: Callable[[int], str]
 ) -> list[dict[str, Any]]:
     """Return a report for each ledger directory, as values that JSON knows.
 
-    ``live`` are the ids of the ledgers on the disks that are in the metadata; ``owner_of`` returns whose a ledger is, in words.
+    ``minor`` and ``major`` are the live shares below which a bookie compacts a log (``minorCompactionThreshold``,
+    ``majorCompactionThreshold``), 0 for never; ``live`` the ids of the ledgers on the disks that are in the metadata; ``owner_of`` returns
+    whose a ledger is, in words.
     """
     folders: dict[str, list[ScannedFile]] = {}
     for one in sorted(index.files, key=lambda one: one.file.number):
@@ -59,7 +43,7 @@ def space_reports(
     for folder, files in folders.items():
         # The log of the greatest id is being written, and the one before it while nothing is in that yet.
         current = files[-2:] if files[-1].file.size <= LOG_HEADER_BYTES else files[-1:]
-        logs = [_log_report(one, thresholds, live, owner_of, is_current=one in current) for one in files]
+        logs = [_log_report(one, (minor, major), live, owner_of, is_current=one in current) for one in files]
         sums = {name: sum(log[name] for log in logs) for name in ("size", "live_bytes", "dead_bytes")}
         frees = {fate.value: _sums(logs, fate) for fate in (Fate.DELETED, Fate.MINOR, Fate.MAJOR)}
         where = {"bookie": index.listing.bookies[files[0].file.bookie], "folder": folder}
@@ -69,7 +53,7 @@ def space_reports(
 
 def _log_report(
     one: ScannedFile,
-    thresholds: Thresholds,
+    thresholds: tuple[float, float],
     live: Collection[int],
     owner_of: Callable[[int], str],
     *,
@@ -81,7 +65,7 @@ def _log_report(
     """
     ledgers: list[dict[str, Any]] = [
         {"ledger_id": ledger, "owner": owner_of(ledger), "bytes": stored, "is_live": ledger in live}
-        for ledger, _, stored in ledgers_of_files([one])
+        for ledger, stored in zip(one.table.ledger_ids.tolist(), one.table.stored.tolist(), strict=True)
     ]
     live_bytes = sum(ledger["bytes"] for ledger in ledgers if ledger["is_live"])
     total = sum(ledger["bytes"] for ledger in ledgers)
@@ -93,10 +77,10 @@ def _log_report(
         fate = Fate.UNREADABLE
     elif not any(ledger["is_live"] for ledger in ledgers):
         fate = Fate.DELETED
-    elif share < thresholds.minor:
+    elif share < thresholds[0]:
         fate = Fate.MINOR
     else:
-        fate = Fate.MAJOR if share < thresholds.major else Fate.KEPT
+        fate = Fate.MAJOR if share < thresholds[1] else Fate.KEPT
     rewritten = live_bytes if fate in {Fate.MINOR, Fate.MAJOR} else 0
     return {
         "id": f"{one.file.number:x}",

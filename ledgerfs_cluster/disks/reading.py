@@ -1,8 +1,8 @@
 """Reading bytes of files on disks, which may fail in places: `os.pread`, never a mapping, whose reader an error of the disk would kill."""
 
+import io
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import numpy as np
 
@@ -15,20 +15,10 @@ UNREADABLE = 0xFF
 _PIECE = 1 << 16
 
 
-@contextmanager
-def opened(path: str) -> Iterator[int]:
-    """Lend a descriptor to read a file; raises `ObjectNotFoundError`, `AccessDeniedError`, `StoreError`."""
-    descriptor = open_to_read(path)
+def open_to_read(path: str) -> io.FileIO:
+    """Open a file to read it; raises `ObjectNotFoundError`, `AccessDeniedError`, `StoreError`."""
     try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def open_to_read(path: str) -> int:
-    """Return a descriptor to read a file; raises as `opened`."""
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return io.FileIO(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
     except FileNotFoundError as error:
         raise ObjectNotFoundError("the file is not there any more", key=path) from error
     except PermissionError as error:

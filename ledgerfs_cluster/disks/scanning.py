@@ -1,7 +1,6 @@
 """Finding the entries of one log or journal: all of it is read once, in windows."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from ledgerfs.errors import LedgerfsError, StoreError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs_cluster.disks.disk_files import DiskFile, FileKind
-from ledgerfs_cluster.disks.reading import OnError, empty_bytes, opened, read_into
+from ledgerfs_cluster.disks.reading import OnError, empty_bytes, open_to_read, read_into
 from ledgerfs_cluster.errors import CorruptLogError
 from ledgerfs_cluster.formats.bookkeeper.entry_log_header import (
     LOG_HEADER_BYTES,
@@ -68,9 +67,10 @@ def scan_file(file: DiskFile, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile
 
     Raises `ObjectNotFoundError` if it is gone; all else that is wrong with it is told.
     """
-    with opened(file.path) as descriptor:
+    with open_to_read(file.path) as opened:
+        descriptor = opened.fileno()
         size = os.fstat(descriptor).st_size
-        start, trouble = _begin(file, descriptor, size)
+        start, header, trouble = _begin(file, descriptor, size)
         if size > MOST_FILE_BYTES:
             reason = f"it has {size:,} bytes, and no log or journal has more than {MOST_FILE_BYTES:,}: what is behind is not read"
             trouble, size = CorruptLogError(reason, key=file.path, offset=MOST_FILE_BYTES), MOST_FILE_BYTES
@@ -80,32 +80,22 @@ def scan_file(file: DiskFile, most_bytes: int = MOST_ENTRY_BYTES) -> ScannedFile
             errors.append(StoreError(f"the disk does not give it: {error.strerror}", key=file.path, offset=offset))
 
         table = location_table(_scanned(file.kind, descriptor, (start, size), note, most_bytes))
-        lacking = _lost(file, descriptor, table) if size and file.kind is FileKind.LOG and trouble is None else None
+        lacking = None if header is None or trouble is not None else _lost(file, descriptor, table, header)
         return ScannedFile(file, table, errors[0] if errors else trouble or lacking)
 
 
-def read_log_header(path: str) -> EntryLogHeader | None:
-    """Return a log's header; None if it has none, or is no log. Raises as `ledgerfs_cluster.disks.reading.opened`."""
-    with opened(path) as descriptor:
-        front = _front(descriptor)
-    try:
-        return parse_log_header(front, key=path)
-    except CorruptLogError:
-        return None
-
-
-def _begin(file: DiskFile, descriptor: int, size: int) -> tuple[int, LedgerfsError | None]:
-    """Return where the first record may be, and what is wrong with the header; what has a wrong one is searched all the same."""
+def _begin(file: DiskFile, descriptor: int, size: int) -> tuple[int, EntryLogHeader | None, LedgerfsError | None]:
+    """Return where the first record may be, the header of a log, and what is wrong; what has a wrong header is searched all the same."""
     if size == 0:
-        return 0, None
-    front = _front(descriptor)
+        return 0, None, None
+    room = empty_bytes(LOG_HEADER_BYTES)
+    front = room[: read_into(descriptor, room, 0)].data
     try:
         if file.kind is FileKind.JOURNAL:
-            return parse_journal_header(front, key=file.path).first_record, None
-        parse_log_header(front, key=file.path)
+            return parse_journal_header(front, key=file.path).first_record, None, None
+        return LOG_HEADER_BYTES, parse_log_header(front, key=file.path), None
     except LedgerfsError as error:
-        return min(size, LOG_HEADER_BYTES if file.kind is FileKind.LOG else 0), error
-    return LOG_HEADER_BYTES, None
+        return min(size, LOG_HEADER_BYTES if file.kind is FileKind.LOG else 0), None, error
 
 
 def _has_nothing_between(table: LocationTable, end: int) -> bool:
@@ -115,12 +105,8 @@ def _has_nothing_between(table: LocationTable, end: int) -> bool:
     return LOG_HEADER_BYTES + 4 * table.sizes.size + int(table.sizes.sum(dtype=np.int64)) == end
 
 
-def _lost(file: DiskFile, descriptor: int, table: LocationTable) -> CorruptLogError | None:
+def _lost(file: DiskFile, descriptor: int, table: LocationTable, header: EntryLogHeader) -> CorruptLogError | None:
     """Return what a log had, and has no more; None if nothing tells of any."""
-    try:
-        header = parse_log_header(_front(descriptor), key=file.path)
-    except CorruptLogError as error:
-        return error
     lacking = _lacking(file, descriptor, table, header) if header.has_map else None
     return lacking or _emptied(file, descriptor, table, header)
 
@@ -132,9 +118,7 @@ def _lacking(file: DiskFile, descriptor: int, table: LocationTable, header: Entr
         told = parse_ledgers_map(room[: read_into(descriptor, room, header.map_at)].data, header, key=file.path)
     except CorruptLogError as error:
         return error
-    found = dict.fromkeys(table.ledger_ids.tolist(), 0)
-    for ledger_id, size in zip(table.ledger_ids.tolist(), table.stored.tolist(), strict=True):
-        found[ledger_id] += size
+    found = dict(zip(table.ledger_ids.tolist(), table.stored.tolist(), strict=True))
     for ledger_id, size in zip(told.ledger_ids.tolist(), told.sizes.tolist(), strict=True):
         if found.get(ledger_id, 0) < size:
             reason = f"its map tells of {size:,} bytes of ledger {ledger_id}, and {found.get(ledger_id, 0):,} are found: entries are lost"
@@ -170,11 +154,6 @@ def _is_zero(descriptor: int, begin: int, end: int) -> bool:
             return False
         begin += count
     return True
-
-
-def _front(descriptor: int) -> memoryview:
-    front = empty_bytes(LOG_HEADER_BYTES)
-    return front[: read_into(descriptor, front, 0)].data
 
 
 def _scanned(
@@ -232,17 +211,3 @@ def _joined_gaps(gaps: Int64) -> Int64:
     begins = np.append(True, gaps[1:, 0] != gaps[:-1, 1])
     ends = np.append(begins[1:], True)
     return np.stack([gaps[begins, 0], gaps[ends, 1]], axis=1)
-
-
-def ledgers_of_files(files: Sequence[ScannedFile]) -> list[tuple[int, int, int]]:
-    """Return (ledger, entries, bytes with the 4 bytes of each size) of all ledgers in some files, ascending by ledger."""
-    if not files:
-        return []
-    ledgers = np.concatenate([one.table.ledger_ids for one in files])
-    entries = np.concatenate([one.table.counts for one in files])
-    sizes = np.concatenate([one.table.stored for one in files])
-    ids, rows = np.unique(ledgers, return_inverse=True)
-    counts, sums = np.zeros(ids.size, np.int64), np.zeros(ids.size, np.int64)
-    np.add.at(counts, rows, entries)
-    np.add.at(sums, rows, sizes)
-    return list(zip(ids.tolist(), counts.tolist(), sums.tolist(), strict=True))

@@ -1,28 +1,120 @@
-"""What all readers of one living cluster share: its metadata, connections to its bookies, and the stores of its buckets."""
+"""What all readers of one living cluster share: its lists of ledgers, connections to its bookies, and the stores of its buckets."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from cachetools import LRUCache
 
 from ledgerfs.catalog.catalog_rows import NO_UUID
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.errors import ObjectNotFoundError, StaleObjectError
+from ledgerfs.errors import (
+    BucketNotFoundError,
+    CorruptMetadataError,
+    LedgerfsError,
+    ObjectNotFoundError,
+    StaleObjectError,
+)
+from ledgerfs.formats.record_header import records_size
 from ledgerfs.storage.fork_lock import ForkLock
 from ledgerfs.storage.traffic import Traffic
 from ledgerfs_cluster.bookies.pool import BookiePool, shared_pool
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs_cluster.live_source.topics import listed_topic
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
+from ledgerfs_cluster.formats.managed_ledgers.names import ROOT, managed_ledger_path
+from ledgerfs_cluster.snapshot.managed_ledger_paths import list_of_ledgers, managed_ledger_paths
 from ledgerfs_cluster.zookeeper.living_cluster import LiveReading, LivingCluster
+from ledgerfs_cluster.zookeeper.nodes import Nodes
 
 if TYPE_CHECKING:
-    from ledgerfs_cluster.live_source.offloaded import OffloadedLedgers
+    from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
 
 
 _LISTS = 64
 """Ledger lists that are kept, each at most some thousand ledgers."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLedger:
+    """A ledger as BookKeeper's metadata has it now.
+
+    Attributes
+    ----------
+    node
+        With the time at which its node was made as its creation, where it tells none: brokers take that, too.
+    version
+        Of its node; deleting the ledger takes it.
+    made_ms
+        When its node was made, ms since 1970 UTC by ZooKeeper's clock.
+
+    """
+
+    node: LedgerNode
+    version: int
+    made_ms: int
+
+    @property
+    def records_size(self) -> int:
+        """Bytes of all entries with their record headers."""
+        return records_size(self.node.length, self.node.last_entry)
+
+
+class UnlistedTopic(NamedTuple):
+    """A managed ledger whose list cannot be read, and why."""
+
+    name: str
+    error: CorruptMetadataError
+
+
+class ListedTopic(NamedTuple):
+    """A managed ledger, its list, and when the list was last changed, ms since 1970 UTC."""
+
+    name: str
+    info: ManagedLedgerInfo
+    changed_ms: int
+
+
+def managed_ledger_names(nodes: Nodes) -> list[str]:
+    """Return the names of all managed ledgers, such as ``tenant/namespace/persistent/topic``; what is deleted meanwhile is left out.
+
+    Raises `BucketNotFoundError` where there is no place for any, and the errors of ZooKeeper.
+    """
+    found = managed_ledger_paths(nodes)
+    if not found:
+        try:
+            nodes.get(ROOT)
+        except ObjectNotFoundError as error:
+            reason = (
+                "these servers have no managed ledgers: are they another cluster's, "
+                "or is the path behind them missing (host:port/path)?"
+            )
+            raise BucketNotFoundError(reason, key=ROOT) from error
+    return sorted(path[len(ROOT) + 1 :] for path in found)
+
+
+def listed_topics(
+    nodes: Nodes, names: list[str], progress: Progress | None = None
+) -> Iterator[ListedTopic | UnlistedTopic]:
+    """Yield each managed ledger that is still there with its list, or why that cannot be read; raises the errors of ZooKeeper."""
+    asked = (managed_ledger_path(name) for name in names)
+    for number, (name, node) in enumerate(zip(names, nodes.get_many(asked), strict=True), 1):
+        if progress is not None and (number % 256 == 0 or number == len(names)):
+            progress("reading lists of ledgers", number, len(names))
+        if isinstance(node, ObjectNotFoundError):
+            continue
+        if isinstance(node, LedgerfsError):
+            raise node
+        try:
+            yield ListedTopic(name, list_of_ledgers(node), node.changed_ms)
+        except CorruptMetadataError as error:
+            yield UnlistedTopic(name, error)
+
+
+def listed_topic(nodes: Nodes, name: str) -> ListedTopic:
+    """Return one managed ledger as it is listed now; raises `ObjectNotFoundError`, `CorruptMetadataError` and those of ZooKeeper."""
+    node = nodes.get(managed_ledger_path(name))
+    return ListedTopic(name, list_of_ledgers(node), node.changed_ms)
 
 
 class ClusterAccess:
@@ -44,7 +136,7 @@ class ClusterAccess:
         self.expire = expire
         self.is_stopping = is_stopping
         self.traffic = Traffic()
-        self._offloaded: OffloadedLedgers | None = None
+        self._offloaded: OffloadedCopies | None = None
         self._lock = ForkLock()
         self._lists: LRUCache[str, dict[int, LedgerInfo]] = LRUCache(_LISTS)
 
@@ -62,29 +154,27 @@ class ClusterAccess:
         return shared_pool(self.reading.timeout_s, self.reading.bookie_rate)
 
     @property
-    def offloaded(self) -> "OffloadedLedgers":
+    def offloaded(self) -> "OffloadedCopies":
         """The ledgers in its buckets."""
         if self._offloaded is None:
             # Stores of buckets, and the layout that reads them, are not needed for ledgers of bookies.
-            from ledgerfs_cluster.live_source.offloaded import OffloadedLedgers
+            from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
 
-            self._offloaded = OffloadedLedgers(self.reading)
+            self._offloaded = OffloadedCopies(self.reading)
         return self._offloaded
 
     def path_of(self, ledger_id: int) -> str:
         """Return where the metadata of a ledger is."""
         return ledger_path(ledger_id, self.reading.ledgers_path)
 
-    def ledger_node(self, ledger_id: int) -> LedgerNode:
-        """Return BookKeeper's metadata of a ledger as it is now.
-
-        Raises `ObjectNotFoundError` (deleted), `CorruptMetadataError`, and the errors of ZooKeeper.
-        """
+    def stored(self, ledger_id: int) -> StoredLedger:
+        """Return a ledger as it is now; raises `ObjectNotFoundError` (deleted), `CorruptMetadataError`, and the errors of ZooKeeper."""
         path = self.path_of(ledger_id)
         node = self.cluster.nodes.get(path)
         ledger = parse_ledger_node(node.data, ledger_id, key=path)
         # Pulsar's ledgers do not say when they were made: brokers take the time of the node, too.
-        return ledger if ledger.created_ms is not None else replace(ledger, created_ms=node.created_ms)
+        made = ledger if ledger.created_ms is not None else replace(ledger, created_ms=node.created_ms)
+        return StoredLedger(made, node.version, node.created_ms)
 
     def listed_ledger(self, managed_ledger: str, ledger_id: int) -> LedgerInfo:
         """Return how a topic lists one of its ledgers now; raises `StaleObjectError` if it does not any more, and as `listed_topic`."""

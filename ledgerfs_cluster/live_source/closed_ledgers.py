@@ -1,43 +1,14 @@
-"""Closed ledgers of BookKeeper, whole, for those who copy them elsewhere.
-
-Here so that rooms that know no layout can ask.
-"""
+"""Closed ledgers of BookKeeper, whole, to be copied elsewhere."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 
 from ledgerfs.errors import CorruptLedgerError, RefusedLedgerError
-from ledgerfs.formats.record_header import records_size
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
-from ledgerfs_cluster.live_source.access import ClusterAccess
+from ledgerfs_cluster.live_source.access import ClusterAccess, StoredLedger
 from ledgerfs_cluster.live_source.hot_ledger import HotLedger
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
-
-@dataclass(frozen=True, slots=True)
-class StoredLedger:
-    """A ledger as BookKeeper's metadata has it now.
-
-    Attributes
-    ----------
-    node
-        With the time at which its node was made as its creation, where it tells none: brokers take that, too.
-    version
-        Of its node; deleting the ledger takes it.
-    made_ms
-        When its node was made, ms since 1970 UTC by ZooKeeper's clock.
-
-    """
-
-    node: LedgerNode
-    version: int
-    made_ms: int
-
-    @property
-    def records_size(self) -> int:
-        """Bytes of all entries with their record headers."""
-        return records_size(self.node.length, self.node.last_entry)
+__all__ = ["ClosedLedgers", "StoredLedger"]
 
 
 class ClosedLedgers:
@@ -58,18 +29,11 @@ class ClosedLedgers:
 
     def path_of(self, ledger_id: int) -> str:
         """Return where the node of a ledger is."""
-        return ledger_path(ledger_id, self.ledgers_path)
+        return self._access.path_of(ledger_id)
 
     def found(self, ledger_id: int) -> StoredLedger:
-        """Return a ledger, closed or not, as it is now.
-
-        Raises `ObjectNotFoundError` for one that is deleted, `CorruptMetadataError`, and the errors of ZooKeeper.
-        """
-        path = self.path_of(ledger_id)
-        node = self._access.cluster.nodes.get(path)
-        ledger = parse_ledger_node(node.data, ledger_id, key=path)
-        made = ledger if ledger.created_ms is not None else replace(ledger, created_ms=node.created_ms)
-        return StoredLedger(made, node.version, node.created_ms)
+        """Return a ledger, closed or not, as it is now; raises as `ClusterAccess.stored`."""
+        return self._access.stored(ledger_id)
 
     def require_last_entry(self, ledger: StoredLedger) -> None:
         """Have a bookie give the last entry of a closed ledger, if it has any: its node may be there, and its entries be collected.

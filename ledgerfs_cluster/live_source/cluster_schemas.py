@@ -2,9 +2,11 @@
 
 These are all versions, also those that a soft deletion hides from the admin API and from Pulsar's own clients. A version whose entry is
 lost is there as one that cannot be read: whoever needs it is told why.
+
+Each call asks the cluster anew, and raises `CorruptMetadataError` (a locator that is none), `StaleObjectError` (schemas that change again
+and again while they are read) and the errors of ZooKeeper and bookies: `StoreUnreachableError`, `AccessDeniedError`.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -41,85 +43,59 @@ _LOST = (ObjectNotFoundError, CorruptObjectError, UnsupportedFormatError)
 """What is wrong with one version alone, and for good."""
 
 
-class ClusterSchemas:
-    """`ledgerfs.schemas.schema_store.SchemaStore` of a living cluster. Each call asks the cluster anew.
+def schema_versions(access: ClusterAccess, topic: str) -> tuple[SchemaVersion, ...]:
+    """Return all versions of a topic, deletions among them, ascending by number; raises `InvalidNameError`, too.
 
-    All methods raise `CorruptMetadataError` (a locator that is none), `StaleObjectError` (schemas that change again and again while they
-    are read) and the errors of ZooKeeper and bookies: `StoreUnreachableError`, `AccessDeniedError`. Of a version whose entry is lost
-    nothing is known but its number, and why.
+    They are read again until none is missing, or none of those that are was only just deleted.
     """
-
-    __slots__ = ("_access",)
-
-    def __init__(self, access: ClusterAccess) -> None:
-        self._access = access
-
-    @property
-    def source(self) -> str:
-        """The URL of the cluster."""
-        return self._access.cluster.url
-
-    def versions(self, topic: str) -> tuple[SchemaVersion, ...]:
-        """Return all versions of a topic, deletions among them, ascending by number; raises `InvalidNameError`, too."""
-        return self._versions_at(locator_path(topic))
-
-    def topics(self) -> list[str]:
-        """Return the names of all topics that have schemas, sorted; what is stored under no topic's name is no topic's."""
-        return sorted(name for name in map(_topic_at, self._paths()) if name is not None)
-
-    def _versions_at(self, path: str) -> tuple[SchemaVersion, ...]:
-        """Return the versions of a locator, read again until none is missing, or none of those that are was only just deleted."""
-        before: tuple[object, ...] = ()
-        for _ in range(_TRIES):
-            try:
-                locator = self._access.cluster.nodes.get(path)
-            except ObjectNotFoundError:
-                return ()
-            found = self._all_of(path, parse_locator(locator.data, key=path))
-            # A locator that is deleted and made anew may say the same as before.
-            now = (locator.created_ms, locator.version, locator.data)
-            if now == before or not any(one.schema.unreadable for one in found):
-                return found
-            before = now
-        raise StaleObjectError("the schemas changed while they were read, again and again", key=path)
-
-    def _paths(self) -> list[str]:
-        """Return the paths of all locators: below tenants and namespaces."""
-        level = [ROOT]
-        for _ in range(_NAMES):
-            below: list[str] = []
-            answers = self._access.cluster.nodes.children_many(level)
-            for folder, names in zip(level, answers, strict=True):
-                if isinstance(names, ObjectNotFoundError):
-                    continue
-                if isinstance(names, LedgerfsError):
-                    raise names
-                below += [f"{folder}/{name}" for name in names]
-            level = below
-        return level
-
-    def _all_of(self, path: str, stored: Sequence[StoredVersion]) -> tuple[SchemaVersion, ...]:
-        """Return what the versions of a locator say; some are read at a time."""
-        read = partial(self._read, path)
-        return tuple(map(read, stored) if len(stored) == 1 else ordered_map(read, stored, _THREADS, "ledgerfs-schemas"))
-
-    def _read(self, path: str, stored: StoredVersion) -> SchemaVersion:
-        ledger_id, entry_id = stored.position
+    path = locator_path(topic)
+    before: tuple[object, ...] = ()
+    for _ in range(_TRIES):
         try:
-            found = parse_stored_schema(self._entry(ledger_id, entry_id), key=path, version=stored.version)
-        except _LOST as error:
-            reason = f"schema version {stored.version} is in entry {entry_id} of ledger {ledger_id}, which cannot be read: {error}"
-            return SchemaVersion(stored.version, SchemaInfo("NONE", unreadable=reason), source=self.source)
-        return replace(found, source=self.source)
+            locator = access.cluster.nodes.get(path)
+        except ObjectNotFoundError:
+            return ()
+        stored = parse_locator(locator.data, key=path)
+        read = partial(_read, access, path)
+        found = tuple(
+            map(read, stored) if len(stored) == 1 else ordered_map(read, stored, _THREADS, "ledgerfs-schemas")
+        )
+        # A locator that is deleted and made anew may say the same as before.
+        now = (locator.created_ms, locator.version, locator.data)
+        if now == before or not any(one.schema.unreadable for one in found):
+            return found
+        before = now
+    raise StaleObjectError("the schemas changed while they were read, again and again", key=path)
 
-    def _entry(self, ledger_id: int, entry_id: int) -> bytes:
-        """Return one entry; raises as `HotLedger.batches`."""
-        # numba, which this imports, is not needed where there are no schemas.
-        from ledgerfs_cluster.live_source.hot_ledger import HotLedger
 
-        (batch,) = HotLedger(self._access, ledger_id, _EXPECTED_BYTES).batches(entry_id, entry_id)
+def schema_topics(access: ClusterAccess) -> list[str]:
+    """Return the names of all topics that have schemas, sorted; what is stored under no topic's name is no topic's."""
+    level = [ROOT]
+    for _ in range(_NAMES):
+        below: list[str] = []
+        for folder, names in zip(level, access.cluster.nodes.children_many(level), strict=True):
+            if isinstance(names, ObjectNotFoundError):
+                continue
+            if isinstance(names, LedgerfsError):
+                raise names
+            below += [f"{folder}/{name}" for name in names]
+        level = below
+    return sorted(name for name in map(_topic_at, level) if name is not None)
+
+
+def _read(access: ClusterAccess, path: str, stored: StoredVersion) -> SchemaVersion:
+    # numba, which this imports, is not needed where there are no schemas.
+    from ledgerfs_cluster.live_source.hot_ledger import HotLedger
+
+    ledger_id, entry_id = stored.position
+    try:
+        (batch,) = HotLedger(access, ledger_id, _EXPECTED_BYTES).batches(entry_id, entry_id)
         ((_, entry),) = batch
-        return bytes(entry)
+        found = parse_stored_schema(bytes(entry), key=path, version=stored.version)
+    except _LOST as error:
+        reason = f"schema version {stored.version} is in entry {entry_id} of ledger {ledger_id}, which cannot be read: {error}"
+        return SchemaVersion(stored.version, SchemaInfo("NONE", unreadable=reason), source=access.cluster.url)
+    return replace(found, source=access.cluster.url)
 
 
 def _topic_at(path: str) -> str | None:

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 
 from ledgerfs.catalog.reader import OnDamage
 from ledgerfs.errors import CorruptLedgerError
-from ledgerfs_cluster.bookies.pool import leases_of
+from ledgerfs_cluster.bookies.pool import Leases
 from ledgerfs_cluster.bookies.reading import Lack, LedgerReading
-from ledgerfs_cluster.bookies.window import Refusal
+from ledgerfs_cluster.bookies.refusals import Refusal, is_passing, refusal_error
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs_cluster.live_source.access import ClusterAccess
-from ledgerfs_cluster.live_source.refusals import is_passing, refusal_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +41,9 @@ class HotLedger:
         self.ledger_id = ledger_id
 
     def node(self) -> LedgerNode:
-        """Return the ledger's metadata, read once; raises as `ClusterAccess.ledger_node`."""
+        """Return the ledger's metadata, read once; raises as `ClusterAccess.stored`."""
         if self._node is None:
-            self._node = self._access.ledger_node(self.ledger_id)
+            self._node = self._access.stored(self.ledger_id).node
         return self._node
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
@@ -59,18 +58,15 @@ class HotLedger:
             for found in self._windows(first, last):
                 if isinstance(found, Lack):
                     lack = found
-                    break
-                yield found
-                first, rounds = found.last_entry + 1, 0
+                else:
+                    yield found
+                    first, rounds = found.last_entry + 1, 0
             if lack is None:
                 return
             lost, refusals = lack.entries[0]
-            if lack.rest is not None and lack.rest.first_entry < lost:
-                yield lack.rest.slice(first, lost - 1)
-                first, rounds = lost, 0
             rounds += 1
             # Whether the ledger is deleted, or entries were moved to other bookies, its metadata tells.
-            self._node = self._access.ledger_node(self.ledger_id)
+            self._node = self._access.stored(self.ledger_id).node
             if rounds < _ROUNDS:
                 time.sleep(_PAUSE_S * rounds if is_passing(refusals) else 0)
                 continue
@@ -82,7 +78,7 @@ class HotLedger:
 
     def _windows(self, first: int, last: int) -> "Iterator[EntryBatch | Lack]":
         node = self.node()
-        with leases_of(self._access.pool) as leases:
+        with Leases(self._access.pool) as leases:
             access = self._access
             reading = LedgerReading(leases, node, self._entry_bytes, access.traffic, access.is_stopping)
             yield from reading.windows(first, last)

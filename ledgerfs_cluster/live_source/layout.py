@@ -5,35 +5,29 @@ A listing reads the list of every topic, and asks bookies only where open ledger
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, cast
 
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_rows import NO_UUID
-from ledgerfs.catalog.findings import Finding, Severity
-from ledgerfs.catalog.layout import Names, OpenLedger, Progress
+from ledgerfs.catalog.findings import Finding
+from ledgerfs.catalog.layout import OpenLedger, Progress
 from ledgerfs.catalog.layouts_known import register_rows
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.catalog.listing import with_gaps
-from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.catalog.reader import LedgerReader, OnRead
 from ledgerfs.catalog.source import Source
 from ledgerfs.catalog.tail import Tail
 from ledgerfs.errors import BucketNotFoundError, ObjectNotFoundError, RefusedLedgerError
 from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
-from ledgerfs_cluster.cluster_ledgers import gaps_of, lacking_findings, require_same_topic
+from ledgerfs_cluster.cluster_ledgers import lacking_findings, require_same_topic
 from ledgerfs_cluster.formats.bookkeeper.ledger_paths import layout_path, require_layout
 from ledgerfs_cluster.formats.managed_ledgers.names import is_of_transactions
 from ledgerfs_cluster.live_source import rows
-from ledgerfs_cluster.live_source.access import ClusterAccess
-from ledgerfs_cluster.live_source.cluster_schemas import ClusterSchemas
+from ledgerfs_cluster.live_source.access import ClusterAccess, listed_topics, managed_ledger_names
+from ledgerfs_cluster.live_source.cluster_schemas import schema_topics, schema_versions
 from ledgerfs_cluster.live_source.listed_ledgers import ListedLedgers
 from ledgerfs_cluster.live_source.reader import LiveReader
 from ledgerfs_cluster.live_source.tail import TopicTail
-from ledgerfs_cluster.live_source.topics import listed_topics, managed_ledger_names
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 if TYPE_CHECKING:
@@ -91,18 +85,14 @@ class LiveCluster(Source):
         with suppress(ObjectNotFoundError):
             node = nodes.get(layout_path(self._access.reading.ledgers_path))
             require_layout(node.data, key=node.path)
-        names = Names()
-        found = ListedLedgers(self._access, names, place=1)
+        found = ListedLedgers(self._access)
         managed_ledgers = managed_ledger_names(nodes)
         topics = [name for name in managed_ledgers if not is_of_transactions(name)]
         for topic in listed_topics(nodes, topics, progress):
             found.take(topic)
         found.find_ends(progress)
-        notes = {"logs of transactions, which are no topics": len(managed_ledgers) - len(topics)}
-        remains = replace(found.remains(), notes=notes)
-        places = ("", self._access.reading.ledgers_path)
-        catalog = Catalog.of(names.texts, found.table(), {rows.NUMBER: remains}, places=places)
-        return with_gaps(catalog, [*map(_gap_of_lost, catalog.lost), *gaps_of(catalog, rows.NUMBER)])
+        found.notes["logs of transactions, which are no topics"] = len(managed_ledgers) - len(topics)
+        return found.catalog(rows.NUMBER, self._access.reading.ledgers_path)
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of one ledger; nothing is asked before it is needed."""
@@ -113,11 +103,7 @@ class LiveCluster(Source):
         return TopicTail(self._access, managed_ledger or "")
 
     def check_catalog(self, catalog: Catalog, open_ledger: OpenLedger) -> Iterator[Finding]:  # noqa: ARG002
-        """Yield the ledgers that topics list as the last one, and that are gone; and what could not be learned of topics."""
-        reason = "the topic lists this ledger, and neither BookKeeper nor a bucket has it: its entries are lost"
-        for row in catalog.lost[catalog.lost["layout"] == rows.NUMBER]:
-            ref = catalog.ref_of(row)
-            yield Finding(Severity.DAMAGE, "lost-ledger", reason, ref.key, None, ref.ledger_id, ref.topic)
+        """Yield the ledgers that topics list and that are gone, and what could not be learned of topics."""
         yield from lacking_findings(catalog, rows.NUMBER)
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "LiveCheck":
@@ -128,12 +114,12 @@ class LiveCluster(Source):
         return LiveCheck(cast("LiveReader", ledger), on_read, digest=digest).run()
 
     def schema_versions(self, topic: str) -> tuple[SchemaVersion, ...]:
-        """Return all versions that the cluster has, those that are deleted softly among them; raises as `ClusterSchemas.versions`."""
-        return ClusterSchemas(self._access).versions(topic)
+        """Return all versions that the cluster has, those that are deleted softly among them; raises as `schema_versions`."""
+        return schema_versions(self._access, topic)
 
     def schema_topics(self) -> list[str]:
-        """Return the topics that have schemas; raises as `ClusterSchemas.topics`."""
-        return ClusterSchemas(self._access).topics()
+        """Return the topics that have schemas; raises as `schema_topics`."""
+        return schema_topics(self._access)
 
     def uuid_of_copy(self, ref: LedgerRef) -> str | None:
         """Return the uuid of an offloaded ledger; others have none."""
@@ -151,9 +137,3 @@ class LiveCluster(Source):
         require_same_topic(ref, managed_ledger)
         if state != LedgerState.CLOSED:
             raise RefusedLedgerError("the ledger is still written; it can be copied once it is closed", key=ref.key)
-
-
-def _gap_of_lost(row: np.void) -> tuple[Any, ...]:
-    """Return the row of `GAP` for a ledger that its topic lists as open, and that is gone."""
-    key = (0, 0, int(row["ledger_id"]), int(row["name"]), int(row["place"]))
-    return (*key, rows.NUMBER, GapKind.NOT_IN_BOOKKEEPER, False, -1, -1, 0, int(row["changed_ms"]))

@@ -1,31 +1,26 @@
 """Ledgers as topics list them, as rows of a catalog; of those that are open, the end is found out."""
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
-import numpy as np
-
-from ledgerfs.catalog.catalog_rows import LEDGER, Table
-from ledgerfs.catalog.layout import Names, Progress
-from ledgerfs.catalog.ledger_ref import CatalogState
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
 from ledgerfs.errors import (
     AccessDeniedError,
     CorruptMetadataError,
     CorruptObjectError,
     LedgerfsError,
+    MissingLedgerError,
     ObjectNotFoundError,
     StoreUnreachableError,
     UnsupportedFormatError,
 )
-from ledgerfs_cluster.cluster_ledgers import ClusterRemains, Lacking, ledger_row
+from ledgerfs_cluster.bookies.asking import LedgerEnd, ends_of
+from ledgerfs_cluster.cluster_ledgers import NAME, ClusterRemains, FoundLedgers, ledger_row
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs_cluster.live_source.access import ClusterAccess
-from ledgerfs_cluster.live_source.open_ledgers import LedgerEnd, ends_of
+from ledgerfs_cluster.live_source.access import ClusterAccess, ListedTopic, UnlistedTopic, listed_topic
 from ledgerfs_cluster.live_source.rows import NUMBER, Place, cut_bytes, pack_own
-from ledgerfs_cluster.live_source.topics import ListedTopic, UnlistedTopic, listed_topic
-
-_NAME = LEDGER.names.index("name") if LEDGER.names else 0
 
 _TRIES = 3
 """How often a topic is looked at again whose last ledger is gone, since it has just got another one."""
@@ -38,7 +33,7 @@ class _Open(NamedTuple):
     info: LedgerInfo
 
 
-class ListedLedgers:
+class ListedLedgers(FoundLedgers):
     """Collects the ledgers of a cluster.
 
     Attributes
@@ -48,17 +43,10 @@ class ListedLedgers:
 
     """
 
-    __slots__ = ("_access", "_empty", "_lacking", "_names", "_open", "_place", "_rows", "_topics", "growing")
-
-    def __init__(self, access: ClusterAccess, names: Names, place: int) -> None:
+    def __init__(self, access: ClusterAccess) -> None:
+        super().__init__()
         self._access = access
-        self._names = names
-        self._place = place
-        self._rows: list[tuple[Any, ...]] = []
         self._open: list[_Open] = []
-        self._empty: set[int] = set()
-        self._topics: set[int] = set()
-        self._lacking: list[Lacking] = []
         self.growing: dict[int, LedgerNode] = {}
 
     def take(self, topic: ListedTopic | UnlistedTopic) -> None:
@@ -66,11 +54,10 @@ class ListedLedgers:
 
         Brokers drop closed ledgers without entries: a line of 0 may be wrong, and entries would be missing without a word.
         """
-        name = self._names.row_of(topic.name)
         if isinstance(topic, UnlistedTopic):
-            self._lacking.append(Lacking(name, UNKNOWN, GapKind.LIST_UNREADABLE, topic.error))
+            self.lack(topic.name, UNKNOWN, GapKind.LIST_UNREADABLE, topic.error)
             return
-        self._topics.add(name)
+        self.topics.add(self.names.row_of(topic.name))
         for info in topic.info.ledgers:
             is_last = info is topic.info.ledgers[-1]
             if info.entries and (info.is_offloaded or not is_last):
@@ -91,19 +78,9 @@ class ListedLedgers:
             reason = "its bookies changed each time that they were asked where it ends; try again"
             self._add_unknown(one, StoreUnreachableError(reason, key=f"ledger {one.info.ledger_id}"))
 
-    def table(self) -> Table:
-        """Return all rows of `LEDGER`."""
-        return np.array(self._rows, LEDGER)
-
     def remains(self) -> ClusterRemains:
         """Return the ledgers without entries, and the topics that have no others."""
-        have_others = {row[_NAME] for row in self._rows} | {one.name for one in self._lacking}
-        return ClusterRemains(
-            frozenset(self._empty),
-            frozenset(self._topics - have_others),
-            tuple(self._lacking),
-            is_lasting=not self._lacking,
-        )
+        return replace(super().remains(), is_lasting=not self.lacking)
 
     def _find_ends(self, progress: Progress | None) -> list[_Open]:
         """Add the open ledgers, and return those that BookKeeper does not have; those that changed meanwhile are left."""
@@ -153,7 +130,7 @@ class ListedLedgers:
     def _has_changed(self, old: LedgerNode) -> bool:
         """Whether a ledger got other bookies, was closed, or went, since its node was read."""
         try:
-            new = self._access.ledger_node(old.ledger_id)
+            new = self._access.stored(old.ledger_id).node
         except ObjectNotFoundError:
             return True
         return (new.state, new.ensembles) != (old.state, old.ensembles)
@@ -188,63 +165,56 @@ class ListedLedgers:
 
     def _drop(self, topics: list[ListedTopic]) -> None:
         """Forget what was taken of topics, of which all is taken again: a ledger of them that is still asked for would be there twice."""
-        names = {self._names.row_of(one.name) for one in topics}
+        names = {self.names.row_of(one.name) for one in topics}
         if not names:
             return
-        self._rows = [row for row in self._rows if row[_NAME] not in names]
-        self._open = [one for one in self._open if self._names.row_of(one.topic.name) not in names]
-        self._lacking = [one for one in self._lacking if one.name not in names]
-        self._topics -= names
-        self._empty -= {info.ledger_id for one in topics for info in one.info.ledgers}
+        self.rows = [row for row in self.rows if row[NAME] not in names]
+        self._open = [one for one in self._open if self.names.row_of(one.topic.name) not in names]
+        self.lacking = [one for one in self.lacking if one.name not in names]
+        self.topics -= names
+        self.empty -= {info.ledger_id for one in topics for info in one.info.ledgers}
 
     def _add_gone(self, topic: ListedTopic, info: LedgerInfo) -> None:
         """Add a ledger that BookKeeper does not have: as the index of its objects tells, or its line, if that says that it ended empty."""
-        if info.context is not None and info.is_offloaded:
+        if info.is_offloaded:
             try:
-                self._add(topic, info, *self._access.offloaded.told(topic.name, info, info.context))
+                self._add(topic, info, *self._access.offloaded.told(topic.name, info))
             except ObjectNotFoundError:
-                self._rows.append(self._row(topic, info, 0, 0, CatalogState.LOST))
+                self._lack_all(topic, info)
             except (CorruptObjectError, UnsupportedFormatError) as error:
                 self._add_unknown(_Open(topic, info), error)
         elif info.closed_ms and not info.entries:
-            self._empty.add(info.ledger_id)
+            self.empty.add(info.ledger_id)
         else:
-            self._rows.append(self._row(topic, info, 0, 0, CatalogState.LOST))
+            self._lack_all(topic, info)
+
+    def _lack_all(self, topic: ListedTopic, info: LedgerInfo) -> None:
+        reason = "the topic lists this ledger, and neither BookKeeper nor a bucket has it: its entries are lost"
+        error = MissingLedgerError(reason, key=self._access.path_of(info.ledger_id))
+        self.lack(topic.name, info.ledger_id, GapKind.NOT_IN_BOOKKEEPER, error)
 
     def _add_unknown(self, one: _Open, error: LedgerfsError) -> None:
         kind = GapKind.END_UNKNOWN if isinstance(error, StoreUnreachableError) else GapKind.UNREADABLE
-        self._lacking.append(Lacking(self._names.row_of(one.topic.name), one.info.ledger_id, kind, error))
+        self.lack(one.topic.name, one.info.ledger_id, kind, error)
 
     def _add(self, topic: ListedTopic, info: LedgerInfo, entries: int, length: int, *, is_open: bool = False) -> None:
-        if entries > 0:
-            self._rows.append(self._row(topic, info, entries, length, is_open=is_open))
-        else:
-            self._empty.add(info.ledger_id)
-
-    def _row(
-        self,
-        topic: ListedTopic,
-        info: LedgerInfo,
-        entries: int,
-        length: int,
-        state: CatalogState = CatalogState.SOUND,
-        *,
-        is_open: bool = False,
-    ) -> tuple[Any, ...]:
+        if entries <= 0:
+            self.empty.add(info.ledger_id)
+            return
         context = info.context
         where = Place.BOOKKEEPER
         if context is not None and context.is_complete:
             where = Place.BUCKET if context.is_deleted_from_bookkeeper else Place.BOTH
-        return ledger_row(
-            (info.ledger_id, self._names.row_of(topic.name), self._place, NUMBER),
+        row = ledger_row(
+            (info.ledger_id, self.names.row_of(topic.name), 1, NUMBER),
             entries=entries,
             length=length,
             cut_bytes=cut_bytes(where),
             times_ms=(0, info.closed_ms or topic.changed_ms),
             own=pack_own(where),
             uuid=context.uuid if context is not None and context.is_complete else None,
-            state=state,
             # What is only in a bucket may be a restored copy, whose messages are of any time.
             is_ordered=where is not Place.BUCKET,
             is_open=is_open,
         )
+        self.rows.append(row)

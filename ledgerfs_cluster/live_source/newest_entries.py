@@ -1,23 +1,19 @@
-"""What bookies alone know of a living cluster's ledgers: where open ones end, the newest entry of each, topics' policies.
-
-Here so that rooms that know no layout can ask.
-"""
+"""What bookies alone know of a living cluster's ledgers: where open ones end, the newest entry of each, topics' policies."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.storage.traffic import Traffic
-from ledgerfs_cluster.bookies.pool import BookiePool, leases_of, shared_pool
+from ledgerfs_cluster.bookies.asking import ends_of
+from ledgerfs_cluster.bookies.pool import BookiePool, Leases, shared_pool
 from ledgerfs_cluster.bookies.reading import Lack, LedgerReading
+from ledgerfs_cluster.bookies.refusals import refusal_error
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 from ledgerfs_cluster.formats.stored_schema import parse_stored_schema
-from ledgerfs_cluster.live_source.open_ledgers import ends_of
 from ledgerfs_cluster.live_source.policy_events import LastEvents, without_ids
-from ledgerfs_cluster.live_source.refusals import refusal_error
 from ledgerfs_cluster.snapshot.answers import EventLedgers
 from ledgerfs_cluster.zookeeper.living_cluster import LiveReading
 
@@ -47,12 +43,13 @@ class NewestEntries:
         """Yield the newest entry of each ledger, open or closed; None of an empty one."""
         still_open = [node for node in nodes if not node.is_closed]
         ends = dict(zip([node.ledger_id for node in still_open], self.ends(still_open), strict=True))
-        with ThreadPoolExecutor(_AT_ONCE) as workers:
-            yield from workers.map(lambda node: self._last_entry(node, ends.get(node.ledger_id)), nodes)
+        return ordered_map(
+            lambda node: self._last_entry(node, ends.get(node.ledger_id)), nodes, _AT_ONCE, "ledgerfs-entries"
+        )
 
     def entries(self, asked: Sequence[tuple[LedgerNode, int]]) -> Iterator[bytes | LedgerfsError]:
         """Yield each entry, or why no replica has given it; some are asked for at a time."""
-        return ordered_map(lambda one: self._entry_or_why_not(*one), asked, _AT_ONCE, "ledgerfs-entries")
+        return ordered_map(lambda one: self._entry_or_reason(*one), asked, _AT_ONCE, "ledgerfs-entries")
 
     def last_events(self, events: EventLedgers) -> Sequence[tuple[str, Any]] | LedgerfsError:
         """Return keys and decoded events: of each key the last one for this cluster, and the last global one; none that was deleted."""
@@ -86,7 +83,7 @@ class NewestEntries:
 
     def _entries(self, node: LedgerNode, first: int, last: int) -> Iterator[EntryBatch]:
         """Yield entries of a ledger; raises as reading it does."""
-        with leases_of(self._pool) as leases:
+        with Leases(self._pool) as leases:
             for found in LedgerReading(leases, node, _ENTRY_BYTES, self._traffic).windows(first, last):
                 if isinstance(found, Lack):
                     entry_id, refusal = found.entries[0]
@@ -99,9 +96,9 @@ class NewestEntries:
         if isinstance(end, LedgerfsError):
             return end
         last = node.last_entry if end is None else end[0] - 1
-        return None if last < 0 else self._entry_or_why_not(node, last)
+        return None if last < 0 else self._entry_or_reason(node, last)
 
-    def _entry_or_why_not(self, node: LedgerNode, entry_id: int) -> bytes | LedgerfsError:
+    def _entry_or_reason(self, node: LedgerNode, entry_id: int) -> bytes | LedgerfsError:
         try:
             return self._entry(node, entry_id)
         except LedgerfsError as error:

@@ -1,22 +1,179 @@
-"""The offloaded ledgers of a living cluster, in the buckets that their contexts name. Here so that rooms that know no layout can ask."""
+"""Offloaded ledgers of a living cluster, read from the bucket that the cluster's own metadata names for each, by the bucket's layout.
 
+Where the objects are follows from what a broker noted, and from what the user names of places that are elsewhere by now.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ledgerfs.cache.bucket_store import BucketStore
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.layout import Names
+from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader
-from ledgerfs.errors import CorruptLedgerError
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs_cluster.live_source.offloaded import OffloadedLedgers
+from ledgerfs.errors import CorruptIndexError, CorruptLedgerError, ObjectNotFoundError, UnsupportedFormatError
+from ledgerfs.formats.mapfile.names import MapFileLedger
+from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
+from ledgerfs.layouts.object_source import ObjectSource, open_layouts
+from ledgerfs.storage.fork_lock import ForkLock
+from ledgerfs.storage.objects import ObjectStat
+from ledgerfs.storage.opening import open_store
+from ledgerfs.storage.store_identity import identity_of
+from ledgerfs.storage.url_filesystem import filesystem_of
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
 from ledgerfs_cluster.zookeeper.living_cluster import LiveReading
+
+_PROTOCOLS = {"aws-s3": "s3", "s3": "s3", "aliyun-oss": "s3", "google-cloud-storage": "gs", "azureblob": "abfs"}
+"""{driver, in lower case: protocol of fsspec}."""
+
+_FILESYSTEM = "filesystem"
+_LOCAL = "file:/"
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadPlace:
+    """The objects of one ledger.
+
+    Attributes
+    ----------
+    url, options
+        Of the bucket, or the offloader's base folder, and of its filesystem.
+    layout
+        Of what is there.
+    data_key, index_key
+        The ledger's two objects.
+    needs_index
+        Whether the ledger cannot be read without its index.
+
+    """
+
+    url: str
+    options: Mapping[str, Any] = field(repr=False)
+    layout: str
+    data_key: str
+    index_key: str
+    needs_index: bool
 
 
 class OffloadedCopies:
-    """The offloaded ledgers of one cluster, in whichever buckets their contexts name."""
+    """The offloaded ledgers of one cluster, in whichever buckets their contexts name. Safe in threads."""
 
-    __slots__ = ("_offloaded",)
+    __slots__ = ("_lock", "_reading", "_stores")
 
     def __init__(self, reading: LiveReading) -> None:
-        self._offloaded = OffloadedLedgers(reading)
+        self._reading = reading
+        self._lock = ForkLock()
+        self._stores: dict[str, BucketStore] = {}
 
     def reader(self, managed_ledger: str, info: LedgerInfo) -> LedgerReader:
-        """Return a reader of a ledger whose objects agree with the list by their index; raises as `OffloadedLedgers.open`."""
-        if info.context is None or not info.context.is_complete:
-            raise CorruptLedgerError("not offloaded completely", key=f"ledger {info.ledger_id}")
-        return self._offloaded.open(managed_ledger, info, info.context)
+        """Return a reader of an offloaded ledger, of which is read now what tells its size.
+
+        Raises `ObjectNotFoundError` when its objects are not there, `CorruptIndexError` (of another ledger), `CorruptLedgerError`,
+        `UnsupportedFormatError` for drivers that ledgerfs does not read, and the errors of the store.
+        """
+        place = _place_of(managed_ledger, info, self._reading)
+        store = self._store_of(place)
+        ref = _ref(store, place)
+        if (ref.entries, ref.length) != (info.entries, info.size):
+            reason = f"the index tells {ref.entries:,} entries of {ref.length:,} bytes, the cluster {info.entries:,} of {info.size:,}"
+            raise CorruptIndexError(reason, key=f"{store.url}/{place.index_key}")
+        return ObjectSource(store, place.layout).open_ledger(ref)
+
+    def told(self, managed_ledger: str, info: LedgerInfo) -> tuple[int, int]:
+        """Return entries and bytes of a ledger by its objects, whatever its line in the list says; raises as `reader`."""
+        place = _place_of(managed_ledger, info, self._reading)
+        ref = _ref(self._store_of(place), place)
+        return ref.entries, ref.length
+
+    def _store_of(self, place: OffloadPlace) -> BucketStore:
+        name = repr((place.url, sorted(place.options.items(), key=repr)))
+        with self._lock:
+            store = self._stores.get(name)
+            if store is None:
+                fs, root = filesystem_of(place.url, place.options)
+                store = self._stores[name] = BucketStore(open_store(fs, root), identity_of(fs, root))
+            return store
+
+
+def _ref(store: BucketStore, place: OffloadPlace) -> LedgerRef:
+    """Return the row that a listing of these two objects alone gives."""
+    (layout,) = open_layouts(store, place.layout)
+    listing = layout.begin_listing()
+    listing.take(list(_stats(store, place)))
+    names, places = Names(), Names()
+    places.row_of("")
+    found = layout.load(listing, None, names, places, None)
+    catalog = Catalog.of(names.texts, found.ledgers, {layout.number: found.remains}, None, places.texts)
+    for one in found.remains.unreadable():
+        raise one.error
+    refs = list(catalog.refs())
+    if not refs:
+        raise ObjectNotFoundError("the ledger's objects are not there any more", key=f"{store.url}/{place.data_key}")
+    return refs[0]
+
+
+def _stats(store: BucketStore, place: OffloadPlace) -> Iterator[ObjectStat]:
+    for key in (place.data_key, place.index_key):
+        try:
+            yield store.head(key).stat
+        except ObjectNotFoundError as error:
+            if key == place.data_key or place.needs_index:
+                raise ObjectNotFoundError("there is no such object", key=f"{store.url}/{error.key}") from error
+
+
+def _place_of(managed_ledger: str, info: LedgerInfo, reading: LiveReading) -> OffloadPlace:
+    """Return where a ledger's objects are; what the user said of the bucket goes before what the broker noted.
+
+    Raises `CorruptLedgerError` for a ledger that is not offloaded completely, or whose context lacks the id of the objects, and
+    `UnsupportedFormatError` for drivers that ledgerfs does not read, and for a folder that only the broker's machine can resolve.
+    """
+    context = info.context
+    if context is None or not context.is_complete:
+        raise CorruptLedgerError("not offloaded completely", key=f"ledger {info.ledger_id}")
+    if context.uuid is None:
+        raise CorruptLedgerError("listed as offloaded, without the id of the objects", key=f"ledger {info.ledger_id}")
+    driver = (context.driver or context.get("managedLedgerOffloadDriver") or "").lower().replace("_", "-")
+    if driver == _FILESYSTEM:
+        files = MapFileLedger(managed_ledger, info.ledger_id, context.uuid)
+        url = _folder_of(context.get("storageBasePath") or "", reading)
+        return OffloadPlace(url, reading.bucket_options, "mapfile", files.data_key, files.index_key, needs_index=False)
+    key = LedgerKey(context.uuid, info.ledger_id, is_index=False)
+    url, options = _bucket_of(driver, context, reading)
+    return OffloadPlace(url, options, "pulsar_blob", key.data_key, key.index_key, needs_index=True)
+
+
+def _bucket_of(driver: str, context: OffloadContext, reading: LiveReading) -> tuple[str, Mapping[str, Any]]:
+    bucket = context.get("bucket") or ""
+    elsewhere = reading.bucket_urls.get(bucket)
+    if elsewhere is not None:
+        return elsewhere, reading.bucket_options
+    protocol = _PROTOCOLS.get(driver)
+    if protocol is None or not bucket:
+        what = f"driver {driver!r}" if driver else "an unknown driver"
+        reason = f"offloaded by {what}, whose place ledgerfs cannot tell; open the folder or bucket itself"
+        raise UnsupportedFormatError(reason, key=bucket or None)
+    told: dict[str, Any] = {}
+    endpoint, region = context.get("serviceEndpoint"), context.get("region")
+    if protocol == "s3" and endpoint:
+        told["endpoint_url"] = endpoint
+    if protocol == "s3" and region:
+        told["client_kwargs"] = {"region_name": region}
+    return f"{protocol}://{bucket}", {**told, **reading.bucket_options}
+
+
+def _folder_of(base: str, reading: LiveReading) -> str:
+    """Return the URL of the filesystem offloader's base folder: Hadoop knows paths without a filesystem, which nobody else can resolve."""
+    elsewhere = reading.bucket_urls.get(base)
+    if elsewhere is not None:
+        return elsewhere
+    if base.startswith(_LOCAL):
+        # Java writes file:/x, and the root as file://, which is the working directory to others.
+        return f"file:///{base.removeprefix(_LOCAL).lstrip('/')}"
+    if "://" in base:
+        return base
+    reason = (
+        f"offloaded into the folder {base!r} of Hadoop's default filesystem, which the cluster's metadata does not name; "
+        f"say where it is by the option bucket_urls, such as {{{base!r}: 'hdfs://namenode:9000/…'}}"
+    )
+    raise UnsupportedFormatError(reason, key=base or None)

@@ -7,7 +7,7 @@ list is read again: that a ledger is gone, or an entry lost, is never concluded 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,18 +24,20 @@ from ledgerfs.errors import (
 from ledgerfs.formats.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.layouts.described import describe_metadata, describe_ref
 from ledgerfs_cluster.cluster_ledgers import entries_between_cuts
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.live_source.access import ClusterAccess
 from ledgerfs_cluster.live_source.hot_ledger import HotLedger
-from ledgerfs_cluster.live_source.places import BOOKKEEPER, BUCKET, Attempts, Found, places_of
 from ledgerfs_cluster.live_source.rows import IN_BUCKET, Place, cut_bytes
 from ledgerfs_cluster.live_source.stream import stream_live
 
 if TYPE_CHECKING:
     from ledgerfs.formats.records import EntryBatch
     from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
-    from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
+    from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
 
 _T = TypeVar("_T")
+
+BOOKKEEPER, BUCKET = "BookKeeper", "bucket"
 
 OnFailure = Callable[[str, LedgerfsError], None]
 """Called with a place where a ledger should be and cannot be read, and why."""
@@ -54,7 +56,7 @@ class LiveReader(LedgerReader):
     def __init__(self, access: ClusterAccess, ref: LedgerRef) -> None:
         self.ref = ref
         self._access = access
-        self._found: Found | None = None
+        self._found: _Found | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self._access, self.ref))
@@ -92,26 +94,23 @@ class LiveReader(LedgerReader):
     ) -> "Iterator[EntryBatch]":
         """Yield entries as `batches` does, and call ``on_failure`` at the end with each place that failed where another one did not."""
         told = None if on_damage is None else _Told(on_damage, first)
-        attempts = Attempts()
-        failures: dict[str, LedgerfsError] = {}
+        failed: _Failed = {}
         while first <= last:
-            found = self._find(attempts, may_skip=told is not None)
+            found = self._find(failed, may_skip=told is not None)
             try:
-                for batch in found.reader.batches(first, last, told if attempts.is_last(found) else None):
+                for batch in found.reader.batches(first, last, told if found.source.skips_damage else None):
                     yield batch
-                    first, attempts.moves = batch.last_entry + 1, 0
+                    first = batch.last_entry + 1
             except LedgerfsError as error:
                 first = first if told is None else max(first, told.behind)
                 self._found = None
-                attempts.note(found, error)
-                if not isinstance(error, _MOVED):
-                    failures[found.place] = error
+                failed[found.source] = error
             else:
                 break
         if on_failure is not None:
-            failures.pop(attempts.last_resort or "", None)
-            for failed, why in failures.items():
-                on_failure(failed, why)
+            for source, reason in failed.items():
+                if source.place != found.source.place and not isinstance(reason, _MOVED):
+                    on_failure(source.place, reason)
 
     def _kept(self, first: int, last: int, on_damage: OnDamage) -> "Iterator[EntryBatch]":
         """Yield the entries that there are: a ledger that is in no place any more is damaged to its end."""
@@ -126,7 +125,7 @@ class LiveReader(LedgerReader):
     def expect(self) -> bool:
         """Look where the ledger is, which its first read then knows; returns whether bookies have it."""
         try:
-            return isinstance(self._find(Attempts()).reader, HotLedger)
+            return isinstance(self._find({}).reader, HotLedger)
         except LedgerfsError:
             # Raised again when it is read.
             return False
@@ -175,73 +174,124 @@ class LiveReader(LedgerReader):
     def _listed_place(self) -> Place:
         return Place.BUCKET if self.ref.objects[0][0] == IN_BUCKET else Place.BOOKKEEPER
 
-    def _listed(self) -> "LedgerInfo":
+    def _listed(self) -> LedgerInfo:
         return self._access.listed_ledger(self.ref.managed_ledger or "", self.ref.ledger_id)
 
-    def _find(self, attempts: Attempts, *, may_skip: bool = False) -> Found:
+    def _find(self, failed: "_Failed", *, may_skip: bool = False) -> "_Found":
         """Return where to read the ledger; raises as `batches` once every place has failed.
 
-        With ``may_skip`` a damaged place is returned once more, as the last resort.
+        With ``may_skip`` a damaged place is returned once more, as the last resort: no line of before may lead to that.
         """
         found = self._found
-        if found is not None and not attempts.failed and attempts.info is None:
+        if found is not None and found.source not in failed:
             return found
-        known = None if attempts.failed or attempts.info else self._access.known_ledger(self.ref)
-        if known is not None:
-            found = self._found = self._open_any(known, attempts)
-            if found is not None:
-                return found
-            attempts.info = known
+        known = None if failed else self._access.known_ledger(self.ref)
+        if known is not None and (found := self._open_any(known, failed)) is not None:
+            return found
         for pause_s in (0.0, *_PAUSES_S):
             time.sleep(pause_s)
             try:
-                info = attempts.look(self._listed())
+                info = self._listed()
             except StaleObjectError:
                 self._access.expire()
                 raise
-            found = self._found = self._open_any(info, attempts)
-            if found is None and may_skip and (place := attempts.damaged()) is not None:
-                attempts.last_resort = place
-                found = self._open(place, info)
+            found = self._open_any(info, failed) or (self._last_resort(info, failed) if may_skip else None)
             if found is not None:
                 return found
             # A topic that is being deleted loses its ledgers before its list, and a broker may just write the list.
-            if not all(isinstance(error, _MOVED) for error in attempts.failed.values()):
+            if not all(isinstance(error, _MOVED) for source, error in failed.items() if source.info == info):
                 break
-        raise attempts.error(self.ref.key)
+        raise _error_of(info, failed, self.ref.key)
 
-    def _open_any(self, info: "LedgerInfo", attempts: Attempts) -> Found | None:
-        """Return the first place that has not failed; one that fails now is noted."""
-        for place in places_of(info, self._access.reading.read_from):
-            if place not in attempts.failed:
+    def _open_any(self, info: LedgerInfo, failed: "_Failed") -> "_Found | None":
+        """Return the first place that has not failed, also for later reads; one that fails now is noted."""
+        for place in _places_of(info, self._access.reading.read_from):
+            source = _Source(place, info)
+            if source not in failed:
                 try:
-                    return self._open(place, info)
+                    found = self._found = self._open(source)
                 except LedgerfsError as error:
-                    attempts.failed[place] = error
+                    failed[source] = error
+                else:
+                    return found
         return None
 
-    def _open(self, place: str, info: "LedgerInfo") -> Found:
-        others = frozenset(places_of(info, self._access.reading.read_from)) - {place}
-        if place == BUCKET and info.context is not None:
+    def _last_resort(self, info: LedgerInfo, failed: "_Failed") -> "_Found | None":
+        """Return the first place that has failed since its entries are damaged, to leave these out; None if there is none."""
+        for source, error in failed.items():
+            resort = source._replace(skips_damage=True)
+            if source.info == info and isinstance(error, CorruptLedgerError) and resort not in failed:
+                return self._open(resort)
+        return None
+
+    def _open(self, source: "_Source") -> "_Found":
+        info = source.info
+        if source.place == BUCKET:
             # Where the line tells no entries, the listing has them from BookKeeper or from the index.
             told = info if info.entries else replace(info, entries=self.ref.entries, size=self.ref.length)
-            return Found(
-                place, self._access.offloaded.open(self.ref.managed_ledger or "", told, info.context), others, info
-            )
+            return _Found(source, self._access.offloaded.reader(self.ref.managed_ledger or "", told))
         hot = HotLedger(self._access, self.ref.ledger_id, max(1, self.ref.length // max(1, self.ref.entries)))
         _require_agreed(info, hot.node(), self.ref.key)
-        return Found(place, hot, others, info)
+        return _Found(source, hot)
 
     def _asked(self, of_hot: "Callable[[HotLedger], _T]", of_cold: "Callable[[LedgerReader], _T]") -> _T:
         """Return what the present place of the ledger answers; if it cannot, what the other one does."""
-        attempts = Attempts()
+        failed: _Failed = {}
         while True:
-            found = self._find(attempts)
+            found = self._find(failed)
             try:
                 return of_hot(found.reader) if isinstance(found.reader, HotLedger) else of_cold(found.reader)
             except LedgerfsError as error:
                 self._found = None
-                attempts.note(found, error)
+                failed[found.source] = error
+
+
+class _Source(NamedTuple):
+    """A place of a ledger by a line of its topic's list, and whether damaged entries are left out there."""
+
+    place: str
+    info: LedgerInfo
+    skips_damage: bool = False
+
+
+class _Found(NamedTuple):
+    """A source of a ledger, and what reads it there."""
+
+    source: _Source
+    reader: HotLedger | LedgerReader
+
+
+_Failed = dict[_Source, LedgerfsError]
+"""Why a range of a ledger could not be read in the places that were tried: if its line changes, they are others."""
+
+
+def _places_of(info: LedgerInfo, read_from: str) -> tuple[str, ...]:
+    """Return where a ledger may be, the first to be asked first; ``read_from`` is that of `LiveReading`."""
+    context = info.context
+    if context is None or not context.is_complete:
+        return (BOOKKEEPER,)
+    if read_from == "bookkeeper" and not context.is_deleted_from_bookkeeper:
+        return (BOOKKEEPER, BUCKET)
+    # A broker that died behind the flag has deleted nothing.
+    return (BUCKET, BOOKKEEPER)
+
+
+def _error_of(info: LedgerInfo, failed: _Failed, key: str) -> LedgerfsError:
+    """Return the error for a ledger that cannot be read in any place of its line: that of the last resort, if there was one."""
+    errors = {source: error for source, error in failed.items() if source.info == info}
+    for source in sorted(errors, key=lambda one: not one.skips_damage):
+        if not isinstance(errors[source], _MOVED):
+            return errors[source]
+    lost = "the topic lists this ledger, which is neither in BookKeeper nor offloaded: its entries are lost"
+    if info.is_offloaded:
+        lost = (
+            "the topic lists this ledger, but BookKeeper's copy is gone, and there is no object "
+            f"{errors[_Source(BUCKET, info)].key}: its entries are lost, "
+            "unless the bucket is at another place by now (bucket_urls)"
+        )
+    made = NotFoundError(lost, key=key)
+    made.__cause__ = next(iter(errors.values()))
+    return made
 
 
 class _Told:
@@ -258,7 +308,7 @@ class _Told:
         self.behind = last + 1
 
 
-def _require_agreed(info: "LedgerInfo", node: "LedgerNode", key: str) -> None:
+def _require_agreed(info: LedgerInfo, node: "LedgerNode", key: str) -> None:
     """Raise `CorruptMetadataError` if a topic lists fewer or more entries than a closed ledger has: these would be missing in silence."""
     if info.entries and node.is_closed and info.entries != node.last_entry + 1:
         reason = f"its topic lists {info.entries:,} entries, BookKeeper's metadata {node.last_entry + 1:,}"

@@ -4,7 +4,7 @@ Where a ledger is, ZooKeeper is asked twice for, and only then are its bookies a
 them, so the next one is begun while the end of one is read.
 """
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from ledgerfs.storage.reading_threads import ReadingThreads
 
@@ -14,20 +14,13 @@ if TYPE_CHECKING:
 
     from ledgerfs.catalog.reader import Span
     from ledgerfs.formats.records import EntryBatch
+    from ledgerfs_cluster.live_source.reader import LiveReader
 
 _AHEAD_BYTES = 2 << 20
 """So much of a ledger is left to be read when the next one is begun."""
 
 _THREADS = ReadingThreads(8, "ledgerfs-ledgers")
 """Not those of stores, which a ledger that is begun may wait for."""
-
-
-class Expected(Protocol):
-    """A ledger that is looked for before it is read."""
-
-    def expect(self) -> bool:
-        """Look where the ledger is; returns whether bookies have it."""
-        ...
 
 
 def stream_live(spans: "Sequence[Span]") -> "Iterator[tuple[int, EntryBatch]]":
@@ -89,6 +82,5 @@ class _Begun:
 
         A bucket's ledgers have a prefetch of their own, and what is told of damage is told in order.
         """
-        ledger = cast("Expected", self._span.ledger)
-        is_hot = ledger.expect()
+        is_hot = cast("LiveReader", self._span.ledger).expect()
         return next(self._batches, None) if is_hot and self._span.on_damage is None else None

@@ -15,19 +15,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ledgerfs.catalog.catalog_rows import is_sound, ref_of_row
-from ledgerfs.catalog.layout import Names
+from ledgerfs.catalog.catalog_rows import ref_of_row
 from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.missing_ledgers import GapKind
 from ledgerfs.catalog.tail import Gone, Look, Next
 from ledgerfs.errors import ObjectNotFoundError, StaleObjectError, StoreUnreachableError
 from ledgerfs_cluster.bookies.asking import Asked, ask_each
 from ledgerfs_cluster.formats.bookkeeper.requests import NEWEST
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs_cluster.live_source.access import ClusterAccess
+from ledgerfs_cluster.live_source.access import ClusterAccess, ListedTopic
 from ledgerfs_cluster.live_source.listed_ledgers import ListedLedgers
 from ledgerfs_cluster.live_source.reader import LiveReader
-from ledgerfs_cluster.live_source.topics import ListedTopic
 from ledgerfs_cluster.snapshot.managed_ledger_paths import list_of_ledgers
 
 if TYPE_CHECKING:
@@ -151,15 +150,16 @@ class TopicTail:
         """Return the listed ledgers and where they end; None if one of them is nowhere."""
         some = tuple(one for one in self._topic.info.ledgers if one.ledger_id >= since.ledger_id)
         place = self._access.reading.ledgers_path
-        found = ListedLedgers(self._access, Names(), 0)
+        found = ListedLedgers(self._access)
         found.take(self._topic._replace(info=replace(self._topic.info, ledgers=some)))
         found.find_ends(None)
-        for one in found.remains().lacking:
+        for one in found.lacking:
+            if one.kind is GapKind.NOT_IN_BOOKKEEPER:
+                return None
             raise one.error
-        table = found.table()
-        refs = [ref_of_row(row, self._name, place) for row in table[is_sound(table)]]
+        refs = [ref_of_row(row, self._name, place) for row in found.table()]
         wanted = {ref.ledger_id: ref for ref in refs if ref.ledger_id >= since.ledger_id}
-        empty = {one for one in found.remains().empty if one >= since.ledger_id}
+        empty = {one for one in found.empty if one >= since.ledger_id}
         listed = {one: _Seen(ref.last_entry, found.growing.get(one)) for one, ref in wanted.items()}
         listed |= {one: _Seen(-1, found.growing.get(one)) for one in empty}
         # Of a topic that changed meanwhile, only what is still listed counts: the rest shows in the next list.
@@ -198,7 +198,7 @@ class TopicTail:
             return seen.last_entry
         node = seen.node
         with suppress(ObjectNotFoundError):  # of a deleted ledger, whose entries bookies keep for a while
-            node = self._access.ledger_node(ledger_id)
+            node = self._access.stored(ledger_id).node
         if node.is_closed:
             return node.last_entry
         asked = [Asked(node, NEWEST, bookie) for bookie in node.ensembles[-1].bookies]

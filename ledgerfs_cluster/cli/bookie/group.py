@@ -7,8 +7,6 @@ from ledgerfs.cli.commands import LazyCommand, LazyGroup
 _EPILOG = """\b
 Examples:
   ledgerfs bookie space /var/lib/bookie1 --metadata pulsar+zk://zk1:2181
-  ledgerfs bookie logs /var/lib/bookie1
-  ledgerfs bookie ledgers /var/lib/bookie1 /var/lib/bookie2 --metadata dump.json.zst
   ledgerfs bookie entry /var/lib/bookie1 58:17
 
 \b
@@ -17,11 +15,9 @@ Nothing is written to a disk, and nothing on it is locked: a bookie may run mean
 """
 
 _COMMANDS = (
-    LazyCommand("space", "ledgerfs_cluster.cli.bookie.space:space", "Show live and dead bytes of entry logs, and what would be freed."),
-    LazyCommand("logs", "ledgerfs_cluster.cli.bookie.logs:logs", "List entry logs and journals."),
-    LazyCommand("ledgers", "ledgerfs_cluster.cli.bookie.ledgers:ledgers", "List the ledgers on disks, or where the entries of one are."),
+    LazyCommand("space", "ledgerfs_cluster.cli.bookie.commands:space", "Show live and dead bytes of entry logs, and what would be freed."),
     LazyCommand(
-        "entry", "ledgerfs_cluster.cli.bookie.entry:entry",
+        "entry", "ledgerfs_cluster.cli.bookie.commands:entry",
         "Show the copies of one entry, or write its payload to standard output.",
     ),
 )  # fmt: skip
@@ -29,4 +25,4 @@ _COMMANDS = (
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def bookie() -> None:
-    """Look at the disks of bookies: entry logs, journals, and their space."""
+    """Look at the disks of bookies: entries, and the space of entry logs."""

@@ -6,6 +6,7 @@ its length before it (3). Version 1 was gone before there was Pulsar. Of an open
 
 import re
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from google.protobuf import text_format
@@ -120,6 +121,16 @@ class LedgerNode:
         """Return the bookies that an entry was written to, in the order in which they are asked; raises `EntryRangeError`."""
         bookies = self.ensemble_of(entry).bookies
         return tuple([bookies[(entry + k) % len(bookies)] for k in range(self.write_quorum)])
+
+    def is_covered_without(self, away: Collection[str]) -> bool:
+        """Whether one bookie that is not ``away`` has each acknowledged entry of the last ensemble.
+
+        That is so if of each write set fewer are away than the writer waits for.
+        """
+        bookies = self.ensembles[-1].bookies
+        absent = [bookie in away for bookie in bookies]
+        sets = ([absent[(start + k) % len(bookies)] for k in range(self.write_quorum)] for start in range(len(bookies)))
+        return all(sum(one) < self.ack_quorum for one in sets)
 
     def closed_at(self, last_entry: int, length: int) -> LedgerMetadata:
         """Return the metadata of the ledger if it ends so: what an index object has of it."""

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs_cluster.disks.ends import LedgerEnd, end_of_open
-from ledgerfs_cluster.disks.entries import OpenFiles
-from ledgerfs_cluster.disks.index import index_disks
-from ledgerfs_cluster.disks.kept_tables import KeptTables
+from ledgerfs_cluster.disks.index import KeptTables, index_disks
 from tests.cluster.support.bookie_disks import MadeLedger, make_disk, write_log
 
 BOOKIES = ("b1:3181", "b2:3181", "b3:3181")
@@ -35,7 +33,7 @@ def ends(
             paths.append(str(folder / f"disk{number}"))
     index = index_disks(paths, KeptTables(str(folder / "cache")))
     node = ledger.node(is_closed=False)
-    return {end: end_of_open(index, OpenFiles(index), node, end) for end in ("confirmed", "acknowledged", "recovered")}
+    return {end: end_of_open(index, node, end) for end in ("confirmed", "acknowledged", "recovered")}
 
 
 BOTH = [(entry % 3, (entry + 1) % 3) for entry in range(12)]
@@ -89,9 +87,9 @@ def test_a_damaged_newest_entry_confirms_nothing(tmp_path: Path) -> None:
     broken[-1] ^= 1
     write_log(current, 0, [*(ledger.stored(entry) for entry in range(3)), bytes(broken)])
     index = index_disks([str(tmp_path / "disk")], KeptTables(str(tmp_path / "cache")))
-    end = end_of_open(index, OpenFiles(index), ledger.node(is_closed=False), "confirmed")
+    end = end_of_open(index, ledger.node(is_closed=False), "confirmed")
     # What it would have told of those before it, nobody knows.
     assert end == LedgerEnd(1, 2, is_certain=False)
     for open_end in ("acknowledged", "recovered"):
-        found = end_of_open(index, OpenFiles(index), ledger.node(is_closed=False), open_end)
+        found = end_of_open(index, ledger.node(is_closed=False), open_end)
         assert found == LedgerEnd(2, 2, is_certain=False)

@@ -11,8 +11,7 @@ import pytest
 from ledgerfs.errors import BucketNotFoundError, StoreError
 from ledgerfs_cluster.disks import disk_files, reading, scanning
 from ledgerfs_cluster.disks.disk_files import DiskFile, list_disks
-from ledgerfs_cluster.disks.index import index_disks
-from ledgerfs_cluster.disks.kept_tables import KeptTables
+from ledgerfs_cluster.disks.index import KeptTables, index_disks
 from ledgerfs_cluster.disks.scanning import ScannedFile
 from ledgerfs_cluster.errors import CorruptLogError
 from ledgerfs_cluster.formats.bookkeeper.log_records import least_window_bytes

@@ -129,6 +129,11 @@ def test_an_open_ledger_that_was_exported_again_when_it_was_closed_may_go(cluste
     cluster.roll_over(TOPIC)
     cluster.publish(TOPIC, messages(2, "n"))
     exported(cluster, out)
+    cluster.offload(TOPIC, ledger)
+    exported(cluster, out)
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+    assert exported(cluster, out).written == 0
+    assert {path: path.stat().st_mtime_ns for path in out.glob("*.parquet")} == before
     cluster.trim(TOPIC, ledger)
     assert (held(exported(cluster, out)), len(values_in(out))) == ([], 6)
 

@@ -29,12 +29,6 @@ def ledgers(cluster: LiveCluster) -> list[int]:
     return [*made, cluster.list_of(TOPIC).ledgers[-1].ledger_id]
 
 
-def values_in(folder: Path) -> list[tuple[int, int, bytes]]:
-    table = pd.concat([pd.read_parquet(path) for path in sorted(folder.rglob("*.parquet"))])
-    rows = zip(table["ledger_id"].tolist(), table["entry_id"].tolist(), table["value"].tolist(), strict=True)
-    return sorted(rows)
-
-
 def told_of(cluster: LiveCluster) -> tuple[str, str]:
     """Return the option that says where the cluster's bucket is."""
     return "-o", f"bucket_urls={json.dumps({'tier': cluster.bucket_url()})}"
@@ -113,22 +107,6 @@ def test_verify_names_what_is_lost_and_what_only_one_place_has(cluster: LiveClus
         ("lost-ledger", lost),
         ("lost-ledger", ledgers[1]),
     ]
-
-
-def test_an_export_goes_on_where_it_was(cluster: LiveCluster, ledgers: list[int], tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with only_reading(cluster):
-        run("export", cluster.url, TOPIC, str(out), "--format", "parquet", *told_of(cluster))
-    assert [row[:2] for row in values_in(out)] == ids_of(cluster)[:-1]
-    cluster.publish(TOPIC, messages(10, "d"))
-    cluster.roll_over(TOPIC)
-    cluster.publish(TOPIC, messages(9, "e"))
-    cluster.offload(TOPIC, ledgers[1])
-    run("export", cluster.url, TOPIC, str(out), "--format", "parquet", *told_of(cluster))
-    assert [row[:2] for row in values_in(out)] == ids_of(cluster)[:-1]
-    before = {path: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
-    run("export", cluster.url, TOPIC, str(out), "--format", "parquet", *told_of(cluster))
-    assert {path: path.stat().st_mtime_ns for path in out.glob("*.parquet")} == before
 
 
 def test_closed_ledgers_are_copied_and_an_open_one_is_not(

@@ -1,13 +1,12 @@
 """Ledgers that move, or go, while a topic is read: each message comes once from wherever it is, or a sentence says where it went."""
 
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
@@ -25,9 +24,11 @@ from ledgerfs.errors import (
 )
 from ledgerfs.storage.retries import TIMEOUT_VARIABLE
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, OffloadContext
-from ledgerfs_cluster.live_source import reader
+from ledgerfs_cluster.live_source import offloaded_copies, reader
+from ledgerfs_cluster.zookeeper.living_cluster import LiveReading
 from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.cluster.support.live_reads import entries_of, in_the_middle, only_reading, opened, values_of
+from tests.support.each import for_each
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -140,69 +141,52 @@ def test_two_buckets_of_one_topic(cluster: LiveCluster, ledgers: list[int]) -> N
     assert entries_of(opened(cluster, bucket_urls=urls)) == expected_of(cluster)
 
 
-def test_drivers_by_name(cluster: LiveCluster) -> None:
-    drivers = ("aws-s3", "S3", "google-cloud-storage", "azureblob")
-    for driver in drivers:
-        topic = f"public/default/{driver}"
-        first = ledgers_in(cluster, topic)[0]
-        cluster.offload(topic, first, driver=driver)
-        cluster.delete_from_bookkeeper(first)
-    bucket = opened(cluster)
-    for driver in drivers:
-        topic = f"public/default/{driver}"
-        assert entries_of(bucket, topic) == expected_of(cluster, topic), driver
+NAMED = {"bucket": "b"}
 
 
-def test_a_driver_that_is_not_read_is_told_unless_bookkeeper_has_the_ledger(
-    cluster: LiveCluster, ledgers: list[int]
+@for_each(
+    ("driver", "properties", "urls", "expected"),
+    [
+        ("aws-s3", NAMED, {}, "s3://b"),
+        ("S3", NAMED, {}, "s3://b"),
+        (None, {**NAMED, "managedLedgerOffloadDriver": "AWS_S3"}, {}, "s3://b"),
+        ("aliyun-oss", NAMED, {}, "s3://b"),
+        ("google-cloud-storage", NAMED, {}, "gs://b"),
+        ("azureblob", NAMED, {}, "abfs://b"),
+        ("tape", NAMED, {"b": "s3://moved"}, "s3://moved"),
+        ("tape", NAMED, {}, "offloaded by driver 'tape'"),
+        ("aws-s3", {}, {}, "offloaded by driver 'aws-s3'"),
+        ("filesystem", {"storageBasePath": "hdfs://n/x"}, {}, "hdfs://n/x"),
+        # As Java writes it; the root is not the working directory.
+        *(("filesystem", {"storageBasePath": f"file:{one}x"}, {}, "file:///x") for one in ("/", "///", "////")),
+        ("filesystem", {"storageBasePath": "file://"}, {}, "file:///"),
+        ("filesystem", {"storageBasePath": "/x"}, {"/x": "hdfs://n/x"}, "hdfs://n/x"),
+        *(("filesystem", {"storageBasePath": one}, {}, "by the option bucket_urls") for one in ("pulsar", "/x", "")),
+    ],
+)
+def test_where_the_objects_of_an_offload_are(
+    driver: str | None, properties: dict[str, str], urls: dict[str, str], expected: str
 ) -> None:
-    cluster.offload(TOPIC, ledgers[0])
-    set_context(cluster, ledgers[0], driver="tape", properties=(("bucket", "vault"),))
-    assert entries_of(opened(cluster)) == expected_of(cluster)
-    cluster.delete_from_bookkeeper(ledgers[0])
-    with pytest.raises(UnsupportedFormatError, match="tape"):
-        entries_of(opened(cluster))
+    context = OffloadContext(str(UUID(int=7)), True, False, 1, driver, tuple(properties.items()))
+    reading = LiveReading(bucket_urls=urls)
+
+    def found() -> str:
+        return offloaded_copies._place_of("t/n/persistent/x", LedgerInfo(7, 3, 30, 1, context), reading).url
+
+    if "://" in expected or expected == "file:///":
+        assert found() == expected
+    else:
+        with pytest.raises(UnsupportedFormatError, match=expected):
+            found()
 
 
-@pytest.mark.parametrize("base", ["pulsar", "/tmp/hadoop-pulsar", ""])
-def test_a_folder_that_only_hadoop_can_resolve_is_one_that_the_user_names(
-    cluster: LiveCluster, ledgers: list[int], base: str
-) -> None:
-    cluster.offload(TOPIC, ledgers[0], driver="filesystem")
-    set_context(cluster, ledgers[0], properties=(("storageBasePath", base),) if base else ())
-    assert entries_of(opened(cluster)) == expected_of(cluster)
-    cluster.delete_from_bookkeeper(ledgers[0])
-    with pytest.raises(UnsupportedFormatError, match="say where it is by the option bucket_urls"):
-        entries_of(opened(cluster))
-    assert entries_of(opened(cluster, bucket_urls={base: cluster.bucket_url()})) == expected_of(cluster)
-
-
-@pytest.mark.parametrize("scheme", ["file:", "file://", "file:////"])
-def test_a_folder_as_java_writes_it(cluster: LiveCluster, ledgers: list[int], scheme: str) -> None:
-    cluster.offload(TOPIC, ledgers[0], driver="filesystem")
-    set_context(cluster, ledgers[0], properties=(("storageBasePath", f"{scheme}{cluster.bucket()}"),))
-    cluster.delete_from_bookkeeper(ledgers[0])
-    assert entries_of(opened(cluster)) == expected_of(cluster)
-
-
-def test_the_root_is_not_the_working_directory(
-    cluster: LiveCluster, ledgers: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster.offload(TOPIC, ledgers[0], driver="filesystem")
-    set_context(cluster, ledgers[0], properties=(("storageBasePath", "file://"),))
-    cluster.delete_from_bookkeeper(ledgers[0])
-    monkeypatch.chdir(cluster.bucket())
-    with pytest.raises(NotFoundError, match=r"there is no object file:/+public/default/"):
-        entries_of(opened(cluster))
-
-
-def test_folders_and_buckets_in_one_topic(cluster: LiveCluster, ledgers: list[int]) -> None:
-    """A cluster whose offloader was exchanged."""
-    for ledger_id, driver in zip(ledgers, ("filesystem", "aws-s3", "filesystem"), strict=True):
-        cluster.offload(TOPIC, ledger_id, driver=driver, bucket=driver)
-        cluster.delete_from_bookkeeper(ledger_id)
-    with only_reading(cluster):
-        assert entries_of(opened(cluster)) == expected_of(cluster)
+def test_what_a_broker_noted_of_a_store_is_used_unless_the_user_says_otherwise() -> None:
+    noted = (("bucket", "b"), ("serviceEndpoint", "http://s"), ("region", "r"))
+    info = LedgerInfo(7, 3, 30, 1, OffloadContext(str(UUID(int=7)), True, False, 1, "aws-s3", noted))
+    found = offloaded_copies._place_of("t/n/persistent/x", info, LiveReading(bucket_options={"key": "k"}))
+    assert found.options == {"endpoint_url": "http://s", "client_kwargs": {"region_name": "r"}, "key": "k"}
+    reading = LiveReading(bucket_options={"endpoint_url": "http://t"})
+    assert offloaded_copies._place_of("t/n/persistent/x", info, reading).options["endpoint_url"] == "http://t"
 
 
 def test_a_folder_without_its_index_is_a_ledger_and_one_without_its_data_is_none(
@@ -243,12 +227,6 @@ def test_flagged_as_deleted_and_still_there(cluster: LiveCluster, ledgers: list[
     assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
     shutil.rmtree(cluster.bucket())
     assert entries_of(opened(cluster, read_from=read_from)) == expected_of(cluster)
-
-
-def test_neither_offloaded_nor_in_bookkeeper(cluster: LiveCluster, ledgers: list[int]) -> None:
-    cluster.delete_from_bookkeeper(ledgers[1])
-    with pytest.raises(NotFoundError, match="neither in BookKeeper nor offloaded: its entries are lost"):
-        entries_of(opened(cluster))
 
 
 @PLACES
@@ -558,51 +536,6 @@ def test_a_broker_that_deletes_ledgers_before_the_list(
         entries_of(bucket)
     # It was looked for again after one pause, in which the list went.
     assert pauses == [0, reader._PAUSES_S[0]]
-
-
-def test_a_broker_that_rolls_over_and_offloads_while_topics_are_read(cluster: LiveCluster) -> None:
-    """Every reading is a beginning of what was written, and no shorter than the one before."""
-    written: list[tuple[int, int, bytes]] = []
-    sizes = [0]
-    has_read, has_failed = threading.Semaphore(0), threading.Event()
-
-    def is_enough(number: int) -> bool:
-        """Whether enough was written and read meanwhile; the last ledgers are written at the pace of the reader."""
-        if number < 15:
-            return False
-        assert number < 100, "later readings are not longer"
-        return len(set(sizes)) > 3 or not has_read.acquire(timeout=600) or has_failed.is_set()
-
-    def work() -> None:
-        for number in count():
-            if is_enough(number):
-                return
-            last = cluster.list_of(TOPIC).ledgers[-1].ledger_id
-            made = messages(40, f"{number}.")
-            written.extend((last, entry_id, payload) for entry_id, payload in enumerate(made))
-            cluster.publish(TOPIC, made)
-            cluster.roll_over(TOPIC)
-            cluster.offload(TOPIC, last)
-            cluster.delete_from_bookkeeper(last)
-
-    cluster.roll_over(TOPIC)
-    broker = threading.Thread(target=work)
-    broker.start()
-    try:
-        while broker.is_alive():
-            found = entries_of(opened(cluster))
-            assert found == written[: len(found)]
-            sizes.append(len(found))
-            has_read.release()
-    except BaseException:
-        has_failed.set()
-        has_read.release()
-        raise
-    finally:
-        broker.join()
-    assert sizes == sorted(sizes)
-    assert len(set(sizes)) > 3
-    assert entries_of(opened(cluster)) == cluster.entries_of(TOPIC) == written
 
 
 @pytest.mark.parametrize("entries", [COUNT - 1, COUNT + 1])

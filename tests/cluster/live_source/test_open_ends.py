@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.catalog.findings import Severity
-from ledgerfs.errors import LedgerfsError, MissingLedgerError, NotFoundError
+from ledgerfs.errors import MissingLedgerError, NotFoundError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.verification.verify import verify
+from ledgerfs_cluster.bookies.asking import ends_of
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.live_source.listed_ledgers import ListedLedgers
-from ledgerfs_cluster.live_source.open_ledgers import ends_of
 from tests.cluster.support.live_clusters import CLOSED, IN_RECOVERY, TOPIC, LiveCluster, messages
-from tests.cluster.support.live_reads import confirmed_of, entries_of, only_reading, opened, values_of, whole
+from tests.cluster.support.live_reads import entries_of, only_reading, opened, values_of, whole
 from tests.cluster.support.patience import Patience
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -149,17 +149,6 @@ def test_how_many_may_be_away_follows_from_the_acknowledgements(cluster: LiveClu
                 assert missing[managed_ledger_of(topic)] == (0, 1), (quorums, away)
 
 
-def test_an_entry_that_only_the_silent_bookie_confirms_is_not_made_up(cluster: LiveCluster) -> None:
-    ledger_id = cluster.write_ledger(TOPIC, messages(10))
-    for bookie in cluster.bookies:
-        bookie.is_unauthorised = True
-    with pytest.raises(LedgerfsError, match="authentication"):
-        opened(cluster).topics()
-    for bookie in cluster.bookies:
-        bookie.is_unauthorised = False
-    assert entries_of(opened(cluster)) == confirmed_of(cluster, ledger_id, 8)
-
-
 def test_a_silent_bookie_costs_two_time_outs_however_many_ledgers_are_open(
     cluster: LiveCluster, patience: Patience
 ) -> None:
@@ -236,27 +225,18 @@ def test_a_bookie_dies_while_the_ledger_is_written(tmp_path: Path) -> None:
 # States.
 
 
-def test_a_ledger_in_recovery(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(10), state=IN_RECOVERY)
-    assert ends(cluster) == [9, 10]
-
-
-def test_a_closed_last_ledger_of_an_unloaded_topic(cluster: LiveCluster) -> None:
-    ledger_id = cluster.write_ledger(TOPIC, messages(10), state=CLOSED)
-    assert cluster.list_of(TOPIC).ledgers[-1] == LedgerInfo(ledger_id, 0, 0, 0)
-    assert ends(cluster) == [10, 10]
-
-
-def test_entries_behind_the_end_of_a_closed_ledger_are_none(cluster: LiveCluster) -> None:
-    ledger_id = cluster.write_ledger(TOPIC, messages(20))
-    cluster.close(ledger_id, 11)
-    assert ends(cluster) == [12, 12]
-
-
-def test_a_terminated_topic(cluster: LiveCluster) -> None:
-    cluster.write_ledger(TOPIC, messages(20))
-    cluster.terminate(TOPIC)
-    assert ends(cluster) == [20, 20]
+def test_ledgers_that_are_not_open_any_more(cluster: LiveCluster) -> None:
+    topics = [f"public/default/{state}" for state in ("recovery", "unloaded", "closed", "terminated")]
+    recovery, unloaded, closed, terminated = topics
+    cluster.write_ledger(recovery, messages(10), state=IN_RECOVERY)
+    ledger_id = cluster.write_ledger(unloaded, messages(10), state=CLOSED)
+    assert cluster.list_of(unloaded).ledgers[-1] == LedgerInfo(ledger_id, 0, 0, 0)
+    # What lies behind the end of a closed ledger is none of it.
+    cluster.close(cluster.write_ledger(closed, messages(20)), 11)
+    cluster.write_ledger(terminated, messages(20))
+    cluster.terminate(terminated)
+    expected = {recovery: [9, 10], unloaded: [10, 10], closed: [12, 12], terminated: [20, 20]}
+    assert ends_of_all(cluster, topics) == expected
 
 
 # What happens while a cluster is listed.

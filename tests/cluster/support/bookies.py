@@ -13,16 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Self
 
-OK, NO_LEDGER, NO_ENTRY, BAD_REQUEST, UNAUTHORISED, FENCED, READ_ONLY, TOO_MANY_REQUESTS = (
-    0,
-    1,
-    2,
-    100,
-    102,
-    104,
-    105,
-    106,
-)
+OK, NO_LEDGER, NO_ENTRY, BAD_REQUEST, UNAUTHORISED, TOO_MANY_REQUESTS = 0, 1, 2, 100, 102, 106
 READ, BATCH = 2, 7
 NEWEST = -1
 LARGEST_BATCH = 5 << 20
@@ -64,10 +55,6 @@ class BookieServer:
         Every read, in the order they came.
     not_reads
         A sentence for everything that was no plain read: adds, fences, authentication, packets of V3. Tests assert that it is empty.
-    connections
-        How many connections were ever taken.
-    latency_s
-        How long each reply takes; pipelined ones take it together.
     reverse_replies
         Whether requests that came together are answered the last one first.
     is_unauthorised
@@ -76,8 +63,6 @@ class BookieServer:
         Whether requests are taken and never answered.
     trickle_s
         How long after each byte of a reply the next one is sent; 0 to send all at once.
-    most_together
-        How many requests came together at most: 1 where nobody pipelines.
     spoil
         Gets the bytes of replies that are to be sent together, and returns what is sent instead; None resets the connection.
 
@@ -89,13 +74,10 @@ class BookieServer:
         self.requests: Counter[str] = Counter()
         self.asked: list[Asked] = []
         self.not_reads: list[str] = []
-        self.connections = 0
-        self.latency_s = 0.0
         self.reverse_replies = False
         self.is_unauthorised = False
         self.is_silent = False
         self.trickle_s = 0.0
-        self.most_together = 0
         self.spoil: Callable[[bytes], bytes | None] | None = None
         self._ledgers: dict[int, dict[int, bytes]] = {}
         # Not sought among the entries, to which others may be added meanwhile.
@@ -132,10 +114,6 @@ class BookieServer:
         """Keep an entry as it is stored and sent: header, digest, payload."""
         self._ledgers.setdefault(ledger_id, {})[entry_id] = stored
         self._newest[ledger_id] = max(entry_id, self._newest.get(ledger_id, NEWEST))
-
-    def add_ledger(self, ledger_id: int) -> None:
-        """Know a ledger without entries."""
-        self._ledgers.setdefault(ledger_id, {})
 
     def remove_ledger(self, ledger_id: int) -> None:
         """Forget a ledger, as a bookie does some time after it was deleted."""
@@ -337,7 +315,6 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._bookie._open.add(self)
-        self._bookie.connections += 1
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -376,7 +353,6 @@ class _Connection(asyncio.Protocol):
             self.reset()
             return
         self._rest = data[position:]
-        bookie.most_together = max(bookie.most_together, len(replies))
         if replies and not bookie.is_silent:
             self._answer(replies)
 
@@ -391,8 +367,6 @@ class _Connection(asyncio.Protocol):
             self.reset()
         elif self._bookie.trickle_s:
             self._trickle(sent, 0)
-        elif self._bookie.latency_s:
-            asyncio.get_running_loop().call_later(self._bookie.latency_s, self._send, sent)
         else:
             self._send(sent)
 

@@ -189,40 +189,15 @@ class LiveCluster:
         ensemble: int = 3,
         write_quorum: int = 2,
         ack_quorum: int = 2,
-        digest: Digest | DigestType = DigestType.CRC32C,
-        state: LedgerState = OPEN,
-        confirmed: int | None = None,
-        ledger_id: int | None = None,
-        created_ms: int | None = None,
-        closed_ms: int | None = None,
+        **options: Any,
     ) -> int:
-        """Write the next ledger of a topic, and return its id.
+        """Write the next ledger of a topic, and return its id; ``options`` are those of `write_ledgers`.
 
         The ledger before it is closed by that, at ``closed_ms`` or now; one without entries goes, as it does in a broker. The last ledger
         of a topic is listed without entries, bytes and time whatever its state: closed, the topic is one that its broker has unloaded.
-
-        Parameters
-        ----------
-        digest
-            With a password or without.
-        confirmed
-            The last entry that the writer knew to be confirmed while it wrote, as in one pipelined burst; None if each add was acknowledged
-            before the next one.
-        ledger_id
-            None for the next one.
-        created_ms
-            When its node was made, ms since 1970 UTC; None for now.
-
         """
-        options = {
-            "digest": digest,
-            "state": state,
-            "confirmed": confirmed,
-            "ledger_id": ledger_id,
-            "created_ms": created_ms,
-        }
         quorums = (ensemble, write_quorum, ack_quorum)
-        return self.write_ledgers(topic, [payloads], closed_ms=closed_ms, quorums=quorums, **options)[0]
+        return self.write_ledgers(topic, [payloads], quorums=quorums, **options)[0]
 
     def write_ledgers(
         self, topic: str, many: Iterable[Sequence[bytes]], *, closed_ms: int | None = None, **options: Any
@@ -258,7 +233,21 @@ class LiveCluster:
         ledger_id: int | None = None,
         created_ms: int | None = None,
     ) -> int:
-        """Write a ledger that no list names, with this custom metadata: of a schema, of a cursor, or an orphan. Return its id."""
+        """Write a ledger that no list names, with this custom metadata: of a schema, of a cursor, or an orphan. Return its id.
+
+        Parameters
+        ----------
+        digest
+            With a password or without.
+        confirmed
+            The last entry that the writer knew to be confirmed while it wrote, as in one pipelined burst; None if each add was acknowledged
+            before the next one.
+        ledger_id
+            None for the next one.
+        created_ms
+            When its node was made, ms since 1970 UTC; None for now.
+
+        """
         with self._changes:
             made = self._next_id if ledger_id is None else ledger_id
             assert made not in self.written, f"there was a ledger {made}"

@@ -1,6 +1,6 @@
 """Reading a cluster of ours as users do, and what has to come of it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,8 +62,3 @@ def in_the_middle(rows: Iterator[Any], after: int, then: Callable[[], None]) -> 
         if len(found) == after:
             then()
     return found
-
-
-def confirmed_of(cluster: LiveCluster, ledger_id: int, last: int) -> Sequence[tuple[int, int, bytes]]:
-    """Return the entries of a ledger up to one of them."""
-    return [(ledger_id, i, payload) for i, payload in enumerate(cluster.written[ledger_id].payloads[: last + 1])]

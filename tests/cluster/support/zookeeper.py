@@ -70,7 +70,7 @@ class ZooKeeperServer:
     """A server for ``with``, a thread a connection. Faults begin with the next request.
 
     ``requests`` counts by opcode; ``asked`` counts paths. ``not_reads`` holds each request that is no read: (opcode, path or ""), reads
-    that set a watch, too. ``latency_s`` is waited before each answer; ``drop_after`` counts answers until all connections break;
+    that set a watch, too. ``drop_after`` counts answers until all connections break;
     ``knows_multi_read`` makes it a server before 3.6; ``hangs`` lets it read and never answer; ``instead`` has, by opcode, what
     makes all bytes that are sent of an answer (its header and body, without the length).
 
@@ -86,7 +86,6 @@ class ZooKeeperServer:
         self.asked: Counter[str] = Counter()
         self.not_reads: list[tuple[int, str]] = []
         self.logins: list[tuple[str, bytes]] = []
-        self.latency_s = 0.0
         self.drop_after: int | None = None
         self.knows_multi_read = True
         self.hangs = False
@@ -287,8 +286,6 @@ class ZooKeeperServer:
         self.requests[opcode] += 1
         if self.hangs:
             return True
-        if self.latency_s:
-            time.sleep(self.latency_s)
         if opcode != PING and self._is_to_drop():
             self.drop_connections()
             return False

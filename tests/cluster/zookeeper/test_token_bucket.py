@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfs_cluster.token_bucket import Bandwidth, TokenBucket
+from ledgerfs_cluster.token_bucket import Bandwidth
 
 
 class Clock:
@@ -25,20 +25,17 @@ class Clock:
         self.now += seconds
 
 
-def bandwidth(clock: Clock, rate: float | None, burst: float = 0.0) -> Bandwidth:
-    return Bandwidth(rate, burst, clock, clock.sleep)
+def bandwidth(clock: Clock, rate: float | None) -> Bandwidth:
+    return Bandwidth(rate, clock, clock.sleep)
 
 
 @given(
     st.floats(1, 1000),
-    st.floats(0, 500),
     st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 300)), min_size=1, max_size=30),
 )
-def test_no_more_passes_in_any_time_than_rate_burst_and_one_piece(
-    rate: float, burst: float, pieces: list[tuple[float, float]]
-) -> None:
+def test_no_more_passes_in_any_time_than_rate_and_one_piece(rate: float, pieces: list[tuple[float, float]]) -> None:
     clock = Clock()
-    limit = bandwidth(clock, rate, burst)
+    limit = bandwidth(clock, rate)
     passed = []
     for pause, size in pieces:
         clock.now += pause
@@ -47,7 +44,7 @@ def test_no_more_passes_in_any_time_than_rate_burst_and_one_piece(
     largest = max(size for _, size in passed)
     for first, (began, _) in enumerate(passed):
         for (ended, _), total in zip(passed[first:], accumulate(size for _, size in passed[first:]), strict=True):
-            assert total <= rate * (ended - began) + burst + largest + 1e-6 * rate
+            assert total <= rate * (ended - began) + largest + 1e-6 * rate
 
 
 def test_a_rate_that_is_used_all_the_time_is_reached() -> None:
@@ -58,37 +55,28 @@ def test_a_rate_that_is_used_all_the_time_is_reached() -> None:
     assert clock.now - 100 == pytest.approx(49 * 20 / 100)
 
 
-def test_after_a_time_without_use_so_much_passes_at_once_as_the_burst() -> None:
-    clock = Clock()
-    limit = bandwidth(clock, 100, 50)
-    limit.wait(1)
-    clock.now += 1000
-    for _ in range(5):
-        limit.wait(10)
-    assert not clock.slept
-    limit.wait(10)
-    limit.wait(10)
-    assert sum(clock.slept) == pytest.approx(0.1)
-
-
 def test_turns_are_in_the_order_of_asking_and_at_another_rate_at_once() -> None:
-    bucket = TokenBucket(10)
-    turns = [bucket.ask(100, 0), bucket.ask(100, 0), bucket.ask(100, 0)]
-    assert [bucket.seconds_until(one, 0) for one in turns] == [0, 10, 20]
-    bucket.set_rate(100, 5)
-    assert [bucket.seconds_until(one, 5) for one in turns] == [0, 0.5, 1.5]
-    bucket.set_rate(0, 5)
-    assert bucket.seconds_until(turns[1], 1000) == float("inf")
-    bucket.set_rate(None, 1000)
-    assert bucket.seconds_until(turns[2], 1000) == 0
+    clock = Clock()
+    limit = bandwidth(clock, 10)
+    turns = [limit._ask(100) for _ in range(3)]
+    assert [limit._seconds_until(one) for one in turns] == [0, 10, 20]
+    clock.now += 5
+    limit.rate = 100
+    assert [limit._seconds_until(one) for one in turns] == [0, 0.5, 1.5]
+    limit.rate = 0
+    clock.now += 1000
+    assert limit._seconds_until(turns[1]) == float("inf")
+    limit.rate = None
+    assert limit._seconds_until(turns[2]) == 0
 
 
 def test_a_clock_that_goes_back_gives_nothing_twice() -> None:
-    bucket = TokenBucket(10)
-    turn = bucket.ask(100, 50) + 100
-    assert bucket.seconds_until(turn, 55) == 5
-    assert bucket.seconds_until(turn, 52) == 5
-    assert bucket.seconds_until(turn, 55) == 5
+    clock = Clock()
+    limit = bandwidth(clock, 10)
+    turn = limit._ask(100) + 100
+    for moment in (105, 102, 105):
+        clock.now = moment
+        assert limit._seconds_until(turn) == 5
 
 
 def test_who_waits_notices_another_rate() -> None:
@@ -122,7 +110,7 @@ def test_many_threads_share_a_rate() -> None:
         with lock:
             clock.now += seconds / 8
 
-    limit = Bandwidth(1000, 0.0, clock, sleep)
+    limit = Bandwidth(1000, clock, sleep)
     threads = [threading.Thread(target=lambda: [limit.wait(100) for _ in range(20)]) for _ in range(8)]
     for one in threads:
         one.start()

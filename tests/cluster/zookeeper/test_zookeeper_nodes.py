@@ -461,7 +461,7 @@ def test_a_bound_on_nodes_a_second(server: ZooKeeperServer) -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    nodes._client.pace = Bandwidth(200, 0.0, lambda: now[0], sleep)
+    nodes._client.pace = Bandwidth(200, lambda: now[0], sleep)
     nodes.get("/l")
     assert data(nodes.get_many(paths)) == [data_of(i) for i in range(120)]
     # The last packet waits for those before it.

@@ -4,64 +4,38 @@ With metadata a topic has the ledgers that its list names, as long as BookKeeper
 can tell topics, nor whether a ledger goes on behind its last entry here.
 """
 
-from typing import Any
+from dataclasses import replace
 
-import numpy as np
-
-from ledgerfs.catalog.catalog_rows import LEDGER, Table
-from ledgerfs.catalog.layout import Names, Progress
+from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import UNKNOWN, GapKind
-from ledgerfs.errors import (
-    CorruptLedgerError,
-    CorruptMetadataError,
-    LedgerfsError,
-    MissingLedgerError,
-    StoreUnreachableError,
-)
-from ledgerfs_cluster.cluster_ledgers import ClusterRemains, Lacking, ledger_row
-from ledgerfs_cluster.disk_source.rows import CUT_BYTES, NUMBER, pack_own
+from ledgerfs.errors import CorruptLedgerError, CorruptMetadataError, MissingLedgerError, StoreUnreachableError
+from ledgerfs_cluster.cluster_ledgers import ClusterRemains, FoundLedgers, ledger_row
 from ledgerfs_cluster.disks.ends import end_of_open, length_up_to, newest_sound
-from ledgerfs_cluster.disks.entries import EntryReading, OpenFiles, digest_that_fits
+from ledgerfs_cluster.disks.entries import EntryReading, digest_that_fits
 from ledgerfs_cluster.disks.index import DiskIndex
 from ledgerfs_cluster.disks.known_ledgers import KnownLedgers
+from ledgerfs_cluster.disks.rows import CUT_BYTES, NUMBER, pack_own
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.formats.managed_ledgers.names import is_of_transactions
 
 _EVERY = 256
-_NAME = 3
 _OF_OTHERS = "ledgers of subscriptions, schemas and transactions, which are no topics"
 _DELETED = "ledgers that are deleted, and whose space is not free yet"
 _OFFLOADED = "ledgers of these topics that are in buckets alone"
 
 
-class FoundOnDisks:
-    """The rows of a catalog as they are found.
+class FoundOnDisks(FoundLedgers):
+    """The rows of a catalog as they are found; ``open_end`` is that of `BookieDisks`."""
 
-    Parameters
-    ----------
-    open_end
-        See `BookieDisks`.
-    names, place
-        The catalog's names, and the row of its place.
-
-    """
-
-    def __init__(  # noqa: PLR0917  (what there is, and how it is to be read)
-        self, index: DiskIndex, files: OpenFiles, known: KnownLedgers | None, open_end: str, names: Names, place: int
-    ) -> None:
-        self._index, self._files, self._known = index, files, known
+    def __init__(self, index: DiskIndex, known: KnownLedgers | None, open_end: str) -> None:
+        super().__init__()
+        self._index, self._known = index, known
         self._open_end = open_end
         self._ledgers_path = "/ledgers" if known is None else known.ledgers_path
-        self._names, self._place = names, place
-        self._rows: list[tuple[Any, ...]] = []
-        self._empty: set[int] = set()
-        # Of these: {id: the newest entry that is here nevertheless}
+        # Of the empty ones: {id: the newest entry that is here nevertheless}
         self._behind: dict[int, int] = {}
-        self._topics: set[int] = set()
-        self._lacking: list[Lacking] = []
-        self._notes: dict[str, int] = {}
 
     def find(self, progress: Progress | None) -> None:
         """Find all ledgers; raises as `EntryReading`."""
@@ -77,20 +51,12 @@ class FoundOnDisks:
             if ledger_id not in listed:
                 self._take_unlisted(self._known, ledger_id, last)
 
-    def table(self) -> Table:
-        """Return all rows of `LEDGER`."""
-        return np.array(self._rows, LEDGER)
-
     def remains(self) -> ClusterRemains:
         """Return what is no row."""
-        have_others = {row[_NAME] for row in self._rows} | {one.name for one in self._lacking}
         troubles = [one.trouble for one in self._index.files if one.trouble is not None]
-        return ClusterRemains(
-            empty=frozenset(self._empty),
+        return replace(
+            super().remains(),
             behind=tuple(sorted(self._behind.items())),
-            topics=frozenset(self._topics - have_others),
-            lacking=tuple(self._lacking),
-            notes=self._notes,
             troubles=(*self._index.listing.troubles, *troubles),
         )
 
@@ -101,13 +67,13 @@ class FoundOnDisks:
             if progress is not None and done % _EVERY == 0:
                 progress("looking at topics", done, len(known.topics))
             if isinstance(infos, CorruptMetadataError):
-                self._lack(topic, UNKNOWN, GapKind.LIST_UNREADABLE, infos)
+                self.lack(topic, UNKNOWN, GapKind.LIST_UNREADABLE, infos)
                 continue
             listed |= {info.ledger_id for info in infos}
             if is_of_transactions(topic):
                 self._note(_OF_OTHERS, len(infos))
                 continue
-            self._topics.add(self._names.row_of(topic))
+            self.topics.add(self.names.row_of(topic))
             for info in infos:
                 self._take_listed(known, topic, info, here.get(info.ledger_id, -1))
         return listed
@@ -117,7 +83,7 @@ class FoundOnDisks:
         try:
             node = known.node(info.ledger_id)
         except CorruptMetadataError as error:
-            self._lack(topic, info.ledger_id, GapKind.UNREADABLE, error)
+            self.lack(topic, info.ledger_id, GapKind.UNREADABLE, error)
             return
         if node is None:
             self._take_without_node(topic, info, last_here, key)
@@ -127,7 +93,7 @@ class FoundOnDisks:
             self._take_open(topic, info, node, last_here, key)
 
     def _take_empty(self, ledger_id: int, newest_here: int) -> None:
-        self._empty.add(ledger_id)
+        self.empty.add(ledger_id)
         if newest_here >= 0:
             self._behind[ledger_id] = newest_here
 
@@ -139,7 +105,7 @@ class FoundOnDisks:
             self._take_empty(info.ledger_id, last_here)
         else:
             reason = "its topic lists it, and neither BookKeeper's metadata nor a bucket has it"
-            self._lack(topic, info.ledger_id, GapKind.NOT_IN_BOOKKEEPER, MissingLedgerError(reason, key=key))
+            self.lack(topic, info.ledger_id, GapKind.NOT_IN_BOOKKEEPER, MissingLedgerError(reason, key=key))
 
     def _take_closed(self, topic: str, info: LedgerInfo, node: LedgerNode, last_here: int, key: str) -> None:
         """Take a ledger that BookKeeper has closed, or, as its topic's list tells, by now."""
@@ -148,15 +114,15 @@ class FoundOnDisks:
             self._take_empty(node.ledger_id, last_here)
         elif info.entries and info.entries != last + 1:
             reason = f"its topic lists {info.entries:,} entries, BookKeeper's metadata {node.last_entry + 1:,}"
-            self._lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptMetadataError(reason, key=key))
+            self.lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptMetadataError(reason, key=key))
         elif last_here < 0:
             reason = "none of the given disks has an entry of it"
-            self._lack(topic, node.ledger_id, GapKind.NOT_ON_DISKS, MissingLedgerError(reason, key=key))
+            self.lack(topic, node.ledger_id, GapKind.NOT_ON_DISKS, MissingLedgerError(reason, key=key))
         else:
-            self._add(topic, node, (last, length, last_here), info.closed_ms, is_open=False)
+            self._add(topic, node, (last, length, last_here), info.closed_ms)
 
     def _take_open(self, topic: str, info: LedgerInfo, node: LedgerNode, last_here: int, key: str) -> None:
-        end = end_of_open(self._index, self._files, node, self._open_end)
+        end = end_of_open(self._index, node, self._open_end)
         if not end.is_certain:
             reason = (
                 f"it is not closed, and nobody can tell whether it ends at entry {end.last_entry}: "
@@ -164,19 +130,18 @@ class FoundOnDisks:
             )
             is_beside = end.last_entry >= 0
             error = StoreUnreachableError(reason, key=key)
-            self._lack(topic, node.ledger_id, GapKind.END_UNKNOWN, error, is_beside=is_beside)
+            self.lack(topic, node.ledger_id, GapKind.END_UNKNOWN, error, is_beside=is_beside)
         if end.newest < 0 and self._index.next_entry(node.ledger_id, 0) is not None:
             reason = "no entry of it fits its digest: all are damaged, or its metadata has another password"
-            self._lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
+            self.lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
             return
         if end.last_entry < 0:
             self._take_empty(node.ledger_id, last_here)
             return
-        reading = EntryReading(self._index, self._files, node.ledger_id, node.digest, 1)
-        length = length_up_to(self._index, reading, node.ledger_id, end.last_entry)
+        length = length_up_to(EntryReading(self._index, node.ledger_id, node.digest), end.last_entry)
         if length is None:
             reason = f"entry {end.last_entry}, which others confirm, is on no disk undamaged: nobody can tell how long the ledger is"
-            self._lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
+            self.lack(topic, node.ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
             return
         # Nobody may take a ledger for whole whose end is not known.
         is_open = self._open_end != "recovered" or not end.is_certain
@@ -192,7 +157,7 @@ class FoundOnDisks:
         if node is None and known.may_lack(ledger_id):
             reason = "it may have been made after the metadata was saved: nobody can tell which topic it is of"
             error = MissingLedgerError(reason, key=ledger_path(ledger_id, known.ledgers_path))
-            self._lack(None, ledger_id, GapKind.NEWER_THAN_METADATA, error, is_beside=True)
+            self.lack(None, ledger_id, GapKind.NEWER_THAN_METADATA, error, is_beside=True)
             self._take_nameless(ledger_id, last, None)
         elif node is None:
             self._note(_DELETED, 1)
@@ -203,54 +168,52 @@ class FoundOnDisks:
 
     def _take_nameless(self, ledger_id: int, last: int, node: LedgerNode | None) -> None:
         """Take a ledger of no known topic, up to its newest entry here."""
-        digest = digest_that_fits(self._index, self._files, ledger_id, last) if node is None else node.digest
+        digest = digest_that_fits(self._index, ledger_id, last) if node is None else node.digest
         key = ledger_path(ledger_id, self._ledgers_path)
         if digest is None:
             reason = "no entry of it fits a digest that needs no password: it is damaged, or its metadata is needed (--metadata)"
-            self._lack(None, ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
+            self.lack(None, ledger_id, GapKind.UNREADABLE, CorruptLedgerError(reason, key=key))
             return
         if node is not None and node.is_closed:
             end, length = node.last_entry, node.length
         else:
-            reading = EntryReading(self._index, self._files, ledger_id, digest, 1)
-            end = newest_sound(self._index, reading, ledger_id)
-            length = length_up_to(self._index, reading, ledger_id, end) or 0
+            reading = EntryReading(self._index, ledger_id, digest)
+            end = newest_sound(reading)
+            length = length_up_to(reading, end) or 0
         if end < 0:
             self._take_empty(ledger_id, last)
             return
-        self._rows.append(self._row(None, (ledger_id, end, length, None, 0), digest, last, is_open=False))
+        self._add_row(None, ledger_id, (end, length, last), digest, (0, 0))
 
-    def _add(self, topic: str, node: LedgerNode, ends: tuple[int, int, int], closed_ms: int, *, is_open: bool) -> None:
-        """Add a row; ``ends`` are its last entry, its length, and the greatest id of an entry that is there."""
-        last, length, newest = ends
-        told = (node.ledger_id, last, length, node.created_ms, closed_ms)
-        self._rows.append(self._row(topic, told, node.digest, newest, is_open=is_open))
+    def _add(
+        self, topic: str, node: LedgerNode, ends: tuple[int, int, int], closed_ms: int, *, is_open: bool = False
+    ) -> None:
+        created_ms = node.created_ms or 0
+        times_ms = created_ms, closed_ms or created_ms
+        self._add_row(topic, node.ledger_id, ends, node.digest, times_ms, is_open=is_open)
 
-    def _row(
+    def _add_row(
         self,
         topic: str | None,
-        told: tuple[int, int, int, int | None, int],
+        ledger_id: int,
+        ends: tuple[int, int, int],
         digest: Digest,
-        newest: int,
+        times_ms: tuple[int, int],
         *,
-        is_open: bool,
-    ) -> tuple[Any, ...]:
-        ledger_id, last, length, created_ms, closed_ms = told
-        return ledger_row(
-            (ledger_id, self._names.row_of(topic), self._place, NUMBER),
+        is_open: bool = False,
+    ) -> None:
+        """Add a row; ``ends`` are its last entry, its length, and the greatest id of an entry that is there."""
+        last, length, newest = ends
+        row = ledger_row(
+            (ledger_id, self.names.row_of(topic), 1, NUMBER),
             entries=last + 1,
             length=length,
             cut_bytes=CUT_BYTES,
-            times_ms=(created_ms or 0, closed_ms or created_ms or 0),
+            times_ms=times_ms,
             own=pack_own(digest.kind, newest),
             is_open=is_open,
         )
-
-    def _lack(
-        self, topic: str | None, ledger_id: int, kind: GapKind, error: LedgerfsError, *, is_beside: bool = False
-    ) -> None:
-        name = UNKNOWN if topic is None else self._names.row_of(topic)
-        self._lacking.append(Lacking(name, ledger_id, kind, error, is_beside))
+        self.rows.append(row)
 
     def _note(self, what: str, count: int) -> None:
-        self._notes[what] = self._notes.get(what, 0) + count
+        self.notes[what] = self.notes.get(what, 0) + count

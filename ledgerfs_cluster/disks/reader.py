@@ -11,10 +11,10 @@ from ledgerfs.errors import CorruptLedgerError, EntryRangeError, ObjectNotFoundE
 from ledgerfs.formats.ledger_metadata import LedgerMetadata, LedgerState
 from ledgerfs.layouts.described import describe_metadata, describe_ref
 from ledgerfs_cluster.cluster_ledgers import entries_between_cuts
-from ledgerfs_cluster.disk_source.place import DiskPlace
-from ledgerfs_cluster.disk_source.rows import CUT_BYTES
 from ledgerfs_cluster.disks.entries import EntryReading, Lost, digest_that_fits
 from ledgerfs_cluster.disks.index import MOST_ENTRY
+from ledgerfs_cluster.disks.place import DiskPlace
+from ledgerfs_cluster.disks.rows import CUT_BYTES
 from ledgerfs_cluster.formats.bookkeeper.differing_copies import differing_copies
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ledgerfs.formats.records import EntryBatch
     from ledgerfs_cluster.disks.entries import Read
 
-_AT_ONCE = 1 << 20
-"""Entries whose places are looked at at once."""
 _TRIES = 5
 """How often the disks are listed again for entries that are not where they were: bookies write them to other logs, and delete these."""
 
@@ -105,9 +103,7 @@ class DiskReader(LedgerReader):
 
     def require_agreement(self) -> None:
         """Raise `CorruptLedgerError` if two sound copies of an entry differ; raises as `batches`. Reads nothing where each has one copy."""
-        index, _ = self._place.index()
-        firsts = range(0, self.ref.entries, _AT_ONCE)
-        if all(index.copies(self.ref.ledger_id, one, one + _AT_ONCE - 1).is_first.all() for one in firsts):
+        if np.diff(self._place.index().entry_ids(self.ref.ledger_id, self.last_entry)).all():
             return
         for reading, read in self.all_copies():
             for row in differing_copies(read.buffer, read.copies.entries, read.checked).tolist():
@@ -147,7 +143,7 @@ class DiskReader(LedgerReader):
     def describe(self) -> dict[str, Any]:
         """Return ledger metadata, and in which files its entries are."""
         metadata = self.metadata()
-        index, _ = self._place.index()
+        index = self._place.index()
         copies = index.copies(self.ref.ledger_id, 0, self.last_entry)
         files, counts = np.unique(copies.files, return_counts=True)
         return {
@@ -165,9 +161,8 @@ class DiskReader(LedgerReader):
 
     def reading(self) -> EntryReading:
         """Return what reads entries by the present index; raises as `batches`."""
-        index, files = self._place.index()
         entry_bytes = max(1, self.length // max(1, self.ref.entries))
-        return EntryReading(index, files, self.ref.ledger_id, self.digest(), entry_bytes)
+        return EntryReading(self._place.index(), self.ref.ledger_id, self.digest(), entry_bytes)
 
     def digest(self) -> Digest:
         """Return what entries are checked with; raises as `metadata`, and `CorruptLedgerError` if nothing fits."""
@@ -175,8 +170,7 @@ class DiskReader(LedgerReader):
             node = self.node() if self._place.disks.metadata is not None else None
             digest = node.digest if node is not None else None
             if digest is None:
-                index, files = self._place.index()
-                digest = digest_that_fits(index, files, self.ref.ledger_id, self.last_entry)
+                digest = digest_that_fits(self._place.index(), self.ref.ledger_id, self.last_entry)
             if digest is None:
                 raise CorruptLedgerError("no entry of it fits a digest any more", key=self.ref.key)
             self._digest = digest

@@ -8,8 +8,8 @@ from ledgerfs.catalog.catalog_findings import severity_of
 from ledgerfs.catalog.findings import Severity
 from ledgerfs.errors import LedgerfsError
 from ledgerfs_cluster.cluster_check import ClusterCheck
-from ledgerfs_cluster.disk_source.reader import DiskReader, differing
 from ledgerfs_cluster.disks.entries import EntryReading, Read
+from ledgerfs_cluster.disks.reader import DiskReader, differing
 from ledgerfs_cluster.formats.bookkeeper.differing_copies import differing_copies
 
 _NAMED = 20

@@ -12,28 +12,27 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.catalog_findings import severity_of
 from ledgerfs.catalog.catalog_rows import own_columns
 from ledgerfs.catalog.findings import Finding, Severity
-from ledgerfs.catalog.layout import Names, OpenLedger, Progress
+from ledgerfs.catalog.layout import OpenLedger, Progress
 from ledgerfs.catalog.layouts_known import register_rows
 from ledgerfs.catalog.ledger_ref import LedgerRef
-from ledgerfs.catalog.listing import with_gaps
 from ledgerfs.catalog.reader import LedgerReader, OnRead
 from ledgerfs.catalog.source import Source
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs.formats.ledger_metadata import LedgerState
 from ledgerfs.storage.traffic import Traffic
-from ledgerfs_cluster.cluster_ledgers import gaps_of, lacking_findings, remains_in, require_same_topic
-from ledgerfs_cluster.disk_source import rows
-from ledgerfs_cluster.disk_source.place import DiskPlace
-from ledgerfs_cluster.disk_source.reader import DiskReader
-from ledgerfs_cluster.disk_source.rows import NUMBER, OWN
-from ledgerfs_cluster.disks.bookie_disks import BookieDisks
+from ledgerfs_cluster.cluster_ledgers import lacking_findings, remains_in, require_same_topic
+from ledgerfs_cluster.disks import rows
+from ledgerfs_cluster.disks.filesystem import BookieDisks
+from ledgerfs_cluster.disks.place import DiskPlace
+from ledgerfs_cluster.disks.reader import DiskReader
+from ledgerfs_cluster.disks.rows import NUMBER, OWN
 from ledgerfs_cluster.disks.scanning import ScannedFile
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 
 if TYPE_CHECKING:
     from hashlib import blake2b
 
-    from ledgerfs_cluster.disk_source.ledger_check import DiskCheck
+    from ledgerfs_cluster.disks.ledger_check import DiskCheck
 
 _NAMED = 20
 
@@ -76,18 +75,13 @@ class Disks(Source):
         `AccessDeniedError`, `StoreError`, and as `ledgerfs_cluster.disks.known_ledgers.known_ledgers`. Damage raises nothing.
         """
         # numba, which this imports, is not needed to open a bucket.
-        from ledgerfs_cluster.disk_source.found_ledgers import FoundOnDisks
+        from ledgerfs_cluster.disks.found_ledgers import FoundOnDisks
 
-        known = self._place.known_now(progress)
-        index, files = self._place.index_now(progress)
-        if known is not None:
-            known.require_same_cluster(index.listing)
+        index, known = self._place.read(progress)
         path = self.disks.ledgers_path if known is None else known.ledgers_path
-        names = Names()
-        found = FoundOnDisks(index, files, known, self.disks.open_end, names, 1)
+        found = FoundOnDisks(index, known, self.disks.open_end)
         found.find(progress)
-        catalog = Catalog.of(names.texts, found.table(), {NUMBER: found.remains()}, places=("", path))
-        return with_gaps(catalog, gaps_of(catalog, NUMBER))
+        return found.catalog(NUMBER, path)
 
     def open_ledger(self, ref: LedgerRef) -> LedgerReader:
         """Return a reader of one ledger; nothing is read before it is needed."""
@@ -107,7 +101,7 @@ class Disks(Source):
 
     def check_ledger(self, ledger: LedgerReader, on_read: OnRead, digest: "blake2b | None" = None) -> "DiskCheck":
         """Read every copy of every entry of a ledger."""
-        from ledgerfs_cluster.disk_source.ledger_check import DiskCheck
+        from ledgerfs_cluster.disks.ledger_check import DiskCheck
 
         return DiskCheck(cast("DiskReader", ledger), on_read, digest=digest).run()
 
@@ -124,7 +118,7 @@ class Disks(Source):
 
 def check_rows(place: DiskPlace, catalog: Catalog) -> Iterator[Finding]:
     """Yield the ledgers that lack entries, those with entries behind their end, and the stretches of files that are no records."""
-    index, _ = place.index()
+    index = place.index()
     rows = catalog.ledgers[catalog.ledgers["layout"] == NUMBER]
     newest = own_columns(rows, OWN)["newest"]
     for row, last_here in zip(rows, newest.tolist(), strict=True):

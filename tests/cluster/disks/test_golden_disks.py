@@ -13,8 +13,8 @@ from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import UnplacedLedgersWarning
 from ledgerfs.verification.verify import verify
-from ledgerfs_cluster.disk_source.layout import Disks
-from ledgerfs_cluster.disk_source.place import DiskPlace
+from ledgerfs_cluster.disks.layout import Disks
+from ledgerfs_cluster.disks.place import DiskPlace
 from ledgerfs_cluster.snapshot.kept_dumps import DIGITS, kept_dump_key
 from tests.cluster.support.bookie_disks import golden_disk
 from tests.support.golden_rows import expected_of, rows_of, wanted
@@ -70,10 +70,10 @@ def stored_on(disk: Bucket, ledger_id: int) -> tuple[int, list[bytes]]:
     """Return how many copies the logs have of a ledger's entries, and these as they lie there."""
     assert isinstance(disk.source, Disks)
     place = DiskPlace(disk.source.disks, disk.cache_dir)
-    index, files = place.index()
+    index = place.index()
     copies = index.copies(ledger_id, 0, 2**40)
     rows = zip(copies.files.tolist(), copies.places.tolist(), copies.sizes.tolist(), strict=True)
-    return len(copies), [os.pread(files.get(file).fileno(), size, place) for file, place, size in rows]
+    return len(copies), [os.pread(index.opened(file).fileno(), size, place) for file, place, size in rows]
 
 
 def test_nothing_is_wrong_with_them(golden: Path, disk: Bucket) -> None:

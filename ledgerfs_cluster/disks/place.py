@@ -4,10 +4,8 @@ import time
 
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.storage.fork_lock import ForkLock
-from ledgerfs_cluster.disks.bookie_disks import BookieDisks
-from ledgerfs_cluster.disks.entries import OpenFiles
-from ledgerfs_cluster.disks.index import DiskIndex, index_disks
-from ledgerfs_cluster.disks.kept_tables import KeptTables
+from ledgerfs_cluster.disks.filesystem import BookieDisks
+from ledgerfs_cluster.disks.index import DiskIndex, KeptTables, index_disks
 from ledgerfs_cluster.disks.known_ledgers import KnownLedgers, known_ledgers
 
 _YOUNG_S = 10.0
@@ -25,31 +23,43 @@ class DiskPlace:
 
     __slots__ = ("_cache_dir", "_index", "_known", "_listed_s", "_lock", "_tables", "disks")
 
-    def __init__(self, disks: BookieDisks, cache_dir: str | None) -> None:
+    def __init__(self, disks: BookieDisks, cache_dir: str | None = None) -> None:
         self.disks = disks
         self._cache_dir = cache_dir
         self._tables = KeptTables(cache_dir, disks.max_entry)
         self._lock = ForkLock()
-        self._index: tuple[DiskIndex, OpenFiles] | None = None
+        self._index: DiskIndex | None = None
         self._known: KnownLedgers | None = None
         self._listed_s = -_YOUNG_S
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.disks, self._cache_dir))
 
-    def index(self) -> tuple[DiskIndex, OpenFiles]:
+    def read(self, progress: Progress | None = None) -> tuple[DiskIndex, KnownLedgers | None]:
+        """Read the metadata, if there is any, then what is new on the disks; both are used from now on.
+
+        Raises as `index_disks` and `known_ledgers`, and `InvalidOptionError` for the metadata of another cluster.
+        """
+        known = known_ledgers(self.disks, progress)
+        index = self.index_now(progress)
+        if known is not None:
+            known.require_same_cluster(index.listing)
+        with self._lock:
+            self._known = known
+        return index, known
+
+    def index(self) -> DiskIndex:
         """Return the index as it was last made; it is made if it is not there. Raises as `index_disks`."""
         with self._lock:
             found = self._index
         return found if found is not None else self.index_now()
 
-    def index_now(self, progress: Progress | None = None) -> tuple[DiskIndex, OpenFiles]:
+    def index_now(self, progress: Progress | None = None) -> DiskIndex:
         """List the disks, read what is new on them, and return the index; raises as `index_disks`."""
         index = index_disks(self.disks.paths, self._tables, progress)
-        found = (index, OpenFiles(index))
         with self._lock:
-            self._index, self._listed_s = found, time.monotonic()
-        return found
+            self._index, self._listed_s = index, time.monotonic()
+        return index
 
     @property
     def is_young(self) -> bool:
@@ -61,14 +71,11 @@ class DiskPlace:
             return time.monotonic() - self._listed_s < _YOUNG_S
 
     def known(self) -> KnownLedgers | None:
-        """Return the metadata as it was last read; it is read if it was not. Raises as `known_ledgers`."""
+        """Return the metadata as it was last read; it is read if it was not. None without any. Raises as `known_ledgers`."""
         with self._lock:
             found = self._known
-        return found if found is not None else self.known_now()
-
-    def known_now(self, progress: Progress | None = None) -> KnownLedgers | None:
-        """Read the metadata anew; None if there is none. Raises as `known_ledgers`."""
-        found = known_ledgers(self.disks, progress)
-        with self._lock:
-            self._known = found
+        if found is None:
+            found = known_ledgers(self.disks)
+            with self._lock:
+                self._known = found
         return found

@@ -12,7 +12,7 @@ from ledgerfs.catalog.findings import Severity
 from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, MissingLedgerError, UnplacedLedgersWarning
 from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.verification.verify import check_ledger, verify
-from ledgerfs_cluster.disks import entries
+from ledgerfs_cluster.disks import entries, index
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
@@ -82,13 +82,6 @@ def test_striped_ledgers_come_together(kind: DigestType, tmp_path: Path) -> None
     assert findings(bucket, Severity.DAMAGE) == []
 
 
-@pytest.mark.parametrize("away", [0, 1, 2])
-def test_one_of_three_disks_may_be_away(disks: Disks, away: int) -> None:
-    bucket = disks.open(*({0, 1, 2} - {away}))
-    assert payloads(bucket) == disks.ledger.payloads
-    assert not verify(bucket).is_damaged
-
-
 def test_what_two_disks_had_is_lost_and_named(disks: Disks) -> None:
     bucket = disks.open(0)
     with pytest.raises(CorruptLedgerError, match="entry 1 is on none of the given disks"):
@@ -102,15 +95,6 @@ def test_what_two_disks_had_is_lost_and_named(disks: Disks) -> None:
         "lost-entries",
         f"10 of 30 entries are on none of the given disks: {', '.join(map(str, lost))}",
     ) in findings(bucket)
-
-
-def test_a_damaged_copy_is_passed_over_and_named(disks: Disks) -> None:
-    disks.damage(0, 3)
-    bucket = disks.open()
-    assert payloads(bucket) == disks.ledger.payloads
-    ((kind, message),) = findings(bucket, Severity.REMARK)
-    assert (kind, message) == ("damaged-copy", "a copy of entry 3 of ledger 7 is damaged")
-    assert not verify(bucket).is_damaged
 
 
 def test_an_entry_whose_copies_are_all_damaged_is_lost(disks: Disks) -> None:
@@ -153,7 +137,7 @@ def test_a_log_that_was_compacted_meanwhile_is_found_again(disks: Disks) -> None
 def test_a_check_goes_on_in_a_log_that_was_compacted_meanwhile(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is wrong with the ledger, whose bookies wrote it to other logs while its copies were looked at: each is looked at once."""
     monkeypatch.setattr(entries, "WINDOW_BYTES", 200)
-    monkeypatch.setattr(entries, "_MOST_OPEN", 1)
+    monkeypatch.setattr(index, "_MOST_OPEN", 1)
     bucket = disks.open()
     whole = check_ledger(bucket, bucket.ledger(7).ref, lambda _: None)
     moved = iter(disks.currents)
@@ -166,19 +150,6 @@ def test_a_check_goes_on_in_a_log_that_was_compacted_meanwhile(disks: Disks, mon
     assert all((current / "5.log").exists() for current in disks.currents)
     assert found.findings == []
     assert (found.entries, found.bytes) == (30, whole.bytes)
-
-
-def test_a_log_that_grows_is_read_again(disks: Disks) -> None:
-    path = disks.currents[0] / "0.log"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-40])
-    assert payloads(disks.open(0, 1, 2)) == disks.ledger.payloads
-    with path.open("ab") as file:
-        file.write(whole[-40:])
-    bucket = disks.open(0, 2)
-    assert payloads(bucket) == disks.ledger.payloads
-    # The record that was cut was no damage: it was being written.
-    assert findings(bucket) == []
 
 
 def test_a_ledger_of_which_no_disk_has_an_entry_is_missing(disks: Disks) -> None:

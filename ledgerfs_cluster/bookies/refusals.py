@@ -1,10 +1,16 @@
-"""What it means that no bookie gives an entry, in one sentence."""
+"""What bookies reply that give no entry, and the error for an entry that none gives."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ledgerfs.errors import AccessDeniedError, CorruptLedgerError, LedgerfsError, StoreUnreachableError
-from ledgerfs_cluster.bookies.window import UNREACHABLE, WRONG_BYTES, Refusal
 from ledgerfs_cluster.formats.bookkeeper.replies import ReplyCode
+
+UNREACHABLE = -1
+"""Instead of a `ReplyCode`: the bookie did not answer."""
+
+WRONG_BYTES = -2
+"""Instead of a `ReplyCode`: it sent bytes that the digest, or the ids in them, contradict."""
 
 _WORDS = {
     UNREACHABLE: "does not answer",
@@ -14,12 +20,19 @@ _WORDS = {
     ReplyCode.IO: "cannot read it",
     ReplyCode.TOO_MANY_REQUESTS: "is too busy",
 }
-_ABSENT = {ReplyCode.NO_LEDGER, ReplyCode.NO_ENTRY}
+_LASTING = {ReplyCode.NO_LEDGER, ReplyCode.NO_ENTRY, WRONG_BYTES, ReplyCode.UNAUTHORISED}
+
+
+class Refusal(NamedTuple):
+    """What a bookie replied about an entry that it does not give: a `ReplyCode`, `UNREACHABLE` or `WRONG_BYTES`."""
+
+    bookie: str
+    code: int
 
 
 def is_passing(refusals: Sequence[Refusal]) -> bool:
     """Whether asking once more, a moment later, may help."""
-    return any(one.code not in _ABSENT and one.code not in {WRONG_BYTES, ReplyCode.UNAUTHORISED} for one in refusals)
+    return any(one.code not in _LASTING for one in refusals)
 
 
 def refusal_error(ledger_id: int, what: str, refusals: Sequence[Refusal]) -> LedgerfsError:
@@ -30,11 +43,11 @@ def refusal_error(ledger_id: int, what: str, refusals: Sequence[Refusal]) -> Led
     """
     key = f"ledger {ledger_id}"
     # A bookie that was asked twice is named once, with its last answer.
-    told = {one.bookie: one.code for one in refusals}
-    guarded = [bookie for bookie, code in told.items() if code == ReplyCode.UNAUTHORISED]
+    codes = {one.bookie: one.code for one in refusals}
+    guarded = [bookie for bookie, code in codes.items() if code == ReplyCode.UNAUTHORISED]
     if guarded:
         reason = f"the bookie {guarded[0]} demands authentication, which ledgerfs does not know"
         return AccessDeniedError(reason, key=key)
-    words = ", ".join(f"{bookie} {_WORDS.get(code, f'answers with code {code}')}" for bookie, code in told.items())
+    words = ", ".join(f"{bookie} {_WORDS.get(code, f'answers with code {code}')}" for bookie, code in codes.items())
     kind = StoreUnreachableError if is_passing(refusals) else CorruptLedgerError
     return kind(f"no bookie gives {what}: {words}", key=key)

@@ -1,1 +1,0 @@
-"""Ledgers on disks of bookies, read without BookKeeper."""
