@@ -22,7 +22,6 @@ from ledgerfs.errors import (
     StoreUnreachableError,
 )
 from ledgerfs_cluster.errors import BrokerRefusalError
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.snapshot.cluster_names import CLUSTERS, only_cluster
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
@@ -95,8 +94,8 @@ class PulsarService:
         self._client: Any = None
 
     @contextmanager
-    def reading(self, topic: str, start: Position | None) -> Iterator["TopicReading"]:
-        """Return a reader of all messages of a topic, or of those from an entry on.
+    def reading(self, topic: str) -> Iterator["TopicReading"]:
+        """Return a reader of all messages of a topic.
 
         It and its methods raise `StoreUnreachableError`, `AuthenticationError`, `AccessDeniedError`, `NotFoundError`, `InvalidNameError`,
         and `BrokerRefusalError` for any other refusal.
@@ -104,7 +103,7 @@ class PulsarService:
         with _our_errors(self._pulsar, topic):
             reader = self._connected().create_reader(
                 topic,
-                self._pulsar.MessageId.earliest if start is None else self._pulsar.MessageId(-1, *start, -1),
+                self._pulsar.MessageId.earliest,
                 receiver_queue_size=_AHEAD,
                 start_message_id_inclusive=True,
                 crypto_failure_action=self._pulsar.ConsumerCryptoFailureAction.CONSUME,
@@ -131,32 +130,27 @@ class PulsarService:
             self._client = None
 
     def _connected(self) -> Any:  # noqa: ANN401  (the package has no types)
-        if self._client is None:
-            self._client = self._new_client()
-        return self._client
-
-    def _new_client(self) -> Any:  # noqa: ANN401
+        if self._client is not None:
+            return self._client
         pulsar = self._pulsar
-        authentication = None
+        authentication, own = None, dict[str, str]()
+        if self._certificate is not None:
+            certificate, key = str(self._certificate), str(self._key or self._certificate)
+            own = {"tls_certificate_file_path": certificate, "tls_private_key_file_path": key}
+            authentication = pulsar.AuthenticationTLS(certificate, key)
         if self._token is not None:
             authentication = pulsar.AuthenticationToken(self._token)
-        elif self._certificate is not None:
-            authentication = pulsar.AuthenticationTLS(str(self._certificate), str(self._key or self._certificate))
-        own: dict[str, str] = {}
-        if self._certificate is not None:
-            own["tls_certificate_file_path"] = str(self._certificate)
-            own["tls_private_key_file_path"] = str(self._key or self._certificate)
         trusted = ssl.get_default_verify_paths().cafile if self._ca is None else str(self._ca)
-        # The client would write its log to standard output.
-        logger = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
-        return pulsar.Client(
+        self._client = pulsar.Client(
             self._url,
             authentication,
             tls_trust_certs_file_path=trusted,
             tls_validate_hostname=True,
-            logger=logger,
+            # The client would write its log to standard output.
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
             **own,
         )
+        return self._client
 
 
 class TopicReading:

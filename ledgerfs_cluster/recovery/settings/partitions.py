@@ -7,9 +7,8 @@ from contextlib import suppress
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs_cluster.errors import ChangedMeanwhileError
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster, is_partition
-from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs_cluster.recovery.planning.topic_plan import TopicPlan
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedSettings, is_partition
+from ledgerfs_cluster.recovery.topic_recovery import TopicRecovery
 from ledgerfs_cluster.snapshot.answered_nodes import answered
 from ledgerfs_cluster.snapshot.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode
@@ -20,7 +19,7 @@ MOST_INFERRED = 10_000
 """Partitions that are believed of a name alone: clients open each of them, and anybody may have made up a name."""
 
 
-def counts_in_new_cluster(plans: Iterable[TopicPlan], dump: DumpedCluster | None) -> dict[str, int]:
+def counts_in_new_cluster(plans: Iterable[TopicRecovery], dump: DumpedCluster | None) -> dict[str, int]:
     """Return {partitioned topic in the new cluster, as a managed ledger without a number: how many partitions it had}.
 
     A dump may be older than the last partitions, so that none is left out of which there is a ledger. A number beyond `MOST_INFERRED` that

@@ -19,7 +19,7 @@ from ledgerfs_cluster.formats.managed_ledgers.proto.managed_ledger_pb2 import (
     PositionRecord,
 )
 from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import MOST_HOLES, settled_cursor
-from ledgerfs_cluster.recovery.topics.subscriptions import Positions
+from ledgerfs_cluster.recovery.subscriptions import Positions
 from tests.cluster.support.encoders import build_position_info
 
 _ENTRIES = 10

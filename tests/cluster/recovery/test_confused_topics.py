@@ -10,7 +10,7 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs_cluster.formats.managed_ledgers.names import coordinator_log_path, managed_ledger_path
-from ledgerfs_cluster.recovery.lost.dumped_cluster import read_dumped
+from ledgerfs_cluster.recovery.dumped_cluster import read_dumped
 from ledgerfs_cluster.recovery.report import Report
 from ledgerfs_cluster.snapshot.answers import CursorAnswer
 from ledgerfs_cluster.snapshot.dump_file import Record
@@ -32,7 +32,7 @@ def _clusters(tmp_path: Path) -> Iterator[Clusters]:
 
 def whys(report: Report) -> dict[str, str | None]:
     return {
-        one.plan.source.rpartition("/persistent/")[0] + "/" + one.plan.source.rpartition("/")[2]: one.reason
+        one.source.rpartition("/persistent/")[0] + "/" + one.source.rpartition("/")[2]: one.reason
         for one in report.topics
     }
 
@@ -66,7 +66,7 @@ def test_what_was_no_partition_makes_none(clusters: Clusters, tmp_path: Path) ->
     done = clusters.restore(dump=dump)
     assert done.is_well
     assert clusters.partitions("public/default/p") is None
-    assert not any("partitions of a topic of this name" in said for one in done.topics for said in one.plan.remarks)
+    assert not any("partitions of a topic of this name" in said for one in done.topics for said in one.remarks)
 
 
 # Of several.

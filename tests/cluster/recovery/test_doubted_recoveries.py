@@ -11,11 +11,11 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs_cluster.recovery.planning.planning import without_strangers
-from ledgerfs_cluster.recovery.planning.wanted import TargetNames, Wanted
+from ledgerfs_cluster.recovery import recovery
+from ledgerfs_cluster.recovery.generated_ids import FreeIds, advance_ids
+from ledgerfs_cluster.recovery.planning import without_strangers
 from ledgerfs_cluster.recovery.report import Report
-from ledgerfs_cluster.recovery.running import recovery
-from ledgerfs_cluster.recovery.topics.ledger_ids import FreeIds, advance_ids
+from ledgerfs_cluster.recovery.wanted import Wanted
 from tests.cluster.recovery.lost import Clusters, catalog_of, dump_of, plan_topics, two_clusters
 from tests.cluster.support.live_clusters import messages
 from tests.support.each import for_each
@@ -60,11 +60,11 @@ def test_copies_that_contradict_each_other_are_missing_and_not_forgotten(tmp_pat
 
 def test_a_topic_that_is_called_as_the_template_would_call_another_is_not_skipped(clusters: Clusters) -> None:
     clusters.rolled("public/restored/orders", *messages(2))
-    plans = plan_topics(catalog_of(clusters.old), wanted=Wanted(names=TargetNames("public/restored/{topic}")))
-    assert [one.source for one in plans if one.refusal is None] == []
-    assert all("several topics" in str(one.refusal) for one in plans)
-    same = plan_topics(catalog_of(clusters.old), wanted=Wanted(names=TargetNames("public/{namespace}/{topic}")))
-    assert [one.target == one.source and one.refusal is None for one in same] == [True, True]
+    plans = plan_topics(catalog_of(clusters.old), wanted=Wanted(template="public/restored/{topic}"))
+    assert [one.source for one in plans if one.reason is None] == []
+    assert all("several topics" in str(one.reason) for one in plans)
+    same = plan_topics(catalog_of(clusters.old), wanted=Wanted(template="public/{namespace}/{topic}"))
+    assert [one.target == one.source and one.reason is None for one in same] == [True, True]
 
 
 def test_a_late_ledger_is_told_where_ids_are_new(clusters: Clusters) -> None:

@@ -11,11 +11,10 @@ from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.stored_schema import StoredVersion
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster, read_dumped
-from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs_cluster.recovery.planning.topic_plan import TopicPlan
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedSettings, read_dumped
 from ledgerfs_cluster.recovery.settings.partitions import MOST_INFERRED, counts_in_new_cluster
-from ledgerfs_cluster.recovery.settings.schema_sources import known_versions
+from ledgerfs_cluster.recovery.settings.schema_plan import known_versions
+from ledgerfs_cluster.recovery.topic_recovery import TopicRecovery
 from ledgerfs_cluster.snapshot.answers import CursorAnswer, SchemaAnswer, TopicPoliciesAnswer
 from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, Record, read_dump
 from ledgerfs_cluster.zookeeper.node import Node
@@ -52,7 +51,7 @@ def test_one_pass_takes_what_is_about_settings(tmp_path: Path) -> None:
             writer.write(record)
         writer.flush()
     found = read_dumped(lambda: read_dump(tmp_path / "dump")).settings
-    assert found.tenant("shop") == {"adminRoles": ["boss"]}
+    assert found.policies("shop") == {"adminRoles": ["boss"]}
     assert found.policies("shop/eu") == {"message_ttl_in_seconds": 5}
     assert found.local_policies("shop/eu") == {"bookieAffinityGroup": {}}
     assert found.partitions("shop/eu/persistent/p") == 4
@@ -77,7 +76,7 @@ def partitioned(**counts: Any) -> DumpedSettings:
 
 def counted(*names: str, settings: DumpedSettings | None = None) -> dict[str, int]:
     dump = DumpedCluster(0, {}, {}, {}, settings or DumpedSettings(), {})
-    plans = [TopicPlan(f"shop/eu/persistent/{name}", f"shop/eu/persistent/{name}") for name in names]
+    plans = [TopicRecovery(f"shop/eu/persistent/{name}", f"shop/eu/persistent/{name}") for name in names]
     found = counts_in_new_cluster(plans, dump)
     return {name.removeprefix("shop/eu/persistent/"): count for name, count in found.items()}
 

@@ -11,9 +11,9 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.errors import UnsupportedWriteError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs_cluster.recovery.topics.ledger_ids import FreeIds, advance_ids
-from ledgerfs_cluster.recovery.topics.new_cluster import look
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster
+from ledgerfs_cluster.recovery.generated_ids import FreeIds, advance_ids
+from ledgerfs_cluster.recovery.new_cluster import look
 from ledgerfs_cluster.snapshot.next_ids import newest_block
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.nodes import Nodes

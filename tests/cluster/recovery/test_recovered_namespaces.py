@@ -10,11 +10,10 @@ import pytest
 from ledgerfs.errors import CorruptMetadataError, InvalidNameError
 from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
-from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs_cluster.recovery.settings.carried_policies import NewCluster, carried_policies, deleting_policy
-from ledgerfs_cluster.recovery.settings.former_settings import FormerSetting, not_carried_over
-from ledgerfs_cluster.recovery.settings.namespaces import SettingsPlan, new_cluster, plan_settings
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
+from ledgerfs_cluster.recovery.settings.namespaces import FormerSetting, SettingsPlan, cluster_facts, plan_settings
 from ledgerfs_cluster.recovery.settings.namespaces import make_namespaces as make_wanted
+from ledgerfs_cluster.recovery.settings.policies import ClusterFacts, carried_policies
 from ledgerfs_cluster.snapshot.answers import TopicPoliciesAnswer
 from ledgerfs_cluster.snapshot.policies import OffloadTarget
 from tests.cluster.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_settings
@@ -22,7 +21,7 @@ from tests.support.each import for_each
 
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 TIER = OffloadTarget("aws-s3", "tier", None, "http://s3")
-NEW = NewCluster("new", TIER, "/pulsar/offloaders", has_transactions=True)
+NEW = ClusterFacts("new", TIER, "/pulsar/offloaders", has_transactions=True)
 FORMER: dict[str, Any] = {
     "auth_policies": {
         "namespace_auth": {"app": ["produce", "consume"]},
@@ -85,7 +84,7 @@ def make_namespaces(requests: AdminRequests, plan: SettingsPlan) -> list[str]:
 
 
 def test_the_new_cluster_tells_its_name(pulsar: PulsarSettings) -> None:
-    assert new_cluster(pulsar.requests, TIER) == NEW
+    assert cluster_facts(pulsar.requests, TIER) == NEW
 
 
 def test_a_plan_changes_nothing(pulsar: PulsarSettings) -> None:
@@ -113,9 +112,9 @@ def test_what_deletes_is_held_back(pulsar: PulsarSettings) -> None:
 def test_what_is_held_back_is_reported_until_it_is_set(pulsar: PulsarSettings) -> None:
     settings = dumped(shop={"adminRoles": ["boss"]})
     made = planned(pulsar, settings)
-    before = not_carried_over(settings, made)
+    before = made.by_hand
     make_namespaces(pulsar.requests, made)
-    found = not_carried_over(settings, planned(pulsar, settings))
+    found = planned(pulsar, settings).by_hand
     # The plan has what then is, and the reasons, which only it knows.
     assert [replace(one, reason=None) for one in before] == [replace(one, reason=None) for one in found]
     held_back = "it is held back, since it may delete what is restored"
@@ -134,7 +133,7 @@ def test_what_is_held_back_is_reported_until_it_is_set(pulsar: PulsarSettings) -
     pulsar.namespaces["shop/eu"].update(
         {name: FORMER[name] for name in ("backlog_quota_map", "message_ttl_in_seconds", "retention_policies")}
     )
-    left = [one.name for one in not_carried_over(settings, planned(pulsar, settings))]
+    left = [one.name for one in planned(pulsar, settings).by_hand]
     assert left == ["replication_clusters", "resource_group_name"]
 
 
@@ -143,7 +142,7 @@ def test_a_namespace_that_nothing_is_known_of_keeps_all(pulsar: PulsarSettings) 
     make_namespaces(pulsar.requests, made)
     assert pulsar.namespaces["shop/eu"]["retention_policies"] == FOREVER
     assert "its former policies are not known" in made.namespaces[0].remarks
-    assert not_carried_over(DumpedSettings(), made) == []
+    assert made.by_hand == ()
 
 
 def test_damaged_policies_are_those_of_nobody(pulsar: PulsarSettings) -> None:
@@ -151,8 +150,8 @@ def test_damaged_policies_are_those_of_nobody(pulsar: PulsarSettings) -> None:
         settings = dumped({"shop/eu": damaged}, shop=b"\xff")
         made = planned(pulsar, settings)
         assert any("damaged" in one for one in made.namespaces[0].remarks), damaged
-        assert made.namespaces[0].policies["retention_policies"] == FOREVER
-        reported = {one.owner: one.reason for one in not_carried_over(settings, made) if one.value is None}
+        assert made.namespaces[0].settings["retention_policies"] == FOREVER
+        reported = {one.owner: one.reason for one in made.by_hand if one.value is None}
         assert "/admin/policies/shop: " in str(reported["tenant shop"])
         if isinstance(damaged, bytes):
             assert "/admin/policies/shop/eu: " in str(reported["namespace shop/eu"])
@@ -165,7 +164,7 @@ def test_a_namespace_that_is_there_is_never_changed(pulsar: PulsarSettings) -> N
     assert make_namespaces(pulsar.requests, made) == []
     assert pulsar.changes() == []
     assert json.dumps(pulsar.namespaces) == before
-    found = not_carried_over(dumped(shop={"adminRoles": ["boss"]}), made)
+    found = made.by_hand
     assert found[0] == FormerSetting("tenant shop", "adminRoles", ["boss"])
     for name in ("auth_policies", "deduplicationEnabled", "properties"):
         assert FormerSetting("namespace shop/eu", name, FORMER[name]) in found
@@ -181,11 +180,10 @@ def test_a_tenant_of_other_clusters_is_told(pulsar: PulsarSettings) -> None:
 
 def test_a_new_name_gets_the_policies_of_the_one_that_it_stands_for(pulsar: PulsarSettings) -> None:
     made = planned(pulsar, dumped(), {"public/restored/persistent/orders": "shop/eu/persistent/orders"})
-    policies = made.namespaces[0].policies
+    policies = made.namespaces[0].settings
     assert policies["deduplicationEnabled"] is True
     assert policies["auth_policies"] == {"namespace_auth": {"app": ["produce", "consume"]}}
-    assert "auth_policies" in made.namespaces[0].why_not
-    rights = next(one for one in not_carried_over(dumped(), made) if one.name == "auth_policies")
+    rights = next(one for one in made.by_hand if one.name == "auth_policies")
     assert (rights.owner, rights.value) == ("namespace public/restored", FORMER["auth_policies"])
     assert "of the former names" in str(rights.reason)
     several = {
@@ -193,9 +191,8 @@ def test_a_new_name_gets_the_policies_of_the_one_that_it_stands_for(pulsar: Puls
         "public/restored/persistent/b": "shop/us/persistent/b",
     }
     made = planned(pulsar, dumped(), several)
-    assert made.namespaces[0].former is None
-    assert made.namespaces[0].policies == {"replication_clusters": ["new"], **held()}
-    assert [str(one) for one in not_carried_over(dumped(), made)] == [
+    assert made.namespaces[0].settings == {"replication_clusters": ["new"], **held()}
+    assert [str(one) for one in made.by_hand] == [
         "namespace public/restored: policies not known: it stands for shop/eu, shop/us, whose policies are not compared"
     ]
 
@@ -204,17 +201,16 @@ def held() -> dict[str, Any]:
     return {"retention_policies": FOREVER, "message_ttl_in_seconds": 0, "subscription_expiration_time_minutes": 0}
 
 
-def test_legacy_names_are_made_with_what_keeps_them(pulsar: PulsarSettings) -> None:
-    former = {"shop/new/eu": FORMER, "shop/old/eu": FORMER}
-    made = planned(pulsar, dumped(former), same("shop/new/eu/persistent/orders", "shop/old/eu/persistent/orders"))
-    assert [one.trouble is None for one in made.namespaces] == [True, False]
-    assert make_namespaces(pulsar.requests, made) == ["shop/new/eu"]
-    there = pulsar.namespaces["shop/new/eu"]
-    assert (there["retention_policies"], there["message_ttl_in_seconds"]) == (FOREVER, 0)
+def test_a_namespace_of_a_legacy_name_has_to_be_made_by_hand(pulsar: PulsarSettings) -> None:
+    settings, topics = dumped({"shop/new/eu": FORMER}), same("shop/new/eu/persistent/orders")
+    made = planned(pulsar, settings, topics)
+    assert "name of Pulsar 1" in str(made.namespaces[0].trouble)
+    assert make_namespaces(pulsar.requests, made) == []
+    pulsar.add_namespace("shop/new/eu", retention_policies=FOREVER)
+    again = planned(pulsar, settings, topics)
+    assert again.namespaces[0].trouble is None
     retention = FormerSetting("namespace shop/new/eu", "retention_policies", FORMER["retention_policies"])
-    assert retention in not_carried_over(
-        dumped(former), planned(pulsar, dumped(former), same("shop/new/eu/persistent/orders"))
-    )
+    assert retention in again.by_hand
 
 
 def test_only_what_is_wanted_is_made(pulsar: PulsarSettings) -> None:
@@ -230,29 +226,19 @@ def test_no_name_leads_anywhere_else(pulsar: PulsarSettings) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("is_sent", [False, True])
-@pytest.mark.parametrize("name", ["shop/eu", "shop/new/eu"])
-def test_a_run_that_ends_at_any_change_is_gone_on_with(pulsar: PulsarSettings, name: str, is_sent: bool) -> None:
-    settings, topics = dumped({name: FORMER}), same(f"{name}/persistent/orders")
+def test_a_run_that_ends_at_any_change_is_gone_on_with(pulsar: PulsarSettings, is_sent: bool) -> None:
     for at in range(10):
         pulsar.tenants.clear()
         pulsar.namespaces.clear()
         cut = CutRequests(pulsar.admin.url, at, is_sent=is_sent)
-        made = planned(pulsar, settings, topics)
         try:
-            make_namespaces(cut, made)
+            make_namespaces(cut, planned(pulsar, dumped()))
         except KeyboardInterrupt:
-            again = planned(pulsar, settings, topics)
-            make_namespaces(pulsar.requests, again)
-            there = pulsar.namespaces[name]
-            # Where brokers take a namespace without its policies only, one that is cut right behind that is told.
-            is_kept = there.get("retention_policies") == FOREVER and there.get("message_ttl_in_seconds") == 0
-            is_told = deleting_policy(again.namespaces[0].policies) is not None
-            assert is_kept or is_told or (name == "shop/new/eu" and "retention_policies" in there)
-            if name == "shop/eu":
-                assert is_kept
+            make_namespaces(pulsar.requests, planned(pulsar, dumped()))
+            there = pulsar.namespaces["shop/eu"]
+            assert (there["retention_policies"], there["message_ttl_in_seconds"]) == (FOREVER, 0)
         else:
-            assert not cut.was_cut
-            assert at == (2 if name == "shop/eu" else 4)
+            assert (cut.was_cut, at) == (False, 2)
             return
     raise AssertionError("it never came to its end")
 
@@ -267,7 +253,7 @@ def test_one_that_somebody_else_made_meanwhile_stays(pulsar: PulsarSettings) -> 
 def test_a_broker_that_does_not_know_a_policy_is_no_failure_but_told(pulsar: PulsarSettings) -> None:
     settings = dumped({"shop/eu": {"retention_policies": FOREVER, "a_policy_of_tomorrow": 3}})
     make_namespaces(pulsar.requests, planned(pulsar, settings))
-    assert [str(one) for one in not_carried_over(settings, planned(pulsar, settings))] == [
+    assert [str(one) for one in planned(pulsar, settings).by_hand] == [
         "namespace shop/eu: a_policy_of_tomorrow was 3: set it by hand"
     ]
 
@@ -290,12 +276,12 @@ OFFLOAD = {
         ({"managedLedgerOffloadBucket": None}, NEW, "no driver and bucket"),
         ({"managedLedgerOffloadBucket": "other"}, NEW, "another place"),
         ({"managedLedgerOffloadServiceEndpoint": None}, NEW, "another place"),
-        ({}, NewCluster("new", TIER), "not known"),
-        ({}, NewCluster("new", None, "/x"), "not known"),
+        ({}, ClusterFacts("new", TIER), "not known"),
+        ({}, ClusterFacts("new", None, "/x"), "not known"),
     ],
 )
 def test_policies_of_offloading_are_carried_only_if_brokers_can_read_by_them(
-    changed: dict[str, Any], cluster: NewCluster, why: str | None
+    changed: dict[str, Any], cluster: ClusterFacts, why: str | None
 ) -> None:
     former = {"offload_policies": {**OFFLOAD, **changed}}
     policies, reasons = carried_policies(former, cluster, key="node", is_renamed=False)
@@ -310,11 +296,11 @@ def test_no_setting_has_credentials(pulsar: PulsarSettings) -> None:
     pulsar.add_namespace("shop/eu")
     for offload in ({**OFFLOAD, "managedLedgerOffloadBucket": 3}, "geheim"):
         settings = dumped({"shop/eu": {"offload_policies": offload}})
-        assert [str(one) for one in not_carried_over(settings, planned(pulsar, settings))] == [
+        assert [str(one) for one in planned(pulsar, settings).by_hand] == [
             "namespace shop/eu: offload_policies not known: it is damaged"
         ]
     settings = dumped({"shop/eu": {"offload_policies": OFFLOAD}})
-    (found,) = not_carried_over(settings, planned(pulsar, settings))
+    (found,) = planned(pulsar, settings).by_hand
     assert found.as_json() == {
         "owner": "namespace shop/eu",
         "name": "offload_policies",
@@ -339,7 +325,7 @@ def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> N
         }
     )
     pulsar.add_namespace("shop/eu")
-    found = not_carried_over(settings, planned(pulsar, settings))
+    found = planned(pulsar, settings).by_hand
     assert [str(one) for one in found] == [
         'namespace shop/eu: evil\\nrm -rf x was "y": set it by hand',
         (
@@ -387,7 +373,7 @@ def test_policies_of_topics_have_their_new_names(pulsar: PulsarSettings) -> None
         "public/r/persistent/orders": "shop/eu/persistent/orders",
         "public/r/persistent/parts-partition-1": "shop/eu/persistent/parts-partition-1",
     }
-    assert not_carried_over(settings, planned(pulsar, settings, topics)) == [
+    assert list(planned(pulsar, settings, topics).by_hand) == [
         FormerSetting("topics of shop/eu", "policies", None, "one ledger is lost"),
         FormerSetting(
             "topic persistent://public/r/orders",

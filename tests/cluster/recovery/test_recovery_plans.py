@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs_cluster.recovery.planning.topic_plan import TopicPlan
-from ledgerfs_cluster.recovery.planning.wanted import TargetNames, Wanted
+from ledgerfs_cluster.recovery.topic_recovery import TopicRecovery
+from ledgerfs_cluster.recovery.wanted import Wanted
 from tests.cluster.recovery.lost import catalog_of, dump_of, plan_topics
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.support.each import for_each
@@ -32,7 +32,7 @@ def _rolled(cluster: LiveCluster, topic: str, size: int) -> int:
     return ledger_id
 
 
-def _one(plans: list[TopicPlan], source: str) -> TopicPlan:
+def _one(plans: list[TopicRecovery], source: str) -> TopicRecovery:
     return next(one for one in plans if one.source == source)
 
 
@@ -87,9 +87,9 @@ def test_a_topic_that_was_deleted_before_the_dump_stays_away_and_a_newer_one_com
 ) -> None:
     dump = dump_of(lost, tmp_path / "d")
     without = type(dump)(**{**_fields(dump), "lists": {OTHERS: dump.lists[OTHERS]}})
-    assert "had deleted it" in str(_one(plan_topics(catalog_of(lost), without), ORDERS).refusal)
+    assert "had deleted it" in str(_one(plan_topics(catalog_of(lost), without), ORDERS).reason)
     older = type(dump)(**{**_fields(without), "began_ms": 0})
-    assert _one(plan_topics(catalog_of(lost), older), ORDERS).refusal is None
+    assert _one(plan_topics(catalog_of(lost), older), ORDERS).reason is None
 
 
 def _fields(dump: object) -> dict[str, object]:
@@ -114,7 +114,7 @@ def test_names_and_partitions(cluster: LiveCluster) -> None:
         ledger_id = cluster.write_ledger(f"public/default/p-partition-{number}", messages(2))
         cluster.roll_over(f"public/default/p-partition-{number}")
         cluster.offload(f"public/default/p-partition-{number}", ledger_id)
-    names = TargetNames("restored/{namespace}/{tenant}-{topic}")
+    names = "restored/{namespace}/{tenant}-{topic}"
     plans = plan_topics(catalog_of(cluster), wanted=Wanted((re.compile("public/default/p"),), names))
     assert [one.target_topic for one in plans] == [
         f"persistent://restored/default/public-p-partition-{number}" for number in (0, 1)
@@ -125,4 +125,4 @@ def test_names_and_partitions(cluster: LiveCluster) -> None:
 @for_each("template", ["public/restored", "{topic}/x", "a/{name}/{topic}", "a/b/{topic}-old"])
 def test_a_template_that_is_none_is_refused(template: str) -> None:
     with pytest.raises(InvalidOptionError):
-        TargetNames(template)
+        Wanted(template=template)

@@ -18,9 +18,10 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import coordinator_log_path, managed_ledger_path
 from ledgerfs_cluster.recovery.checking.check import Check
-from ledgerfs_cluster.recovery.planning.wanted import Wanted
-from ledgerfs_cluster.recovery.report import Outcome, Report
-from ledgerfs_cluster.recovery.topics.journal import NewIds, new_ids_path
+from ledgerfs_cluster.recovery.journal import NewIds, new_ids_path
+from ledgerfs_cluster.recovery.report import Report
+from ledgerfs_cluster.recovery.topic_recovery import Outcome
+from ledgerfs_cluster.recovery.wanted import Wanted
 from tests.cluster.recovery.lost import Clusters, two_clusters
 from tests.cluster.support.living_clusters import living
 from tests.cluster.support.served_topics import ServedTopics
@@ -68,7 +69,7 @@ def objects(clusters: Clusters) -> set[str]:
 
 
 def whys(report: Report) -> dict[str, str | None]:
-    return {one.plan.topic.rpartition("/")[2]: one.reason for one in report.topics}
+    return {one.topic.rpartition("/")[2]: one.reason for one in report.topics}
 
 
 def log_of(clusters: Clusters, number: int) -> str:

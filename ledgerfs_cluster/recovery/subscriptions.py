@@ -12,8 +12,8 @@ from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
 )
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path
-from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import SettledCursor, settled_cursor
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCursor
+from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import settled_cursor
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCursor
 
 
 class Positions:
@@ -94,14 +94,17 @@ def subscriptions_of(
 
 
 def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[bytes, list[str]]:
-    made: SettledCursor | None
     said: list[str] = []
     try:
         made = settled_cursor(cursor.node, cursor.newest, positions, key=path)
     except CorruptMetadataError as error:
-        made, said = _older(path, cursor, positions, cursor.trouble or error.reason)
-    if made is None:
-        return build_cursor_info(CursorInfo(IN_THE_NODE, positions.first)), said
+        why = cursor.trouble or error.reason
+        try:
+            made = settled_cursor(_position_alone(path, cursor.node), None, positions, key=path)
+        except CorruptMetadataError as unknown:
+            said = [f"it begins at the earliest message: where it was is not known ({unknown.reason}; {why})"]
+            return build_cursor_info(CursorInfo(IN_THE_NODE, positions.first)), said
+        said.append(f"it begins where its node had it, which may be earlier than where it was ({why})")
     if made.batches:
         said.append(f"{made.batches:,} batches were acknowledged in part, and are delivered again as a whole")
     if made.left_out:
@@ -114,21 +117,12 @@ def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[byte
     return made.data, said
 
 
-def _older(path: str, cursor: DumpedCursor, positions: Positions, why: str) -> tuple[SettledCursor | None, list[str]]:
-    """Return a subscription where its node alone has it; None, for the beginning, where that does not tell."""
-    try:
-        told = parse_cursor_info(cursor.node, key=path)
-        if told.mark_delete is None:
-            raise CorruptMetadataError("its node tells no position", key=path)
-        node = build_cursor_info(
-            CursorInfo(
-                IN_THE_NODE,
-                told.mark_delete,
-                last_active_ms=told.last_active_ms,
-                cursor_properties=told.cursor_properties,
-            )
-        )
-        made = settled_cursor(node, None, positions, key=path)
-    except CorruptMetadataError as error:
-        return None, [f"it begins at the earliest message: where it was is not known ({error.reason}; {why})"]
-    return made, [f"it begins where its node had it, which may be earlier than where it was ({why})"]
+def _position_alone(path: str, node: bytes) -> bytes:
+    """Return the node of a subscription without what only its ledger has; raises `CorruptMetadataError`."""
+    found = parse_cursor_info(node, key=path)
+    if found.mark_delete is None:
+        raise CorruptMetadataError("its node has no position", key=path)
+    active_ms, properties = found.last_active_ms, found.cursor_properties
+    return build_cursor_info(
+        CursorInfo(IN_THE_NODE, found.mark_delete, last_active_ms=active_ms, cursor_properties=properties)
+    )

@@ -6,7 +6,8 @@ store, which takes the same bytes again as written: another run may be about to 
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
@@ -51,6 +52,58 @@ _ABORTED = 22
 _Digest = tuple[int, int, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """A ledger that is to be there: how to write it, and the digest of what is in it."""
+
+    bucket: Bucket
+    ledger: NewLedger
+    write: Callable[[], WrittenLedger]
+    expected: Callable[[], _Digest]
+
+    def made(self) -> LedgerRef:
+        """Return the ledger if it is there and whole, or write it and read it back."""
+        if (taken := self._taken()) is not None:
+            return taken
+        if has_index(self.bucket, self.ledger.key):
+            remove_ledger(self.bucket, self.ledger.key)
+        try:
+            return self._written()
+        except ObjectExistsError:
+            if (taken := self._taken()) is not None:
+                return taken
+            remove_ledger(self.bucket, self.ledger.key)
+            return self._written()
+
+    def _taken(self) -> LedgerRef | None:
+        found = as_stored(self.bucket.raw_store, self.ledger)
+        return ref_of(found) if found is not None and self._is_whole(found) else None
+
+    def _written(self) -> LedgerRef:
+        written = self.write()
+        self.bucket.expire()
+        if not self._is_whole(written):
+            remove_ledger(self.bucket, self.ledger.key)
+            reason = "what was read back is not what was written; it is removed again"
+            raise CorruptLedgerError(reason, key=written.data.key)
+        if not is_current(self.bucket.raw_store, ref_of(written)):
+            reason = "another writer has replaced or removed the ledger meanwhile; run it again"
+            raise StaleObjectError(reason, key=written.data.key)
+        return ref_of(written)
+
+    def _is_whole(self, there: WrittenLedger) -> bool:
+        """Whether it is of its topic, and all entries are as they should be."""
+        ref = ref_of(there)
+        if ref.managed_ledger != there.ledger.metadata.managed_ledger:
+            return False
+        reader = self.bucket.uncached_reader(ref)
+        try:
+            found = digest_of(lambda: reader.batches(ref.first_entry, ref.last_entry), cryptographic)
+        except CorruptObjectError:
+            return False
+        return found == self.expected()
+
+
 def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger: str) -> LedgerRef:
     """Copy a ledger within its bucket to another id and topic, read it back, and return the copy; one that is there and whole is taken.
 
@@ -92,19 +145,21 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger
     key = new_key(ledger_id, copied_uuid(ref.uuid, ledger_id, managed_ledger))
     ledger = _new_ledger(reader, key, managed_ledger)
 
+    @cache
     def expected() -> _Digest:
         return digest_of(OffloadedLedger(reader).checked, cryptographic)
 
-    def write() -> tuple[WrittenLedger, _Digest]:
-        digest, store = expected(), bucket.raw_store
+    def write() -> WrittenLedger:
+        expected()
+        store = bucket.raw_store
         whole = as_stored(store, replace(ledger, key=new_key(ref.ledger_id, ref.uuid)))
         if whole is None or not is_current(store, ref):
             raise StaleObjectError("the ledger was replaced or removed since it was listed", key=ref.key)
         data = copy_object(store, whole.data, ledger.key.data_key, ledger.user_metadata_as("data"), ledger.block_size)
         index = replace(whole.offload_index, metadata=ledger.metadata)
-        return publish(store, UnindexedLedger(ledger, data, index)), digest
+        return publish(store, UnindexedLedger(ledger, data, index))
 
-    return _write_once(bucket, ledger, expected, write)
+    return _Making(bucket, ledger, write, expected).made()
 
 
 def copied_uuid(uuid: str, ledger_id: int, managed_ledger: str) -> str:
@@ -141,10 +196,8 @@ def end_transactions(
     lengths = np.array([len(one) for one in entries], np.int64)
     batch = EntryBatch(0, memoryview(b"".join(entries)), np.cumsum(lengths) - lengths, lengths)
 
-    def digest() -> _Digest:
-        return digest_of(lambda: iter([batch]), cryptographic)
-
-    return _write_once(bucket, ledger, digest, lambda: (write_ledger(bucket, ledger, EntryBatches([batch])), digest()))
+    digest = digest_of(lambda: iter([batch]), cryptographic)
+    return _Making(bucket, ledger, lambda: write_ledger(bucket, ledger, EntryBatches([batch])), lambda: digest).made()
 
 
 def _marker(transaction: Transaction, at_ms: int) -> bytes:
@@ -172,56 +225,3 @@ def _new_ledger(reader: LedgerReader, key: LedgerKey, managed_ledger: str) -> Ne
     # It is of the cluster that will name it, whichever that is.
     user_metadata.pop(CLUSTER_KEY, None)
     return NewLedger(key, of_topic(metadata, managed_ledger), user_metadata, own_block_size(reader))
-
-
-def _write_once(
-    bucket: Bucket,
-    ledger: NewLedger,
-    expected: Callable[[], _Digest],
-    write: Callable[[], tuple[WrittenLedger, _Digest]],
-) -> LedgerRef:
-    """Return a ledger that is there and whole, or write it and read it back; ``expected`` reads what it is made of."""
-
-    def there() -> LedgerRef | None:
-        found = as_stored(bucket.raw_store, ledger)
-        return ref_of(found) if found is not None and _is_whole(bucket, found, expected) else None
-
-    if (taken := there()) is not None:
-        return taken
-    if has_index(bucket, ledger.key):
-        remove_ledger(bucket, ledger.key)
-    try:
-        return _written(bucket, ledger, write)
-    except ObjectExistsError:
-        if (taken := there()) is not None:
-            return taken
-        remove_ledger(bucket, ledger.key)
-        return _written(bucket, ledger, write)
-
-
-def _written(bucket: Bucket, ledger: NewLedger, write: Callable[[], tuple[WrittenLedger, _Digest]]) -> LedgerRef:
-    written, sent = write()
-    bucket.expire()
-    if not _is_whole(bucket, written, lambda: sent):
-        remove_ledger(bucket, ledger.key)
-        raise CorruptLedgerError(
-            "what was read back is not what was written; it is removed again", key=written.data.key
-        )
-    if not is_current(bucket.raw_store, ref_of(written)):
-        raise StaleObjectError(
-            "another writer has replaced or removed the ledger meanwhile; run it again", key=written.data.key
-        )
-    return ref_of(written)
-
-
-def _is_whole(bucket: Bucket, there: WrittenLedger, expected: Callable[[], _Digest]) -> bool:
-    """Whether it is of its topic, and all entries are as they should be."""
-    ref = ref_of(there)
-    if ref.managed_ledger != there.ledger.metadata.managed_ledger:
-        return False
-    reader = bucket.uncached_reader(ref)
-    try:
-        found = digest_of(lambda: reader.batches(ref.first_entry, ref.last_entry), cryptographic)
-    except CorruptObjectError:
-        return False
-    return found == expected()

@@ -1,17 +1,39 @@
 """Topics that were restored: what their notes, their lists and the bucket say of them now."""
 
-from collections.abc import Collection, Sequence
-from itertools import chain
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs_cluster.recovery.planning.topic_ledgers import readable_ledgers
-from ledgerfs_cluster.recovery.topics.journal import Note, new_ids_path, parse_new_ids
+from ledgerfs_cluster.recovery.journal import Note, new_ids_path, note_of, parse_new_ids
+from ledgerfs_cluster.recovery.planning import readable_ledgers
+from ledgerfs_cluster.recovery.topic_recovery import Outcome, TopicRecovery
 from ledgerfs_cluster.zookeeper.nodes import Nodes
 
 GONE = "the topic was deleted, or created again, since it was restored"
+
+
+def restored_before(
+    topic: TopicRecovery, nodes: Nodes, catalog: Catalog, *, looks_for_transactions: bool
+) -> TopicRecovery:
+    """Return a topic that an earlier run restored, and what is wrong with it: by its list now, its note, and what is planned.
+
+    Raises `CorruptMetadataError`, and the errors of ZooKeeper.
+    """
+    note, wanted = note_of(nodes, topic.target), len(topic.cursors)
+    if note is None:
+        return replace(topic, outcome=Outcome.THERE, reason=GONE)
+    _, reason = restored_ledgers(nodes, catalog, topic.target, note)
+    if reason is None and wanted > note.subscriptions:
+        reason = (
+            f"it was restored with {note.subscriptions:,} subscriptions, and the dump has {wanted:,}: they are made only with the topic, "
+            "others with `pulsar-admin topics create-subscription`"
+        )
+    if reason is None and looks_for_transactions and not note.hides_aborted:
+        reason = "it was restored with --no-transactions: brokers show what was aborted, if there was any"
+    return replace(topic, outcome=Outcome.THERE, reason=reason or topic.reason, subscriptions=note.subscriptions)
 
 
 def restored_ledgers(
@@ -44,6 +66,31 @@ def restored_ledgers(
     return tuple(ref for ref in found if ref is not None), reason
 
 
+def lost_since(restored: Sequence[TopicRecovery], catalog: Catalog) -> Mapping[str, str]:
+    """Return of each topic, by its name in the lost cluster, what the bucket has lost, or got, since the plan was made.
+
+    ``catalog`` is of a listing after all commits: what is deleted, or uploaded, while topics are restored is reported.
+    """
+    reasons: dict[str, str] = {}
+    for one in restored:
+        if one.outcome is not Outcome.RESTORED:
+            continue
+        names, listed = {one.source, one.target}, [ref for _, ref in one.listed]
+        lost = not_in_bucket(names, [(ref.ledger_id, ref.uuid) for ref in listed], catalog)
+        known = {ref.ledger_id for ref in (*one.ledgers, *listed)} | set(one.left_out)
+        late = sorted({ledger_id for name in names for ledger_id in not_restored(catalog, name, known)})
+        if lost:
+            reasons[one.source] = (
+                f"the bucket has lost ledger {lost[0]} while topics were restored ({len(lost):,} ledgers in all)"
+            )
+        elif late:
+            reasons[one.source] = (
+                f"ledger {late[0]} came into the bucket while topics were restored, and is not in its list ({len(late):,} in all): "
+                "restore the topic once more, under another name (--as, --new-ids)"
+            )
+    return reasons
+
+
 def new_ids(nodes: Nodes, target: str, note: Note) -> dict[int, int]:
     """Return {id in the lost cluster: id in the new one} of a topic whose ledgers have others; empty if they have not."""
     if not note.has_new_ids:
@@ -61,12 +108,12 @@ def not_restored(catalog: Catalog, source: str, restored: Collection[int], befor
 def not_in_bucket(names: Collection[str], copies: Sequence[tuple[int, str | None]], catalog: Catalog) -> list[int]:
     """Return which of some copies of ledgers, as (id, uuid), the bucket does not have as a whole, under some names of their topic."""
     there = {(ref.ledger_id, ref.uuid) for name in names for ref in catalog.refs_of(name) if ref.is_sound}
-    lacking = [one for one in copies if one not in there]
     # Their objects may have the name of the topic that they were restored from before the cluster was lost.
     return [
         ledger_id
-        for ledger_id, uuid in lacking
-        if not any(ref.uuid == uuid and ref.is_sound for ref in catalog.all_of(ledger_id))
+        for ledger_id, uuid in copies
+        if (ledger_id, uuid) not in there
+        and not any(ref.uuid == uuid and ref.is_sound for ref in catalog.all_of(ledger_id))
     ]
 
 
@@ -74,5 +121,5 @@ def _original(catalog: Catalog, source: str, ledger_id: int, listed: LedgerInfo)
     """Return the ledger that was restored: the copy that the list names, which may be of another topic, else the one to read."""
     copies = [ref for ref in (*catalog.copies_of(source, ledger_id), *catalog.all_of(ledger_id)) if ref.is_sound]
     uuid = None if listed.context is None else listed.context.uuid
-    named = (ref for ref in copies if ref.uuid == uuid)
-    return next(chain(named, (ref for ref in copies if ref.managed_ledger == source)), None)
+    named = [ref for ref in copies if ref.uuid == uuid]
+    return next(iter([*named, *(ref for ref in copies if ref.managed_ledger == source)]), None)

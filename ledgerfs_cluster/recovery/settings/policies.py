@@ -21,14 +21,23 @@ HELD: Mapping[str, Any] = {
 }
 """What a namespace has while its policies of deleting are held back: nothing ends by itself."""
 _EVICTION = "consumer_backlog_eviction"
-_UNWRITTEN = frozenset({"deleted", "migrated", "allowed_clusters", "clusterDispatchRate", "latency_stats_sample_rate"})
+INTERNAL = frozenset({"deleted", "migrated", "allowed_clusters", "clusterDispatchRate", "latency_stats_sample_rate"})
 """What is no setting of the namespace, or one that its cluster alone has a meaning for."""
 BY_CLUSTER = ("topicDispatchRate", "subscriptionDispatchRate", "clusterSubscribeRate", "publishMaxMessageRate")
 _AUTH, _TOPIC_AUTH = "auth_policies", ("destination_auth", "subscription_auth_roles")
+_LEFT: Mapping[str, str] = {
+    "replicatorDispatchRate": "it is not replicated",
+    "resource_group_name": "whether the new cluster has this group is not known",
+    **dict.fromkeys(
+        ("offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"),
+        "beside the policies of offloading it would stand in place of the brokers' own",
+    ),
+}
+"""Policies that are never carried, and why."""
 
 
 @dataclass(frozen=True, slots=True)
-class NewCluster:
+class ClusterFacts:
     """What has to be known of the cluster in which topics are restored.
 
     Attributes
@@ -51,7 +60,7 @@ class NewCluster:
 
 
 def carried_policies(
-    former: Mapping[str, Any] | None, cluster: NewCluster, *, key: str, is_renamed: bool
+    former: Mapping[str, Any] | None, cluster: ClusterFacts, *, key: str, is_renamed: bool
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the policies of a new namespace, as its node in ZooKeeper would have them, and {former policy: why it is not as it was}.
 
@@ -64,7 +73,7 @@ def carried_policies(
     key
         The former node, for errors.
     is_renamed
-        Whether topics have other names now, of which rights of single topics tell nothing.
+        Whether topics have other names now, of which rights of single topics mean nothing.
 
     Raises
     ------
@@ -72,12 +81,28 @@ def carried_policies(
         The policies are none that a broker could have written.
 
     """
-    why: dict[str, str] = {}
-    policies = {name: value for name, value in (former or {}).items() if value is not None and name not in _UNWRITTEN}
-    _without_replication(policies, why, cluster)
-    _by_new_cluster(policies, why, cluster, key)
-    _with_rights(policies, why, key, is_renamed=is_renamed)
-    _with_offloading(policies, why, cluster, key)
+    policies = {name: value for name, value in (former or {}).items() if value is not None and name not in INTERNAL}
+    why = {name: reason for name, reason in _LEFT.items() if policies.pop(name, None) not in (None, -1)}
+    # What is set for the former cluster is set for the new one; of several clusters only one of the same name can be meant.
+    for name in BY_CLUSTER:
+        rates = _mapping(policies.pop(name, None) or {}, name, key)
+        chosen = [rates[cluster.name]] if cluster.name in rates else list(rates.values())
+        if len(chosen) == 1:
+            policies[name] = {cluster.name: chosen[0]}
+        elif chosen:
+            names = ", ".join(sorted(rates))
+            why[name] = f"it was set for the clusters {names}, and which of them this one stands for is not known"
+    rights = _mapping(policies.get(_AUTH) or {}, _AUTH, key)
+    if is_renamed and any(rights.get(name) for name in _TOPIC_AUTH):
+        why[_AUTH] = "rights of single topics and subscriptions are of the former names"
+        policies[_AUTH] = {name: value for name, value in rights.items() if name not in _TOPIC_AUTH}
+    if offload := policies.pop(OFFLOAD, None):
+        # Any of them stands in place of all that brokers are configured with, the folder of their offloaders, too.
+        reason = _offload_refusal(_mapping(offload, OFFLOAD, key), cluster, key)
+        if reason is None:
+            policies[OFFLOAD] = {**offload, "offloadersDirectory": cluster.offloaders}
+        else:
+            why[OFFLOAD] = reason
     policies[CLUSTERS] = [cluster.name]
     if isinstance(policies.get(TTL), int) and policies[TTL] < 0:
         # Older brokers wrote it for none.
@@ -86,59 +111,16 @@ def carried_policies(
     return policies, why
 
 
-def _without_replication(policies: dict[str, Any], why: dict[str, str], cluster: NewCluster) -> None:
-    former = policies.pop(CLUSTERS, None) or []
-    if isinstance(former, list) and len(former) > 1:
-        told = ", ".join(sorted(map(str, former)))
-        why[CLUSTERS] = f"it was replicated between {told}, and is in {cluster.name} alone"
-    if policies.pop("replicatorDispatchRate", None):
-        why["replicatorDispatchRate"] = "it is not replicated"
-    if policies.pop("resource_group_name", None):
-        why["resource_group_name"] = "whether the new cluster has this group is not known"
-
-
-def _by_new_cluster(policies: dict[str, Any], why: dict[str, str], cluster: NewCluster, key: str) -> None:
-    """Have what is set for the former cluster set for the new one; of several clusters only one of the same name can be meant."""
-    for name in BY_CLUSTER:
-        told = _mapping(policies.pop(name, None) or {}, name, key)
-        rates = [told[cluster.name]] if cluster.name in told else list(told.values())
-        if len(rates) == 1:
-            policies[name] = {cluster.name: rates[0]}
-        elif rates:
-            why[name] = (
-                f"it was set for the clusters {', '.join(sorted(told))}, and which of them this one stands for is not known"
-            )
-
-
-def _with_rights(policies: dict[str, Any], why: dict[str, str], key: str, *, is_renamed: bool) -> None:
-    rights = _mapping(policies.get(_AUTH) or {}, _AUTH, key)
-    if is_renamed and any(rights.get(name) for name in _TOPIC_AUTH):
-        why[_AUTH] = "rights of single topics and subscriptions are of the former names"
-        policies[_AUTH] = {name: value for name, value in rights.items() if name not in _TOPIC_AUTH}
-
-
-def _with_offloading(policies: dict[str, Any], why: dict[str, str], cluster: NewCluster, key: str) -> None:
-    """Carry policies of offloading only if brokers can offload and read by them: with others they would read no offloaded ledger.
-
-    Any of them stands in place of all that brokers are configured with, the folder of their offloaders, too.
-    """
-    for older in ("offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"):
-        if policies.pop(older, -1) not in {-1, None}:
-            why[older] = "beside the policies of offloading it would stand in place of the brokers' own"
-    offload = policies.pop(OFFLOAD, None)
-    if not offload:
-        return
-    target = policies_of({OFFLOAD: _mapping(offload, OFFLOAD, key)}, key=key).target
+def _offload_refusal(offload: Mapping[str, Any], cluster: ClusterFacts, key: str) -> str | None:
+    """Return why brokers could not offload, or read what is offloaded, by some policies; None if they can."""
+    target = policies_of({OFFLOAD: offload}, key=key).target
     if cluster.tier is None or cluster.offloaders is None:
-        why[OFFLOAD] = "where the new cluster's brokers have the bucket and their offloaders is not known"
-    elif not target.driver or not target.bucket:
-        why[OFFLOAD] = "they name no driver and bucket, and with them brokers would read nothing that is offloaded"
-    elif not _is_same_place(target, cluster.tier):
-        why[OFFLOAD] = (
-            f"they have {target.driver} with the bucket {target.bucket}, and topics are restored from another place"
-        )
-    else:
-        policies[OFFLOAD] = {**offload, "offloadersDirectory": cluster.offloaders}
+        return "where the new cluster's brokers have the bucket and their offloaders is not known"
+    if not target.driver or not target.bucket:
+        return "they name no driver and bucket, and with them brokers would read nothing that is offloaded"
+    if not _is_same_place(target, cluster.tier):
+        return f"they have {target.driver} with the bucket {target.bucket}, and topics are restored from another place"
+    return None
 
 
 def _is_same_place(one: OffloadTarget, other: OffloadTarget) -> bool:
