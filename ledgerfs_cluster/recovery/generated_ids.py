@@ -43,16 +43,7 @@ _GREATEST = "max_local_txn_id"
 
 
 class FreeIds:
-    """Ids that no generator gives, before all that the new cluster gives; for one thread.
-
-    Parameters
-    ----------
-    block
-        The cluster's.
-    used
-        Ids that have ledgers, or are to have some.
-
-    """
+    """Ids that no generator gives, before all of a block of the new cluster's, and behind those that are ``used``; for one thread."""
 
     __slots__ = ("_next", "last")
 

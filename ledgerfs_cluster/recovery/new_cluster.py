@@ -27,8 +27,8 @@ from ledgerfs_cluster.recovery.journal import (
     parse_new_ids,
     parse_note,
 )
+from ledgerfs_cluster.recovery.report import TopicRecovery
 from ledgerfs_cluster.recovery.settings.policies import deleting_policy
-from ledgerfs_cluster.recovery.topic_recovery import TopicRecovery
 from ledgerfs_cluster.snapshot.answered_nodes import answered, paths_below
 from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.snapshot.managed_ledger_paths import managed_ledger_paths

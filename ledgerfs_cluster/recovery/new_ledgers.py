@@ -108,23 +108,12 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger
     """Copy a ledger within its bucket to another id and topic, read it back, and return the copy; one that is there and whole is taken.
 
     Neither the data object nor its blocks name the ledger's id: the store copies the data object itself where it can, and the index is
-    written again.
-
-    Parameters
-    ----------
-    bucket
-        Where the ledger is.
-    ref
-        The ledger, as the bucket's catalog has it.
-    ledger_id
-        Of the copy; whether it is free is not checked here.
-    managed_ledger
-        Of the copy, another one than the ledger's: readers of the bucket would get each message twice.
+    written again. Whether the id is free is not checked here.
 
     Raises
     ------
     RefusedLedgerError
-        The ledger is of the same topic, or of a layout that is not written.
+        The ledger is of the same topic, of which readers of the bucket would get each message twice, or of a layout that is not written.
     InvalidNameError
         An invalid id, or name of a topic.
     CorruptLedgerError
@@ -133,7 +122,6 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger
         Another writer replaces or removes one of the two meanwhile.
     StoreError, StoreUnreachableError, AccessDeniedError
         Of the bucket.
-
     """
     require_topic(managed_ledger)
     if ref.managed_ledger == managed_ledger:
@@ -172,22 +160,9 @@ def end_transactions(
 ) -> LedgerRef:
     """Write a ledger with a marker for each transaction that was left open, and return it; one that is there and whole is taken.
 
-    Brokers do not need it, since they hide messages by a snapshot. Readers of the bucket would wait for these transactions forever.
-
-    Parameters
-    ----------
-    bucket
-        Where the topic's ledgers are.
-    managed_ledger
-        The topic: ``tenant/namespace/persistent/<topic, URL-encoded>``.
-    ledger_id
-        Behind all ledgers of the topic.
-    transactions
-        At least one.
-    at_ms
-        Publish time of the markers, ms since 1970 UTC; the same for each run, so that it writes the same bytes.
-
-    Raises `CorruptLedgerError`, `StaleObjectError` and the errors of the store.
+    Brokers do not need it, since they hide messages by a snapshot. Readers of the bucket would wait for these transactions forever. It has
+    to be behind all ledgers of the topic. ``at_ms`` is the publish time of the markers (ms since 1970 UTC), the same for each run, so that
+    it writes the same bytes. Raises `CorruptLedgerError`, `StaleObjectError` and the errors of the store.
     """
     key = new_key(ledger_id, str(uuid5(NAMESPACE_URL, f"{managed_ledger} {ledger_id}")))
     block_size = max(SMALLEST_BLOCK_SIZE, bucket.raw_store.writes.smallest_part)

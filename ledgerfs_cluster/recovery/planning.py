@@ -17,7 +17,7 @@ from ledgerfs.layouts.pulsar_blob.columns import NUMBER
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
 from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, is_of_transactions, managed_ledger_path
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedCursor, is_partition
-from ledgerfs_cluster.recovery.topic_recovery import MissingPart, TopicRecovery, joined, refused
+from ledgerfs_cluster.recovery.report import MissingPart, TopicRecovery, joined, refused
 from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.answers import LastEnd, LedgerEndAnswer
 from ledgerfs_cluster.snapshot.cluster_names import CLUSTERS, GLOBAL
@@ -61,7 +61,7 @@ def together(topics: Sequence[TopicRecovery], dump: DumpedCluster | None) -> lis
     }
     partitioned = {one.whole for one in topics if is_partition(one.source, dump)}
     # So they were in the lost cluster.
-    return refused((one.told(_BESIDE) if one.target in partitioned else one for one in topics), reasons)
+    return refused((one.with_remarks(_BESIDE) if one.target in partitioned else one for one in topics), reasons)
 
 
 def _plan(
@@ -277,4 +277,6 @@ def _without_strangers(topic: TopicRecovery, names: set[str], bucket: Bucket) ->
         topic,
         ledgers=tuple(ref for ref in topic.ledgers if ref.ledger_id not in strangers),
         left_out=(*topic.left_out, *strangers),
-    ).told(f"{len(strangers):,} ledgers are not restored that cluster {cluster} wrote under this name, such as {first}")
+    ).with_remarks(
+        f"{len(strangers):,} ledgers are not restored that cluster {cluster} wrote under this name, such as {first}"
+    )

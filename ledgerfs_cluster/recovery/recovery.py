@@ -19,7 +19,7 @@ from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedSettin
 from ledgerfs_cluster.recovery.generated_ids import advance_ids, advance_transactions, block_beyond
 from ledgerfs_cluster.recovery.new_cluster import Found, NewCluster, beside_others, deleting, look
 from ledgerfs_cluster.recovery.planning import plan_each, together, without_strangers
-from ledgerfs_cluster.recovery.report import Report
+from ledgerfs_cluster.recovery.report import Outcome, Report, TopicRecovery, refused
 from ledgerfs_cluster.recovery.restored import lost_since, restored_before
 from ledgerfs_cluster.recovery.restoring import Restoring
 from ledgerfs_cluster.recovery.settings.namespaces import (
@@ -34,7 +34,6 @@ from ledgerfs_cluster.recovery.settings.policies import ClusterFacts
 from ledgerfs_cluster.recovery.settings.schema_plan import SchemaPlan, known_versions
 from ledgerfs_cluster.recovery.settings.schemas import plan_topics, put_back_strategies, restore_all_schemas
 from ledgerfs_cluster.recovery.subscriptions import Positions, subscriptions_of
-from ledgerfs_cluster.recovery.topic_recovery import Outcome, TopicRecovery, refused
 from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.answers import LastEnd
 from ledgerfs_cluster.snapshot.bundles import namespace_of
@@ -103,7 +102,7 @@ def plan(lost: Lost, into: NewCluster | None, progress: Progress) -> Report:
         return _report(lost, None, began_ms, together(topics, lost.dump), remarks, ())
     prepared = _prepared(lost, into, catalog)
     prepared.refuse(deleting(into.nodes, prepared.topics))
-    topics = [one.told(*_about_subscriptions(one)) if one.is_planned else one for one in prepared.topics]
+    topics = [one.with_remarks(*_about_subscriptions(one)) if one.is_planned else one for one in prepared.topics]
     return _report(lost, into, began_ms, topics, prepared.remarks, _by_hand(lost, prepared))
 
 

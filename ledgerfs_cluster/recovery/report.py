@@ -1,12 +1,178 @@
-"""Report of a recovery: of each topic what is there, what is lost, and from when to when, as JSON and in words."""
+"""What is to become of topics, and what became of them: ledgers, subscriptions, what is missing; as JSON and in words."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
+from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.time_arguments import iso_time
+from ledgerfs.formats.topic_names import split_partition, topic_of
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCursor
 from ledgerfs_cluster.recovery.settings.namespaces import FormerSetting
-from ledgerfs_cluster.recovery.topic_recovery import MissingPart, TopicRecovery
+
+if TYPE_CHECKING:
+    from ledgerfs_cluster.recovery.checking.comparison import TopicComparison
+
+
+class Outcome(Enum):
+    """What became of a topic, or will."""
+
+    PLANNED = "to be restored"
+    RESTORED = "restored"
+    THERE = "there before"
+    """An earlier run restored it."""
+    REFUSED = "not restored"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingPart:
+    """Ledgers, one after the other, that the new cluster will not have, or not all of.
+
+    Attributes
+    ----------
+    first_ledger, last_ledger
+        Their ids; -1 where these are not known.
+    ledgers
+        How many they are.
+    entries
+        How many entries will be missing; None if that is not known.
+    is_at_least
+        Whether there may be more than ``entries``.
+    from_ms, to_ms
+        When these were written, ms since 1970 UTC: after the one, until the other; None if not known.
+    why
+        Why they are missing, in words.
+
+    """
+
+    first_ledger: int
+    last_ledger: int
+    ledgers: int
+    entries: int | None
+    from_ms: int | None
+    to_ms: int | None
+    why: str
+    is_at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecovery:
+    """A topic of the lost cluster.
+
+    Attributes
+    ----------
+    source, target
+        The managed ledger in the bucket, and the one in the new cluster.
+    ledgers
+        What is restored, ascending by id, each as a whole.
+    missing
+        What will be missing.
+    info, cursors
+        Its list and its subscriptions by name, as a dump has them; None, and none, without.
+    left_out
+        Ids of ledgers in the bucket that were not the topic's any more when the lost cluster was dumped.
+    remarks
+        What an operator has to know, a sentence each.
+    outcome, reason
+        What becomes of it, and why it is not as it should be, in words; None if it is.
+    listed
+        Of each ledger that was restored its id in the lost cluster, and what the list has of it.
+    subscriptions
+        How many it has.
+    hidden, opened
+        How many entries are of aborted transactions, and of transactions that never ended; None where this run restored nothing.
+    compared
+        What its brokers served, compared with the bucket; None if they were not asked.
+
+    """
+
+    source: str
+    target: str
+    ledgers: tuple[LedgerRef, ...] = ()
+    missing: tuple[MissingPart, ...] = ()
+    info: ManagedLedgerInfo | None = None
+    cursors: Mapping[str, DumpedCursor] = field(default_factory=dict)
+    left_out: tuple[int, ...] = ()
+    remarks: tuple[str, ...] = ()
+    outcome: Outcome = Outcome.PLANNED
+    reason: str | None = None
+    listed: tuple[tuple[int, LedgerRef], ...] = ()
+    subscriptions: int = 0
+    hidden: int | None = None
+    opened: int | None = None
+    compared: "TopicComparison | None" = None
+
+    @property
+    def topic(self) -> str:
+        """The topic as users know it."""
+        return topic_of(self.source)
+
+    @property
+    def target_topic(self) -> str:
+        """What it is called in the new cluster."""
+        return topic_of(self.target)
+
+    @property
+    def whole(self) -> str:
+        """The managed ledger in the new cluster without the number of a partition."""
+        return split_partition(self.target)[0]
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it is still to be restored."""
+        return self.outcome is Outcome.PLANNED
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the new cluster has the topic from this bucket, by this run or an earlier one."""
+        return self.outcome in {Outcome.RESTORED, Outcome.THERE}
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing of it needs a look: what is missing is reported, and no failure."""
+        return self.reason is None and (self.compared is None or self.compared.is_whole)
+
+    @property
+    def entries(self) -> int:
+        """How many entries are restored."""
+        return sum(ref.entries for ref in self.ledgers)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries that are restored."""
+        return sum(ref.length for ref in self.ledgers)
+
+    @property
+    def renumbered(self) -> Mapping[int, int]:
+        """{ledger: how many entries it has by the dump}, of those that have others in the bucket: their batches were split since, say."""
+        former = {} if self.info is None else {one.ledger_id: one.entries for one in self.info.ledgers if one.entries}
+        return {
+            ref.ledger_id: former[ref.ledger_id]
+            for ref in self.ledgers
+            if ref.entries != former.get(ref.ledger_id, ref.entries)
+        }
+
+    @property
+    def missing_entries(self) -> int:
+        """How many entries are known to be missing."""
+        return sum(one.entries or 0 for one in self.missing)
+
+    @property
+    def is_missing_exact(self) -> bool:
+        """Whether no more can be missing than `missing_entries`, of what was written before the dump."""
+        return self.info is not None and all(one.entries is not None and not one.is_at_least for one in self.missing)
+
+    def with_remarks(self, *remarks: str) -> "TopicRecovery":
+        """Return it with more remarks."""
+        return replace(self, remarks=(*self.remarks, *remarks)) if remarks else self
+
+    def refused(self, reason: str) -> "TopicRecovery":
+        """Return it as one that is not restored."""
+        return replace(self, outcome=Outcome.REFUSED, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +222,35 @@ class Report:
             "remarks": list(self.remarks),
             "by_hand": [one.as_json() for one in self.by_hand],
         }
+
+
+def refused(topics: Iterable[TopicRecovery], reasons: Mapping[str, str]) -> list[TopicRecovery]:
+    """Return topics of which planned ones are refused, by source, and with each of these all partitions of its topic."""
+    made = [one.refused(reasons[one.source]) if one.is_planned and one.source in reasons else one for one in topics]
+    others = {stem: one for one in made if one.outcome is Outcome.REFUSED and (stem := _partitioned(one.source))}
+    return [
+        one.refused(f"another partition cannot be restored: {others[stem].topic}")
+        if one.is_planned and (stem := _partitioned(one.source)) in others
+        else one
+        for one in made
+    ]
+
+
+def joined(parts: Sequence[MissingPart]) -> tuple[MissingPart, ...]:
+    """Return parts with those as one that follow each other for the same reason: there may be a hundred thousand ledgers."""
+    made: list[MissingPart] = []
+    for _, group in groupby(parts, key=lambda one: (one.why, one.entries is None, one.is_at_least)):
+        first, *_ = same = list(group)
+        entries = None if first.entries is None else sum(one.entries or 0 for one in same)
+        ledgers, last = sum(one.ledgers for one in same), same[-1]
+        made.append(replace(first, last_ledger=last.last_ledger, ledgers=ledgers, entries=entries, to_ms=last.to_ms))
+    return tuple(made)
+
+
+def _partitioned(managed_ledger: str) -> str:
+    """Return the partitioned topic of a partition; "" for other topics."""
+    name, partition = split_partition(managed_ledger)
+    return "" if partition is None else name
 
 
 def missing_text(topic: TopicRecovery) -> str:

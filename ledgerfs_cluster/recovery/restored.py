@@ -9,7 +9,7 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerI
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.recovery.journal import Note, new_ids_path, note_of, parse_new_ids
 from ledgerfs_cluster.recovery.planning import readable_ledgers
-from ledgerfs_cluster.recovery.topic_recovery import Outcome, TopicRecovery
+from ledgerfs_cluster.recovery.report import Outcome, TopicRecovery
 from ledgerfs_cluster.zookeeper.nodes import Nodes
 
 GONE = "the topic was deleted, or created again, since it was restored"

@@ -30,9 +30,9 @@ from ledgerfs_cluster.recovery.generated_ids import FreeIds, coordinators_behind
 from ledgerfs_cluster.recovery.journal import NewIds, Note, new_ids_of, new_ids_path, note_path
 from ledgerfs_cluster.recovery.new_cluster import NewCluster
 from ledgerfs_cluster.recovery.new_ledgers import copy_under_id, end_transactions
+from ledgerfs_cluster.recovery.report import Outcome, TopicRecovery
 from ledgerfs_cluster.recovery.restored import not_restored
 from ledgerfs_cluster.recovery.subscriptions import Positions, subscriptions_of
-from ledgerfs_cluster.recovery.topic_recovery import Outcome, TopicRecovery
 from ledgerfs_cluster.recovery.transaction_messages import TopicTransactions, transactions_in
 from ledgerfs_cluster.snapshot.answered_nodes import answered
 from ledgerfs_cluster.snapshot.bundles import namespace_of
@@ -117,7 +117,7 @@ class Restoring:
             subscriptions=len(cursors),
             hidden=hidden,
             opened=opened,
-        ).told(*remarks)
+        ).with_remarks(*remarks)
         self.lock.commit(self._commit_of(topic, cursors))
         return topic
 

@@ -17,7 +17,6 @@ from ledgerfs_cluster.cli.recover.request import (
     lost_of,
     lost_options,
     pulsar_service,
-    requests_of,
     restore_options,
     service_option,
     topics_option,
@@ -161,7 +160,7 @@ def check(
     cluster = into_cluster(context, options)
     service = pulsar_service(context, cluster, options)
     with progress() as update:
-        found = Check(bucket, cluster, service, requests_of(options)).run(wanted_of(options["topics"]), update)
+        found = Check(bucket, cluster, service).run(wanted_of(options["topics"]), update)
     _print_report(context, found, as_json=options["as_json"])
 
 

@@ -8,15 +8,11 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
-from ledgerfs.formats.topic_names import encode_topic
-from ledgerfs_cluster.errors import BrokerRefusalError
-from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.recovery.checking.comparison import TopicComparison, compare_topic
 from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
 from ledgerfs_cluster.recovery.journal import NOTES, Note, nodes_below, note_of, parse_note
-from ledgerfs_cluster.recovery.report import Report
+from ledgerfs_cluster.recovery.report import Outcome, Report, TopicRecovery
 from ledgerfs_cluster.recovery.restored import GONE, new_ids, restored_ledgers
-from ledgerfs_cluster.recovery.topic_recovery import Outcome, TopicRecovery
 from ledgerfs_cluster.recovery.transaction_messages import TopicTransactions, transactions_in
 from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
@@ -32,15 +28,14 @@ class Check:
         From which they were restored.
     cluster
         The new one.
-    service, requests
-        Its brokers, as clients know them, and the admin API of any of them.
+    service
+        Its brokers, as clients know them.
 
     """
 
     bucket: Bucket
     cluster: LivingCluster
     service: PulsarService
-    requests: AdminRequests
 
     def run(self, wanted: Wanted, progress: Progress) -> Report:
         """Read what runs have restored from the bucket back through brokers, and compare all of it.
@@ -78,21 +73,4 @@ class Check:
     def _compared(self, topic: str, ledgers: Sequence[LedgerRef], note: Note, ids: dict[int, int]) -> TopicComparison:
         readers = [self.bucket.uncached_reader(ref) for ref in ledgers if not ids or ref.ledger_id in ids]
         found = transactions_in(readers) if note.hides_aborted else TopicTransactions()
-        compared = compare_topic(self.service, topic, readers, found.hidden_messages, ids)
-        if count := len(found.hidden()):
-            self._require_hidden(topic, count)
-        return compared
-
-    def _require_hidden(self, topic: str, count: int) -> None:
-        """Raise `BrokerRefusalError` if the topic's broker knows of fewer aborted transactions than so many."""
-        name = topic.removeprefix("persistent://")
-        if name.count("/") != 2:
-            # This part of the admin API knows no topics of Pulsar 1.
-            return
-        namespace, _, local = name.rpartition("/")
-        path = f"/admin/v3/transactions/transactionBufferStats/{namespace}/{encode_topic(local)}"
-        answer = self.requests.told(path)
-        known = answer.get("totalAbortedTransactions") if isinstance(answer, dict) else None
-        if isinstance(known, int) and known < count:
-            reason = f"brokers hide {known:,} transactions, and {count:,} were not committed: restore the topic under another name (--as)"
-            raise BrokerRefusalError(reason, key=topic)
+        return compare_topic(self.service, topic, readers, found.hidden_messages, ids)

@@ -171,14 +171,10 @@ def compare_topic(
     hidden: Mapping[int, Int64],
     ids: Mapping[int, int] | None = None,
 ) -> TopicComparison:
-    """Read a restored topic through its brokers and compare it with the bucket.
+    """Read a restored topic through its brokers and compare it with the bucket; a partitioned topic is compared by its partitions.
 
     Parameters
     ----------
-    service
-        The brokers.
-    topic
-        ``persistent://tenant/namespace/name``; a partitioned one is compared by its partitions.
     ledgers
         The bucket's ledgers of the topic that were restored, ascending by id.
     hidden
@@ -186,15 +182,7 @@ def compare_topic(
     ids
         {id of a ledger: the one that brokers know it by}, for those that were restored under another one; ascending as the ids are.
 
-    Raises
-    ------
-    StoreUnreachableError, AuthenticationError, AccessDeniedError, NotFoundError, InvalidNameError, BrokerRefusalError
-        The brokers cannot be read (`PulsarService.reading`).
-    CorruptLedgerError, CorruptMessageError, ObjectNotFoundError, StoreError
-        The bucket cannot be read, or what it has cannot be decoded.
-    EntryRangeError
-        Ledgers are not in the order of their ids, or of those that brokers know them by.
-
+    Raises the errors of `PulsarService.reading` and of the bucket, and `EntryRangeError` for ledgers that are not in the order of ids.
     """
     own = [one.ref.ledger_id for one in ledgers]
     known = [(ids or {}).get(one, one) for one in own]
@@ -280,18 +268,7 @@ def expected_messages(
 ) -> Iterator[Message]:
     """Yield what brokers have to send of a restored topic, in its order: all messages but markers and those of aborted transactions.
 
-    Parameters
-    ----------
-    topic
-        Its name.
-    ledgers
-        The restored ledgers, ascending by id.
-    hidden
-        {id of a ledger: ids of entries that brokers must not send}, besides markers.
-    ids
-        The id by which brokers know each ledger.
-
-    Raises what reading the bucket and decoding its messages raises.
+    ``hidden`` and ``ids``, one for each ledger, are as in `compare_topic`. Raises the errors of the bucket and of decoding messages.
     """
     decoder = TopicDecoder(topic, DecodeOptions(_COLUMNS))
     batches = read_entries(ledgers, Reach.of(range(len(ledgers))))

@@ -125,26 +125,10 @@ def cluster_facts(requests: AdminRequests, tier: OffloadTarget | None = None) ->
 def plan_settings(
     requests: AdminRequests, topics: Mapping[str, str], settings: DumpedSettings, cluster: ClusterFacts
 ) -> SettingsPlan:
-    """Return which tenants and namespaces topics need; nothing is changed.
+    """Return which tenants and namespaces topics need, as {managed ledger in the new cluster: the former one}; nothing is changed.
 
-    Parameters
-    ----------
-    requests
-        To any broker of the new cluster, by a user who may see all tenants.
-    topics
-        {managed ledger in the new cluster: the former one}.
-    settings
-        What the dump of the lost cluster has.
-    cluster
-        The new one (`cluster_facts`).
-
-    Raises
-    ------
-    AdminApiError, AccessDeniedError, AuthenticationError
-        The broker does not report what is there.
-    InvalidNameError
-        A managed ledger is none of a topic.
-
+    ``requests`` are of a user who may see all tenants, ``settings`` what the dump of the lost cluster has. Raises `AdminApiError`,
+    `AccessDeniedError` and `AuthenticationError` if the broker does not report what is there, and `InvalidNameError`.
     """
     formers: dict[str, set[str]] = {}
     for name, former in topics.items():

@@ -64,22 +64,8 @@ def carried_policies(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the policies of a new namespace, as its node in ZooKeeper would have them, and {former policy: why it is not as it was}.
 
-    Parameters
-    ----------
-    former
-        As its node in ZooKeeper had them; None if nothing is known of it.
-    cluster
-        The new one.
-    key
-        The former node, for errors.
-    is_renamed
-        Whether topics have other names now, of which rights of single topics mean nothing.
-
-    Raises
-    ------
-    CorruptMetadataError
-        The policies are none that a broker could have written.
-
+    ``former`` is as its node in ZooKeeper had them, None if nothing is known of it, and ``key`` that node. With ``is_renamed`` topics have
+    other names now, of which rights of single topics mean nothing. Raises `CorruptMetadataError` for policies that no broker has written.
     """
     policies = {name: value for name, value in (former or {}).items() if value is not None and name not in INTERNAL}
     why = {name: reason for name, reason in _LEFT.items() if policies.pop(name, None) not in (None, -1)}

@@ -108,19 +108,10 @@ def plan_schemas(
     *,
     hides_lost: bool = False,
 ) -> SchemaPlan:
-    """Return what sets the schemas of a topic again.
+    """Return what sets the schemas of a topic of the new cluster again.
 
-    Parameters
-    ----------
-    topic
-        As it is named in the new cluster.
-    versions
-        All that is known of the lost cluster's (`known_versions`).
-    existing
-        What the new cluster's broker tells (`ledgerfs_cluster.pulsar_admin.schemas.AdminApi.versions`).
-    hides_lost
-        Whether deletions take the numbers of those that are lost.
-
+    ``versions`` are all that is known of the lost cluster's (`known_versions`), ``existing`` what the new cluster's broker reports
+    (`ledgerfs_cluster.pulsar_admin.schemas.AdminApi.versions`). With ``hides_lost`` deletions take the numbers of those that are lost.
     """
     known, former = last_generation(versions)
     last = max(known, default=-1)
@@ -249,26 +240,10 @@ def _order(one: SchemaVersion) -> tuple[int, float, bool, str]:
 
 
 def known_versions(topic: str, settings: DumpedSettings, stores: Sequence[SchemaStore]) -> tuple[SchemaVersion, ...]:
-    """Return all versions of a topic's schema that are known, those of the dump first.
+    """Return all versions of a former topic's schema that are known: those of the dump first, then those of the places of saved schemas.
 
-    Parameters
-    ----------
-    topic
-        As it was named; partitions have the schemas of the whole.
-    settings
-        What the dump tells.
-    stores
-        Where schemas are saved: the bucket (`ledgerfs.bucket.known_schemas.KnownSchemas`), and other places.
-
-    Raises
-    ------
-    CorruptMetadataError
-        The dump's locator is damaged. A version that is damaged is one that cannot be read.
-    InvalidNameError
-        Not the name of a topic.
-    LedgerfsError
-        The errors of the stores.
-
+    A version that is damaged is one that cannot be read. Raises `CorruptMetadataError` for a damaged locator in the dump,
+    `InvalidNameError`, and the errors of the stores.
     """
     saved = [one for store in stores for one in store.versions(topic)]
     return (*_dumped(locator_path(topic, root="").lstrip("/"), settings, saved), *saved)

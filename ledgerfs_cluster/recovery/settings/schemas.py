@@ -46,20 +46,9 @@ def plan_topics(
 ) -> dict[str, SchemaPlan]:
     """Return a plan of each topic that has schemas, by its managed ledger in the new cluster; nothing is changed.
 
-    Parameters
-    ----------
-    requests
-        To any broker of the new cluster.
-    topics
-        {managed ledger in the new cluster, without the number of a partition: the former one}.
-    known_of
-        Returns all that is known of the schemas of a former topic (`known_versions`).
-    new_namespaces
-        Those that are not there yet, which have no schemas.
-    hides_lost
-        Whether deletions take the numbers of those that are lost.
-
-    Raises the errors of the admin API and of saved schemas.
+    ``topics`` are {managed ledger in the new cluster, without the number of a partition: the former one}, and ``known_of`` returns all that
+    is known of the schemas of a former topic. Topics of ``new_namespaces`` have no schemas yet. With ``hides_lost`` deletions take the
+    numbers of those that are lost. Raises the errors of the admin API and of saved schemas.
     """
     found: dict[str, SchemaPlan] = {}
     for target, source in topics.items():
@@ -123,26 +112,22 @@ def restore_schemas(api: AdminApi, plan: SchemaPlan) -> int:
     """
     if plan.trouble is not None:
         raise SchemaConflictError(plan.trouble, key=plan.topic)
-    first = at = _required(api, plan)
-    for at in range(first, len(plan.steps)):
-        step = plan.steps[at]
-        if step is None:
-            _delete(api, plan, at)
-        else:
-            _require_number(plan, at, api.register(plan.topic, step))
+    first = _required(api, plan)
+    for number in range(first, len(plan.steps)):
+        step = plan.steps[number]
+        if step is None and _required(api, plan) != number:
+            reason = f"another client sets its schemas: version {number} is taken since a moment ago"
+            raise SchemaConflictError(reason, key=plan.topic)
+        taken = api.delete(plan.topic) if step is None else api.register(plan.topic, step)
+        if taken != number:
+            reason = (
+                f"version {number} has the number {taken} at the broker, so messages would be read as what they are not; "
+                "another client sets its schemas, or the broker takes two of them for equal"
+            )
+            raise SchemaConflictError(reason, key=plan.topic)
     if _required(api, plan) < len(plan.steps):
         raise SchemaConflictError("the broker does not have all versions that it said it has", key=plan.topic)
     return max(0, len(plan.steps) - first)
-
-
-def _delete(api: AdminApi, plan: SchemaPlan, number: int) -> None:
-    """Take a number by a deletion, if it is the next one still."""
-    there = _required(api, plan)
-    if there != number:
-        raise SchemaConflictError(
-            f"somebody else sets its schemas: version {number} is taken since a moment ago", key=plan.topic
-        )
-    _require_number(plan, number, api.delete(plan.topic))
 
 
 def _required(api: AdminApi, plan: SchemaPlan) -> int:
@@ -151,15 +136,6 @@ def _required(api: AdminApi, plan: SchemaPlan) -> int:
     if conflict is not None:
         raise SchemaConflictError(conflict, key=plan.topic)
     return there
-
-
-def _require_number(plan: SchemaPlan, wanted: int, got: int) -> None:
-    if got != wanted:
-        reason = (
-            f"version {wanted} has the number {got} at the broker, so messages would be read as what they are not; "
-            "somebody else sets its schemas, or the broker takes two of them for equal"
-        )
-        raise SchemaConflictError(reason, key=plan.topic)
 
 
 @contextmanager

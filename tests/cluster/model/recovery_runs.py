@@ -21,8 +21,7 @@ from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster
 from ledgerfs_cluster.recovery.new_cluster import NewCluster
 from ledgerfs_cluster.recovery.recovery import Lost, run
-from ledgerfs_cluster.recovery.report import Report
-from ledgerfs_cluster.recovery.topic_recovery import Outcome
+from ledgerfs_cluster.recovery.report import Outcome, Report
 from ledgerfs_cluster.zookeeper.changes import LOCK_PATH, ClusterLock
 from tests.cluster.model.service_requests import ALL, CHANGES, Died, Requests, met_at
 from tests.cluster.support.live_clusters import LiveCluster

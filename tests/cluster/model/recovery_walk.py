@@ -18,7 +18,7 @@ from ledgerfs_cluster.check.tier_listing import Tier
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position, parse_managed_ledger_info
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, is_of_transactions, managed_ledger_path
-from ledgerfs_cluster.recovery.topic_recovery import TopicRecovery
+from ledgerfs_cluster.recovery.report import TopicRecovery
 from ledgerfs_cluster.rules.findings import FindingKind
 from ledgerfs_cluster.snapshot.answers import LastEnd
 from ledgerfs_cluster.snapshot.kept_dumps import copy_kept_dump, dumps_store

@@ -18,8 +18,7 @@ from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, read_dumped
 from ledgerfs_cluster.recovery.new_cluster import NewCluster
 from ledgerfs_cluster.recovery.planning import plan_each, together
 from ledgerfs_cluster.recovery.recovery import Lost, plan, run
-from ledgerfs_cluster.recovery.report import Report
-from ledgerfs_cluster.recovery.topic_recovery import TopicRecovery
+from ledgerfs_cluster.recovery.report import Report, TopicRecovery
 from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.dump_file import read_dump
 from ledgerfs_cluster.zookeeper.changes import ClusterLock

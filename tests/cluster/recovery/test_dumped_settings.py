@@ -12,9 +12,9 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.stored_schema import StoredVersion
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedSettings, read_dumped
+from ledgerfs_cluster.recovery.report import TopicRecovery
 from ledgerfs_cluster.recovery.settings.partitions import MOST_INFERRED, counts_in_new_cluster
 from ledgerfs_cluster.recovery.settings.schema_plan import known_versions
-from ledgerfs_cluster.recovery.topic_recovery import TopicRecovery
 from ledgerfs_cluster.snapshot.answers import CursorAnswer, SchemaAnswer, TopicPoliciesAnswer
 from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, Record, read_dump
 from ledgerfs_cluster.zookeeper.node import Node

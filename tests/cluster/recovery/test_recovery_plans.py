@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.errors import InvalidOptionError
-from ledgerfs_cluster.recovery.topic_recovery import TopicRecovery
+from ledgerfs_cluster.recovery.report import TopicRecovery
 from ledgerfs_cluster.recovery.wanted import Wanted
 from tests.cluster.recovery.lost import catalog_of, dump_of, plan_topics
 from tests.cluster.support.live_clusters import LiveCluster, messages
