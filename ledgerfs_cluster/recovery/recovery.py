@@ -17,10 +17,10 @@ from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs_cluster.offload.opening import holder_text
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedSettings
 from ledgerfs_cluster.recovery.generated_ids import advance_ids, advance_transactions, block_beyond
+from ledgerfs_cluster.recovery.journal import lost_since, restored_before
 from ledgerfs_cluster.recovery.new_cluster import Found, NewCluster, beside_others, deleting, look
 from ledgerfs_cluster.recovery.planning import plan_each, together, without_strangers
 from ledgerfs_cluster.recovery.report import Outcome, Report, TopicRecovery, refused
-from ledgerfs_cluster.recovery.restored import lost_since, restored_before
 from ledgerfs_cluster.recovery.restoring import Restoring
 from ledgerfs_cluster.recovery.settings.namespaces import (
     FormerSetting,

@@ -10,9 +10,17 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
 from ledgerfs_cluster.recovery.checking.comparison import TopicComparison, compare_topic
 from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
-from ledgerfs_cluster.recovery.journal import NOTES, Note, nodes_below, note_of, parse_note
+from ledgerfs_cluster.recovery.journal import (
+    GONE,
+    NOTES,
+    Note,
+    new_ids,
+    nodes_below,
+    note_of,
+    parse_note,
+    restored_ledgers,
+)
 from ledgerfs_cluster.recovery.report import Outcome, Report, TopicRecovery
-from ledgerfs_cluster.recovery.restored import GONE, new_ids, restored_ledgers
 from ledgerfs_cluster.recovery.transaction_messages import TopicTransactions, transactions_in
 from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster

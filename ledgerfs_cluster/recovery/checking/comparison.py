@@ -173,14 +173,9 @@ def compare_topic(
 ) -> TopicComparison:
     """Read a restored topic through its brokers and compare it with the bucket; a partitioned topic is compared by its partitions.
 
-    Parameters
-    ----------
-    ledgers
-        The bucket's ledgers of the topic that were restored, ascending by id.
-    hidden
-        {id of a ledger: ids of its entries that brokers must not send}, those of aborted transactions; markers are found here.
-    ids
-        {id of a ledger: the one that brokers know it by}, for those that were restored under another one; ascending as the ids are.
+    ``ledgers`` are those that were restored, ascending by id, and ``hidden`` {id of one: ids of its entries that brokers must not send},
+    those of aborted transactions; markers are found here. ``ids`` are {id of a ledger: the one that brokers know it by}, ascending as the
+    ids are, of those that were restored under another one.
 
     Raises the errors of `PulsarService.reading` and of the bucket, and `EntryRangeError` for ledgers that are not in the order of ids.
     """
