@@ -133,11 +133,6 @@ def test_ledgers_and_entries_that_the_bucket_does_not_have(bucket: Bucket) -> No
     assert found.counts == {"same": EXPECTED, "unexpected": 3, "appended": 2}
 
 
-def test_what_producers_appended_is_no_difference(bucket: Bucket) -> None:
-    found = compared(bucket, broker_of([*ENTRIES, *((11, entry, frame(metadata(), b"x")) for entry in range(5))]))
-    assert (found.counts["appended"], found.is_whole) == (5, True)
-
-
 def test_producers_that_go_on_are_not_followed_for_ever(bucket: Bucket) -> None:
     later = frame(metadata(publish_time_ms=1 << 42), b"x")
     found = compared(bucket, broker_of([*ENTRIES, (11, 0, frame(metadata(), b"x")), (11, 1, later), (11, 2, later)]))

@@ -1,7 +1,6 @@
 """What a hostile operator tried: nothing of it passes without a word, and exit code 0 is not given for less than was there."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from ledgerfs_cluster.recovery.generated_ids import FreeIds, advance_ids
 from ledgerfs_cluster.recovery.planning import without_strangers
 from ledgerfs_cluster.recovery.report import Report
 from ledgerfs_cluster.recovery.wanted import Wanted
-from tests.cluster.recovery.lost import Clusters, catalog_of, dump_of, plan_topics, two_clusters
+from tests.cluster.recovery.lost import Clusters, catalog_of, dump_of, plan_topics
 from tests.cluster.support.live_clusters import messages
 from tests.support.each import for_each
 from tests.support.ledgers import offload, put_in_folder
@@ -28,11 +27,10 @@ NAME = managed_ledger_of(ORDERS)
 
 
 @pytest.fixture(name="clusters")
-def _clusters(tmp_path: Path) -> Iterator[Clusters]:
-    with two_clusters(tmp_path) as made:
-        for _ in range(3):
-            made.rolled(ORDERS, *messages(3))
-        yield made
+def _clusters(clusters: Clusters) -> Clusters:
+    for _ in range(3):
+        clusters.rolled(ORDERS, *messages(3))
+    return clusters
 
 
 def _why(report: Report) -> str:

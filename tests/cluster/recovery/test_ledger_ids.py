@@ -1,6 +1,5 @@
 """The ids that BookKeeper makes next lie beyond all that is restored, and below 2^35; those that recoveries use lie between."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,18 +16,12 @@ from ledgerfs_cluster.recovery.new_cluster import look
 from ledgerfs_cluster.snapshot.next_ids import newest_block
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.nodes import Nodes
-from tests.cluster.recovery.lost import FOREVER, Clusters, catalog_of, dump_of, locked, two_clusters
+from tests.cluster.recovery.lost import FOREVER, Clusters, catalog_of, dump_of, locked
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.support.ledgers import offload, put_in_folder
 
 pytestmark = pytest.mark.process
 TOPIC = "public/default/a"
-
-
-@pytest.fixture(name="clusters")
-def _clusters(tmp_path: Path) -> Iterator[Clusters]:
-    with two_clusters(tmp_path) as made:
-        yield made
 
 
 def catalog_with(folder: Path, *ids: int) -> Catalog:

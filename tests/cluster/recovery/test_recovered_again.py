@@ -1,13 +1,12 @@
 """A cluster that topics were restored into is lost, too: what it was given under other names, or ids, is served again."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from tests.cluster.recovery.lost import Clusters, dump_of, two_clusters
+from tests.cluster.recovery.lost import Clusters, dump_of
 from tests.cluster.support.live_clusters import LiveCluster, messages
 
 pytestmark = pytest.mark.process
@@ -16,12 +15,11 @@ NOTHING = lambda *_: None  # noqa: E731
 
 
 @pytest.fixture(name="clusters")
-def _clusters(tmp_path: Path) -> Iterator[Clusters]:
+def _clusters(clusters: Clusters) -> Clusters:
     """One topic with two offloaded ledgers."""
-    with two_clusters(tmp_path) as made:
-        for size in (5, 3):
-            made.rolled(TOPIC, *messages(size))
-        yield made
+    for size in (5, 3):
+        clusters.rolled(TOPIC, *messages(size))
+    return clusters
 
 
 def _listed(clusters: Clusters, topic: str) -> list[LedgerInfo]:

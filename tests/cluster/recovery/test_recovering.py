@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Positio
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster
 from ledgerfs_cluster.recovery.report import Report, TopicRecovery, part_text
-from tests.cluster.recovery.lost import Clusters, dump_of, two_clusters
+from tests.cluster.recovery.lost import Clusters, dump_of
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.cluster.support.zookeeper import WriteFault
 
@@ -25,15 +25,15 @@ TOPICS = (A, B, P0, P1)
 
 
 @pytest.fixture(name="clusters")
-def _clusters(tmp_path: Path) -> Iterator[Clusters]:
+def _clusters(clusters: Clusters) -> Clusters:
     """Four topics with two offloaded ledgers each, a subscription, and a last ledger that only bookies have."""
-    with two_clusters(tmp_path) as made:
-        for topic in TOPICS:
-            for size in (5, 3):
-                ledger_id = made.rolled(topic, *messages(size, first=10))
-            made.old.add_cursor(topic, "s", (ledger_id, 0), holes=[(Position(ledger_id, 1), Position(ledger_id, 2))])
-        made.old.set_partitions("public/default/p", 2)
-        yield made
+    for topic in TOPICS:
+        for size in (5, 3):
+            ledger_id = clusters.rolled(topic, *messages(size, first=10))
+        holes = [(Position(ledger_id, 1), Position(ledger_id, 2))]
+        clusters.old.add_cursor(topic, "s", (ledger_id, 0), holes=holes)
+    clusters.old.set_partitions("public/default/p", 2)
+    return clusters
 
 
 @pytest.fixture(name="dump")
