@@ -9,7 +9,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
-from ledgerfs_cluster.recovery.settings.namespaces import cluster_facts, make_namespaces, plan_settings
+from ledgerfs_cluster.recovery.settings.namespaces import broker_settings, make_namespaces, plan_settings
 from ledgerfs_cluster.recovery.settings.schema_plan import plan_schemas, progress
 from ledgerfs_cluster.recovery.settings.schemas import restore_all_schemas
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
@@ -56,9 +56,8 @@ def test_namespaces_are_made_and_keep_all(requests: AdminRequests) -> None:
     }
     settings = DumpedSettings({path: json.dumps(value).encode() for path, value in nodes.items()})
     topics = {f"{NAMESPACE}/persistent/x": f"{NAMESPACE}/persistent/x"}
-    cluster = cluster_facts(requests)
-    assert cluster.name == "interop"
-    assert cluster.offloaders is not None
+    cluster, _ = broker_settings(requests)
+    assert cluster == "interop"
     planned = plan_settings(requests, topics, settings, cluster)
     assert make_namespaces(requests, planned, {NAMESPACE}) == [NAMESPACE]
     there = plan_settings(requests, topics, settings, cluster)

@@ -33,7 +33,7 @@ from ledgerfs_cluster.snapshot.answered_nodes import answered, paths_below
 from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.snapshot.managed_ledger_paths import managed_ledger_paths
 from ledgerfs_cluster.snapshot.partitioned_topics import partitioned_path
-from ledgerfs_cluster.snapshot.policies import OffloadTarget, json_object
+from ledgerfs_cluster.snapshot.policies import json_object
 from ledgerfs_cluster.snapshot.survey_builder import POLICIES
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 from ledgerfs_cluster.zookeeper.node import Node
@@ -57,8 +57,8 @@ class NewCluster:
         Its ZooKeeper.
     requests
         To any of its brokers, by a user who may see and make tenants.
-    driver, tier
-        By which its brokers find the objects, and where they have the bucket.
+    driver
+        By which its brokers find the objects.
     publish
         Sends snapshots of aborted transactions; None where no topic with transactions is restored.
     looks_for_transactions
@@ -77,7 +77,6 @@ class NewCluster:
     cluster: LivingCluster
     requests: AdminRequests
     driver: OffloadDriver
-    tier: OffloadTarget | None = None
     publish: Publish | None = None
     looks_for_transactions: bool = True
     gives_new_ids: bool = False

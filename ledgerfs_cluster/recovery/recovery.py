@@ -25,12 +25,11 @@ from ledgerfs_cluster.recovery.restoring import Restoring
 from ledgerfs_cluster.recovery.settings.namespaces import (
     FormerSetting,
     SettingsPlan,
-    cluster_facts,
+    broker_settings,
     make_namespaces,
     plan_settings,
 )
 from ledgerfs_cluster.recovery.settings.partitions import counts_in_new_cluster, other_counts, set_partitions
-from ledgerfs_cluster.recovery.settings.policies import ClusterFacts
 from ledgerfs_cluster.recovery.settings.schema_plan import SchemaPlan, known_versions
 from ledgerfs_cluster.recovery.settings.schemas import plan_topics, put_back_strategies, restore_all_schemas
 from ledgerfs_cluster.recovery.subscriptions import Positions, subscriptions_of
@@ -75,7 +74,7 @@ class _Prepared:
 
     topics: list[TopicRecovery]
     found: Found
-    facts: ClusterFacts
+    has_transactions: bool
     settings: SettingsPlan
     schemas: Mapping[str, SchemaPlan]
     remarks: list[str]
@@ -151,7 +150,7 @@ def _restored(  # noqa: PLR0917  (all of a run)
     schemas = [one for one in prepared.schemas.values() if one.topic in topics]
     failed = restore_all_schemas(into.requests, lock, schemas)
     prepared.refuse({one.source: str(failed[name]) for one in prepared.due if (name := topic_of(one.whole)) in failed})
-    restoring = Restoring(lock, lost.bucket, catalog, into, ids, prepared.facts.has_transactions)
+    restoring = Restoring(lock, lost.bucket, catalog, into, ids, prepared.has_transactions)
     done = []
     for number, one in enumerate(prepared.topics, 1):
         done.append(restoring.restore(one, has_new_ids=found.clash(one) is not None) if one.is_planned else one)
@@ -179,8 +178,8 @@ def _prepared(lost: Lost, into: NewCluster, catalog: Catalog) -> _Prepared:
     ]
     topics = refused(topics, _blocked(lost, into, topics, found, catalog))
     wanted = {one.target: one.source for one in topics if one.is_planned}
-    facts = cluster_facts(into.requests, into.tier)
-    settings = plan_settings(into.requests, wanted, lost.settings, facts)
+    cluster, has_transactions = broker_settings(into.requests)
+    settings = plan_settings(into.requests, wanted, lost.settings, cluster)
     schemas: Mapping[str, SchemaPlan] = {}
     if into.sets_schemas:
         schemas = plan_topics(
@@ -199,7 +198,7 @@ def _prepared(lost: Lost, into: NewCluster, catalog: Catalog) -> _Prepared:
         why = troubles.get(namespace) or troubles.get(namespace.partition("/")[0])
         if why := why or (None if of_topic is None else of_topic.trouble):
             reasons[source] = why
-    return _Prepared(refused(topics, reasons), found, facts, settings, schemas, remarks)
+    return _Prepared(refused(topics, reasons), found, has_transactions, settings, schemas, remarks)
 
 
 def _planned(lost: Lost, catalog: Catalog) -> list[TopicRecovery]:

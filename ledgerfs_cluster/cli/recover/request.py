@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.recovery.recovery import Lost
     from ledgerfs_cluster.recovery.wanted import Wanted
     from ledgerfs_cluster.snapshot.kept_dumps import KeptDump
-    from ledgerfs_cluster.snapshot.policies import OffloadTarget
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 
@@ -150,15 +149,13 @@ def into_of(
     from ledgerfs.schemas.saved_schemas import saved_schemas_at
     from ledgerfs_cluster.recovery.new_cluster import NewCluster
 
-    driver, tier = _driver_of(context, lost.bucket, options)
     stores: list[SchemaStore] = [KnownSchemas(lost.bucket)]
     if options["schemas"] is not None:
         stores.append(saved_schemas_at(options["schemas"], storage_options_of(context)))
     return NewCluster(
         cluster,
         requests_of(options),
-        driver,
-        tier,
+        _driver_of(context, lost.bucket, options),
         gives_new_ids=options["new_ids"],
         stores=tuple(stores),
         sets_schemas=not options["no_schemas"],
@@ -218,9 +215,7 @@ def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
     return Wanted(tuple(patterns), template)
 
 
-def _driver_of(
-    context: click.Context, bucket: "Bucket", options: dict[str, Any]
-) -> "tuple[OffloadDriver, OffloadTarget]":
+def _driver_of(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "OffloadDriver":
     """Return by what the new cluster's brokers find the bucket; raises `InvalidOptionError` if they would look elsewhere."""
     from ledgerfs_cluster.offload.offload_driver import (
         bucket_in,
@@ -229,7 +224,6 @@ def _driver_of(
         folder_in_bucket,
         require_place,
     )
-    from ledgerfs_cluster.snapshot.policies import OffloadTarget
 
     url = bucket.store.url
     if folder_in_bucket(url):
@@ -238,8 +232,7 @@ def _driver_of(
     driver = options["driver"] or driver_for(url)
     endpoint = options["endpoint"] or str(storage_options_of(context).get("endpoint_url") or "")
     require_place(url, driver, name, endpoint)
-    made = driver_of_bucket(driver, name, options["region"], endpoint)
-    return made, OffloadTarget(made.name, name, options["region"] or None, endpoint or None)
+    return driver_of_bucket(driver, name, options["region"], endpoint)
 
 
 def service_option(command: Command) -> Command:

@@ -20,11 +20,10 @@ from ledgerfs_cluster.recovery.settings.policies import (
     CLUSTERS,
     INTERNAL,
     OFFLOAD,
-    ClusterFacts,
     carried_policies,
 )
 from ledgerfs_cluster.snapshot.bundles import namespace_of
-from ledgerfs_cluster.snapshot.policies import OffloadTarget, policies_of, without_credentials
+from ledgerfs_cluster.snapshot.policies import policies_of, without_credentials
 from ledgerfs_cluster.snapshot.survey_builder import POLICIES
 
 _TENANTS = "/admin/v2/tenants"
@@ -112,18 +111,16 @@ class SettingsPlan:
     by_hand: tuple[FormerSetting, ...]
 
 
-def cluster_facts(requests: AdminRequests, tier: OffloadTarget | None = None) -> ClusterFacts:
-    """Return what brokers report of their cluster; raises the errors of the admin API. ``tier`` is where they have the bucket."""
+def broker_settings(requests: AdminRequests) -> tuple[str, bool]:
+    """Return the name of a cluster as its brokers report it, and whether they have transactions; raises the errors of the admin API."""
     told = requests.told(_CONFIGURATION)
     if not isinstance(told, dict) or not isinstance(name := told.get("clusterName"), str) or not name:
         raise AdminApiError("the broker does not report its cluster's name", key=requests.address + _CONFIGURATION)
-    folder = told.get("offloadersDirectory")
-    has_transactions = str(told.get("transactionCoordinatorEnabled")).lower() == "true"
-    return ClusterFacts(name, tier, folder if isinstance(folder, str) and folder else None, has_transactions)
+    return name, str(told.get("transactionCoordinatorEnabled")).lower() == "true"
 
 
 def plan_settings(
-    requests: AdminRequests, topics: Mapping[str, str], settings: DumpedSettings, cluster: ClusterFacts
+    requests: AdminRequests, topics: Mapping[str, str], settings: DumpedSettings, cluster: str
 ) -> SettingsPlan:
     """Return which tenants and namespaces topics need, as {managed ledger in the new cluster: the former one}; nothing is changed.
 
@@ -177,7 +174,7 @@ def is_legacy_namespace(namespace: str) -> bool:
     return namespace.count("/") == 2
 
 
-def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluster: ClusterFacts) -> OwnerPlan:
+def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluster: str) -> OwnerPlan:
     owner = f"tenant {name}"
     answer = requests.get(f"{_TENANTS}/{name}", accept=frozenset({404}))
     try:
@@ -185,17 +182,17 @@ def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluste
     except CorruptMetadataError as error:
         roles, by_hand = [], [FormerSetting(owner, "policies", None, f"{error.key}: {error.reason}")]
     if answer.status == 404 and answer.reason:
-        return OwnerPlan(name, True, {"adminRoles": roles, "allowedClusters": [cluster.name]}, tuple(by_hand))
+        return OwnerPlan(name, True, {"adminRoles": roles, "allowedClusters": [cluster]}, tuple(by_hand))
     there = _object(answer.require_ok())
-    is_allowed = cluster.name in _texts(there.get("allowedClusters"))
-    trouble = None if is_allowed else f"the tenant may not use the cluster {cluster.name}"
+    is_allowed = cluster in _texts(there.get("allowedClusters"))
+    trouble = None if is_allowed else f"the tenant may not use the cluster {cluster}"
     if not _texts(there.get("adminRoles")).issuperset(roles):
         by_hand = [FormerSetting(owner, "adminRoles", roles)]
     return OwnerPlan(name, False, there, tuple(by_hand), trouble=trouble)
 
 
 def _namespace(
-    requests: AdminRequests, name: str, formers: Sequence[str], settings: DumpedSettings, cluster: ClusterFacts
+    requests: AdminRequests, name: str, formers: Sequence[str], settings: DumpedSettings, cluster: str
 ) -> OwnerPlan:
     owner = f"namespace {name}"
     answer = requests.get(namespace_path(name), accept=frozenset({404}))
@@ -271,12 +268,11 @@ def _setting(owner: str, name: str, value: Any, reason: str | None = None) -> Fo
     if name != OFFLOAD:
         return FormerSetting(owner, name, value, reason)
     try:
-        target = policies_of({OFFLOAD: value}, key=owner).target
+        policies_of({OFFLOAD: value}, key=owner)
     except CorruptMetadataError:
         # Its credentials may be anywhere.
         return FormerSetting(owner, name, None, "it is damaged")
-    if reason is None and not (target.driver and target.bucket):
-        reason = "with a driver and a bucket: without them brokers read nothing that is offloaded"
+    reason = "with a driver and a bucket, those that topics are restored from: with others brokers read nothing of them"
     return FormerSetting(owner, name, without_credentials(value), reason)
 
 

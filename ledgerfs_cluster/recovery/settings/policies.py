@@ -6,11 +6,9 @@ which may have the only copy. A namespace without any retention is no safer: the
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ledgerfs.errors import CorruptMetadataError
-from ledgerfs_cluster.snapshot.policies import OffloadTarget, policies_of
 
 RETENTION, TTL, BACKLOG = "retention_policies", "message_ttl_in_seconds", "backlog_quota_map"
 EXPIRATION, OFFLOAD, CLUSTERS = "subscription_expiration_time_minutes", "offload_policies", "replication_clusters"
@@ -29,38 +27,15 @@ _LEFT: Mapping[str, str] = {
     "replicatorDispatchRate": "it is not replicated",
     "resource_group_name": "whether the new cluster has this group is not known",
     **dict.fromkeys(
-        ("offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"),
-        "beside the policies of offloading it would stand in place of the brokers' own",
+        (OFFLOAD, "offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"),
+        "it would stand in place of the brokers' own, by which they read what is restored",
     ),
 }
 """Policies that are never carried, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFacts:
-    """What has to be known of the cluster in which topics are restored.
-
-    Attributes
-    ----------
-    name
-        As its brokers are configured.
-    tier
-        Where its brokers find the bucket; None if that is not known.
-    offloaders
-        The folder of its brokers' offloaders; None if that is not known.
-    has_transactions
-        Whether its brokers have transactions.
-
-    """
-
-    name: str
-    tier: OffloadTarget | None = None
-    offloaders: str | None = None
-    has_transactions: bool = False
-
-
 def carried_policies(
-    former: Mapping[str, Any] | None, cluster: ClusterFacts, *, key: str, is_renamed: bool
+    former: Mapping[str, Any] | None, cluster: str, *, key: str, is_renamed: bool
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the policies of a new namespace, as its node in ZooKeeper would have them, and {former policy: why it is not as it was}.
 
@@ -72,9 +47,9 @@ def carried_policies(
     # What is set for the former cluster is set for the new one; of several clusters only one of the same name can be meant.
     for name in BY_CLUSTER:
         rates = _mapping(policies.pop(name, None) or {}, name, key)
-        chosen = [rates[cluster.name]] if cluster.name in rates else list(rates.values())
+        chosen = [rates[cluster]] if cluster in rates else list(rates.values())
         if len(chosen) == 1:
-            policies[name] = {cluster.name: chosen[0]}
+            policies[name] = {cluster: chosen[0]}
         elif chosen:
             names = ", ".join(sorted(rates))
             why[name] = f"it was set for the clusters {names}, and which of them this one stands for is not known"
@@ -82,44 +57,16 @@ def carried_policies(
     if is_renamed and any(rights.get(name) for name in _TOPIC_AUTH):
         why[_AUTH] = "rights of single topics and subscriptions are of the former names"
         policies[_AUTH] = {name: value for name, value in rights.items() if name not in _TOPIC_AUTH}
-    if offload := policies.pop(OFFLOAD, None):
-        # Any of them stands in place of all that brokers are configured with, the folder of their offloaders, too.
-        reason = _offload_refusal(_mapping(offload, OFFLOAD, key), cluster, key)
-        if reason is None:
-            policies[OFFLOAD] = {**offload, "offloadersDirectory": cluster.offloaders}
-        else:
-            why[OFFLOAD] = reason
-    policies[CLUSTERS] = [cluster.name]
-    if isinstance(policies.get(TTL), int) and policies[TTL] < 0:
-        # Older brokers wrote it for none.
-        del policies[TTL]
+    policies[CLUSTERS] = [cluster]
     _hold(policies, why)
     return policies, why
-
-
-def _offload_refusal(offload: Mapping[str, Any], cluster: ClusterFacts, key: str) -> str | None:
-    """Return why brokers could not offload, or read what is offloaded, by some policies; None if they can."""
-    target = policies_of({OFFLOAD: offload}, key=key).target
-    if cluster.tier is None or cluster.offloaders is None:
-        return "where the new cluster's brokers have the bucket and their offloaders is not known"
-    if not target.driver or not target.bucket:
-        return "they name no driver and bucket, and with them brokers would read nothing that is offloaded"
-    if not _is_same_place(target, cluster.tier):
-        return f"they have {target.driver} with the bucket {target.bucket}, and topics are restored from another place"
-    return None
-
-
-def _is_same_place(one: OffloadTarget, other: OffloadTarget) -> bool:
-    return (one.driver or "").lower() == (other.driver or "").lower() and (
-        (one.bucket, one.region or other.region, one.endpoint)
-        == (other.bucket, other.region or one.region, other.endpoint)
-    )
 
 
 def _hold(policies: dict[str, Any], why: dict[str, str]) -> None:
     """Let nothing end by itself; quotas of the backlog stay but those that drop what nobody has read yet."""
     for name, held in HELD.items():
-        if policies.get(name) is not None and policies[name] != held:
+        # Older brokers wrote -1 for none.
+        if policies.get(name) not in (None, held, -1):
             why[name] = "it is held back, since it may delete what is restored"
         policies[name] = held
     quotas = policies.get(BACKLOG)

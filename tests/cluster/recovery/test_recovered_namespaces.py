@@ -11,17 +11,15 @@ from ledgerfs.errors import CorruptMetadataError, InvalidNameError
 from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
-from ledgerfs_cluster.recovery.settings.namespaces import FormerSetting, SettingsPlan, cluster_facts, plan_settings
+from ledgerfs_cluster.recovery.settings.namespaces import FormerSetting, SettingsPlan, broker_settings, plan_settings
 from ledgerfs_cluster.recovery.settings.namespaces import make_namespaces as make_wanted
-from ledgerfs_cluster.recovery.settings.policies import ClusterFacts, carried_policies
+from ledgerfs_cluster.recovery.settings.policies import carried_policies
 from ledgerfs_cluster.snapshot.answers import TopicPoliciesAnswer
-from ledgerfs_cluster.snapshot.policies import OffloadTarget
 from tests.cluster.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_settings
 from tests.support.each import for_each
 
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
-TIER = OffloadTarget("aws-s3", "tier", None, "http://s3")
-NEW = ClusterFacts("new", TIER, "/pulsar/offloaders", has_transactions=True)
+NEW = "new"
 FORMER: dict[str, Any] = {
     "auth_policies": {
         "namespace_auth": {"app": ["produce", "consume"]},
@@ -84,7 +82,7 @@ def make_namespaces(requests: AdminRequests, plan: SettingsPlan) -> list[str]:
 
 
 def test_what_deletes_is_held_back(pulsar: PulsarSettings) -> None:
-    assert cluster_facts(pulsar.requests, TIER) == NEW
+    assert broker_settings(pulsar.requests) == (NEW, True)
     made = planned(pulsar, dumped(shop={"adminRoles": ["boss"], "allowedClusters": ["old"]}))
     assert [(one.name, one.is_new) for one in (*made.tenants, *made.namespaces)] == [("shop", True), ("shop/eu", True)]
     assert pulsar.changes() == []
@@ -137,7 +135,7 @@ def test_a_namespace_that_nothing_is_known_of_keeps_all(pulsar: PulsarSettings) 
 
 
 def test_damaged_policies_are_those_of_nobody(pulsar: PulsarSettings) -> None:
-    for damaged in (b"{", b"[]", {"topicDispatchRate": 3}, {"offload_policies": {"managedLedgerOffloadDriver": 3}}):
+    for damaged in (b"{", b"[]", {"topicDispatchRate": 3}):
         settings = dumped({"shop/eu": damaged}, shop=b"\xff")
         made = planned(pulsar, settings)
         assert any("damaged" in one for one in made.namespaces[0].remarks), damaged
@@ -257,30 +255,9 @@ OFFLOAD = {
     "managedLedgerOffloadThresholdInBytes": 10,
     "s3ManagedLedgerOffloadCredentialSecret": "geheim",
 }
-
-
-@for_each(
-    ("changed", "cluster", "why"),
-    [
-        ({}, NEW, None),
-        ({"managedLedgerOffloadDriver": None}, NEW, "no driver"),
-        ({"managedLedgerOffloadBucket": None}, NEW, "no driver and bucket"),
-        ({"managedLedgerOffloadBucket": "other"}, NEW, "another place"),
-        ({"managedLedgerOffloadServiceEndpoint": None}, NEW, "another place"),
-        ({}, ClusterFacts("new", TIER), "not known"),
-        ({}, ClusterFacts("new", None, "/x"), "not known"),
-    ],
+OFFLOAD_REASON = (
+    "with a driver and a bucket, those that topics are restored from: with others brokers read nothing of them"
 )
-def test_policies_of_offloading_are_carried_only_if_brokers_can_read_by_them(
-    changed: dict[str, Any], cluster: ClusterFacts, why: str | None
-) -> None:
-    former = {"offload_policies": {**OFFLOAD, **changed}}
-    policies, reasons = carried_policies(former, cluster, key="node", is_renamed=False)
-    if why is None:
-        assert policies["offload_policies"] == {**OFFLOAD, "offloadersDirectory": "/pulsar/offloaders"}
-    else:
-        assert "offload_policies" not in policies
-        assert why in reasons["offload_policies"]
 
 
 def test_no_setting_has_credentials(pulsar: PulsarSettings) -> None:
@@ -301,7 +278,7 @@ def test_no_setting_has_credentials(pulsar: PulsarSettings) -> None:
             "managedLedgerOffloadBucket": "tier",
             "managedLedgerOffloadServiceEndpoint": "http://s3",
         },
-        "why": None,
+        "why": OFFLOAD_REASON,
     }
 
 
@@ -336,6 +313,7 @@ RATE = {"dispatchThrottlingRateInMsg": 1}
         ("topicDispatchRate", {"a": RATE, "b": RATE}, None, "a, b"),
         ("topicDispatchRate", {"a": {}, "new": RATE}, {"new": RATE}, None),
         ("offload_threshold", 5, None, "in place of the brokers' own"),
+        ("offload_policies", {"managedLedgerOffloadBucket": "tier"}, None, "in place of the brokers' own"),
         # Older brokers wrote it for none.
         ("message_ttl_in_seconds", -1, 0, None),
     ],
@@ -376,7 +354,7 @@ def test_policies_of_topics_have_their_new_names(pulsar: PulsarSettings) -> None
             "topic persistent://public/r/parts",
             "offload_policies",
             {"managedLedgerOffloadThresholdInBytes": 3},
-            "with a driver and a bucket: without them brokers read nothing that is offloaded",
+            OFFLOAD_REASON,
         ),
     ]
 
