@@ -205,7 +205,7 @@ class Restored:
         tiers = [Tier(open_bucket(self.losing.cluster.bucket_url()), frozenset({"tier"}))]
         with living(self.new) as seen:
             found = check_cluster(seen, None, tiers, Rules(0, 0.0), lambda *_: None).findings
-        orphans = {one for line in found if line.kind is FindingKind.ORPHAN_OBJECT for one in line.ledgers}
+        orphans = {one for line in found if line.kind is FindingKind.ORPHAN_OBJECT for one in line.ledger_ids}
         assert orphans <= self.new.written.keys(), f"seed {self.walk.seed}: {orphans} after {self.walk.history}"
 
     def _compare_bucket(self) -> None:
