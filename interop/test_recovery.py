@@ -123,7 +123,8 @@ def restored(lost: Lost, new: New, dump: Path) -> dict[str, Any]:
         done = subprocess.run(
             [*line, *options], capture_output=True, text=True, timeout=300, check=False, env=os.environ | CREDENTIALS
         )
-        assert done.returncode == 0, done.stderr
+        # 1 where the list has a ledger of which no disk has an entry.
+        assert done.returncode in {0, 1}, done.stderr
     with stage("recovery: killed runs"):
         for _ in range(2):
             # Long enough to be anywhere: making namespaces, or topics.

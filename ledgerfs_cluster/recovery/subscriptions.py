@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
@@ -16,10 +17,11 @@ from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import settled_curs
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCursor
 
 
+@dataclass(slots=True)
 class Positions:
     """Moves the positions of one topic.
 
-    Parameters
+    Attributes
     ----------
     ledgers
         Of each restored ledger, ascending by old id: the old id, the new one, and its entries.
@@ -31,15 +33,9 @@ class Positions:
 
     """
 
-    __slots__ = ("_end", "_ledgers", "_old", "_renumbered")
-
-    def __init__(
-        self, ledgers: Sequence[tuple[int, int, int]], end: int, renumbered: Mapping[int, int] | None = None
-    ) -> None:
-        self._ledgers = ledgers
-        self._old = [old for old, _, _ in ledgers]
-        self._end = end
-        self._renumbered = renumbered or {}
+    ledgers: Sequence[tuple[int, int, int]]
+    end: int
+    renumbered: Mapping[int, int] = field(default_factory=dict)
 
     def moved(self, at: Position) -> Position:
         """Return the position behind which what is left of the messages behind ``at`` begins, and perhaps some before it."""
@@ -50,31 +46,31 @@ class Positions:
         return self._moved(at, is_up=True)
 
     def _moved(self, at: Position, *, is_up: bool) -> Position:
-        row = bisect_left(self._old, at.ledger_id)
-        if row < len(self._old) and self._old[row] == at.ledger_id:
-            old, new, entries = self._ledgers[row]
-            former = self._renumbered.get(old, entries)
+        row = bisect_left(self.ledgers, at.ledger_id, key=_old_id)
+        if row < len(self.ledgers) and self.ledgers[row][0] == at.ledger_id:
+            old, new, entries = self.ledgers[row]
+            former = self.renumbered.get(old, entries)
             last = max(-1, min(at.entry_id, former - 1))
             if former != entries and last != -1:
                 last = entries - 1 if is_up or last == former - 1 else -1
             return Position(new, last)
         if row:
-            _, new, entries = self._ledgers[row - 1]
+            _, new, entries = self.ledgers[row - 1]
             return Position(new, entries - 1)
         return self.first
 
     def renumbered_behind(self, at: Position) -> list[int]:
         """Return the old ids of the renumbered ledgers that have messages behind a position of the new cluster."""
-        if not self._renumbered:
-            return []
-        return [
-            old for old, new, entries in self._ledgers if old in self._renumbered and at < Position(new, entries - 1)
-        ]
+        return [old for old, new, entries in self.ledgers if old in self.renumbered and at < Position(new, entries - 1)]
 
     @property
     def first(self) -> Position:
         """The position before everything."""
-        return Position(self._ledgers[0][1] if self._ledgers else self._end, -1)
+        return Position(self.ledgers[0][1] if self.ledgers else self.end, -1)
+
+
+def _old_id(ledger: tuple[int, int, int]) -> int:
+    return ledger[0]
 
 
 def subscriptions_of(

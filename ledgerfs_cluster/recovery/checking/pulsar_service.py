@@ -6,6 +6,7 @@ import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -153,28 +154,26 @@ class PulsarService:
         return self._client
 
 
+@dataclass(frozen=True, slots=True)
 class TopicReading:
     """One reader of a topic, for one thread."""
 
-    __slots__ = ("_pulsar", "_reader", "_topic")
-
-    def __init__(self, pulsar: ModuleType, reader: Any, topic: str) -> None:  # noqa: ANN401  (the package has no types)
-        self._pulsar = pulsar
-        self._reader = reader
-        self._topic = topic
+    pulsar: ModuleType
+    reader: Any
+    topic: str
 
     def next(self, wait_s: float) -> Any:  # noqa: ANN401
         """Return the next message in the order in which brokers send them; None if none comes for so long."""
-        with _our_errors(self._pulsar, self._topic):
+        with _our_errors(self.pulsar, self.topic):
             try:
-                return self._reader.read_next(round(wait_s * 1000))
-            except self._pulsar.Timeout:
+                return self.reader.read_next(round(wait_s * 1000))
+            except self.pulsar.Timeout:
                 return None
 
     def is_at_end(self) -> bool:
         """Whether brokers say that the topic has no message behind the last one that came."""
-        with _our_errors(self._pulsar, self._topic):
-            return not self._reader.has_message_available()
+        with _our_errors(self.pulsar, self.topic):
+            return not self.reader.has_message_available()
 
 
 def _package() -> ModuleType:

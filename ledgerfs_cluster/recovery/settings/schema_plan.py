@@ -11,7 +11,6 @@ was registered later; so what was registered before something with a number that
 with the same number begins none: it is what a cluster looks like that was restored before.
 """
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,9 +30,6 @@ SOURCE = "dump"
 """The source of a schema that a dump of the cluster has."""
 MOST_STEPS = 10_000
 """Versions of one topic that are set again: more than any real one has."""
-_OF_AVRO = frozenset({"AVRO", "JSON", "PROTOBUF"})
-"""Types whose definitions brokers compare as Avro does, and not their bytes."""
-
 Step = SchemaInfo | None
 """A schema that is registered; None for a deletion."""
 
@@ -118,23 +114,12 @@ def plan_schemas(
     if last >= MOST_STEPS:
         reason = f"its schemas have numbers up to {last}, and not more than {MOST_STEPS} are set again"
         return SchemaPlan(topic, (), conflict=reason)
-    steps: list[Step] = []
-    troubles: dict[int, str] = {}
-    said: dict[tuple[str, str], int] = {}
-    for number in range(last + 1):
-        step, trouble = _step(known.get(number), said)
-        steps.append(step)
-        if trouble is not None:
-            troubles[number] = trouble
-        if step is None:
-            said.clear()
-        else:
-            said[step.type, _said_by(step)] = number
+    found = [_step(known.get(number)) for number in range(last + 1)]
+    steps = tuple(step for step, _ in found)
     last_deletion = max((one.version for one in known.values() if one.is_deletion), default=-1)
-    lost = {number: why for number, why in troubles.items() if number > last_deletion}
-    plan = SchemaPlan(topic, tuple(steps), 0, lost, hides_lost, tuple(sorted(former)))
-    there, conflict = progress(plan.steps, existing)
-    return replace(plan, there=there, conflict=conflict)
+    lost = {number: why for number, (_, why) in enumerate(found) if why is not None and number > last_deletion}
+    there, conflict = progress(steps, existing)
+    return SchemaPlan(topic, steps, there, lost, hides_lost, tuple(sorted(former)), conflict)
 
 
 def progress(steps: Sequence[Step], existing: Sequence[SchemaVersion]) -> tuple[int, str | None]:
@@ -158,35 +143,18 @@ def progress(steps: Sequence[Step], existing: Sequence[SchemaVersion]) -> tuple[
     return there, None
 
 
-def _step(known: SchemaVersion | None, said: Mapping[tuple[str, str], int]) -> tuple[Step, str | None]:
-    """Return what takes the next number, and why it is only a deletion in place of a schema that was there; None if it is as it was.
-
-    ``said`` is what schemas since the last deletion say, with their numbers. Where definitions are only much alike the broker's answer
-    tells: here they are equal in all that they say.
-    """
+def _step(known: SchemaVersion | None) -> tuple[Step, str | None]:
+    """Return what takes the next number, and why it is only a deletion in place of a schema that was there; None if it is as it was."""
     if known is None:
         return None, "nothing is known of it"
     if known.is_deletion:
         return None, None
     try:
-        same = said.get((known.schema.type, _said_by(known.schema)))
+        # Brokers take no other schema.
+        told_text(known.schema)
     except InvalidSchemaError as error:
         return None, error.reason
-    if same is not None:
-        return None, f"it is the same as version {same}, of which a broker gives it the number"
     return known.schema, None
-
-
-def _said_by(schema: SchemaInfo) -> str:
-    """Return a text that is equal for schemas that brokers take for equal; raises `InvalidSchemaError` for one that they do not take."""
-    text = told_text(schema)
-    if schema.type not in {*_OF_AVRO, "KEY_VALUE"}:
-        return text
-    try:
-        # Of pairs brokers compare the text, without the blanks.
-        return json.dumps(json.loads(text), sort_keys=schema.type in _OF_AVRO)
-    except (ValueError, RecursionError):
-        return text
 
 
 def last_generation(versions: Iterable[SchemaVersion]) -> tuple[dict[int, SchemaVersion], frozenset[int]]:

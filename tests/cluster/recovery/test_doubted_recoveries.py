@@ -1,6 +1,5 @@
 """What a hostile operator tried: nothing of it passes without a word, and exit code 0 is not given for less than was there."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,14 +113,6 @@ def test_nobody_is_told_to_delete_a_topic_whose_list_names_objects(clusters: Clu
     why = _why(clusters.restore())
     assert "would delete their objects" in why
     assert "delete it there" not in why
-
-
-def test_one_partition_is_not_restored_without_the_others(clusters: Clusters) -> None:
-    for number in (0, 1):
-        clusters.rolled(f"public/default/p-partition-{number}")
-    wanted = Wanted((re.compile("public/default/p-partition-0"),))
-    found = plan_topics(catalog_of(clusters.old), wanted=wanted)
-    assert [one.source[-1] for one in found] == ["0", "1"]
 
 
 def test_ledgers_of_another_cluster_under_the_same_name_stay_away(
