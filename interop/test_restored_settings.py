@@ -15,7 +15,7 @@ from ledgerfs_cluster.recovery.settings.schemas import restore_all_schemas
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 
-NAMESPACE = "lost/eu"
+NAMESPACE, LEGACY = "lost/eu", "lost/interop/old"
 FORMER = {
     "replication_clusters": ["old"],
     "retention_policies": {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100},
@@ -53,25 +53,27 @@ def test_namespaces_are_made_and_keep_all(requests: AdminRequests) -> None:
     nodes = {
         "/admin/policies/lost": {"adminRoles": ["boss"], "allowedClusters": ["old"]},
         f"/admin/policies/{NAMESPACE}": FORMER,
+        f"/admin/policies/{LEGACY}": FORMER,
     }
     settings = DumpedSettings({path: json.dumps(value).encode() for path, value in nodes.items()})
-    topics = {f"{NAMESPACE}/persistent/x": f"{NAMESPACE}/persistent/x"}
+    topics = {f"{name}/persistent/x": f"{name}/persistent/x" for name in (NAMESPACE, LEGACY)}
     cluster, _ = broker_settings(requests)
     assert cluster == "interop"
     planned = plan_settings(requests, topics, settings, cluster)
-    assert make_namespaces(requests, planned, {NAMESPACE}) == [NAMESPACE]
+    assert make_namespaces(requests, planned, {NAMESPACE, LEGACY}) == [NAMESPACE, LEGACY]
     there = plan_settings(requests, topics, settings, cluster)
     assert not any(one.is_new or one.remarks for one in there.namespaces)
     assert there.tenants[0].settings == {"adminRoles": ["boss"], "allowedClusters": ["interop"]}
     assert there.namespaces[0].settings["publishMaxMessageRate"]["interop"]["publishThrottlingRateInMsg"] == 5
-    assert [(one.name, one.value) for one in there.by_hand] == [
+    assert [(one.name, one.value) for one in there.by_hand if one.owner == f"namespace {NAMESPACE}"] == [
         ("message_ttl_in_seconds", 3600),
         ("offload_policies", {"managedLedgerOffloadThresholdInBytes": 5}),
         ("retention_policies", FORMER["retention_policies"]),
     ]
     # Once they are as they were nothing is left to be told.
     requests.change("POST", f"/admin/v2/namespaces/{NAMESPACE}/messageTTL", 3600, is_repeatable=True).require_ok()
-    assert len(plan_settings(requests, topics, settings, cluster).by_hand) == 2
+    again = plan_settings(requests, topics, settings, cluster).by_hand
+    assert len([one for one in again if one.owner == f"namespace {NAMESPACE}"]) == 2
 
 
 def test_schemas_have_their_numbers_again(cluster: Cluster, requests: AdminRequests) -> None:

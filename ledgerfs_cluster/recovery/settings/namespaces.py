@@ -18,8 +18,11 @@ from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
 from ledgerfs_cluster.recovery.settings.policies import (
     BY_CLUSTER,
     CLUSTERS,
+    HELD,
     INTERNAL,
     OFFLOAD,
+    RETENTION,
+    TTL,
     carried_policies,
 )
 from ledgerfs_cluster.snapshot.bundles import namespace_of
@@ -31,10 +34,8 @@ _CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 _IS_THERE, _REFUSED = 409, 412
 _GLOBAL = " global"
 """What the names of policies end with that a topic has in all clusters."""
-_LEGACY = (
-    "brokers make a namespace of a name of Pulsar 1 without policies, so that it keeps nothing: make it with `pulsar-admin namespaces "
-    "create`, set an endless retention, and run again, or restore under another name (--as)"
-)
+_OF_LEGACY = {RETENTION: "retention", TTL: "messageTTL"}
+"""Policies without which a namespace of a V1 name would delete, and where each is set: it cannot be made with any."""
 _LOCAL = {"bookieAffinityGroup": "bookie_affinity_group", "namespaceAntiAffinityGroup": "anti_affinity_group"}
 """{what a namespace has in its cluster alone: its name here}."""
 
@@ -151,14 +152,24 @@ def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Collect
     """
     new = [one for one in plan.namespaces if one.is_new and one.trouble is None and one.name in wanted]
     needed = {one.name.partition("/")[0] for one in new}
-    paths = [(f"{_TENANTS}/{one.name}", one) for one in plan.tenants if one.is_new and one.name in needed]
-    for path, owner in [*paths, *((namespace_path(one.name), one) for one in new)]:
-        answer = requests.change("PUT", path, dict(owner.settings), is_repeatable=True)
-        if answer.status == _REFUSED and answer.reason:
-            raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
-        if answer.status != _IS_THERE:
-            answer.require_ok()
+    for tenant in plan.tenants:
+        if tenant.is_new and tenant.name in needed:
+            _made(requests, f"{_TENANTS}/{tenant.name}", dict(tenant.settings))
+    for one in new:
+        path, is_legacy = namespace_path(one.name), is_legacy_namespace(one.name)
+        answer = _made(requests, path, None if is_legacy else dict(one.settings))
+        if is_legacy and (answer.status != _IS_THERE or answer.is_repeated):
+            for name, where in _OF_LEGACY.items():
+                requests.change("POST", f"{path}/{where}", one.settings[name], is_repeatable=True).require_ok()
     return [one.name for one in new]
+
+
+def _made(requests: AdminRequests, path: str, settings: dict[str, Any] | None) -> Answer:
+    """Make a tenant or a namespace, and return the answer; one that is there is good."""
+    answer = requests.change("PUT", path, settings, is_repeatable=True)
+    if answer.status == _REFUSED and answer.reason:
+        raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
+    return answer if answer.status == _IS_THERE else answer.require_ok()
 
 
 def namespace_path(namespace: str) -> str:
@@ -201,6 +212,8 @@ def _namespace(
     remarks: list[str] = []
     by_hand: list[FormerSetting] = []
     policies, why = carried_policies(None, cluster, key=name, is_renamed=True)
+    is_legacy = is_legacy_namespace(name)
+    legacy = {one: HELD[one] for one in _OF_LEGACY} if is_legacy else None
     if len(formers) > 1:
         # Of several namespaces in one none is more right than the others.
         several = ", ".join(formers)
@@ -224,12 +237,16 @@ def _namespace(
         if former is not None and former.get("deleted") is True:
             remarks.append("it was being deleted when the dump was made")
         settings_of = {_LOCAL[one]: value for one, value in (local or {}).items() if one in _LOCAL} | (former or {})
-        by_hand += _left(owner, settings_of, policies if is_new else there, why)
+        if is_legacy and is_new:
+            why = dict.fromkeys(settings_of, "brokers make a namespace of a V1 name without it")
+        by_hand += _left(owner, settings_of, (legacy or policies) if is_new else there, why)
     if not is_new:
         return OwnerPlan(name, False, there, tuple(by_hand))
     remarks.append("it keeps all until its retention and time to live are set")
-    trouble = _LEGACY if is_legacy_namespace(name) else None
-    return OwnerPlan(name, True, policies, tuple(by_hand), tuple(remarks), trouble)
+    trouble = None
+    if is_legacy and (owning := name.split("/")[1]) != cluster:
+        trouble = f"its name has the cluster {owning}, and brokers of {cluster} serve none of it"
+    return OwnerPlan(name, True, legacy or policies, tuple(by_hand), tuple(remarks), trouble)
 
 
 def _left(
