@@ -19,6 +19,7 @@ from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedSettin
 from ledgerfs_cluster.recovery.generated_ids import advance_ids, advance_transactions, block_beyond
 from ledgerfs_cluster.recovery.journal import lost_since, restored_before
 from ledgerfs_cluster.recovery.new_cluster import Found, NewCluster, beside_others, deleting, look
+from ledgerfs_cluster.recovery.partitions import counts_in_new_cluster, other_counts, set_partitions
 from ledgerfs_cluster.recovery.planning import plan_each, together, without_strangers
 from ledgerfs_cluster.recovery.report import Outcome, Report, TopicRecovery, refused
 from ledgerfs_cluster.recovery.restoring import Restoring
@@ -29,7 +30,6 @@ from ledgerfs_cluster.recovery.settings.namespaces import (
     make_namespaces,
     plan_settings,
 )
-from ledgerfs_cluster.recovery.settings.partitions import counts_in_new_cluster, other_counts, set_partitions
 from ledgerfs_cluster.recovery.settings.schema_plan import SchemaPlan, known_versions
 from ledgerfs_cluster.recovery.settings.schemas import plan_topics, put_back_strategies, restore_all_schemas
 from ledgerfs_cluster.recovery.subscriptions import Positions, subscriptions_of

@@ -8,8 +8,8 @@ import pytest
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedSettings, read_dumped
+from ledgerfs_cluster.recovery.partitions import MOST_INFERRED, counts_in_new_cluster, set_partitions
 from ledgerfs_cluster.recovery.report import TopicRecovery
-from ledgerfs_cluster.recovery.settings.partitions import MOST_INFERRED, counts_in_new_cluster, set_partitions
 from ledgerfs_cluster.snapshot.answers import CursorAnswer, SchemaAnswer, TopicPoliciesAnswer
 from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, Record, read_dump
 from ledgerfs_cluster.zookeeper.node import Node
