@@ -24,7 +24,10 @@ from ledgerfs_cluster.snapshot.cluster_names import CLUSTERS, GLOBAL
 from ledgerfs_cluster.snapshot.survey import is_of_brokers
 
 _REPLICATION = "pulsar.repl."
-_NOT_OFFLOADED = "it was not offloaded when the dump was made, and is not in the bucket"
+_NOT_OFFLOADED = (
+    "it was not offloaded when the dump was made, and is not in the bucket (if disks of its bookies are left, copy it from them before: "
+    "`ledgerfs offload`)"
+)
 _GONE = "it was offloaded, and the bucket does not have it"
 _DAMAGED = "its objects in the bucket are damaged; `ledgerfs verify` names them"
 _SHORTER = "the bucket has less of it than the lost cluster had"
