@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ledgerfs.schemas.schema_store import SchemaStore
     from ledgerfs.storage.object_store import RawStore
     from ledgerfs_cluster.offload.offload_driver import OffloadDriver
-    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
     from ledgerfs_cluster.recovery.new_cluster import NewCluster
     from ledgerfs_cluster.recovery.recovery import Lost
@@ -29,13 +28,14 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 
-def topics_option(command: Command) -> Command:
-    """Add --topics."""
-    option = click.option(
-        "--topics", multiple=True, metavar="PATTERN",
-        help="Only topics whose whole tenant/namespace/topic matches this regular expression; may be repeated.",
-    )  # fmt: skip
-    return option(command)
+topics_option = click.option(
+    "--topics", multiple=True, metavar="PATTERN",
+    help="Only topics whose whole tenant/namespace/topic matches this regular expression; may be repeated.",
+)  # fmt: skip
+service_option = click.option(
+    "--service", metavar="URL",
+    help="Where clients connect, pulsar://host:6650 or pulsar+ssl://host:6651.  [default: as the new cluster's metadata has it]",
+)  # fmt: skip
 
 
 def lost_options(command: Command) -> Command:
@@ -154,7 +154,7 @@ def into_of(
         stores.append(saved_schemas_at(options["schemas"], storage_options_of(context)))
     return NewCluster(
         cluster,
-        requests_of(options),
+        admin_requests(options["admin"], **{name: options[name] for name in ACCESS}),
         _driver_of(context, lost.bucket, options),
         gives_new_ids=options["new_ids"],
         stores=tuple(stores),
@@ -235,15 +235,6 @@ def _driver_of(context: click.Context, bucket: "Bucket", options: dict[str, Any]
     return driver_of_bucket(driver, name, options["region"], endpoint)
 
 
-def service_option(command: Command) -> Command:
-    """Add --service."""
-    option = click.option(
-        "--service", metavar="URL",
-        help="Where clients connect, pulsar://host:6650 or pulsar+ssl://host:6651.  [default: as the new cluster's metadata has it]",
-    )  # fmt: skip
-    return option(command)
-
-
 def pulsar_service(context: click.Context, cluster: "LivingCluster", options: dict[str, Any]) -> "PulsarService":
     """Return the brokers as clients know them, with the same token and certificates as their admin API.
 
@@ -257,8 +248,3 @@ def pulsar_service(context: click.Context, cluster: "LivingCluster", options: di
     service = PulsarService(url, token, options["tls_ca"], options["tls_cert"], options["tls_key"])
     context.call_on_close(service.close)
     return service
-
-
-def requests_of(options: dict[str, Any]) -> "AdminRequests":
-    """Return requests to the admin API; raises `InvalidOptionError`."""
-    return admin_requests(options["admin"], **{name: options[name] for name in ACCESS})
