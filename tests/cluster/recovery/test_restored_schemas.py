@@ -88,7 +88,8 @@ def planned(
 def run(
     pulsar: PulsarSettings, *plans: SchemaPlan, notes: Any = None, requests: AdminRequests | None = None
 ) -> dict[str, LedgerfsError]:
-    requests, lock = requests or pulsar.requests, notes or Notes()
+    requests = requests or pulsar.requests
+    lock: Any = notes or Notes()
     put_back_strategies(requests, lock)
     return restore_all_schemas(requests, lock, plans)
 

@@ -121,7 +121,8 @@ class Saved:
 
 def dumped(*schemas: SchemaInfo | None, lost: tuple[int, ...] = (), damaged: tuple[int, ...] = ()) -> DumpedSettings:
     """Return a dump of a topic with versions from 0 on, None for a deletion; bookies have some no more."""
-    stored, answers = [], []
+    stored: list[StoredVersion] = []
+    answers: list[SchemaAnswer] = []
     for number, schema in enumerate(schemas):
         made = SchemaVersion(number, schema or SchemaInfo("NONE"), 100 + number, is_deletion=schema is None)
         payload = build_stored_schema(NAME, made, tuple(stored)) if number not in damaged else b"\xff"
