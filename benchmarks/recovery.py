@@ -31,12 +31,11 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
-from ledgerfs_cluster.recovery.lost.dumped_cluster import read_dumped
-from ledgerfs_cluster.recovery.planning.wanted import Wanted
+from ledgerfs_cluster.recovery.dumped_cluster import read_dumped
+from ledgerfs_cluster.recovery.new_cluster import NewCluster
+from ledgerfs_cluster.recovery.recovery import Lost, plan, run
 from ledgerfs_cluster.recovery.report import Report
-from ledgerfs_cluster.recovery.running.recovery import Into, Lost, plan, run
-from ledgerfs_cluster.recovery.settings.setting_again import SettingAgain
-from ledgerfs_cluster.recovery.topics.restoring import How
+from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, read_dump
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs_cluster.zookeeper.node import Node
@@ -47,13 +46,13 @@ _SUBSCRIPTIONS = 3
 
 
 @contextmanager
-def new_cluster(folder: Path) -> Iterator[Into]:
+def new_cluster(folder: Path) -> Iterator[NewCluster]:
     """Lend an empty cluster."""
     with LiveCluster(folder) as made, pulsar_settings() as brokers:
         made.zookeeper.takes_writes = True
         living = ClusterFileSystem().cluster(made.url.removeprefix("pulsar+zk://"))
         try:
-            yield Into(living, SettingAgain(brokers.requests), How(driver_of_bucket("aws-s3", "tier")))
+            yield NewCluster(living, brokers.requests, driver_of_bucket("aws-s3", "tier"))
         finally:
             living.nodes.close()
 
@@ -123,7 +122,7 @@ def compare(folder: Path, ledgers: int) -> None:
             report = what()
             times.append(time.perf_counter() - began)
             assert report.is_well
-            assert sum(len(one.plan.ledgers) for one in report.topics) == ledgers
+            assert sum(len(one.ledgers) for one in report.topics) == ledgers
     first, again, dumped, done, repeated = times
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     print(f"{ledgers:,} ledgers of 1,000 topics; listing and reads of all indexes {baseline:.1f} s")

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from interop.held_service import shorten_sessions
 from ledgerfs.cli import main
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
+from ledgerfs_cluster.recovery import recovery
 from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
-from ledgerfs_cluster.recovery.running import recovery
-from ledgerfs_cluster.recovery.settings.schemas import Strategies
-from ledgerfs_cluster.recovery.topics.restoring import Restoring
+from ledgerfs_cluster.recovery.restoring import Restoring
+from ledgerfs_cluster.recovery.settings import schemas
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 
 
@@ -34,7 +34,7 @@ STEPS = {
     "namespaces are made": Step(recovery, "make_namespaces", is_after=True),
     "a strategy is lifted": Step(AdminApi, "register"),
     "some schemas are set": Step(AdminApi, "register", 3, is_after=True),
-    "schemas are set, and the strategy is not put back": Step(Strategies, "_put_back"),
+    "schemas are set, and the strategy is not put back": Step(schemas, "_put_back"),
     "a snapshot is published": Step(PulsarService, "publish", 1, is_after=True),
     "the first topic is about to be made": Step(Restoring, "_commit_of", 1, is_after=True),
     "some topics are made": Step(ClusterLock, "commit", 9, is_after=True),

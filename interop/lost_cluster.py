@@ -100,9 +100,9 @@ class Lost:
         return RecoverCommand(self.live.s3)
 
     @property
-    def disks(self) -> str:
-        """The URL of its bookies' disks."""
-        return "bookies://" + ",".join(str(self.live.cluster.folder / f"bookie{number}") for number in range(3))
+    def disks(self) -> list[str]:
+        """The folders of its bookies' disks."""
+        return [str(self.live.cluster.folder / f"bookie{number}") for number in range(3)]
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from interop.workload import NAMESPACE, Workload, make_tenant
 from ledgerfs import Bucket, open_bucket
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.recovery.checking.comparison import TopicComparison, compare_topic
-from ledgerfs_cluster.recovery.checking.messages import message_of
 from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
 
 IN_TRANSACTIONS = f"persistent://{NAMESPACE}/txn"
@@ -73,12 +72,12 @@ def test_what_is_not_hidden_from_it_is_missing(bucket: Bucket, service: PulsarSe
     assert compare_topic(service, topic.name, topic.ledgers, {}).counts["missing"]
 
 
-def positions(service: PulsarService, topic: str, start: Position | None = None) -> Iterator[Position]:
-    with service.reading(topic, start) as reading:
+def positions(service: PulsarService, topic: str) -> Iterator[Position]:
+    with service.reading(topic) as reading:
         while not reading.is_at_end():
             sent = reading.next(60)
             assert sent is not None
-            yield message_of(sent).place.position
+            yield Position(sent.message_id().ledger_id(), sent.message_id().entry_id())
 
 
 def test_reading_goes_on_when_the_topic_is_unloaded(
@@ -92,11 +91,3 @@ def test_reading_goes_on_when_the_topic_is_unloaded(
     found += reading
     assert len(found) == 3000
     assert found == sorted(set(found))
-
-
-def test_reading_begins_with_the_entry_that_is_asked_for(service: PulsarService, beside: LiveProducer) -> None:
-    beside.send(100)
-    beside.wait(100)
-    found = list(positions(service, beside.topic))
-    for back in (50, 7, 1):
-        assert list(positions(service, beside.topic, found[-back])) == found[-back:]

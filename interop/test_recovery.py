@@ -38,8 +38,8 @@ from interop.lost_cluster import (
     delivered_of,
     lent_lost_cluster,
 )
-from interop.processes import Processes
-from interop.recover_command import into, wait_until_unlocked
+from interop.processes import LEASH, Processes
+from interop.recover_command import LEDGERFS, into, wait_until_unlocked
 from interop.s3_server import BUCKET, CREDENTIALS
 from interop.stages import stage
 from ledgerfs_cluster.snapshot.kept_dumps import copy_kept_dump, dumps_store, kept_dumps
@@ -117,21 +117,28 @@ def dump(lost: Lost, folder: Path) -> Path:
 def restored(lost: Lost, new: New, dump: Path) -> dict[str, Any]:
     """What a run says that was killed some times before."""
     chance = random.Random(SEED)
-    more = ("--disks", lost.disks, "--yes")
+    with stage("recovery: copy from disks"):
+        line = [*LEASH, *LEDGERFS, "offload", *lost.disks, f"s3://{BUCKET}", "--metadata", str(dump)]
+        options = ("-o", "open_end=recovered", "-O", f"endpoint_url={lost.live.s3.endpoint}")
+        done = subprocess.run(
+            [*line, *options], capture_output=True, text=True, timeout=300, check=False, env=os.environ | CREDENTIALS
+        )
+        # 1 where the list has a ledger of which no disk has an entry.
+        assert done.returncode in {0, 1}, done.stderr
     with stage("recovery: killed runs"):
         for _ in range(2):
-            # Long enough to be anywhere: copying from disks, making namespaces, or topics.
+            # Long enough to be anywhere: making namespaces, or topics.
             process = subprocess.Popen(
-                lost.recover.line("run", *new.into, *more),
+                lost.recover.line("run", *new.into, "--yes"),
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
-            time.sleep(chance.uniform(2, 8))
+            time.sleep(chance.uniform(1, 3))
             assert process.poll() is None, "it has ended"
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             wait_until_unlocked(new.cluster)
     with stage("recovery: run"):
-        found: dict[str, Any] = lost.recover("run", *new.into, *more)
+        found: dict[str, Any] = lost.recover("run", *new.into, "--yes")
     return found
 
 

@@ -1,7 +1,6 @@
 """Settings and schemas that ledgerfs sets again at a real broker, as a lost cluster had them."""
 
 import json
-from collections.abc import Mapping
 
 import pytest
 
@@ -9,11 +8,12 @@ from interop.cluster import Cluster
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
-from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs_cluster.recovery.settings.former_settings import not_carried_over
-from ledgerfs_cluster.recovery.settings.namespaces import make_namespaces, new_cluster, plan_settings
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
+from ledgerfs_cluster.recovery.settings.namespaces import broker_settings, make_namespaces, plan_settings
 from ledgerfs_cluster.recovery.settings.schema_plan import plan_schemas, progress
-from ledgerfs_cluster.recovery.settings.schemas import Strategies, StrategyNotes, restore_all_schemas
+from ledgerfs_cluster.recovery.settings.schemas import restore_all_schemas
+from ledgerfs_cluster.zookeeper.changes import ClusterLock
+from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 
 NAMESPACE, LEGACY = "lost/eu", "lost/interop/old"
 FORMER = {
@@ -28,25 +28,6 @@ FORMER = {
     "publishMaxMessageRate": {"old": {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1}},
     "offload_policies": {"offloadersDirectory": "./offloaders", "managedLedgerOffloadThresholdInBytes": 5},
 }
-
-
-class Notes(StrategyNotes):
-    """A journal in memory."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
-
-    def noted(self) -> Mapping[str, str]:
-        """Return what is noted."""
-        return dict(self.kept)
-
-    def note(self, namespace: str, strategy: str) -> None:
-        """Note it."""
-        self.kept[namespace] = strategy
-
-    def forget(self, namespace: str) -> None:
-        """Forget it."""
-        del self.kept[namespace]
 
 
 @pytest.fixture(scope="module")
@@ -76,30 +57,26 @@ def test_namespaces_are_made_and_keep_all(requests: AdminRequests) -> None:
     }
     settings = DumpedSettings({path: json.dumps(value).encode() for path, value in nodes.items()})
     topics = {f"{name}/persistent/x": f"{name}/persistent/x" for name in (NAMESPACE, LEGACY)}
-    cluster = new_cluster(requests)
-    assert cluster.name == "interop"
-    assert cluster.offloaders is not None
-    assert make_namespaces(requests, plan_settings(requests, topics, settings, cluster), {NAMESPACE, LEGACY}) == [
-        NAMESPACE,
-        LEGACY,
-    ]
+    cluster, _ = broker_settings(requests)
+    assert cluster == "interop"
+    planned = plan_settings(requests, topics, settings, cluster)
+    assert make_namespaces(requests, planned, {NAMESPACE, LEGACY}) == [NAMESPACE, LEGACY]
     there = plan_settings(requests, topics, settings, cluster)
     assert not any(one.is_new or one.remarks for one in there.namespaces)
     assert there.tenants[0].settings == {"adminRoles": ["boss"], "allowedClusters": ["interop"]}
-    assert there.namespaces[0].policies["publishMaxMessageRate"]["interop"]["publishThrottlingRateInMsg"] == 5
-    of_new = [one for one in not_carried_over(settings, there) if one.owner == f"namespace {NAMESPACE}"]
-    assert [(one.name, one.value) for one in of_new] == [
+    assert there.namespaces[0].settings["publishMaxMessageRate"]["interop"]["publishThrottlingRateInMsg"] == 5
+    assert [(one.name, one.value) for one in there.by_hand if one.owner == f"namespace {NAMESPACE}"] == [
         ("message_ttl_in_seconds", 3600),
         ("offload_policies", {"managedLedgerOffloadThresholdInBytes": 5}),
         ("retention_policies", FORMER["retention_policies"]),
     ]
     # Once they are as they were nothing is left to be told.
     requests.change("POST", f"/admin/v2/namespaces/{NAMESPACE}/messageTTL", 3600, is_repeatable=True).require_ok()
-    again = not_carried_over(settings, plan_settings(requests, topics, settings, cluster))
+    again = plan_settings(requests, topics, settings, cluster).by_hand
     assert len([one for one in again if one.owner == f"namespace {NAMESPACE}"]) == 2
 
 
-def test_schemas_have_their_numbers_again(requests: AdminRequests) -> None:
+def test_schemas_have_their_numbers_again(cluster: Cluster, requests: AdminRequests) -> None:
     value = avro("v")
     pair = {"key.schema.type": "INT32", "value.schema.type": "AVRO", "kv.encoding.type": "SEPARATED"}
     steps = (
@@ -113,20 +90,24 @@ def test_schemas_have_their_numbers_again(requests: AdminRequests) -> None:
         SchemaInfo("INT64"),
         SchemaInfo("LOCAL_DATE_TIME"),
     )
-    api, notes = AdminApi(requests), Notes()
+    api = AdminApi(requests)
     names = [f"persistent://{NAMESPACE}/{name}" for name in ("or ders%2F", "behind-partition-3", "begun")]
     versions = {names[0]: known(*steps), names[1]: known(None, None, *steps), names[2]: known(*steps)}
     api.register(names[2], steps[0])
     plans = [plan_schemas(name, versions[name], api.versions(name)) for name in names]
     assert [(one.trouble, one.there) for one in plans] == [(None, 0), (None, 0), (None, 1)]
-    assert restore_all_schemas(api, Strategies(requests, notes), plans) == {}
+    nodes = ClusterFileSystem(skip_instance_cache=True).cluster(str(cluster.zookeeper)).nodes
+    try:
+        with ClusterLock.take(nodes.settings, b"{}") as lock:
+            assert restore_all_schemas(requests, lock, plans) == {}
+    finally:
+        nodes.close()
     for plan in plans:
         told = api.versions(plan.topic)
         assert progress(plan.steps, told) == (len(plan.steps), None)
         numbers = [one.version for one in told if not one.is_deletion]
         deleted = max((number for number, step in enumerate(plan.steps) if step is None), default=-1)
         assert numbers == list(range(deleted + 1, len(plan.steps)))
-    assert notes.kept == {}
     assert requests.told(f"/admin/v2/namespaces/{NAMESPACE}/schemaCompatibilityStrategy") == "FULL"
     # A second run finds all of it.
     again = [plan_schemas(name, versions[name], api.versions(name)) for name in names]

@@ -1,14 +1,17 @@
-"""Report of a recovery: of each topic what is there, what is lost, and from when to when, as JSON and in words."""
+"""What is to become of topics, and what became of them: ledgers, subscriptions, what is missing; as JSON and in words."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.time_arguments import iso_time
-from ledgerfs_cluster.recovery.planning.topic_plan import MissingPart, TopicPlan
-from ledgerfs_cluster.recovery.settings.former_settings import FormerSetting
+from ledgerfs.formats.topic_names import split_partition, topic_of
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCursor
+from ledgerfs_cluster.recovery.settings.namespaces import FormerSetting
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.recovery.checking.comparison import TopicComparison
@@ -25,47 +28,103 @@ class Outcome(Enum):
     FAILED = "failed"
 
 
-@dataclass(slots=True)
-class TopicLine:
-    """One topic of a report.
+@dataclass(frozen=True, slots=True)
+class MissingPart:
+    """Ledgers, one after the other, that the new cluster will not have, or not all of.
 
     Attributes
     ----------
-    reason
-        Why it is not as it should be, in words; None if it is.
+    first_ledger, last_ledger
+        Their ids; -1 where these are not known.
     ledgers
+        How many they are.
+    entries
+        How many entries will be missing; None if that is not known.
+    is_at_least
+        Whether there may be more than ``entries``.
+    from_ms, to_ms
+        When these were written, ms since 1970 UTC: after the one, until the other; None if not known.
+    why
+        Why they are missing, in words.
+
+    """
+
+    first_ledger: int
+    last_ledger: int
+    ledgers: int
+    entries: int | None
+    from_ms: int | None
+    to_ms: int | None
+    why: str
+    is_at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecovery:
+    """A topic of the lost cluster.
+
+    Attributes
+    ----------
+    source, target
+        The managed ledger in the bucket, and the one in the new cluster.
+    ledgers
+        What is restored, ascending by id, each as a whole.
+    missing
+        What will be missing.
+    info, cursors
+        Its list and its subscriptions by name, as a dump has them; None, and none, without.
+    left_out
+        Ids of ledgers in the bucket that were not the topic's any more when the lost cluster was dumped.
+    remarks
+        What an operator has to know, a sentence each.
+    outcome, reason
+        What becomes of it, and why it is not as it should be, in words; None if it is.
+    listed
         Of each ledger that was restored its id in the lost cluster, and what the list has of it.
     subscriptions
         How many it has.
     hidden, opened
         How many entries are of aborted transactions, and of transactions that never ended; None where this run restored nothing.
-    own_remarks
-        What an operator has to know of this outcome, a sentence each.
     compared
         What its brokers served, compared with the bucket; None if they were not asked.
 
     """
 
-    plan: TopicPlan
-    outcome: Outcome
+    source: str
+    target: str
+    ledgers: tuple[LedgerRef, ...] = ()
+    missing: tuple[MissingPart, ...] = ()
+    info: ManagedLedgerInfo | None = None
+    cursors: Mapping[str, DumpedCursor] = field(default_factory=dict)
+    left_out: tuple[int, ...] = ()
+    remarks: tuple[str, ...] = ()
+    outcome: Outcome = Outcome.PLANNED
     reason: str | None = None
-    ledgers: tuple[tuple[int, LedgerRef], ...] = ()
+    listed: tuple[tuple[int, LedgerRef], ...] = ()
     subscriptions: int = 0
     hidden: int | None = None
     opened: int | None = None
-    own_remarks: list[str] = field(default_factory=list)
     compared: "TopicComparison | None" = None
 
-    @classmethod
-    def of_plan(cls, plan: TopicPlan) -> Self:
-        """Return the line of a topic about which nothing was done."""
-        outcome = Outcome.PLANNED if plan.refusal is None else Outcome.REFUSED
-        return cls(plan, outcome, plan.refusal, subscriptions=len(plan.former.cursors))
+    @property
+    def topic(self) -> str:
+        """The topic as users know it."""
+        return topic_of(self.source)
 
     @property
-    def is_well(self) -> bool:
-        """Whether nothing of it needs a look: what is missing is reported, and no failure."""
-        return self.reason is None and (self.compared is None or self.compared.is_whole)
+    def target_topic(self) -> str:
+        """What it is called in the new cluster."""
+        return topic_of(self.target)
+
+    @property
+    def whole(self) -> str:
+        """The managed ledger in the new cluster without the number of a partition."""
+        return split_partition(self.target)[0]
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it is still to be restored."""
+        return self.outcome is Outcome.PLANNED
 
     @property
     def is_served(self) -> bool:
@@ -73,14 +132,47 @@ class TopicLine:
         return self.outcome in {Outcome.RESTORED, Outcome.THERE}
 
     @property
-    def remarks(self) -> list[str]:
-        """What an operator has to know, a sentence each."""
-        found = [*self.plan.remarks, *self.own_remarks]
-        if self.hidden:
-            found.append(f"{self.hidden:,} entries of aborted transactions, which no reader gets")
-        if self.opened:
-            found.append(f"{self.opened:,} entries of transactions of which no end is known")
-        return found
+    def is_well(self) -> bool:
+        """Whether nothing of it needs a look: what is missing is reported, and no failure."""
+        return self.reason is None and (self.compared is None or self.compared.is_whole)
+
+    @property
+    def entries(self) -> int:
+        """How many entries are restored."""
+        return sum(ref.entries for ref in self.ledgers)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries that are restored."""
+        return sum(ref.length for ref in self.ledgers)
+
+    @property
+    def renumbered(self) -> Mapping[int, int]:
+        """{ledger: how many entries it has by the dump}, of those that have others in the bucket: their batches were split since, say."""
+        former = {} if self.info is None else {one.ledger_id: one.entries for one in self.info.ledgers if one.entries}
+        return {
+            ref.ledger_id: former[ref.ledger_id]
+            for ref in self.ledgers
+            if ref.entries != former.get(ref.ledger_id, ref.entries)
+        }
+
+    @property
+    def missing_entries(self) -> int:
+        """How many entries are known to be missing."""
+        return sum(one.entries or 0 for one in self.missing)
+
+    @property
+    def is_missing_exact(self) -> bool:
+        """Whether no more can be missing than `missing_entries`, of what was written before the dump."""
+        return self.info is not None and all(one.entries is not None and not one.is_at_least for one in self.missing)
+
+    def with_remarks(self, *remarks: str) -> "TopicRecovery":
+        """Return it with more remarks."""
+        return replace(self, remarks=(*self.remarks, *remarks)) if remarks else self
+
+    def refused(self, reason: str) -> "TopicRecovery":
+        """Return it as one that is not restored."""
+        return replace(self, outcome=Outcome.REFUSED, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +200,7 @@ class Report:
     known_until_ms: int | None
     began_ms: int
     ended_ms: int
-    topics: Sequence[TopicLine]
+    topics: Sequence[TopicRecovery]
     remarks: Sequence[str] = ()
     by_hand: Sequence[FormerSetting] = ()
 
@@ -132,66 +224,81 @@ class Report:
         }
 
 
-def missing_text(plan: TopicPlan) -> str:
+def refused(topics: Iterable[TopicRecovery], reasons: Mapping[str, str]) -> list[TopicRecovery]:
+    """Return topics of which planned ones are refused, by source, and with each of these all partitions of its topic."""
+    made = [one.refused(reasons[one.source]) if one.is_planned and one.source in reasons else one for one in topics]
+    others = {stem: one for one in made if one.outcome is Outcome.REFUSED and (stem := _partitioned(one.source))}
+    return [
+        one.refused(f"another partition cannot be restored: {others[stem].topic}")
+        if one.is_planned and (stem := _partitioned(one.source)) in others
+        else one
+        for one in made
+    ]
+
+
+def joined(parts: Sequence[MissingPart]) -> tuple[MissingPart, ...]:
+    """Return parts with those as one that follow each other for the same reason: there may be a hundred thousand ledgers."""
+    made: list[MissingPart] = []
+    for _, group in groupby(parts, key=lambda one: (one.why, one.entries is None, one.is_at_least)):
+        first, *_ = same = list(group)
+        entries = None if first.entries is None else sum(one.entries or 0 for one in same)
+        ledgers, last = sum(one.ledgers for one in same), same[-1]
+        made.append(replace(first, last_ledger=last.last_ledger, ledgers=ledgers, entries=entries, to_ms=last.to_ms))
+    return tuple(made)
+
+
+def _partitioned(managed_ledger: str) -> str:
+    """Return the partitioned topic of a partition; "" for other topics."""
+    name, partition = split_partition(managed_ledger)
+    return "" if partition is None else name
+
+
+def missing_text(topic: TopicRecovery) -> str:
     """Return how many entries will be missing, in words."""
-    known = plan.missing_entries
-    if not plan.former.is_known:
+    known = topic.missing_entries
+    if topic.info is None:
         return f"{known:,}, and what nobody knows of" if known else "not known"
-    if plan.is_missing_exact or all(one.entries == 0 for one in plan.missing):
+    if topic.is_missing_exact or all(one.entries == 0 for one in topic.missing):
         return f"{known:,} up to the dump" if known else "none up to the dump"
     return f"at least {known:,}"
 
 
-def parts_to_show(plan: TopicPlan) -> list[MissingPart]:
-    """Return the missing parts but those of open ledgers that were empty when they were dumped, as any topic's last one may be."""
-    return [one for one in plan.missing if one.entries != 0]
-
-
 def part_text(part: MissingPart) -> str:
     """Return a missing part in words."""
-    ids = (
-        f"ledger {part.first_ledger}"
-        if part.ledgers == 1
-        else f"{part.ledgers:,} ledgers {part.first_ledger} to {part.last_ledger}"
-    )
+    ids = f"{part.ledgers:,} ledgers {part.first_ledger} to {part.last_ledger}"
+    if part.ledgers == 1:
+        ids = f"ledger {part.first_ledger}"
     if part.first_ledger < 0:
         ids = "a ledger of unknown id"
-    count = (
-        "entries unknown"
-        if part.entries is None
-        else f"{'at least ' if part.is_at_least else ''}{part.entries:,} entries"
-    )
-    return f"{ids}: {count}, written {_span(part)}; {part.why}"
-
-
-def _span(part: MissingPart) -> str:
+    count = "entries unknown"
+    if part.entries is not None:
+        count = f"{'at least ' if part.is_at_least else ''}{part.entries:,} entries"
     since = "from a time that is not known" if part.from_ms is None else f"from {iso_time(part.from_ms)}"
     until = "until the cluster was lost" if part.to_ms is None else f"until {iso_time(part.to_ms)}"
-    return f"{since} {until}"
+    return f"{ids}: {count}, written {since} {until}; {part.why}"
 
 
-def _topic_as_json(line: TopicLine) -> dict[str, Any]:
-    plan = line.plan
+def _topic_as_json(topic: TopicRecovery) -> dict[str, Any]:
     return {
-        "topic": plan.topic,
-        "target": plan.target_topic,
-        "state": line.outcome.value,
-        "why": line.reason,
-        "ledgers": len(plan.ledgers),
-        "entries": plan.entries,
-        "bytes": plan.size,
-        "subscriptions": line.subscriptions,
-        "is_missing_exact": plan.is_missing_exact,
-        "missing_entries": plan.missing_entries,
+        "topic": topic.topic,
+        "target": topic.target_topic,
+        "state": topic.outcome.value,
+        "why": topic.reason,
+        "ledgers": len(topic.ledgers),
+        "entries": topic.entries,
+        "bytes": topic.size,
+        "subscriptions": topic.subscriptions,
+        "is_missing_exact": topic.is_missing_exact,
+        "missing_entries": topic.missing_entries,
         "missing": [
             {
                 "first_ledger": one.first_ledger, "last_ledger": one.last_ledger, "ledgers": one.ledgers, "entries": one.entries,
                 "is_at_least": one.is_at_least, "from": iso_time(one.from_ms), "to": iso_time(one.to_ms), "why": one.why,
             }
-            for one in plan.missing
+            for one in topic.missing
         ],
-        "aborted_entries": line.hidden,
-        "open_entries": line.opened,
-        "compared": None if line.compared is None else line.compared.as_json(),
-        "remarks": line.remarks,
+        "aborted_entries": topic.hidden,
+        "open_entries": topic.opened,
+        "compared": None if topic.compared is None else topic.compared.as_json(),
+        "remarks": list(topic.remarks),
     }  # fmt: skip

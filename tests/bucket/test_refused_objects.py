@@ -26,7 +26,7 @@ from ledgerfs.repair import plan_repair
 from ledgerfs.storage.objects import ObjectHead, ObjectStat
 from ledgerfs.verification import verify
 from ledgerfs.vfs.tree import tree_of
-from ledgerfs_cluster.recovery.planning.planning import plan_each
+from ledgerfs_cluster.recovery.planning import plan_each
 from tests.support.invoked import Done, run
 from tests.support.lacking import OTHER, OTHER_NAME, TOPIC, LossyBucket, key_of, ledger, lossy_s3
 from tests.support.matrix import ENTRIES, make_ledger, small_parts
@@ -192,8 +192,8 @@ def test_with_a_topic_only_reading_that_topic_fails(
         assert caught.value.key == INDEX
     assert bucket.topic(TOPIC).message((1, 0)).value == b"1:0"
     (plan,) = (one for one in plan_each(bucket.catalog) if one.topic == TOPIC)
-    assert plan.refusal is not None
-    assert f"the store refuses ledger 2, {INDEX}: access denied" in plan.refusal
+    assert plan.reason is not None
+    assert f"the store refuses ledger 2, {INDEX}: access denied" in plan.reason
 
 
 def test_with_a_topic_skip_leaves_out_that_ledger(

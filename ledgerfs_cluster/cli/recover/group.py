@@ -15,15 +15,15 @@ Examples:
 
 _COMMANDS = (
     LazyCommand(
-        "plan", "ledgerfs_cluster.cli.recover.plan:plan",
+        "plan", "ledgerfs_cluster.cli.recover.commands:plan",
         "Show what `ledgerfs recover run` would restore, and what will be missing and why; nothing is written.",
     ),
     LazyCommand(
-        "run", "ledgerfs_cluster.cli.recover.run:run",
+        "run", "ledgerfs_cluster.cli.recover.commands:run",
         "Have a new cluster serve the topics of BUCKET: each as a whole, or not at all.",
     ),
     LazyCommand(
-        "check", "ledgerfs_cluster.cli.recover.check:check",
+        "check", "ledgerfs_cluster.cli.recover.commands:check",
         "Read all of each restored topic back through the new cluster's brokers, as a client does, and compare it with BUCKET.",
     ),
 )  # fmt: skip

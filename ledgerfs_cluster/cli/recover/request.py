@@ -20,23 +20,22 @@ if TYPE_CHECKING:
     from ledgerfs.schemas.schema_store import SchemaStore
     from ledgerfs.storage.object_store import RawStore
     from ledgerfs_cluster.offload.offload_driver import OffloadDriver
-    from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
-    from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster
-    from ledgerfs_cluster.recovery.planning.wanted import Wanted
-    from ledgerfs_cluster.recovery.running.recovery import Into, Lost
+    from ledgerfs_cluster.recovery.new_cluster import NewCluster
+    from ledgerfs_cluster.recovery.recovery import Lost
+    from ledgerfs_cluster.recovery.wanted import Wanted
     from ledgerfs_cluster.snapshot.kept_dumps import KeptDump
-    from ledgerfs_cluster.snapshot.policies import OffloadTarget
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 
-def topics_option(command: Command) -> Command:
-    """Add --topics."""
-    option = click.option(
-        "--topics", multiple=True, metavar="PATTERN",
-        help="Only topics whose whole tenant/namespace/topic matches this regular expression; may be repeated.",
-    )  # fmt: skip
-    return option(command)
+topics_option = click.option(
+    "--topics", multiple=True, metavar="PATTERN",
+    help="Only topics whose whole tenant/namespace/topic matches this regular expression; may be repeated.",
+)  # fmt: skip
+service_option = click.option(
+    "--service", metavar="URL",
+    help="Where clients connect, pulsar://host:6650 or pulsar+ssl://host:6651.  [default: as the new cluster's metadata has it]",
+)  # fmt: skip
 
 
 def lost_options(command: Command) -> Command:
@@ -48,10 +47,6 @@ def lost_options(command: Command) -> Command:
             help="Under another name: {tenant}, {namespace} and {topic} stand for the former one, as in 'public/restored/{topic}'.",
         ),
         topics_option,
-        click.option(
-            "--disks", metavar="URL",
-            help="Disks of its bookies, bookies:///disk1,/disk2, for what was never offloaded; needs a dump.",
-        ),
         click.option("--no-dump", is_flag=True, help="Do not use the newest dump that is kept in BUCKET."),
         click.option(
             "--dump", metavar="FILE|URL",
@@ -84,7 +79,7 @@ def into_options(*, required: bool) -> Callable[[Command], Command]:
     return add
 
 
-def how_options(command: Command) -> Command:
+def restore_options(command: Command) -> Command:
     """Add how brokers find the bucket, and what is restored in which way."""
     for one in (
         click.option(
@@ -107,21 +102,29 @@ def lost_of(
     context: click.Context, bucket: "Bucket", options: dict[str, Any], cluster: "LivingCluster | None"
 ) -> "Lost":
     """Return what is left of the lost cluster, which is not the new one; raises `InvalidOptionError`, and what its parts raise."""
-    from ledgerfs_cluster.recovery.running.recovery import Lost
+    from ledgerfs.formats.local_paths import local_path
+    from ledgerfs_cluster.recovery.dumped_cluster import read_dumped
+    from ledgerfs_cluster.recovery.recovery import Lost
+    from ledgerfs_cluster.snapshot.dump_file import read_dump
+    from ledgerfs_cluster.snapshot.kept_dumps import kept_dump_at
 
     if options["dump"] is not None and options["no_dump"]:
         raise click.UsageError("--dump and --no-dump contradict each other")
-    dump, name, file = _dump(context, bucket, options, cluster)
-    disks = None
-    if options["disks"] is not None:
-        if file is None:
-            raise click.UsageError(
-                "--disks needs the metadata of their cluster: a dump that is kept in BUCKET, or --dump FILE"
-            )
-        from ledgerfs.bucket.opening import open_bucket
-
-        disks = open_bucket(options["disks"], {"metadata": file, "open_end": "recovered"})
-    return Lost(bucket, wanted_of(options["topics"], options["template"]), dump, name, disks)
+    wanted = wanted_of(options["topics"], options["template"])
+    # A copy of what is kept in a bucket, since it is read more than once, and may be pruned meanwhile.
+    file = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
+    name: str | None = options["dump"]
+    if name is None:
+        kept = [] if options["no_dump"] else _kept(bucket, cluster)
+        if not kept:
+            return Lost(bucket, wanted)
+        name = f"{bucket.store.url}/{_copied(bucket.raw_store, kept, file).key}"
+        say(f"with the dump {name}")
+    elif (found := kept_dump_at(name, storage_options_of(context))) is not None:
+        _copied(found[0], [found[1]], file)
+    else:
+        file = Path(local_path(name, "dump"))
+    return Lost(bucket, wanted, read_dumped(lambda: read_dump(file)), name)
 
 
 def into_cluster(context: click.Context, options: dict[str, Any]) -> "LivingCluster":
@@ -136,52 +139,29 @@ def into_of(
     lost: "Lost",
     cluster: "LivingCluster",
     options: dict[str, Any],
-    **how: Any,  # noqa: ANN401  (fields of `How`)
-) -> "Into":
-    """Return the new cluster as topics are restored into it; ``how`` are fields of `How` that are no options of a plan.
+    **more: Any,  # noqa: ANN401  (fields of `NewCluster`)
+) -> "NewCluster":
+    """Return the new cluster as topics are restored into it; ``more`` are fields of `NewCluster` that are no options of a plan.
 
     Raises `InvalidOptionError` if its brokers would look for the bucket elsewhere.
     """
-    from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
-    from ledgerfs_cluster.recovery.running.recovery import Into
-    from ledgerfs_cluster.recovery.settings.setting_again import SettingAgain
-    from ledgerfs_cluster.recovery.topics.restoring import How
+    from ledgerfs.bucket.known_schemas import KnownSchemas
+    from ledgerfs.schemas.saved_schemas import saved_schemas_at
+    from ledgerfs_cluster.recovery.new_cluster import NewCluster
 
-    driver, tier = _driver_of(context, lost.bucket, options)
-    settings = SettingAgain(
-        requests_of(options),
-        DumpedSettings() if lost.dump is None else lost.dump.settings,
-        _stores(context, lost.bucket, options),
-        tier,
+    stores: list[SchemaStore] = [KnownSchemas(lost.bucket)]
+    if options["schemas"] is not None:
+        stores.append(saved_schemas_at(options["schemas"], storage_options_of(context)))
+    return NewCluster(
+        cluster,
+        admin_requests(options["admin"], **{name: options[name] for name in ACCESS}),
+        _driver_of(context, lost.bucket, options),
+        gives_new_ids=options["new_ids"],
+        stores=tuple(stores),
         sets_schemas=not options["no_schemas"],
         hides_lost=options["hide_lost_schemas"],
+        **more,
     )
-    return Into(cluster, settings, How(driver, gives_new_ids=options["new_ids"], **how))
-
-
-def _dump(
-    context: click.Context, bucket: "Bucket", options: dict[str, Any], cluster: "LivingCluster | None"
-) -> "tuple[DumpedCluster | None, str | None, str | None]":
-    """Return what the dump has that is named, or is the newest one in the bucket, its name, and the file that has it; None without any."""
-    from ledgerfs.formats.local_paths import local_path
-    from ledgerfs_cluster.recovery.lost.dumped_cluster import read_dumped
-    from ledgerfs_cluster.snapshot.dump_file import read_dump
-    from ledgerfs_cluster.snapshot.kept_dumps import kept_dump_at
-
-    # A copy of what is kept in a bucket, since it is read more than once, and may be pruned meanwhile.
-    file = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
-    name: str | None = options["dump"]
-    if name is None:
-        kept = [] if options["no_dump"] else _kept(bucket, cluster)
-        if not kept:
-            return None, None, None
-        name = f"{bucket.store.url}/{_copied(bucket.raw_store, kept, file).key}"
-        say(f"with the dump {name}")
-    elif (found := kept_dump_at(name, storage_options_of(context))) is not None:
-        _copied(found[0], [found[1]], file)
-    else:
-        file = Path(local_path(name, "dump"))
-    return read_dumped(lambda: read_dump(file)), name, str(file)
 
 
 def _kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDump]":
@@ -223,7 +203,7 @@ def _copied(store: "RawStore", kept: "Sequence[KeptDump]", file: Path) -> "KeptD
 
 def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
     """Return which topics are wanted, and under which names; raises `click.BadParameter` for a pattern that is none."""
-    from ledgerfs_cluster.recovery.planning.wanted import TargetNames, Wanted
+    from ledgerfs_cluster.recovery.wanted import Wanted
 
     patterns = []
     for text in topics:
@@ -231,12 +211,10 @@ def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
             patterns.append(re.compile(text.removeprefix("persistent://")))
         except re.error as error:
             raise click.BadParameter(f"{text!r} is no regular expression: {error}", param_hint="--topics") from error
-    return Wanted(tuple(patterns), TargetNames(template))
+    return Wanted(tuple(patterns), template)
 
 
-def _driver_of(
-    context: click.Context, bucket: "Bucket", options: dict[str, Any]
-) -> "tuple[OffloadDriver, OffloadTarget]":
+def _driver_of(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "OffloadDriver":
     """Return by what the new cluster's brokers find the bucket; raises `InvalidOptionError` if they would look elsewhere."""
     from ledgerfs_cluster.offload.offload_driver import (
         bucket_in,
@@ -245,7 +223,6 @@ def _driver_of(
         folder_in_bucket,
         require_place,
     )
-    from ledgerfs_cluster.snapshot.policies import OffloadTarget
 
     url = bucket.store.url
     if folder_in_bucket(url):
@@ -254,17 +231,7 @@ def _driver_of(
     driver = options["driver"] or driver_for(url)
     endpoint = options["endpoint"] or str(storage_options_of(context).get("endpoint_url") or "")
     require_place(url, driver, name, endpoint)
-    made = driver_of_bucket(driver, name, options["region"], endpoint)
-    return made, OffloadTarget(made.name, name, options["region"] or None, endpoint or None)
-
-
-def service_option(command: Command) -> Command:
-    """Add --service."""
-    option = click.option(
-        "--service", metavar="URL",
-        help="Where clients connect, pulsar://host:6650 or pulsar+ssl://host:6651.  [default: as the new cluster's metadata has it]",
-    )  # fmt: skip
-    return option(command)
+    return driver_of_bucket(driver, name, options["region"], endpoint)
 
 
 def pulsar_service(context: click.Context, cluster: "LivingCluster", options: dict[str, Any]) -> "PulsarService":
@@ -280,18 +247,3 @@ def pulsar_service(context: click.Context, cluster: "LivingCluster", options: di
     service = PulsarService(url, token, options["tls_ca"], options["tls_cert"], options["tls_key"])
     context.call_on_close(service.close)
     return service
-
-
-def requests_of(options: dict[str, Any]) -> "AdminRequests":
-    """Return requests to the admin API; raises `InvalidOptionError`."""
-    return admin_requests(options["admin"], **{name: options[name] for name in ACCESS})
-
-
-def _stores(context: click.Context, bucket: "Bucket", options: dict[str, Any]) -> "tuple[SchemaStore, ...]":
-    from ledgerfs.bucket.known_schemas import KnownSchemas
-    from ledgerfs.schemas.saved_schemas import saved_schemas_at
-
-    own: tuple[SchemaStore, ...] = (KnownSchemas(bucket),)
-    if options["schemas"] is None:
-        return own
-    return (*own, saved_schemas_at(options["schemas"], storage_options_of(context)))

@@ -5,32 +5,93 @@ else has to come once, in the order of the topic, with its place, payload, key, 
 messages the payload is compared as it was encrypted: no key is needed.
 """
 
+import heapq
 import time
+from base64 import b64encode
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from ledgerfs.catalog.reader import LedgerReader
 from ledgerfs.errors import EntryRangeError
-from ledgerfs.formats.array_types import Int64
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs_cluster.recovery.checking.expected_messages import expected_messages
-from ledgerfs_cluster.recovery.checking.messages import Message, MessagePlace, message_of
-from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService, TopicReading
+from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.formats.decompression import Compression
+from ledgerfs.formats.records import EntryBatch
+from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
+from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
+from ledgerfs.scan.reread_damaged import walk_entries
+from ledgerfs.scan.topic_entries import Reach, read_entries
+from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
 
+_COLUMNS = ("entry_id", "batch_index", "publish_time", "event_time", "key", "key_bytes", "value", "properties")
 _WRONG = {"differing": "differ", "missing": "missing", "unexpected": "unexpected", "repeated": "repeated"}
 """Kinds of messages that are not as they should be, and how a sentence names them."""
 _MOST_NAMED = 10
-_MOST_IN_VAIN = 3
-"""After so many ledgers of which nothing came, one after the other, the rest counts as missing: waiting takes time."""
 _MOST_AHEAD = 10_000
 _PAUSES = 3
+_UINT64 = 1 << 64
+_LATEST_EVENT_MS = (1 << 63) // 1000
 
 
-class _SilenceError(Exception):
-    """Something has to come, and does not, and brokers do not say that the topic ends here."""
+class MessagePlace(NamedTuple):
+    """Where a message is; places order as the topic does. ``batch_index`` is -1 outside batches."""
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.ledger_id}:{self.entry_id}" + (f":{self.batch_index}" if self.batch_index >= 0 else "")
+
+
+class Message(NamedTuple):
+    """What is compared of a message.
+
+    Attributes
+    ----------
+    place
+        With the id of its ledger as brokers know it.
+    value
+        Its payload, empty for none.
+    publish_ms, event_ms
+        Times, ms since 1970 UTC; an event time of 0 is none.
+    key
+        Its key, in base64 if it was given as bytes; empty for none.
+    properties
+        {name: values}: of a name that a message has twice, the client has one value.
+    is_encrypted
+        Whether the value is what was encrypted. Then the rest is not compared, except the publish time.
+    is_dropped
+        Whether the client drops it, so that nothing is known if it does not come.
+
+    """
+
+    place: MessagePlace
+    value: bytes
+    publish_ms: int
+    event_ms: int = 0
+    key: str = ""
+    properties: Mapping[str, Sequence[str]] = {}
+    is_encrypted: bool = False
+    is_dropped: bool = False
+
+    def is_served_as(self, sent: "Message") -> bool:
+        """Whether a message that was sent is this one."""
+        if self.value != sent.value or self.publish_ms != sent.publish_ms:
+            return False
+        if self.is_encrypted:
+            return True
+        return (
+            self.key == sent.key
+            and (self.event_ms == sent.event_ms or (self.event_ms == 0 and abs(sent.event_ms) >= _LATEST_EVENT_MS))
+            and self.properties.keys() == sent.properties.keys()
+            and all(sent.properties[name][0] in values for name, values in self.properties.items())
+        )
 
 
 @dataclass(slots=True)
@@ -46,7 +107,7 @@ class TopicComparison:
     first
         Where the first few of each kind are, by the ids that brokers give them.
     is_silent
-        Whether the brokers got no further somewhere, for some time, before all had come: what is missing there may come later.
+        Whether the brokers got no further, for some time, before all had come: what is missing from there on may come later.
 
     """
 
@@ -70,6 +131,11 @@ class TopicComparison:
         first = self.first.setdefault(kind, [])
         if len(first) < _MOST_NAMED:
             first.append(message.place)
+
+    def add_missed(self, messages: Iterator[Message]) -> None:
+        """Count messages that did not come."""
+        for one in messages:
+            self.add("not_compared" if one.is_dropped else "missing", one)
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it."""
@@ -105,30 +171,13 @@ def compare_topic(
     hidden: Mapping[int, Int64],
     ids: Mapping[int, int] | None = None,
 ) -> TopicComparison:
-    """Read a restored topic through its brokers and compare it with the bucket.
+    """Read a restored topic through its brokers and compare it with the bucket; a partitioned topic is compared by its partitions.
 
-    Parameters
-    ----------
-    service
-        The brokers.
-    topic
-        ``persistent://tenant/namespace/name``; a partitioned one is compared by its partitions.
-    ledgers
-        The bucket's ledgers of the topic that were restored, ascending by id.
-    hidden
-        {id of a ledger: ids of its entries that brokers must not send}, those of aborted transactions; markers are found here.
-    ids
-        {id of a ledger: the one that brokers know it by}, for those that were restored under another one; ascending as the ids are.
+    ``ledgers`` are those that were restored, ascending by id, and ``hidden`` {id of one: ids of its entries that brokers must not send},
+    those of aborted transactions; markers are found here. ``ids`` are {id of a ledger: the one that brokers know it by}, ascending as the
+    ids are, of those that were restored under another one.
 
-    Raises
-    ------
-    StoreUnreachableError, AuthenticationError, AccessDeniedError, NotFoundError, InvalidNameError, BrokerRefusalError
-        The brokers cannot be read (`PulsarService.reading`).
-    CorruptLedgerError, CorruptMessageError, ObjectNotFoundError, StoreError
-        The bucket cannot be read, or what it has cannot be decoded.
-    EntryRangeError
-        Ledgers are not in the order of their ids, or of those that brokers know them by.
-
+    Raises the errors of `PulsarService.reading` and of the bucket, and `EntryRangeError` for ledgers that are not in the order of ids.
     """
     own = [one.ref.ledger_id for one in ledgers]
     known = [(ids or {}).get(one, one) for one in own]
@@ -137,20 +186,21 @@ def compare_topic(
             raise EntryRangeError(f"ledger {other} comes after {one}, and a topic is read in the order of ids")
     found, wanted = TopicComparison(), _Wanted(expected_messages(topic, ledgers, hidden, known))
     highest: MessagePlace | None = None
-    for came in _sent(service, topic, known, wanted, found):
+    for came in _sent(service, topic, known, wanted):
+        if came is None:
+            found.is_silent = True
+            break
         if highest is not None and came.place <= highest:
             found.add("repeated", came)
             continue
         highest = came.place
-        for missed in wanted.before(came.place):
-            found.add("not_compared" if missed.is_dropped else "missing", missed)
+        found.add_missed(wanted.before(came.place))
         expected = wanted.at(came.place)
         if expected is not None:
             found.add("same" if expected.is_served_as(came) else "differing", expected)
         else:
             found.add("appended" if not known or came.place.ledger_id > known[-1] else "unexpected", came)
-    for missed in wanted.before(None):
-        found.add("not_compared" if missed.is_dropped else "missing", missed)
+    found.add_missed(wanted.before(None))
     return found
 
 
@@ -180,52 +230,115 @@ class _Wanted:
         return self._next.popleft() if self._next and self._next[0].place == place else None
 
 
-def _sent(
-    service: PulsarService, topic: str, ids: Sequence[int], wanted: _Wanted, found: TopicComparison
-) -> Iterator[Message]:
-    """Yield all that comes, but nothing that is appended from now on; raises as `PulsarService.reading`.
+def _sent(service: PulsarService, topic: str, ids: Sequence[int], wanted: _Wanted) -> Iterator[Message | None]:
+    """Yield all that comes, but nothing that is appended from now on, and None if brokers get no further.
 
-    Where brokers get no further they are asked for the next ledger: perhaps they lack only that one.
+    Raises as `PulsarService.reading`.
     """
-    start: Position | None = None
     began_ms = time.time_ns() // 1_000_000
-    in_vain = 0
-    while in_vain < _MOST_IN_VAIN:
-        last: Position | None = None
-        try:
-            with service.reading(topic, start) as reading:
-                while (sent := _next(service, reading, wanted)) is not None:
-                    message = message_of(sent)
-                    last = message.place.position
-                    if message.publish_ms > began_ms and message.place.ledger_id > max(ids, default=-1):
-                        return
-                    yield message
+    with service.reading(topic) as reading:
+        while True:
+            # What is due may come behind the end that brokers name.
+            is_due, pauses = wanted.is_due(), 0
+            if not is_due and reading.is_at_end():
                 return
-        except _SilenceError:
-            found.is_silent = True
-        in_vain = in_vain + 1 if last is None else 0
-        at = last or start or Position(ids[0], 0)
-        behind = next((one for one in ids if one > at.ledger_id), None)
-        if behind is None:
-            return
-        start = Position(behind, 0)
+            while (sent := reading.next(service.silence_s)) is None:
+                pauses += 1
+                if is_due and reading.is_at_end():
+                    return
+                if pauses >= _PAUSES and not is_due:
+                    # Brokers may call a marker the last message, and the client never gets beyond a batch that it cannot decrypt.
+                    return
+                if pauses >= _PAUSES and pauses * service.silence_s >= service.patience_s:
+                    yield None
+                    return
+            message = _message_of(sent)
+            if message.publish_ms > began_ms and message.place.ledger_id > max(ids, default=-1):
+                return
+            yield message
 
 
-def _next(service: PulsarService, reading: TopicReading, wanted: _Wanted) -> Any:  # noqa: ANN401  (`pulsar.Message`)
-    """Return the next message; None at the end. Waits for what is due also behind the end that brokers name. Raises `_SilenceError`."""
-    is_due = wanted.is_due()
-    if not is_due and reading.is_at_end():
-        return None
-    pauses = 0
-    while (sent := reading.next(service.silence_s)) is None:
-        pauses += 1
-        if is_due and reading.is_at_end():
-            return None
-        if pauses < _PAUSES:
-            continue
-        if not is_due:
-            # Brokers may call a marker the last message, and the client never gets beyond a batch that it cannot decrypt.
-            return None
-        if pauses * service.silence_s >= service.patience_s:
-            raise _SilenceError
-    return sent
+def expected_messages(
+    topic: str, ledgers: Sequence[LedgerReader], hidden: Mapping[int, Int64], ids: Sequence[int]
+) -> Iterator[Message]:
+    """Yield what brokers have to send of a restored topic, in its order: all messages but markers and those of aborted transactions.
+
+    ``hidden`` and ``ids``, one for each ledger, are as in `compare_topic`. Raises the errors of the bucket and of decoding messages.
+    """
+    decoder = TopicDecoder(topic, DecodeOptions(_COLUMNS))
+    batches = read_entries(ledgers, Reach.of(range(len(ledgers))))
+    for place, batch, entries, keep in walk_entries(decoder, ledgers, batches):
+        own_id, ledger_id = ledgers[place.number].ref.ledger_id, ids[place.number]
+        is_sent = keep & ~np.isin(batch.ids_of(np.arange(len(batch))), hidden.get(own_id, ()))
+        is_encrypted = is_sent & (entries[Meta.ENCRYPTION_KEYS] > 0)
+        sealed = _encrypted(batch, entries, is_encrypted, ledger_id)
+        plain = _decoded(decoder, own_id, batch, entries, is_sent & ~is_encrypted, ledger_id)
+        yield from heapq.merge(plain, sealed, key=lambda message: message.place)
+
+
+def _decoded(  # noqa: PLR0917  (what a decoder needs, and the other id)
+    decoder: TopicDecoder, own_id: int, batch: EntryBatch, entries: Int64Table, keep: Mask, ledger_id: int
+) -> Iterator[Message]:
+    for portion in decoder.portions(entries, keep):
+        # Decoding changes the table of entries.
+        dropped = frozenset(batch.ids_of(np.flatnonzero(portion & _are_dropped(entries))).tolist())
+        for message in _messages_in(decoder.decode(batch, own_id, entries, portion), ledger_id):
+            yield message._replace(is_dropped=True) if message.place.entry_id in dropped else message
+
+
+def _encrypted(batch: EntryBatch, entries: Int64Table, keep: Mask, ledger_id: int) -> Iterator[Message]:
+    """Yield entries as they are handed on to clients that have no key: a batch is one message."""
+    for row in np.flatnonzero(keep).tolist():
+        start, end = int(entries[Meta.PAYLOAD_AT, row]), int(entries[Meta.PAYLOAD_END, row])
+        published = int(entries[Meta.PUBLISH_TIME, row])
+        place = MessagePlace(ledger_id, batch.id_of(row))
+        yield Message(place, bytes(batch.buffer[start:end]), published, is_encrypted=True)
+
+
+def _are_dropped(entries: Int64Table) -> Mask:
+    """Return which entries the client drops: it cannot decompress nothing with zlib, which is how Java's and its own producers send it."""
+    is_empty = (entries[Meta.COMPRESSION] == Compression.ZLIB) & (entries[Meta.UNCOMPRESSED_SIZE] == 0)
+    are_dropped: Mask = is_empty & (entries[Meta.ENCRYPTION_KEYS] == 0)
+    return are_dropped
+
+
+def _message_of(sent: Any) -> Message:  # noqa: ANN401  (`pulsar.Message`)
+    """Return a message that the client has received."""
+    at, event_ms = sent.message_id(), sent.event_timestamp()
+    return Message(
+        MessagePlace(at.ledger_id(), at.entry_id(), at.batch_index()),
+        sent.data(),
+        sent.publish_timestamp(),
+        event_ms - _UINT64 if event_ms >= _UINT64 >> 1 else event_ms,
+        sent.partition_key(),
+        {name: (value,) for name, value in sent.properties().items()},
+    )
+
+
+def _messages_in(table: pa.RecordBatch, ledger_id: int) -> list[Message]:
+    """Return the messages of a batch of `_COLUMNS`, in a ledger."""
+    times = (table.column(name).cast(pa.int64()).to_pylist() for name in ("publish_time", "event_time"))
+    others = (
+        table.column(name).to_pylist()
+        for name in ("entry_id", "batch_index", "key", "key_bytes", "value", "properties")
+    )
+    return [
+        Message(
+            MessagePlace(ledger_id, entry_id, -1 if batch_index is None else batch_index),
+            value or b"",
+            published // 1000,
+            (event or 0) // 1000,
+            b64encode(key_bytes).decode() if key_bytes is not None else key or "",
+            _by_name(properties),
+        )
+        for published, event, entry_id, batch_index, key, key_bytes, value, properties in zip(
+            *times, *others, strict=True
+        )
+    ]
+
+
+def _by_name(properties: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in properties:
+        found.setdefault(name, []).append(value)
+    return found

@@ -6,6 +6,7 @@ import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +23,6 @@ from ledgerfs.errors import (
     StoreUnreachableError,
 )
 from ledgerfs_cluster.errors import BrokerRefusalError
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.snapshot.cluster_names import CLUSTERS, only_cluster
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
@@ -95,8 +95,8 @@ class PulsarService:
         self._client: Any = None
 
     @contextmanager
-    def reading(self, topic: str, start: Position | None) -> Iterator["TopicReading"]:
-        """Return a reader of all messages of a topic, or of those from an entry on.
+    def reading(self, topic: str) -> Iterator["TopicReading"]:
+        """Return a reader of all messages of a topic.
 
         It and its methods raise `StoreUnreachableError`, `AuthenticationError`, `AccessDeniedError`, `NotFoundError`, `InvalidNameError`,
         and `BrokerRefusalError` for any other refusal.
@@ -104,7 +104,7 @@ class PulsarService:
         with _our_errors(self._pulsar, topic):
             reader = self._connected().create_reader(
                 topic,
-                self._pulsar.MessageId.earliest if start is None else self._pulsar.MessageId(-1, *start, -1),
+                self._pulsar.MessageId.earliest,
                 receiver_queue_size=_AHEAD,
                 start_message_id_inclusive=True,
                 crypto_failure_action=self._pulsar.ConsumerCryptoFailureAction.CONSUME,
@@ -131,56 +131,49 @@ class PulsarService:
             self._client = None
 
     def _connected(self) -> Any:  # noqa: ANN401  (the package has no types)
-        if self._client is None:
-            self._client = self._new_client()
-        return self._client
-
-    def _new_client(self) -> Any:  # noqa: ANN401
+        if self._client is not None:
+            return self._client
         pulsar = self._pulsar
-        authentication = None
+        authentication, own = None, dict[str, str]()
+        if self._certificate is not None:
+            certificate, key = str(self._certificate), str(self._key or self._certificate)
+            own = {"tls_certificate_file_path": certificate, "tls_private_key_file_path": key}
+            authentication = pulsar.AuthenticationTLS(certificate, key)
         if self._token is not None:
             authentication = pulsar.AuthenticationToken(self._token)
-        elif self._certificate is not None:
-            authentication = pulsar.AuthenticationTLS(str(self._certificate), str(self._key or self._certificate))
-        own: dict[str, str] = {}
-        if self._certificate is not None:
-            own["tls_certificate_file_path"] = str(self._certificate)
-            own["tls_private_key_file_path"] = str(self._key or self._certificate)
         trusted = ssl.get_default_verify_paths().cafile if self._ca is None else str(self._ca)
-        # The client would write its log to standard output.
-        logger = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
-        return pulsar.Client(
+        self._client = pulsar.Client(
             self._url,
             authentication,
             tls_trust_certs_file_path=trusted,
             tls_validate_hostname=True,
-            logger=logger,
+            # The client would write its log to standard output.
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
             **own,
         )
+        return self._client
 
 
+@dataclass(frozen=True, slots=True)
 class TopicReading:
     """One reader of a topic, for one thread."""
 
-    __slots__ = ("_pulsar", "_reader", "_topic")
-
-    def __init__(self, pulsar: ModuleType, reader: Any, topic: str) -> None:  # noqa: ANN401  (the package has no types)
-        self._pulsar = pulsar
-        self._reader = reader
-        self._topic = topic
+    pulsar: ModuleType
+    reader: Any
+    topic: str
 
     def next(self, wait_s: float) -> Any:  # noqa: ANN401
         """Return the next message in the order in which brokers send them; None if none comes for so long."""
-        with _our_errors(self._pulsar, self._topic):
+        with _our_errors(self.pulsar, self.topic):
             try:
-                return self._reader.read_next(round(wait_s * 1000))
-            except self._pulsar.Timeout:
+                return self.reader.read_next(round(wait_s * 1000))
+            except self.pulsar.Timeout:
                 return None
 
     def is_at_end(self) -> bool:
         """Whether brokers say that the topic has no message behind the last one that came."""
-        with _our_errors(self._pulsar, self._topic):
-            return not self._reader.has_message_available()
+        with _our_errors(self.pulsar, self.topic):
+            return not self.reader.has_message_available()
 
 
 def _package() -> ModuleType:

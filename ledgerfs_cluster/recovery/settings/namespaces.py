@@ -1,163 +1,179 @@
-"""Tenants and namespaces of the topics that are restored, made by the new cluster's brokers: what is missing, and with which policies.
+"""Tenants and namespaces of the topics that are restored, made by the new cluster's brokers, and what is left to be set by hand.
 
-What is there is never changed: whoever made it may have meant it so. So what a run that was ended has made is as good as made by somebody
-else, and `ledgerfs_cluster.recovery.settings.former_settings` compares former settings with what is there, whoever set it.
+What is there is never changed: whoever made it may have meant it so. Former settings are compared with what is there, whoever set it, or
+with what will be, so that a plan that is made after a run has what is left to be done. No setting that is left has credentials.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ledgerfs.display import printable
 from ledgerfs.errors import CorruptMetadataError, InvalidNameError
-from ledgerfs.formats.topic_names import parse_managed_ledger_name
+from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
 from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests, Answer
-from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs_cluster.recovery.settings.carried_policies import (
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
+from ledgerfs_cluster.recovery.settings.policies import (
+    BY_CLUSTER,
     CLUSTERS,
     HELD,
+    INTERNAL,
+    OFFLOAD,
     RETENTION,
     TTL,
-    NewCluster,
     carried_policies,
 )
 from ledgerfs_cluster.snapshot.bundles import namespace_of
-from ledgerfs_cluster.snapshot.policies import OffloadTarget
+from ledgerfs_cluster.snapshot.policies import policies_of, without_credentials
 from ledgerfs_cluster.snapshot.survey_builder import POLICIES
 
 _TENANTS = "/admin/v2/tenants"
 _CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 _IS_THERE, _REFUSED = 409, 412
+_GLOBAL = " global"
+"""What the names of policies end with that a topic has in all clusters."""
 _OF_LEGACY = {RETENTION: "retention", TTL: "messageTTL"}
 """Policies without which a namespace of a V1 name would delete, and where each is set: it cannot be made with any."""
+_LOCAL = {"bookieAffinityGroup": "bookie_affinity_group", "namespaceAntiAffinityGroup": "anti_affinity_group"}
+"""{what a namespace has in its cluster alone: its name here}."""
 
 
 @dataclass(frozen=True, slots=True)
-class TenantPlan:
-    """A tenant of restored topics: its roles and clusters, as it is or will be, and why its namespaces cannot be made."""
+class FormerSetting:
+    """A setting of the lost cluster that the new one does not have.
 
+    Attributes
+    ----------
+    owner
+        The tenant, namespace or topic in the new cluster that is to have it.
+    name
+        As ZooKeeper has it.
+    value
+        As JSON has it, without credentials; None if it is damaged or not known.
+    reason
+        Why the new cluster does not have it, or why the value is not known; None if it is there already, with another value.
+
+    """
+
+    owner: str
     name: str
-    is_new: bool
-    settings: Mapping[str, Any]
-    trouble: str | None = None
+    value: Any
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        """Return a line that does nothing to a terminal."""
+        if self.value is None:
+            return printable(f"{self.owner}: {self.name} not known: {self.reason}")
+        reason = "" if self.reason is None else f" ({self.reason})"
+        return printable(f"{self.owner}: {self.name} was {json.dumps(self.value)}: set it by hand{reason}")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it."""
+        return {"owner": self.owner, "name": self.name, "value": self.value, "why": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
-class NamespacePlan:
-    """A namespace of restored topics.
+class OwnerPlan:
+    """A tenant or a namespace of restored topics.
 
     Attributes
     ----------
     name
         In the new cluster.
-    former
-        The namespace in the lost one whose policies it has or would have; None where it stands for several.
     is_new
         Whether it is to be made.
-    policies
+    settings
         What holds for it, as it is or will be.
-    why_not
-        {former policy: why it will not be as it was}.
+    by_hand
+        Former settings that do not hold.
     remarks
         What to know of it before topics are restored there.
     trouble
-        Why it cannot be made; None if it can, or is there.
+        Why topics cannot be restored there; None if they can.
 
     """
 
     name: str
-    former: str | None
     is_new: bool
-    policies: Mapping[str, Any]
-    why_not: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any]
+    by_hand: tuple[FormerSetting, ...] = ()
     remarks: tuple[str, ...] = ()
     trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsPlan:
-    """All that topics need to be served before they are restored: tenants, then namespaces, by their names.
+    """All that topics need to be served before they are restored: tenants, then namespaces, and what is left to be set by hand."""
 
-    ``topics`` are the former managed ledgers of the restored ones.
-    """
-
-    tenants: tuple[TenantPlan, ...]
-    namespaces: tuple[NamespacePlan, ...]
-    topics: Mapping[str, str]
+    tenants: tuple[OwnerPlan, ...]
+    namespaces: tuple[OwnerPlan, ...]
+    by_hand: tuple[FormerSetting, ...]
 
 
-def new_cluster(requests: AdminRequests, tier: OffloadTarget | None = None) -> NewCluster:
-    """Return what brokers tell of their cluster; raises the errors of the admin API. ``tier`` is where they have the bucket."""
+def broker_settings(requests: AdminRequests) -> tuple[str, bool]:
+    """Return the name of a cluster as its brokers report it, and whether they have transactions; raises the errors of the admin API."""
     told = requests.told(_CONFIGURATION)
     if not isinstance(told, dict) or not isinstance(name := told.get("clusterName"), str) or not name:
-        raise AdminApiError("the broker does not tell the name of its cluster", key=requests.address + _CONFIGURATION)
-    folder = told.get("offloadersDirectory")
-    has_transactions = str(told.get("transactionCoordinatorEnabled")).lower() == "true"
-    return NewCluster(name, tier, folder if isinstance(folder, str) and folder else None, has_transactions)
+        raise AdminApiError("the broker does not report its cluster's name", key=requests.address + _CONFIGURATION)
+    return name, str(told.get("transactionCoordinatorEnabled")).lower() == "true"
 
 
 def plan_settings(
-    requests: AdminRequests,
-    topics: Mapping[str, str],
-    settings: DumpedSettings,
-    cluster: NewCluster,
+    requests: AdminRequests, topics: Mapping[str, str], settings: DumpedSettings, cluster: str
 ) -> SettingsPlan:
-    """Return which tenants and namespaces topics need; nothing is changed.
+    """Return which tenants and namespaces topics need, as {managed ledger in the new cluster: the former one}; nothing is changed.
 
-    Parameters
-    ----------
-    requests
-        To any broker of the new cluster, by somebody who may see all tenants.
-    topics
-        {managed ledger in the new cluster: the former one}.
-    settings
-        What the dump of the lost cluster tells.
-    cluster
-        The new one (`new_cluster`).
-
-    Raises
-    ------
-    AdminApiError, AccessDeniedError, AuthenticationError
-        The broker does not tell what is there.
-    InvalidNameError
-        A managed ledger is none of a topic.
-
+    ``requests`` are of a user who may see all tenants, ``settings`` what the dump of the lost cluster has. Raises `AdminApiError`,
+    `AccessDeniedError` and `AuthenticationError` if the broker does not report what is there, and `InvalidNameError`.
     """
     formers: dict[str, set[str]] = {}
     for name, former in topics.items():
         formers.setdefault(namespace_of(name), set()).add(namespace_of(former))
-    tenants = tuple(
-        _tenant(requests, name, settings, cluster) for name in sorted({one.partition("/")[0] for one in formers})
-    )
-    troubles = {one.name: one.trouble for one in tenants}
+    tenants = {
+        name: _tenant(requests, name, settings, cluster) for name in sorted({one.partition("/")[0] for one in formers})
+    }
     namespaces = []
     for name in sorted(formers):
         planned = _namespace(requests, name, sorted(formers[name]), settings, cluster)
-        trouble = troubles[name.partition("/")[0]] if planned.is_new else None
-        namespaces.append(planned if trouble is None else replace(planned, trouble=trouble))
-    return SettingsPlan(tenants, tuple(namespaces), topics)
+        trouble = tenants[name.partition("/")[0]].trouble
+        namespaces.append(planned if trouble is None or not planned.is_new else replace(planned, trouble=trouble))
+    owners = (*tenants.values(), *namespaces)
+    by_hand = [*(setting for owner in owners for setting in owner.by_hand), *_of_topics(settings, topics)]
+    return SettingsPlan(tuple(tenants.values()), tuple(namespaces), tuple(by_hand))
 
 
 def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Collection[str]) -> list[str]:
     """Make the tenants and namespaces that are not there, and return those namespaces; made twice is as good as once.
 
     ``wanted`` are the namespaces whose topics are restored. Raises the errors of the admin API, and `InvalidNameError`: what was made
-    before stays.
+    before stays. What another client made meanwhile stays as it is.
     """
     new = [one for one in plan.namespaces if one.is_new and one.trouble is None and one.name in wanted]
     needed = {one.name.partition("/")[0] for one in new}
     for tenant in plan.tenants:
         if tenant.is_new and tenant.name in needed:
-            answer = requests.change("PUT", f"{_TENANTS}/{tenant.name}", dict(tenant.settings), is_repeatable=True)
-            _required(answer)
-    for namespace in new:
-        _make(requests, namespace)
+            _made(requests, f"{_TENANTS}/{tenant.name}", dict(tenant.settings))
+    for one in new:
+        path, is_legacy = namespace_path(one.name), is_legacy_namespace(one.name)
+        answer = _made(requests, path, None if is_legacy else dict(one.settings))
+        if is_legacy and (answer.status != _IS_THERE or answer.is_repeated):
+            for name, where in _OF_LEGACY.items():
+                requests.change("POST", f"{path}/{where}", one.settings[name], is_repeatable=True).require_ok()
     return [one.name for one in new]
 
 
+def _made(requests: AdminRequests, path: str, settings: dict[str, Any] | None) -> Answer:
+    """Make a tenant or a namespace, and return the answer; one that is there is good."""
+    answer = requests.change("PUT", path, settings, is_repeatable=True)
+    if answer.status == _REFUSED and answer.reason:
+        raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
+    return answer if answer.status == _IS_THERE else answer.require_ok()
+
+
 def namespace_path(namespace: str) -> str:
-    """Return the path of a namespace; raises `InvalidNameError` for what is none, since its name stands in the path as it is."""
+    """Return the path of a namespace; raises `InvalidNameError` for an invalid name, since it stands in the path as it is."""
     if parse_managed_ledger_name(f"{namespace}/persistent/x") is None:
         raise InvalidNameError("not the name of a namespace", key=namespace)
     version = "/admin" if is_legacy_namespace(namespace) else "/admin/v2"
@@ -169,100 +185,149 @@ def is_legacy_namespace(namespace: str) -> bool:
     return namespace.count("/") == 2
 
 
-def _make(requests: AdminRequests, plan: NamespacePlan) -> None:
-    """Make a namespace; one that somebody else made meanwhile stays as it is."""
-    path, is_legacy = namespace_path(plan.name), is_legacy_namespace(plan.name)
-    answer = requests.change("PUT", path, None if is_legacy else dict(plan.policies), is_repeatable=True)
-    _required(answer)
-    if is_legacy and (answer.status != _IS_THERE or answer.is_repeated):
-        for name, where in _OF_LEGACY.items():
-            requests.change("POST", f"{path}/{where}", plan.policies[name], is_repeatable=True).require_ok()
+def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluster: str) -> OwnerPlan:
+    owner = f"tenant {name}"
+    answer = requests.get(f"{_TENANTS}/{name}", accept=frozenset({404}))
+    try:
+        roles, by_hand = sorted(_texts((settings.policies(name) or {}).get("adminRoles"))), []
+    except CorruptMetadataError as error:
+        roles, by_hand = [], [FormerSetting(owner, "policies", None, f"{error.key}: {error.reason}")]
+    if answer.status == 404 and answer.reason:
+        return OwnerPlan(name, True, {"adminRoles": roles, "allowedClusters": [cluster]}, tuple(by_hand))
+    there = _object(answer.require_ok())
+    is_allowed = cluster in _texts(there.get("allowedClusters"))
+    trouble = None if is_allowed else f"the tenant may not use the cluster {cluster}"
+    if not _texts(there.get("adminRoles")).issuperset(roles):
+        by_hand = [FormerSetting(owner, "adminRoles", roles)]
+    return OwnerPlan(name, False, there, tuple(by_hand), trouble=trouble)
 
 
-def is_within(value: object, there: object) -> bool:
-    """Whether what is there has all that a value tells; of an object a broker does not keep what is empty."""
+def _namespace(
+    requests: AdminRequests, name: str, formers: Sequence[str], settings: DumpedSettings, cluster: str
+) -> OwnerPlan:
+    owner = f"namespace {name}"
+    answer = requests.get(namespace_path(name), accept=frozenset({404}))
+    is_new = answer.status == 404 and bool(answer.reason)
+    there = {} if is_new else _object(answer.require_ok())
+    remarks: list[str] = []
+    by_hand: list[FormerSetting] = []
+    policies, why = carried_policies(None, cluster, key=name, is_renamed=True)
+    is_legacy = is_legacy_namespace(name)
+    legacy = {one: HELD[one] for one in _OF_LEGACY} if is_legacy else None
+    if len(formers) > 1:
+        # Of several namespaces in one none is more right than the others.
+        several = ", ".join(formers)
+        remarks.append(f"its topics are of {several}, so it gets the policies of none")
+        reason = f"it stands for {several}, whose policies are not compared"
+        by_hand.append(FormerSetting(owner, "policies", None, reason))
+    else:
+        former: dict[str, Any] | None = None
+        local: dict[str, Any] | None = None
+        try:
+            former = settings.policies(formers[0])
+            local = settings.local_policies(formers[0])
+            if is_new and former is not None:
+                key = f"{POLICIES}/{formers[0]}"
+                policies, why = carried_policies(former, cluster, key=key, is_renamed=name != formers[0])
+        except CorruptMetadataError as error:
+            by_hand.append(FormerSetting(owner, "policies", None, f"{error.key}: {error.reason}"))
+            remarks.append(f"its former policies are damaged, so it gets none of them: {error}")
+        if former is None and not remarks:
+            remarks.append("its former policies are not known")
+        if former is not None and former.get("deleted") is True:
+            remarks.append("it was being deleted when the dump was made")
+        settings_of = {_LOCAL[one]: value for one, value in (local or {}).items() if one in _LOCAL} | (former or {})
+        if is_legacy and is_new:
+            why = dict.fromkeys(settings_of, "brokers make a namespace of a V1 name without it")
+        by_hand += _left(owner, settings_of, (legacy or policies) if is_new else there, why)
+    if not is_new:
+        return OwnerPlan(name, False, there, tuple(by_hand))
+    remarks.append("it keeps all until its retention and time to live are set")
+    trouble = None
+    if is_legacy and (owning := name.split("/")[1]) != cluster:
+        trouble = f"its name has the cluster {owning}, and brokers of {cluster} serve none of it"
+    return OwnerPlan(name, True, legacy or policies, tuple(by_hand), tuple(remarks), trouble)
+
+
+def _left(
+    owner: str, former: Mapping[str, Any], there: Mapping[str, Any], why: Mapping[str, str]
+) -> Iterator[FormerSetting]:
+    """Yield the former policies of a namespace that do not hold."""
+    for name, value in sorted(former.items()):
+        if name in INTERNAL or name == "bundles" or not _is_set(value):
+            continue
+        if name == CLUSTERS:
+            if len(_texts(value)) > 1:
+                yield _setting(owner, name, sorted(_texts(value)), "namespaces are in the new cluster alone")
+        elif not _holds(name, value, there.get(name)):
+            yield _setting(owner, name, value, why.get(name))
+
+
+def _of_topics(settings: DumpedSettings, topics: Mapping[str, str]) -> Iterator[FormerSetting]:
+    """Yield what single topics had set for themselves, as far as a dump has that, for those that are restored."""
+    names: dict[str, str] = {}
+    for new, old in topics.items():
+        names.setdefault(split_partition(old)[0], split_partition(new)[0])
+    for namespace in sorted({namespace_of(old) for old in names}):
+        answer = settings.topic_policies.get(namespace)
+        if answer is None:
+            continue
+        if answer.trouble is not None:
+            yield FormerSetting(f"topics of {namespace}", "policies", None, answer.trouble)
+        for key, told in sorted(answer.policies.items()):
+            topic = names.get(key.removesuffix(_GLOBAL))
+            if topic is not None:
+                owner = f"topic {topic_of(topic)}{' (global)' if key.endswith(_GLOBAL) else ''}"
+                yield from (_setting(owner, name, value) for name, value in sorted(told.items()))
+
+
+def _setting(owner: str, name: str, value: Any, reason: str | None = None) -> FormerSetting:  # noqa: ANN401  (JSON)
+    if name != OFFLOAD:
+        return FormerSetting(owner, name, value, reason)
+    try:
+        policies_of({OFFLOAD: value}, key=owner)
+    except CorruptMetadataError:
+        # Its credentials may be anywhere.
+        return FormerSetting(owner, name, None, "it is damaged")
+    reason = "with a driver and a bucket, those that topics are restored from: with others brokers read nothing of them"
+    return FormerSetting(owner, name, without_credentials(value), reason)
+
+
+def _holds(name: str, value: object, there: object) -> bool:
+    """Whether a former policy holds: what was set by cluster may be so for another name of it."""
+    if isinstance(value, Mapping) and isinstance(there, Mapping):
+        if name == OFFLOAD:
+            value = {one: told for one, told in value.items() if one != "offloadersDirectory"}
+        elif name in BY_CLUSTER and len(value) == len(there) == 1:
+            value, there = next(iter(value.values())), next(iter(there.values()))
+    return _is_within(value, there)
+
+
+def _is_within(value: object, there: object) -> bool:
+    """Whether what is there has all that a value has; of an object a broker does not keep what is empty."""
     if isinstance(value, Mapping):
         told = there or {}
         return isinstance(told, Mapping) and all(
-            is_within(one, told.get(name)) for name, one in value.items() if one is not None
+            _is_within(one, told.get(name)) for name, one in value.items() if one is not None
         )
     if isinstance(value, list):
         return sorted(map(str, value)) == sorted(map(str, there if isinstance(there, list) else []))
     return value == there
 
 
-def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluster: NewCluster) -> TenantPlan:
-    answer = requests.get(f"{_TENANTS}/{name}", accept=frozenset({404}))
-    if answer.status == 404 and answer.reason:
-        told: object = None
-        with suppress(CorruptMetadataError):
-            # A damaged node is reported with the former settings.
-            told = (settings.tenant(name) or {}).get("adminRoles")
-        roles = [str(one) for one in told] if isinstance(told, list) else []
-        return TenantPlan(name, True, {"adminRoles": roles, "allowedClusters": [cluster.name]})
-    there = _object(answer.require_ok())
-    allowed = there.get("allowedClusters")
-    is_allowed = isinstance(allowed, list) and cluster.name in allowed
-    trouble = None if is_allowed else f"the tenant may not use the cluster {cluster.name}"
-    return TenantPlan(name, False, there, trouble=trouble)
+def _is_set(value: object) -> bool:
+    """Whether a user set a value: brokers write much that is empty, or stands for nothing."""
+    return value not in {-1, "UNDEFINED", "None"} if isinstance(value, int | str) else _says_anything(value)
 
 
-def _namespace(
-    requests: AdminRequests,
-    name: str,
-    formers: Sequence[str],
-    settings: DumpedSettings,
-    cluster: NewCluster,
-) -> NamespacePlan:
-    # Of several namespaces in one none is more right than the others.
-    former = formers[0] if len(formers) == 1 else None
-    answer = requests.get(namespace_path(name), accept=frozenset({404}))
-    if answer.status != 404 or not answer.reason:
-        there = _object(answer.require_ok())
-        return NamespacePlan(name, former, False, there)
-    remarks = [] if former is not None else [f"its topics are of {', '.join(formers)}, so it gets the policies of none"]
-    told = None
-    if former is not None:
-        try:
-            told = settings.policies(former)
-            policies, why = carried_policies(told, cluster, key=f"{POLICIES}/{former}", is_renamed=name != former)
-        except CorruptMetadataError as error:
-            remarks.append(f"its former policies are damaged, so it gets none of them: {error}")
-            told = None
-    if told is None:
-        if former is not None and not remarks:
-            remarks.append("its former policies are not known")
-        policies, why = carried_policies(None, cluster, key=name, is_renamed=True)
-    if told is not None and told.get("deleted") is True:
-        remarks.append("it was being deleted when the dump was made")
-    remarks.append("it keeps all until its retention and time to live are set")
-    if is_legacy_namespace(name):
-        return _legacy(name, former, told, cluster, remarks)
-    return NamespacePlan(name, former, True, policies, why, tuple(remarks))
+def _says_anything(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_says_anything, value.values()))
+    return bool(value) if isinstance(value, list | str) else value is not None
 
 
-def _legacy(
-    name: str, former: str | None, told: Mapping[str, Any] | None, cluster: NewCluster, remarks: list[str]
-) -> NamespacePlan:
-    """Return the plan of a V1 namespace: brokers make it with no policies, so that it only gets what keeps it from deleting."""
-    owner = name.split("/")[1]
-    trouble = (
-        None
-        if owner == cluster.name
-        else f"its name has the cluster {owner}, and brokers of {cluster.name} serve none of it"
-    )
-    why = "brokers make a namespace of a V1 name without it"
-    lost = {one: why for one, value in (told or {}).items() if value and one not in {CLUSTERS, "bundles"}}
-    policies = {one: HELD[one] for one in _OF_LEGACY}
-    return NamespacePlan(name, former, True, policies, lost, tuple(remarks), trouble)
-
-
-def _required(answer: Answer) -> None:
-    """Take it for done if it is there."""
-    if answer.status == _REFUSED and answer.reason:
-        raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
-    if answer.status != _IS_THERE:
-        answer.require_ok()
+def _texts(value: object) -> set[str]:
+    return {str(one) for one in value} if isinstance(value, list) else set()
 
 
 def _object(answer: Answer) -> Mapping[str, Any]:

@@ -3,28 +3,33 @@
 A broker gives out numbers one after the other, to deletions, too, and the same number again to an equal schema. So each number takes one
 step: a schema is registered, or all before it are deleted. A deletion is the only honest placeholder: with it nothing is decoded wrongly.
 
+A dump has all versions, deleted ones, too. Where it could not get a definition, one that is saved stands in for it, if it has the hash
+that ZooKeeper had.
+
 After a forced deletion numbers begin at 0 again, and what was saved is of both times. Within one of these *generations* a greater number
 was registered later; so what was registered before something with a number that is not greater is of a generation before. The same schema
 with the same number begins none: it is what a cluster looks like that was restored before.
 """
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, takewhile
 
-from ledgerfs.errors import InvalidSchemaError
+from ledgerfs.errors import CorruptMetadataError, InvalidSchemaError, UnsupportedFormatError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.schemas.schema_versions import last_word
-from ledgerfs_cluster.formats.told_schema import is_as_registered, told_text
+from ledgerfs.schemas.schema_store import SchemaStore
+from ledgerfs_cluster.formats.stored_schema import StoredVersion, locator_path, parse_locator, parse_stored_schema
+from ledgerfs_cluster.formats.told_schema import has_hash, is_as_registered, told_text
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
+from ledgerfs_cluster.snapshot.answers import SchemaAnswer
 
+SOURCE = "dump"
+"""The source of a schema that a dump of the cluster has."""
 MOST_STEPS = 10_000
 """Versions of one topic that are set again: more than any real one has."""
-_OF_AVRO = frozenset({"AVRO", "JSON", "PROTOBUF"})
-"""Types whose definitions brokers compare as Avro does, and not their bytes."""
-
 Step = SchemaInfo | None
 """A schema that is registered; None for a deletion."""
 
@@ -72,9 +77,24 @@ class SchemaPlan:
         return None
 
     @property
+    def remarks(self) -> list[str]:
+        """What an operator has to know, a sentence each."""
+        found = []
+        if self.lost and self.hides_lost:
+            found.append(f"schema versions {_listed(self.lost)} are lost: their messages come as bytes")
+        if self.former:
+            numbers = _listed(self.former)
+            found.append(f"schema versions {numbers} meant others before a forced deletion: old messages come as bytes")
+        return found
+
+    @property
     def to_do(self) -> int:
         """How many steps are left."""
         return 0 if self.trouble is not None else max(0, len(self.steps) - self.there)
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
 
 
 def plan_schemas(
@@ -84,42 +104,22 @@ def plan_schemas(
     *,
     hides_lost: bool = False,
 ) -> SchemaPlan:
-    """Return what sets the schemas of a topic again.
+    """Return what sets the schemas of a topic of the new cluster again.
 
-    Parameters
-    ----------
-    topic
-        As it is named in the new cluster.
-    versions
-        All that is known of the lost cluster's (`ledgerfs_cluster.recovery.settings.schema_sources.known_versions`).
-    existing
-        What the new cluster's broker tells (`ledgerfs_cluster.pulsar_admin.schemas.AdminApi.versions`).
-    hides_lost
-        Whether deletions take the numbers of those that are lost.
-
+    ``versions`` are all that is known of the lost cluster's (`known_versions`), ``existing`` what the new cluster's broker reports
+    (`ledgerfs_cluster.pulsar_admin.schemas.AdminApi.versions`). With ``hides_lost`` deletions take the numbers of those that are lost.
     """
     known, former = last_generation(versions)
     last = max(known, default=-1)
     if last >= MOST_STEPS:
         reason = f"its schemas have numbers up to {last}, and not more than {MOST_STEPS} are set again"
         return SchemaPlan(topic, (), conflict=reason)
-    steps: list[Step] = []
-    troubles: dict[int, str] = {}
-    said: dict[tuple[str, str], int] = {}
-    for number in range(last + 1):
-        step, trouble = _step(known.get(number), said)
-        steps.append(step)
-        if trouble is not None:
-            troubles[number] = trouble
-        if step is None:
-            said.clear()
-        else:
-            said[step.type, _said_by(step)] = number
+    found = [_step(known.get(number)) for number in range(last + 1)]
+    steps = tuple(step for step, _ in found)
     last_deletion = max((one.version for one in known.values() if one.is_deletion), default=-1)
-    lost = {number: why for number, why in troubles.items() if number > last_deletion}
-    plan = SchemaPlan(topic, tuple(steps), 0, lost, hides_lost, tuple(sorted(former)))
-    there, conflict = progress(plan.steps, existing)
-    return replace(plan, there=there, conflict=conflict)
+    lost = {number: why for number, (_, why) in enumerate(found) if why is not None and number > last_deletion}
+    there, conflict = progress(steps, existing)
+    return SchemaPlan(topic, steps, there, lost, hides_lost, tuple(sorted(former)), conflict)
 
 
 def progress(steps: Sequence[Step], existing: Sequence[SchemaVersion]) -> tuple[int, str | None]:
@@ -143,35 +143,18 @@ def progress(steps: Sequence[Step], existing: Sequence[SchemaVersion]) -> tuple[
     return there, None
 
 
-def _step(known: SchemaVersion | None, said: Mapping[tuple[str, str], int]) -> tuple[Step, str | None]:
-    """Return what takes the next number, and why it is only a deletion in place of a schema that was there; None if it is as it was.
-
-    ``said`` is what schemas since the last deletion say, with their numbers. Where definitions are only much alike the broker's answer
-    tells: here they are equal in all that they say.
-    """
+def _step(known: SchemaVersion | None) -> tuple[Step, str | None]:
+    """Return what takes the next number, and why it is only a deletion in place of a schema that was there; None if it is as it was."""
     if known is None:
         return None, "nothing is known of it"
     if known.is_deletion:
         return None, None
     try:
-        same = said.get((known.schema.type, _said_by(known.schema)))
+        # Brokers take no other schema.
+        told_text(known.schema)
     except InvalidSchemaError as error:
         return None, error.reason
-    if same is not None:
-        return None, f"it is the same as version {same}, of which a broker gives it the number"
     return known.schema, None
-
-
-def _said_by(schema: SchemaInfo) -> str:
-    """Return a text that is equal for schemas that brokers take for equal; raises `InvalidSchemaError` for one that they do not take."""
-    text = told_text(schema)
-    if schema.type not in {*_OF_AVRO, "KEY_VALUE"}:
-        return text
-    try:
-        # Of pairs brokers compare the text, without the blanks.
-        return json.dumps(json.loads(text), sort_keys=schema.type in _OF_AVRO)
-    except (ValueError, RecursionError):
-        return text
 
 
 def last_generation(versions: Iterable[SchemaVersion]) -> tuple[dict[int, SchemaVersion], frozenset[int]]:
@@ -222,3 +205,46 @@ def _order(one: SchemaVersion) -> tuple[int, float, bool, str]:
     if time_ms is None:
         time_ms = -1 if not one.is_deletion else one.saved_ms
     return one.version, math.inf if time_ms is None else time_ms, not one.schema.unreadable, repr(one)
+
+
+def known_versions(topic: str, settings: DumpedSettings, stores: Sequence[SchemaStore]) -> tuple[SchemaVersion, ...]:
+    """Return all versions of a former topic's schema that are known: those of the dump first, then those of the places of saved schemas.
+
+    A version that is damaged is one that cannot be read. Raises `CorruptMetadataError` for a damaged locator in the dump,
+    `InvalidNameError`, and the errors of the stores.
+    """
+    saved = [one for store in stores for one in store.versions(topic)]
+    return (*_dumped(locator_path(topic, root="").lstrip("/"), settings, saved), *saved)
+
+
+def _dumped(name: str, settings: DumpedSettings, saved: Sequence[SchemaVersion]) -> Iterator[SchemaVersion]:
+    locator = settings.locators.get(name)
+    if locator is None:
+        return
+    answers = {one.version: one for one in settings.schemas.get(name, ())}
+    found = [_version(name, one, answers.get(one.version), saved) for one in parse_locator(locator, key=name)]
+    # What has no time was registered before the next one that has, and is no older one of the same number.
+    near = max((one.timestamp_ms for one in found if one.timestamp_ms is not None), default=None)
+    for at in range(len(found) - 1, -1, -1):
+        if found[at].timestamp_ms is None:
+            found[at] = replace(found[at], timestamp_ms=near)
+        near = found[at].timestamp_ms
+    yield from found
+
+
+def _version(
+    name: str, stored: StoredVersion, answer: SchemaAnswer | None, saved: Sequence[SchemaVersion]
+) -> SchemaVersion:
+    """Return what BookKeeper had of a version, or what stands in for it, or that it cannot be read, and why."""
+    why = "the dump has no entry of it" if answer is None else answer.trouble or "the dump has no entry of it"
+    if answer is not None and answer.payload is not None:
+        try:
+            return replace(parse_stored_schema(answer.payload, key=name, version=stored.version), source=SOURCE)
+        except (CorruptMetadataError, UnsupportedFormatError) as error:
+            why = error.reason
+    if not stored.hash:
+        # A deletion, whose number is all that there is to it.
+        return SchemaVersion(stored.version, SchemaInfo("NONE"), is_deletion=True, source=SOURCE)
+    of_number = (one for one in saved if one.version == stored.version and not one.is_deletion)
+    lost = SchemaVersion(stored.version, SchemaInfo("NONE", unreadable=why), source=SOURCE)
+    return next((replace(one, source=SOURCE) for one in of_number if has_hash(one.schema, stored.hash)), lost)

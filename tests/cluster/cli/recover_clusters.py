@@ -65,7 +65,7 @@ def lent_clusters(folder: Path) -> Iterator[Clusters]:
         with pulsar_settings() as settings, pytest.MonkeyPatch.context() as patch:
             # The package need not be there.
             patch.setitem(sys.modules, "pulsar", ModuleType("pulsar"))
-            patch.setattr(PulsarService, "reading", lambda _, topic, start: broker.reading(topic, start))
+            patch.setattr(PulsarService, "reading", lambda _, topic: broker.reading(topic))
             patch.setattr(PulsarService, "publish", lambda _, __, key, data: snapshots.update({key: data}))
             patch.setattr(PulsarService, "silence_s", broker.silence_s)
             patch.setattr(PulsarService, "patience_s", broker.patience_s)

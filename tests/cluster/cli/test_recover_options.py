@@ -97,10 +97,6 @@ def test_an_older_dump_is_taken_by_its_name(clusters: Clusters) -> None:
     for name, subscriptions in ((older, 0), (newer, 1)):
         found = said(clusters, "plan", "--dump", f"{place}/{name}")
         assert (found["dump"], found["topics"][0]["subscriptions"]) == (f"{place}/{name}", subscriptions)
-        # Disks are read with the same one.
-        disks = ("--disks", "bookies:///none")
-        told = run("recover", "plan", clusters.old.bucket_url(), "--dump", f"{place}/{name}", *disks, code=3)
-        assert "/none: no such folder" in told.stderr.decode()
 
 
 def test_dumps_of_the_new_cluster_are_left_out_beside_those_of_the_lost_one(clusters: Clusters) -> None:

@@ -19,7 +19,7 @@ from ledgerfs_cluster.formats.proto.metadata_pb2 import (
     PartlyDeletedRecord,
     PositionRecord,
 )
-from ledgerfs_cluster.recovery.topics.subscriptions import Positions
+from ledgerfs_cluster.recovery.subscriptions import Positions
 from tests.cluster.support.encoders import build_position_info
 
 _ENTRIES = 10

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import CursorInfo
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster
 from ledgerfs_cluster.snapshot.answers import LastEnd
 
 Lists = Mapping[str, tuple[LedgerInfo, ...] | None]

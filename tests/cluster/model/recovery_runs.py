@@ -13,15 +13,15 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import LedgerfsError
+from ledgerfs.formats.topic_names import topic_of
+from ledgerfs.writing.copy_ledgers import copy_ledgers
 from ledgerfs_cluster.cli.recover.request import lost_of
 from ledgerfs_cluster.errors import LockHeldError
 from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster
+from ledgerfs_cluster.recovery.new_cluster import NewCluster
+from ledgerfs_cluster.recovery.recovery import Lost, run
 from ledgerfs_cluster.recovery.report import Outcome, Report
-from ledgerfs_cluster.recovery.running.recovery import Into, run
-from ledgerfs_cluster.recovery.settings.setting_again import SettingAgain
-from ledgerfs_cluster.recovery.topics.restoring import How
 from ledgerfs_cluster.zookeeper.changes import LOCK_PATH, ClusterLock
 from tests.cluster.model.service_requests import ALL, CHANGES, Died, Requests, met_at
 from tests.cluster.support.live_clusters import LiveCluster
@@ -43,7 +43,7 @@ class Asked:
 
     def options(self) -> dict[str, object]:
         """Return those that tell of the lost cluster."""
-        return {name: getattr(self, name) for name in ("dump", "no_dump", "disks", "topics", "template")}
+        return {name: getattr(self, name) for name in ("dump", "no_dump", "topics", "template")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +148,23 @@ class RecoveryRuns:
     def _run(self, asked: Asked) -> Done:
         with click.Context(click.Command("recover")) as context, living(self.new) as cluster:
             what = lost_of(context, open_bucket(self.bucket), asked.options(), cluster)
-            former = DumpedSettings() if what.dump is None else what.dump.settings
-            how = How(driver_of_bucket("aws-s3", "tier"), self._published, gives_new_ids=asked.new_ids)
-            report = run(what, Into(cluster, SettingAgain(self.brokers.requests, former), how), _untold, _unsaid)
+            if asked.disks is not None:
+                self._copy_from_disks(asked.disks, what)
+            driver, new_ids = driver_of_bucket("aws-s3", "tier"), asked.new_ids
+            into = NewCluster(cluster, self.brokers.requests, driver, publish=self._published, gives_new_ids=new_ids)
+            report = run(what, into, _untold, _unsaid)
             for one in report.topics:
                 if one.outcome is Outcome.RESTORED:
-                    assert one.plan.target not in self.restored, f"{one.plan.target} is restored twice"
-                    self.restored.add(one.plan.target)
+                    assert one.target not in self.restored, f"{one.target} is restored twice"
+                    self.restored.add(one.target)
             return Done(report, what.dump, what.dump_name)
+
+    def _copy_from_disks(self, url: str, what: Lost) -> None:
+        """Copy what only disks have, as `ledgerfs offload` does; what cannot be copied stays away."""
+        disks = open_bucket(url, {"metadata": what.dump_name, "open_end": "recovered"})
+        topics = [topic_of(name) for name in disks.refresh().managed_ledgers if name is not None]
+        if topics:
+            copy_ledgers(disks, what.bucket, topics=topics, allow_incomplete=True)
 
     def _published(self, topic: str, key: str, data: bytes) -> None:
         assert topic.endswith("/__transaction_buffer_snapshot")

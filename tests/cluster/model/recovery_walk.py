@@ -18,8 +18,7 @@ from ledgerfs_cluster.check.tier_listing import Tier
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position, parse_managed_ledger_info
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, is_of_transactions, managed_ledger_path
-from ledgerfs_cluster.recovery.planning.topic_plan import TopicPlan
-from ledgerfs_cluster.recovery.report import TopicLine
+from ledgerfs_cluster.recovery.report import TopicRecovery
 from ledgerfs_cluster.rules.findings import FindingKind
 from ledgerfs_cluster.snapshot.answers import LastEnd
 from ledgerfs_cluster.snapshot.kept_dumps import copy_kept_dump, dumps_store
@@ -180,18 +179,11 @@ class Restored:
         done = runs.to_the_end(asked)
         self._note_ended()
         self._compare_dump(done)
-        refused = [one for one in done.report.topics if "from disks" in str(one.reason)]
-        if refused:
-            for one in refused:
-                assert self._may_fail(one, done), f"{self._told(one.plan)}: {one.reason}"
-            self.walk.history.append("restore without disks")
-            done = runs.to_the_end(Asked(asked.dump, asked.no_dump, None, (), asked.template, asked.new_ids))
-            self._note_ended()
         self._note_copies_from_disks(done)
         there = copies_in(self.losing.bucket)
-        made: list[tuple[TopicPlan, tuple[LedgerInfo, ...]]] = []
-        names = {one.plan.source: one for one in done.report.topics}
-        copied = {one.plan.target for one in done.report.topics}
+        made: list[tuple[TopicRecovery, tuple[LedgerInfo, ...]]] = []
+        names = {one.source: one for one in done.report.topics}
+        copied = {one.target for one in done.report.topics}
         topics = sorted({*self.ledgers.topics.values(), *self.losing.topics})
         assert names.keys() <= {managed_ledger_of(topic) for topic in topics}, f"{names.keys()}: {self.walk.history}"
         for topic in topics:
@@ -213,7 +205,7 @@ class Restored:
         tiers = [Tier(open_bucket(self.losing.cluster.bucket_url()), frozenset({"tier"}))]
         with living(self.new) as seen:
             found = check_cluster(seen, None, tiers, Rules(0, 0.0), lambda *_: None).findings
-        orphans = {one for line in found if line.kind is FindingKind.ORPHAN_OBJECT for one in line.ledgers}
+        orphans = {one for line in found if line.kind is FindingKind.ORPHAN_OBJECT for one in line.ledger_ids}
         assert orphans <= self.new.written.keys(), f"seed {self.walk.seed}: {orphans} after {self.walk.history}"
 
     def _compare_bucket(self) -> None:
@@ -231,9 +223,9 @@ class Restored:
         self.recording.require_true(done.dump, {topic: managed_ledger_of(topic) for topic in topics}, told)
 
     def _compare_topic(
-        self, topic: str, line: TopicLine, done: Done, there: dict[int, set[str]]
-    ) -> list[tuple[TopicPlan, tuple[LedgerInfo, ...]]]:
-        plan, told = line.plan, self._told(line.plan)
+        self, topic: str, line: TopicRecovery, done: Done, there: dict[int, set[str]]
+    ) -> list[tuple[TopicRecovery, tuple[LedgerInfo, ...]]]:
+        plan, told = line, self._told(line)
         info = None if done.dump is None else done.dump.lists.get(plan.source)
         path = self.new.chroot + managed_ledger_path(plan.target)
         must, may = self._must_and_may(topic, info.ledgers if info is not None else None, done, there)
@@ -313,28 +305,6 @@ class Restored:
         is_same = self.recording.was_always(lambda one: one.ensembles.get(ledger_id, now) == now)
         return self.disks.is_whole and is_same
 
-    def _may_fail(self, line: TopicLine, done: Done) -> bool:
-        """Whether something of a topic, or of another partition of it, is on disks in part alone, and nowhere else."""
-        assert self.disks is not None
-        assert done.dump is not None
-        there = copies_in(self.losing.bucket)
-        names = {
-            one.plan.source
-            for one in done.report.topics
-            if one.plan.source.split("-partition-")[0] == line.plan.source.split("-partition-")[0]
-        }
-        for name in names:
-            info = done.dump.lists.get(name)
-            for one in () if info is None else info.ledgers:
-                own = {*there.get(one.ledger_id, ())}
-                if (
-                    not own
-                    and self.disks.entries.get(one.ledger_id)
-                    and not self._is_whole_on_disks(one.ledger_id, done)
-                ):
-                    return True
-        return False
-
     def _note_copies_from_disks(self, done: Done) -> None:
         """Take what was copied from disks, of each ledger from its first entry on, and see to it that it is as much as is there."""
         for ref in open_bucket(self.new.bucket_url()).refresh().refs():
@@ -357,7 +327,7 @@ class Restored:
             if is_made(ref) and ref.ledger_id not in self.ledgers.made:
                 self.ledgers.note_made(bucket.reader(ref))
 
-    def _is_nothing_open(self, plan: TopicPlan, contents: list[Content]) -> None:
+    def _is_nothing_open(self, plan: TopicRecovery, contents: list[Content]) -> None:
         """See to it that readers of the bucket wait for no transaction of the lost cluster."""
         bucket = open_bucket(self.new.bucket_url())
         catalog = bucket.refresh()
@@ -393,7 +363,9 @@ class Restored:
                         found.append(data[table[Meta.PAYLOAD_AT][row] : table[Meta.PAYLOAD_END][row]].decode())
         return found
 
-    def _compare_missing(self, plan: TopicPlan, ledgers: tuple[LedgerInfo, ...] | None, done: Done, told: str) -> None:
+    def _compare_missing(
+        self, plan: TopicRecovery, ledgers: tuple[LedgerInfo, ...] | None, done: Done, told: str
+    ) -> None:
         """See to it that what is missing of what the dump's list had is counted, all of it."""
         if ledgers is None or self.recording is None or done.dump is None:
             return
@@ -419,7 +391,7 @@ class Restored:
             assert all(restored.get(one, 0) >= count for one, count in at_dump.items()), told
 
     def _compare_cursor(
-        self, topic: str, plan: TopicPlan, listed: tuple[LedgerInfo, ...], done: Done, told: str
+        self, topic: str, plan: TopicRecovery, listed: tuple[LedgerInfo, ...], done: Done, told: str
     ) -> None:
         if done.dump is None or self.recording is None or SUBSCRIPTION not in done.dump.cursors.get(plan.source, {}):
             return
@@ -434,7 +406,7 @@ class Restored:
     def _was_there_at_dump(self, topic: str) -> bool:
         return self.recording is not None and any(topic in one.lists for one in self.recording.moments)
 
-    def _note_copies(self, plan: TopicPlan, listed: tuple[LedgerInfo, ...]) -> None:
+    def _note_copies(self, plan: TopicRecovery, listed: tuple[LedgerInfo, ...]) -> None:
         """Know the copies that a recovery has made."""
         for ref, one in zip(plan.ledgers, listed, strict=True):
             assert one.context is not None
@@ -444,7 +416,7 @@ class Restored:
             if (one.ledger_id, one.context.uuid) != (ref.ledger_id, ref.uuid):
                 self.ledgers.copies[one.ledger_id, one.context.uuid] = self.ledgers.content(ref.ledger_id, ref.uuid)
 
-    def _told(self, plan: TopicPlan) -> str:
+    def _told(self, plan: TopicRecovery) -> str:
         return f"seed {self.walk.seed}, {plan.topic} as {plan.target_topic}: {self.walk.history}"
 
 

@@ -14,15 +14,12 @@ from ledgerfs_cluster.formats.managed_ledgers.cursor_info import CursorInfo, par
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, managed_ledger_path
 from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster, read_dumped
-from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs_cluster.recovery.planning.planning import plan_each, together
-from ledgerfs_cluster.recovery.planning.topic_plan import TopicPlan
-from ledgerfs_cluster.recovery.planning.wanted import TargetNames, Wanted
-from ledgerfs_cluster.recovery.report import Report
-from ledgerfs_cluster.recovery.running.recovery import Into, Lost, plan, run
-from ledgerfs_cluster.recovery.settings.setting_again import SettingAgain
-from ledgerfs_cluster.recovery.topics.restoring import How
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, read_dumped
+from ledgerfs_cluster.recovery.new_cluster import NewCluster
+from ledgerfs_cluster.recovery.planning import plan_each, together
+from ledgerfs_cluster.recovery.recovery import Lost, plan, run
+from ledgerfs_cluster.recovery.report import Report, TopicRecovery
+from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.dump_file import read_dump
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.nodes import Nodes
@@ -42,7 +39,9 @@ def catalog_of(cluster: LiveCluster) -> Catalog:
     return open_bucket(cluster.bucket_url()).refresh()
 
 
-def plan_topics(catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None) -> list[TopicPlan]:
+def plan_topics(
+    catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None
+) -> list[TopicRecovery]:
     """Return the plans of all topics, without any new cluster."""
     return together(plan_each(catalog, dump, wanted), dump)
 
@@ -89,13 +88,12 @@ class Clusters:
         into: LiveCluster | None = None,
         **how: Any,
     ) -> Report:
-        settings = SettingAgain(self.brokers.requests, DumpedSettings() if dump is None else dump.settings)
-        wanted = Wanted(topics=(re.compile(topics),), names=TargetNames(template))
+        wanted = Wanted(topics=(re.compile(topics),), template=template)
         lost = Lost(open_bucket(self.old.bucket_url()), wanted, dump)
-        options = How(driver_of_bucket("aws-s3", "tier"), self.publish, **how)
         self._into = into or self.new
         with living(self._into) as seen:
-            target = Into(seen, settings, options)
+            driver = driver_of_bucket("aws-s3", "tier")
+            target = NewCluster(seen, self.brokers.requests, driver, publish=self.publish, **how)
             if is_plan:
                 return plan(lost, target, lambda *_: None)
             return run(lost, target, lambda *_: None, lambda *_: None)

@@ -1,6 +1,6 @@
 """Topics that clients would take for one, and what a dump does not know: refused, or said, in the plan already."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,11 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs_cluster.formats.managed_ledgers.names import coordinator_log_path, managed_ledger_path
-from ledgerfs_cluster.recovery.lost.dumped_cluster import read_dumped
+from ledgerfs_cluster.recovery.dumped_cluster import read_dumped
 from ledgerfs_cluster.recovery.report import Report
 from ledgerfs_cluster.snapshot.answers import CursorAnswer
 from ledgerfs_cluster.snapshot.dump_file import Record
-from tests.cluster.recovery.lost import Clusters, catalog_of, dump_of, plan_topics, two_clusters
+from tests.cluster.recovery.lost import Clusters, catalog_of, dump_of, plan_topics
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.cluster.support.zookeeper import WriteFault
 from tests.support.entries import sent
@@ -24,31 +24,92 @@ RESTORED = "public/restored/{topic}"
 COMMIT, ABORT = 21, 22
 
 
-@pytest.fixture(name="clusters")
-def _clusters(tmp_path: Path) -> Iterator[Clusters]:
-    with two_clusters(tmp_path) as made:
-        yield made
-
-
 def whys(report: Report) -> dict[str, str | None]:
     return {
-        one.plan.source.rpartition("/persistent/")[0] + "/" + one.plan.source.rpartition("/")[2]: one.reason
+        one.source.rpartition("/persistent/")[0] + "/" + one.source.rpartition("/")[2]: one.reason
         for one in report.topics
     }
 
 
-# Of one run.
+# Refused, in the plan already, and nothing of them is made.
 
 
-def test_partitions_of_two_topics_do_not_become_one_topic(clusters: Clusters) -> None:
+def two_partitioned(clusters: Clusters) -> None:
     for number in (0, 1):
         clusters.rolled(f"public/one/p-partition-{number}")
         clusters.rolled(f"public/two/p-partition-{number + 2}")
+
+
+def beside_restored_partitions(clusters: Clusters) -> None:
+    clusters.rolled("public/one/p-partition-0")
+    clusters.rolled("public/two/p")
+    assert clusters.restore(RESTORED, topics="public/one/.*").is_well
+
+
+def partitions_in_the_bucket(clusters: Clusters) -> None:
+    clusters.rolled("public/restored/p-partition-0")
+    clusters.rolled("public/two/p")
+
+
+def producer_was_early(clusters: Clusters) -> None:
+    clusters.rolled("public/default/p-partition-0")
+    clusters.new.write_ledger("public/default/p", messages(1))
+
+
+def partitions_were_made(clusters: Clusters) -> None:
+    clusters.rolled("public/default/p")
+    set_partitions(clusters, 2)
+
+
+def partitions_were_loaded(clusters: Clusters) -> None:
+    partitions_were_made(clusters)
+    clusters.new.write_ledger("public/default/p-partition-1", messages(1))
+
+
+def other_count_was_made(clusters: Clusters) -> None:
+    for number in (0, 1):
+        clusters.rolled(f"public/default/p-partition-{number}")
+    set_partitions(clusters, 5)
+
+
+def set_partitions(clusters: Clusters, count: int) -> None:
+    path = f"{clusters.new.chroot}/admin/partitioned-topics/public/default/persistent/p"
+    clusters.new.zookeeper.set(path, b'{"partitions":%d}' % count)
+
+
+@pytest.mark.parametrize(
+    ("begin", "template", "topics", "why"),
+    [
+        (two_partitioned, RESTORED, ".*", "would be several topics"),
+        (beside_restored_partitions, RESTORED, "public/two/.*", "would take"),
+        (
+            partitions_in_the_bucket,
+            RESTORED,
+            "public/two/.*",
+            "the bucket has persistent://public/restored/p-partition-0",
+        ),
+        (producer_was_early, "", ".*", "would take for the same topic"),
+        (partitions_were_made, "", ".*", "to which clients are sent"),
+        (partitions_were_loaded, "", ".*", "would take for the same topic"),
+        (other_count_was_made, "", ".*", "with 5 partitions, and it had 2"),
+    ],
+)
+def test_what_clients_would_take_for_one_topic_is_refused(
+    clusters: Clusters, begin: Callable[[Clusters], None], template: str, topics: str, why: str
+) -> None:
+    begin(clusters)
+    before = [
+        path for path in clusters.new.nodes if "/managed-ledgers/public" in path or "/partitioned-topics/" in path
+    ]
     for is_plan in (True, False):
-        found = clusters.restore(RESTORED, is_plan=is_plan)
-        assert not found.is_well, is_plan
-        assert all("would be several topics" in str(why) for why in whys(found).values()), (is_plan, whys(found))
-        assert clusters.lists() == [], is_plan
+        found = clusters.restore(template, topics=topics, is_plan=is_plan)
+        assert found.topics
+        assert all(why in str(one.reason) for one in found.topics), (is_plan, whys(found))
+    after = [path for path in clusters.new.nodes if "/managed-ledgers/public" in path or "/partitioned-topics/" in path]
+    assert after == before
+
+
+# Of one run.
 
 
 def test_a_topic_beside_partitions_of_its_name_is_told(clusters: Clusters) -> None:
@@ -66,21 +127,10 @@ def test_what_was_no_partition_makes_none(clusters: Clusters, tmp_path: Path) ->
     done = clusters.restore(dump=dump)
     assert done.is_well
     assert clusters.partitions("public/default/p") is None
-    assert not any("partitions of a topic of this name" in said for one in done.topics for said in one.plan.remarks)
+    assert not any("partitions of a topic of this name" in said for one in done.topics for said in one.remarks)
 
 
 # Of several.
-
-
-def test_a_second_run_brings_no_topic_beside_another_ones_partitions(clusters: Clusters) -> None:
-    clusters.rolled("public/one/p-partition-0")
-    clusters.rolled("public/two/p")
-    assert clusters.restore(RESTORED, topics="public/one/.*").is_well
-    before = clusters.lists()
-    for is_plan in (True, False):
-        found = clusters.restore(RESTORED, topics="public/two/.*", is_plan=is_plan)
-        assert "would take" in str(found.topics[0].reason), is_plan
-        assert clusters.lists() == before, is_plan
 
 
 def test_partitions_that_are_left_come_in_a_second_run(clusters: Clusters) -> None:
@@ -97,9 +147,7 @@ def test_partitions_that_the_new_cluster_added_are_its_own(clusters: Clusters) -
     for number in (0, 1):
         clusters.rolled(f"public/default/p-partition-{number}")
     assert clusters.restore().is_well
-    clusters.new.zookeeper.set(
-        f"{clusters.new.chroot}/admin/partitioned-topics/public/default/persistent/p", b'{"partitions":3}'
-    )
+    set_partitions(clusters, 3)
     ledger_id = clusters.new.write_ledger("public/default/p-partition-2", messages(2))
     clusters.new.roll_over("public/default/p-partition-2")
     clusters.new.offload("public/default/p-partition-2", ledger_id)
@@ -159,53 +207,6 @@ def test_a_template_makes_nothing_of_what_it_made(clusters: Clusters) -> None:
         clusters.new.roll_over("public/default-x/a")
         clusters.new.offload("public/default-x/a", ledger_id)
     assert not any("default-x-x" in path for path in clusters.new.nodes)
-
-
-def test_partitions_in_the_bucket_keep_their_name(clusters: Clusters) -> None:
-    clusters.rolled("public/default/p-partition-0")
-    clusters.rolled("public/other/p")
-    (line,) = clusters.restore("public/default/{topic}", topics="public/other/p").topics
-    assert "public/default/p-partition-0" in str(line.reason)
-    assert open_bucket(clusters.old.bucket_url()).topic("public/default/p").count() == 2
-
-
-# Beside what producers made.
-
-
-def test_a_topic_that_a_producer_made_stands_against_partitions_of_its_name(clusters: Clusters) -> None:
-    clusters.rolled("public/default/p-partition-0")
-    clusters.new.write_ledger("public/default/p", messages(1))
-    for is_plan in (True, False):
-        found = clusters.restore(is_plan=is_plan)
-        assert "would take for the same topic" in str(found.topics[0].reason), is_plan
-        assert clusters.partitions("public/default/p") is None, is_plan
-
-
-def test_partitions_that_somebody_made_stand_against_a_topic_of_their_name(clusters: Clusters) -> None:
-    clusters.rolled("public/default/p")
-    clusters.new.zookeeper.set(
-        f"{clusters.new.chroot}/admin/partitioned-topics/public/default/persistent/p", b'{"partitions":2}'
-    )
-    for is_loaded in (False, True):
-        if is_loaded:
-            clusters.new.write_ledger("public/default/p-partition-1", messages(1))
-        for is_plan in (True, False):
-            found = clusters.restore(is_plan=is_plan)
-            assert "clients" in str(found.topics[0].reason), (is_loaded, is_plan)
-            made = clusters.new.chroot + managed_ledger_path(managed_ledger_of("public/default/p"))
-            assert made not in clusters.new.nodes, (is_loaded, is_plan)
-
-
-def test_another_count_of_partitions_is_told_before_anything_is_made(clusters: Clusters) -> None:
-    clusters.rolled("public/default/p-partition-0")
-    clusters.rolled("public/default/p-partition-1")
-    clusters.new.zookeeper.set(
-        f"{clusters.new.chroot}/admin/partitioned-topics/public/default/persistent/p", b'{"partitions":5}'
-    )
-    for is_plan in (True, False):
-        found = clusters.restore(is_plan=is_plan)
-        assert all("with 5 partitions, and it had 2" in str(one.reason) for one in found.topics), is_plan
-        assert not any("p-partition" in path for path in clusters.new.nodes if "/managed-ledgers/" in path), is_plan
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

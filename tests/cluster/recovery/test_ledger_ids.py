@@ -1,6 +1,5 @@
 """The ids that BookKeeper makes next lie beyond all that is restored, and below 2^35; those that recoveries use lie between."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,24 +10,18 @@ from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.errors import UnsupportedWriteError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import parse_managed_ledger_info
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs_cluster.recovery.topics.ledger_ids import FreeIds, advance_ids
-from ledgerfs_cluster.recovery.topics.new_cluster import look
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster
+from ledgerfs_cluster.recovery.generated_ids import FreeIds, advance_ids
+from ledgerfs_cluster.recovery.new_cluster import look
 from ledgerfs_cluster.snapshot.next_ids import newest_block
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.nodes import Nodes
-from tests.cluster.recovery.lost import FOREVER, Clusters, catalog_of, dump_of, locked, two_clusters
+from tests.cluster.recovery.lost import FOREVER, Clusters, catalog_of, dump_of, locked
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.support.ledgers import offload, put_in_folder
 
 pytestmark = pytest.mark.process
 TOPIC = "public/default/a"
-
-
-@pytest.fixture(name="clusters")
-def _clusters(tmp_path: Path) -> Iterator[Clusters]:
-    with two_clusters(tmp_path) as made:
-        yield made
 
 
 def catalog_with(folder: Path, *ids: int) -> Catalog:

@@ -12,7 +12,7 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.errors import CorruptLedgerError, LedgerfsError, RefusedLedgerError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.verification import verify
-from ledgerfs_cluster.recovery.copies.new_ledgers import copied_uuid, copy_under_id
+from ledgerfs_cluster.recovery.new_ledgers import copied_uuid, copy_under_id
 from tests.model.meetings import MeetingStore
 from tests.support.entries import sent
 from tests.support.ledgers import NAME, Offload, offload, put_in_folder

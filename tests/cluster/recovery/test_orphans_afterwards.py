@@ -1,6 +1,6 @@
 """Whoever deletes what no list names deletes nothing of a lost cluster: it may be late, or back, and all that there is of its rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from ledgerfs_cluster.check.check import Check, Rules, check_cluster
 from ledgerfs_cluster.check.tier_listing import Tier
 from ledgerfs_cluster.lifecycle.policy.policy_file import parse_policy_file
 from ledgerfs_cluster.lifecycle.service.making import service_of
-from tests.cluster.recovery.lost import Clusters, two_clusters
+from tests.cluster.recovery.lost import Clusters
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.cluster.support.living_clusters import living
 from tests.support.s3 import S3Server
@@ -73,10 +73,9 @@ class Store:
 
 
 @pytest.fixture(name="clusters")
-def _clusters(tmp_path: Path) -> Iterator[Clusters]:
-    with two_clusters(tmp_path) as made:
-        made.new.zookeeper.set("/admin/clusters/ours", b"{}")
-        yield made
+def _clusters(clusters: Clusters) -> Clusters:
+    clusters.new.zookeeper.set("/admin/clusters/ours", b"{}")
+    return clusters
 
 
 @pytest.fixture(name="store")
@@ -146,28 +145,6 @@ def came_back(clusters: Clusters, store: Store) -> None:
         path.write_bytes(data)
 
 
-def index_made_again(clusters: Clusters, store: Store) -> None:
-    """It had lost an index, of which `repair` makes another one."""
-    ids = [clusters.rolled(A) for _ in range(3)]
-    (index,) = clusters.old.bucket().glob(f"*-ledger-{ids[0]}-index")
-    data = index.read_bytes()
-    index.unlink()
-    clusters.restore()
-    store.push(A)
-    index.write_bytes(data)
-
-
-def late(clusters: Clusters, store: Store) -> None:
-    """A ledger comes late, between those that were restored; these are trimmed then."""
-    clusters.rolled(A)
-    ledger_id = clusters.old.write_ledger(A, messages(1))
-    clusters.old.roll_over(A)
-    clusters.restore()
-    clusters.new.load_restored(A)
-    clusters.old.offload(A, ledger_id)
-    clusters.new.change_list(A, lambda info: replace(info, ledgers=info.ledgers[-1:]))
-
-
 def late_under_another_name(clusters: Clusters, store: Store) -> None:
     """The topic was restored under another name, and a client made the old one anew before a ledger came late."""
     clusters.rolled(A)
@@ -180,14 +157,6 @@ def late_under_another_name(clusters: Clusters, store: Store) -> None:
     clusters.old.offload(A, ledger_id)
 
 
-def another_of_the_same_id(clusters: Clusters, store: Store) -> None:
-    """A producer had come early; the new cluster's topic has ledgers of the same ids, and the lost one's came under new ones."""
-    clusters.rolled(A)
-    clusters.new.write_ledger(A, messages(1))
-    clusters.new.roll_over(A)
-    clusters.restore("public/restored/{topic}", gives_new_ids=True)
-
-
 def not_restored(clusters: Clusters, store: Store) -> None:
     """A client made the topic anew, whose ledger has the id of one of the lost cluster's that is not restored."""
     clusters.rolled(A)
@@ -197,9 +166,7 @@ def not_restored(clusters: Clusters, store: Store) -> None:
     clusters.restore(topics=B)
 
 
-@pytest.mark.parametrize(
-    "how", [came_back, index_made_again, late, late_under_another_name, another_of_the_same_id, not_restored]
-)
+@pytest.mark.parametrize("how", [came_back, late_under_another_name, not_restored])
 def test_what_a_restored_topic_does_not_name_stays(
     clusters: Clusters, store: Store, how: Callable[[Clusters, Store], None]
 ) -> None:

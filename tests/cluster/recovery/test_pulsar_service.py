@@ -18,7 +18,6 @@ from ledgerfs.errors import (
     StoreUnreachableError,
 )
 from ledgerfs_cluster.errors import BrokerRefusalError
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
 from tests.support.each import for_each
 
@@ -38,8 +37,7 @@ class Package(ModuleType):
         self.answer: Callable[[str], Any] = lambda _: None
         self.Timeout = type("Timeout", (PulsarException,), {})
         self.exceptions = SimpleNamespace(PulsarException=PulsarException)
-        self.MessageId = lambda *numbers: numbers
-        self.MessageId.earliest = "earliest"  # type: ignore[attr-defined]
+        self.MessageId = SimpleNamespace(earliest="earliest")
         self.ConsumerCryptoFailureAction = SimpleNamespace(CONSUME="consume")
         self.LoggerLevel = SimpleNamespace(Error="error")
         self.FileLogger = lambda level, path: (level, path)
@@ -101,9 +99,9 @@ def test_nothing_is_connected_before_a_topic_is_read(package: Package) -> None:
     service = PulsarService("pulsar://a:6650,b:6650", "secret")
     service.close()
     assert package.calls == []
-    with service.reading(TOPIC, None):
+    with service.reading(TOPIC):
         pass
-    with service.reading(TOPIC, Position(7, 3)) as reading:
+    with service.reading(TOPIC) as reading:
         assert reading.next(1.5) == 1500
         assert reading.is_at_end()
     service.close()
@@ -112,15 +110,13 @@ def test_nothing_is_connected_before_a_topic_is_read(package: Package) -> None:
     _, arguments, options = package.calls[0]
     assert arguments == ("pulsar://a:6650,b:6650", ("token", "secret"))
     assert options["tls_validate_hostname"]
-    starts = [one[2] for one in package.calls if one[0] == "reader"]
-    assert starts == ["earliest", (-1, 7, 3, -1)]
-    assert all(one[3]["start_message_id_inclusive"] for one in package.calls if one[0] == "reader")
+    assert [one[2] for one in package.calls if one[0] == "reader"] == ["earliest", "earliest"]
 
 
 def test_certificates_tell_who_asks_and_whom_to_trust(package: Package) -> None:
     files = Path("/ca"), Path("/mine"), Path("/key")
     for token, authentication in ((None, ("tls", "/mine", "/key")), ("secret", ("token", "secret"))):
-        with PulsarService("pulsar+ssl://host:6651", token, *files).reading(TOPIC, None):
+        with PulsarService("pulsar+ssl://host:6651", token, *files).reading(TOPIC):
             pass
         _, arguments, options = next(one for one in reversed(package.calls) if one[0] == "client")
         assert arguments[1] == authentication
@@ -134,7 +130,7 @@ def test_certificates_tell_who_asks_and_whom_to_trust(package: Package) -> None:
 
 def test_nothing_for_some_time_is_no_error(package: Package) -> None:
     package.answer = lambda what: (_ for _ in ()).throw(package.Timeout()) if what == "next" else True
-    with PulsarService("pulsar://host").reading(TOPIC, None) as reading:
+    with PulsarService("pulsar://host").reading(TOPIC) as reading:
         assert reading.next(1) is None
         assert not reading.is_at_end()
 
@@ -149,5 +145,5 @@ def test_errors_have_our_names(name: str, ours: type[LedgerfsError], monkeypatch
     package = Package()
     monkeypatch.setitem(sys.modules, "pulsar", package)
     package.answer = raising(type(name, (PulsarException,), {})("why"))
-    with pytest.raises(ours, match="why"), PulsarService("pulsar://host").reading(TOPIC, None):
+    with pytest.raises(ours, match="why"), PulsarService("pulsar://host").reading(TOPIC):
         pass

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,9 @@ from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster
-from ledgerfs_cluster.recovery.report import Report, TopicLine, part_text
-from tests.cluster.recovery.lost import Clusters, dump_of, two_clusters
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster
+from ledgerfs_cluster.recovery.report import Report, TopicRecovery, part_text
+from tests.cluster.recovery.lost import Clusters, dump_of
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.cluster.support.zookeeper import WriteFault
 
@@ -25,15 +25,15 @@ TOPICS = (A, B, P0, P1)
 
 
 @pytest.fixture(name="clusters")
-def _clusters(tmp_path: Path) -> Iterator[Clusters]:
+def _clusters(clusters: Clusters) -> Clusters:
     """Four topics with two offloaded ledgers each, a subscription, and a last ledger that only bookies have."""
-    with two_clusters(tmp_path) as made:
-        for topic in TOPICS:
-            for size in (5, 3):
-                ledger_id = made.rolled(topic, *messages(size, first=10))
-            made.old.add_cursor(topic, "s", (ledger_id, 0), holes=[(Position(ledger_id, 1), Position(ledger_id, 2))])
-        made.old.set_partitions("public/default/p", 2)
-        yield made
+    for topic in TOPICS:
+        for size in (5, 3):
+            ledger_id = clusters.rolled(topic, *messages(size, first=10))
+        holes = [(Position(ledger_id, 1), Position(ledger_id, 2))]
+        clusters.old.add_cursor(topic, "s", (ledger_id, 0), holes=holes)
+    clusters.old.set_partitions("public/default/p", 2)
+    return clusters
 
 
 @pytest.fixture(name="dump")
@@ -42,11 +42,11 @@ def _dump(clusters: Clusters, tmp_path: Path) -> DumpedCluster:
 
 
 def _states(report: Report) -> dict[str, str]:
-    return {one.plan.source.replace("persistent/", ""): one.outcome.value for one in report.topics}
+    return {one.source.replace("persistent/", ""): one.outcome.value for one in report.topics}
 
 
-def _line(report: Report, topic: str) -> TopicLine:
-    return next(one for one in report.topics if one.plan.source == managed_ledger_of(topic))
+def _line(report: Report, topic: str) -> TopicRecovery:
+    return next(one for one in report.topics if one.source == managed_ledger_of(topic))
 
 
 def _require_whole(clusters: Clusters, topic: str) -> None:
@@ -78,7 +78,13 @@ def _require_whole(clusters: Clusters, topic: str) -> None:
     assert json.loads(clusters.new.nodes[f"{clusters.new.chroot}/ledgerfs/recovery/topics/{name}"])["ledgers"] == 2
 
 
-def test_topics_are_as_they_were_and_a_second_run_writes_nothing(clusters: Clusters, dump: DumpedCluster) -> None:
+def test_topics_are_as_they_were_and_a_plan_and_a_second_run_write_nothing(
+    clusters: Clusters, dump: DumpedCluster
+) -> None:
+    before = dict(clusters.new.nodes)
+    planned = clusters.restore(dump=dump, is_plan=True)
+    assert (planned.is_well, set(_states(planned).values())) == (True, {"to be restored"})
+    assert (dict(clusters.new.nodes), clusters.brokers.namespaces) == (before, {})
     report = clusters.restore(dump=dump)
     assert report.is_well
     assert set(_states(report).values()) == {"restored"}
@@ -154,7 +160,7 @@ def test_a_topic_that_was_terminated_takes_messages_again_and_that_is_told(clust
     assert report.is_well
     assert (info := clusters.list_of("public/again/a")) is not None
     assert (info.terminated, [one.entries for one in info.ledgers]) == (None, [5, 3, 0])
-    told = {one.plan.source: [text for text in one.remarks if "terminated" in text] for one in report.topics}
+    told = {one.source: [text for text in one.remarks if "terminated" in text] for one in report.topics}
     assert told[managed_ledger_of(B)] == []
     assert "topics terminate persistent://public/again/a" in told[managed_ledger_of(A)][0]
 
@@ -197,7 +203,7 @@ def test_an_object_that_is_lost_while_topics_are_restored_is_told(clusters: Clus
     report = clusters.restore(dump=dump, looks_for_transactions=False)
     assert not report.is_well
     assert "lost ledger" in str(_line(report, B).reason)
-    assert [one.plan.source for one in report.topics if not one.is_well] == [managed_ledger_of(B)]
+    assert [one.source for one in report.topics if not one.is_well] == [managed_ledger_of(B)]
 
 
 def test_a_ledger_that_comes_late_is_told_then_and_by_the_next_run(clusters: Clusters, dump: DumpedCluster) -> None:
@@ -225,7 +231,7 @@ def test_a_damaged_ledger_is_missing_and_did_not_come_late(clusters: Clusters, d
     for _ in range(2):
         line = _line(clusters.restore(dump=dump, looks_for_transactions=False), A)
         assert "came into the bucket" not in str(line.reason)
-        why = {one.first_ledger: one.why for one in line.plan.missing}
+        why = {one.first_ledger: one.why for one in line.missing}
         assert "are damaged; `ledgerfs verify` names them" in why[listed.ledger_id]
     # Once it is whole again, its rows are not in the topic.
     data.write_bytes(whole)
@@ -251,18 +257,7 @@ def test_ids_that_are_taken_are_refused_by_name_and_beside_it_copied_under_new_o
     cursor = clusters.cursor("public/again/a")
     assert cursor.mark_delete == Position(info.ledgers[1].ledger_id, 0)
     again = clusters.restore("public/again/{topic}", dump=dump, gives_new_ids=True)
-    assert again.is_well, [(one.plan.source, one.reason) for one in again.topics]
-
-
-def test_a_plan_writes_nothing_and_tells_the_same(clusters: Clusters, dump: DumpedCluster) -> None:
-    before = dict(clusters.new.nodes)
-    report = clusters.restore(dump=dump, is_plan=True)
-    assert set(_states(report).values()) == {"to be restored"}
-    assert report.is_well
-    assert dict(clusters.new.nodes) == before
-    assert clusters.brokers.namespaces == {}
-    told = [(one["topic"], one["target"]) for one in report.as_json()["topics"]]
-    assert told == [(f"persistent://{one}",) * 2 for one in TOPICS]
+    assert again.is_well, [(one.source, one.reason) for one in again.topics]
 
 
 def test_the_report_has_what_is_lost_from_when_to_when_and_what_is_to_be_done(
@@ -276,7 +271,7 @@ def test_the_report_has_what_is_lost_from_when_to_when_and_what_is_to_be_done(
     dump = dump_of(clusters.old, tmp_path / "dump")
     clusters.new.zookeeper.set(clusters.new.chroot + managed_ledger_path(managed_ledger_of(B)), b"")
     report = clusters.restore(dump=dump)
-    part = next(one for one in _line(report, A).plan.missing if one.first_ledger == gone.ledger_id)
+    part = next(one for one in _line(report, A).missing if one.first_ledger == gone.ledger_id)
     assert (part.entries, part.from_ms is not None, part.to_ms is not None) == (3, True, True)
     span = f"written from {iso_time(part.from_ms)} until {iso_time(part.to_ms)}"
     assert part_text(part).startswith(f"ledger {gone.ledger_id}: 3 entries, {span}")

@@ -1,7 +1,7 @@
 """Schemas set again through brokers: every number as it was, after every end of a run, and never a wrong one."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,11 +14,12 @@ from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 from ledgerfs_cluster.recovery.settings.schema_plan import SchemaPlan, plan_schemas
 from ledgerfs_cluster.recovery.settings.schemas import (
     PERMISSIVE,
-    Strategies,
-    StrategyNotes,
+    put_back_strategies,
     restore_all_schemas,
     restore_schemas,
 )
+from ledgerfs_cluster.zookeeper.changes import MakeNode
+from ledgerfs_cluster.zookeeper.node import Node
 from tests.cluster.support.pulsar_settings import CutRequests, PulsarSettings, Stored, pulsar_settings
 from tests.support.each import for_each
 
@@ -41,20 +42,34 @@ STEPS = (A, avro("a", kind="JSON"), None, B, STRING, PAIR)
 """A change of type with equal data, a deletion, and what comes after it."""
 
 
-class Notes(StrategyNotes):
-    """Notes in memory, as they are after each call."""
+NOTE = "/ledgerfs/recovery/strategies/shop,eu"
 
-    def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
 
-    def noted(self) -> Mapping[str, str]:
-        return dict(self.kept)
+class Notes:
+    """The cluster's lock, whose commits of notes are kept in memory."""
 
-    def note(self, namespace: str, strategy: str) -> None:
-        self.kept[namespace] = strategy
+    def __init__(self, **kept: str) -> None:
+        self.kept = {f"/ledgerfs/recovery/strategies/{name}": value for name, value in kept.items()}
 
-    def forget(self, namespace: str) -> None:
-        self.kept.pop(namespace, None)
+    def newest(self) -> "Notes":
+        return self
+
+    def children(self, folder: str) -> list[str]:
+        return [path.removeprefix(f"{folder}/") for path in self.kept]
+
+    def get_many(self, paths: Iterable[str]) -> Iterator[Node]:
+        yield from (Node(path, self.kept[path].encode(), 0, 0, 0, 0) for path in paths)
+
+    def node(self, path: str) -> Node | None:
+        return next(iter(self.get_many([path])), None) if path in self.kept else None
+
+    def commit(self, changes: Sequence[Any]) -> None:
+        for one in changes:
+            if isinstance(one, MakeNode):
+                assert one.path not in self.kept
+                self.kept[one.path] = one.data.decode()
+            else:
+                del self.kept[one.path]
 
 
 def known(*schemas: SchemaInfo | None) -> list[SchemaVersion]:
@@ -71,10 +86,17 @@ def planned(
 
 
 def run(
-    pulsar: PulsarSettings, *plans: SchemaPlan, notes: Notes | None = None, requests: AdminRequests | None = None
+    pulsar: PulsarSettings, *plans: SchemaPlan, notes: Any = None, requests: AdminRequests | None = None
 ) -> dict[str, LedgerfsError]:
-    requests = pulsar.requests if requests is None else requests
-    return restore_all_schemas(AdminApi(requests), Strategies(requests, notes or Notes()), plans)
+    requests = requests or pulsar.requests
+    lock: Any = notes or Notes()
+    put_back_strategies(requests, lock)
+    return restore_all_schemas(requests, lock, plans)
+
+
+def strategy(pulsar: PulsarSettings) -> str:
+    told: str = pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"]
+    return told
 
 
 def kinds(pulsar: PulsarSettings, topic: str = KEPT) -> list[str | None]:
@@ -91,28 +113,21 @@ def pulsar() -> Iterator[PulsarSettings]:
 WANTED = ["AVRO", "JSON", None, "AVRO", "STRING", "KEY_VALUE"]
 
 
-def test_every_number_is_as_it_was(pulsar: PulsarSettings) -> None:
-    assert run(pulsar, planned(pulsar)) == {}
+def test_every_number_is_as_it_was_and_is_set_once(pulsar: PulsarSettings) -> None:
+    plans = [planned(pulsar), *(planned(pulsar, f"persistent://shop/eu/t{number}") for number in range(2))]
+    assert run(pulsar, *plans) == {}
     assert kinds(pulsar) == WANTED
-    assert pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] == "FULL"
+    assert strategy(pulsar) == "FULL"
+    # Many topics of a namespace change its strategy once.
+    assert len([path for _, path in pulsar.changes() if "Strategy" in path]) == 2
     told = AdminApi(pulsar.requests).versions(TOPIC)
     assert [(one.version, one.is_deletion) for one in told] == [(2, True), (3, False), (4, False), (5, False)]
     assert told[1].schema == B
-
-
-def test_what_is_there_is_not_done_again(pulsar: PulsarSettings) -> None:
-    run(pulsar, planned(pulsar))
-    before = len(pulsar.changes())
-    plan = planned(pulsar)
-    assert plan.to_do == 0
-    assert run(pulsar, plan) == {}
-    assert len(pulsar.changes()) == before
-
-
-def test_what_producers_registered_since_stays(pulsar: PulsarSettings) -> None:
-    run(pulsar, planned(pulsar))
+    # What producers registered since stays.
     pulsar.schemas[KEPT].append(Stored("AVRO", avro("c").data.decode()))
-    assert run(pulsar, planned(pulsar)) == {}
+    before, plan = len(pulsar.changes()), planned(pulsar)
+    assert (plan.to_do, run(pulsar, plan)) == (0, {})
+    assert len(pulsar.changes()) == before
 
 
 @pytest.mark.long
@@ -126,13 +141,10 @@ def test_a_run_that_ends_at_any_change_is_gone_on_with(pulsar: PulsarSettings, i
             run(pulsar, planned(pulsar), notes=notes, requests=cut)
         except KeyboardInterrupt:
             # It is put back on the way out, or by the next run, from its note.
-            strategy = pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"]
-            assert strategy == "FULL" or notes.kept == {"shop/eu": "FULL"}
-            Strategies(pulsar.requests, notes).put_back_all()
-            assert pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] == "FULL"
+            assert strategy(pulsar) == "FULL" or notes.kept == {NOTE: "FULL"}
             assert run(pulsar, planned(pulsar), notes=notes) == {}
         assert kinds(pulsar) == WANTED
-        assert pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] == "FULL"
+        assert strategy(pulsar) == "FULL"
         assert notes.kept == {}
         if not cut.was_cut:
             assert at == 8
@@ -140,66 +152,49 @@ def test_a_run_that_ends_at_any_change_is_gone_on_with(pulsar: PulsarSettings, i
     raise AssertionError("it never came to its end")
 
 
-def test_a_crash_leaves_a_note_by_which_the_next_run_puts_back(pulsar: PulsarSettings) -> None:
-    notes = Notes()
-    strategies = Strategies(pulsar.requests, notes)
-    block = strategies.permissive("shop/eu")
-    block.__enter__()
-    assert (notes.kept, pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"]) == (
-        {"shop/eu": "FULL"},
-        PERMISSIVE,
-    )
-    # Nobody leaves the block: the process is gone. The next run would take the permissive one for what it was.
+@for_each(
+    ("now", "then"),
+    [
+        (PERMISSIVE, "FULL"),
+        # Another client has set it since the crash.
+        ("BACKWARD", "BACKWARD"),
+    ],
+)
+def test_a_run_that_was_killed_left_a_note_by_which_the_next_one_puts_back(
+    pulsar: PulsarSettings, now: str, then: str
+) -> None:
+    pulsar.schemas.clear()
+    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = now
+    notes = Notes(**{"shop,eu": "FULL", "shop,gone": "FULL"})
+    put_back_strategies(pulsar.requests, notes)  # type: ignore[arg-type]
+    assert (strategy(pulsar), notes.kept) == (then, {})
     assert run(pulsar, planned(pulsar), notes=notes) == {}
-    assert pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] == "FULL"
-    assert notes.kept == {}
+    assert (strategy(pulsar), notes.kept) == (then, {})
 
 
-def test_a_strategy_that_somebody_set_meanwhile_stays(pulsar: PulsarSettings) -> None:
+def test_a_strategy_that_another_client_set_meanwhile_stays(pulsar: PulsarSettings) -> None:
     notes = Notes()
-    with Strategies(pulsar.requests, notes).permissive("shop/eu"):
-        pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = "BACKWARD"
-    assert (pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"], notes.kept) == ("BACKWARD", {})
+
+    def answer(method: str, path: str, value: Any) -> Any:
+        if method == "POST":
+            assert (strategy(pulsar), notes.kept) in ((PERMISSIVE, {NOTE: "FULL"}), ("BACKWARD", {NOTE: "FULL"}))
+            pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = "BACKWARD"
+        return pulsar.answer(method, path, value)
+
+    pulsar.admin.does = answer
+    run(pulsar, planned(pulsar, steps=(A,)), notes=notes)
+    assert (strategy(pulsar), notes.kept) == ("BACKWARD", {})
 
 
-def test_a_strategy_that_somebody_set_since_a_crash_stays(pulsar: PulsarSettings) -> None:
-    notes = Notes()
-    notes.note("shop/eu", "FULL")
-    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = "BACKWARD"
-    assert run(pulsar, planned(pulsar), notes=notes) == {}
-    assert (pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"], notes.kept) == ("BACKWARD", {})
-
-
-def test_a_namespace_that_is_gone_needs_nothing_put_back(pulsar: PulsarSettings) -> None:
-    notes = Notes()
-    notes.note("shop/gone", "FULL")
-    notes.note("shop/eu", "FULL")
-    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
-    assert Strategies(pulsar.requests, notes).put_back_all() == ["shop/eu"]
-    assert notes.kept == {}
-
-
-def test_a_permissive_namespace_is_left_as_it_is(pulsar: PulsarSettings) -> None:
+def test_a_permissive_namespace_is_left_as_it_is_and_a_legacy_one_keeps_its_strategy(pulsar: PulsarSettings) -> None:
     pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
     run(pulsar, planned(pulsar))
-    assert not any("Strategy" in path for _, path in pulsar.changes())
-
-
-def test_a_legacy_namespace_keeps_its_strategy(pulsar: PulsarSettings) -> None:
     pulsar.add_namespace("shop/new/old", schema_compatibility_strategy="FULL")
     topic = "persistent://shop/new/old/x"
     error = run(pulsar, planned(pulsar, topic, (A, B)))[topic]
     assert isinstance(error, SchemaConflictError)
     assert "Incompatible schema: exists schema type AVRO" in error.reason
-    assert run(pulsar, planned(pulsar, "persistent://shop/new/old/y", (A,))) == {}
-
-
-def test_many_topics_of_a_namespace_change_its_strategy_once(pulsar: PulsarSettings) -> None:
-    plans = [planned(pulsar, f"persistent://shop/eu/t{number}") for number in range(3)]
-    assert run(pulsar, *plans) == {}
-    assert [path for _, path in pulsar.changes() if "Strategy" in path] == [
-        "/admin/v2/namespaces/shop/eu/schemaCompatibilityStrategy"
-    ] * 2
+    assert not any("Strategy" in path for _, path in pulsar.changes())
 
 
 def test_a_topic_with_a_trouble_does_not_keep_others_from_theirs(pulsar: PulsarSettings) -> None:
@@ -265,32 +260,27 @@ def test_another_run_at_any_change_does_the_rest_or_ends_this_one(pulsar: Pulsar
         assert kinds(pulsar) == WANTED
 
 
-def test_an_equal_schema_that_the_broker_gives_another_number_ends_it(pulsar: PulsarSettings) -> None:
-    # What a broker takes for equal is not known for certain: here one that lacks what it calls nothing.
-    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
-    plan = planned(pulsar, steps=(A, B, STRING))
-    pulsar.schemas[KEPT] = [Stored("AVRO", A.data.decode(), dict(A.properties))]
-
-    class Folding(AdminApi):
-        __slots__ = ()
-
-        def register(self, topic: str, schema: SchemaInfo) -> int:
-            return 0
-
-    with pytest.raises(SchemaConflictError, match="version 1 has the number 0"):
-        restore_schemas(Folding(pulsar.requests), plan)
-    assert len(pulsar.schemas[KEPT]) == 1
-
-
-def test_a_broker_that_says_it_did_what_it_did_not_is_found_out(pulsar: PulsarSettings) -> None:
+@for_each(
+    ("there", "steps", "why"),
+    [
+        # What a broker takes for equal is not known for certain: here one that lacks what it calls nothing.
+        ([Stored("AVRO", A.data.decode(), dict(A.properties))], (A, B, STRING), "version 1 has the number 0"),
+        ([], (A,), "does not have all versions"),
+    ],
+)
+def test_a_broker_that_does_not_register_what_it_says_is_found_out(
+    pulsar: PulsarSettings, there: list[Stored], steps: tuple[SchemaInfo, ...], why: str
+) -> None:
     class Lying(AdminApi):
         __slots__ = ()
 
         def register(self, topic: str, schema: SchemaInfo) -> int:
             return 0
 
-    with pytest.raises(SchemaConflictError, match="does not have all versions"):
-        restore_schemas(Lying(pulsar.requests), planned(pulsar, steps=(A,)))
+    pulsar.schemas[KEPT] = list(there)
+    with pytest.raises(SchemaConflictError, match=why):
+        restore_schemas(Lying(pulsar.requests), planned(pulsar, steps=steps))
+    assert len(pulsar.schemas[KEPT]) == len(there)
 
 
 @for_each("status", [500, 409, 422])
@@ -334,9 +324,7 @@ def test_a_deletion_whose_answer_is_lost_is_not_sent_twice(pulsar: PulsarSetting
 
 def test_hidden_versions_make_numbers_right(pulsar: PulsarSettings) -> None:
     versions = known(A, B, STRING)
-    plan = plan_schemas(TOPIC, [versions[0], versions[2]], [], hides_lost=True)
-    assert run(pulsar, plan) == {}
-    assert kinds(pulsar) == ["AVRO", None, "STRING"]
+    hidden = plan_schemas(TOPIC, [versions[0], versions[2]], [], hides_lost=True)
     first = plan_schemas("persistent://shop/eu/behind", known(None, None, A), [])
-    assert run(pulsar, first) == {}
-    assert kinds(pulsar, "shop/eu/behind") == [None, None, "AVRO"]
+    assert run(pulsar, hidden, first) == {}
+    assert (kinds(pulsar), kinds(pulsar, "shop/eu/behind")) == (["AVRO", None, "STRING"], [None, None, "AVRO"])

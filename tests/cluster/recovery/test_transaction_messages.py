@@ -5,7 +5,7 @@ import pytest
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptMessageError, RefusedLedgerError
-from ledgerfs_cluster.recovery.copies.transaction_messages import TopicTransactions, transactions_in
+from ledgerfs_cluster.recovery.transaction_messages import TopicTransactions, transactions_in
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import NAME, offload, put_in_folder
 

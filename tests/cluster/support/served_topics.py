@@ -110,8 +110,6 @@ class ServedTopics:
         Entries at which no reader gets any further, as where a broker cannot read a ledger.
     last
         What brokers call the last entry; None for the last one that is sent.
-    began
-        Where readers began; None for the first message.
 
     """
 
@@ -120,18 +118,14 @@ class ServedTopics:
     spoil: Callable[[Served], list[Served]] = lambda one: [one]
     stuck: set[tuple[int, int]] = field(default_factory=set)
     last: Position | None = None
-    began: list[Position | None] = field(default_factory=list)
     silence_s: float = 0.001
     patience_s: float = 0.005
 
     @contextmanager
-    def reading(self, topic: str, start: Position | None) -> Iterator["_Reading"]:
+    def reading(self, topic: str) -> Iterator["_Reading"]:
         if topic not in self.topics:
             raise NotFoundError("the broker has no such topic", key=topic)
-        self.began.append(start)
-        entries = [
-            one for one in self.topics[topic] if one[:2] not in self.hidden and (start is None or one[:2] >= start)
-        ]
+        entries = [one for one in self.topics[topic] if one[:2] not in self.hidden]
         sent = [came for one in entries for message in served(one) for came in self.spoil(message)]
         yield _Reading(sent, self.stuck, self.last)
 

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
@@ -12,14 +13,15 @@ from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
 )
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path
-from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import SettledCursor, settled_cursor
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCursor
+from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import settled_cursor
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCursor
 
 
+@dataclass(slots=True)
 class Positions:
     """Moves the positions of one topic.
 
-    Parameters
+    Attributes
     ----------
     ledgers
         Of each restored ledger, ascending by old id: the old id, the new one, and its entries.
@@ -31,15 +33,9 @@ class Positions:
 
     """
 
-    __slots__ = ("_end", "_ledgers", "_old", "_renumbered")
-
-    def __init__(
-        self, ledgers: Sequence[tuple[int, int, int]], end: int, renumbered: Mapping[int, int] | None = None
-    ) -> None:
-        self._ledgers = ledgers
-        self._old = [old for old, _, _ in ledgers]
-        self._end = end
-        self._renumbered = renumbered or {}
+    ledgers: Sequence[tuple[int, int, int]]
+    end: int
+    renumbered: Mapping[int, int] = field(default_factory=dict)
 
     def moved(self, at: Position) -> Position:
         """Return the position behind which what is left of the messages behind ``at`` begins, and perhaps some before it."""
@@ -50,31 +46,31 @@ class Positions:
         return self._moved(at, is_up=True)
 
     def _moved(self, at: Position, *, is_up: bool) -> Position:
-        row = bisect_left(self._old, at.ledger_id)
-        if row < len(self._old) and self._old[row] == at.ledger_id:
-            old, new, entries = self._ledgers[row]
-            former = self._renumbered.get(old, entries)
+        row = bisect_left(self.ledgers, at.ledger_id, key=_old_id)
+        if row < len(self.ledgers) and self.ledgers[row][0] == at.ledger_id:
+            old, new, entries = self.ledgers[row]
+            former = self.renumbered.get(old, entries)
             last = max(-1, min(at.entry_id, former - 1))
             if former != entries and last != -1:
                 last = entries - 1 if is_up or last == former - 1 else -1
             return Position(new, last)
         if row:
-            _, new, entries = self._ledgers[row - 1]
+            _, new, entries = self.ledgers[row - 1]
             return Position(new, entries - 1)
         return self.first
 
     def renumbered_behind(self, at: Position) -> list[int]:
         """Return the old ids of the renumbered ledgers that have messages behind a position of the new cluster."""
-        if not self._renumbered:
-            return []
-        return [
-            old for old, new, entries in self._ledgers if old in self._renumbered and at < Position(new, entries - 1)
-        ]
+        return [old for old, new, entries in self.ledgers if old in self.renumbered and at < Position(new, entries - 1)]
 
     @property
     def first(self) -> Position:
         """The position before everything."""
-        return Position(self._ledgers[0][1] if self._ledgers else self._end, -1)
+        return Position(self.ledgers[0][1] if self.ledgers else self.end, -1)
+
+
+def _old_id(ledger: tuple[int, int, int]) -> int:
+    return ledger[0]
 
 
 def subscriptions_of(
@@ -94,14 +90,17 @@ def subscriptions_of(
 
 
 def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[bytes, list[str]]:
-    made: SettledCursor | None
     said: list[str] = []
     try:
         made = settled_cursor(cursor.node, cursor.newest, positions, key=path)
     except CorruptMetadataError as error:
-        made, said = _older(path, cursor, positions, cursor.trouble or error.reason)
-    if made is None:
-        return build_cursor_info(CursorInfo(IN_THE_NODE, positions.first)), said
+        why = cursor.trouble or error.reason
+        try:
+            made = settled_cursor(_position_alone(path, cursor.node), None, positions, key=path)
+        except CorruptMetadataError as unknown:
+            said = [f"it begins at the earliest message: where it was is not known ({unknown.reason}; {why})"]
+            return build_cursor_info(CursorInfo(IN_THE_NODE, positions.first)), said
+        said.append(f"it begins where its node had it, which may be earlier than where it was ({why})")
     if made.batches:
         said.append(f"{made.batches:,} batches were acknowledged in part, and are delivered again as a whole")
     if made.left_out:
@@ -114,21 +113,12 @@ def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[byte
     return made.data, said
 
 
-def _older(path: str, cursor: DumpedCursor, positions: Positions, why: str) -> tuple[SettledCursor | None, list[str]]:
-    """Return a subscription where its node alone has it; None, for the beginning, where that does not tell."""
-    try:
-        told = parse_cursor_info(cursor.node, key=path)
-        if told.mark_delete is None:
-            raise CorruptMetadataError("its node tells no position", key=path)
-        node = build_cursor_info(
-            CursorInfo(
-                IN_THE_NODE,
-                told.mark_delete,
-                last_active_ms=told.last_active_ms,
-                cursor_properties=told.cursor_properties,
-            )
-        )
-        made = settled_cursor(node, None, positions, key=path)
-    except CorruptMetadataError as error:
-        return None, [f"it begins at the earliest message: where it was is not known ({error.reason}; {why})"]
-    return made, [f"it begins where its node had it, which may be earlier than where it was ({why})"]
+def _position_alone(path: str, node: bytes) -> bytes:
+    """Return the node of a subscription without what only its ledger has; raises `CorruptMetadataError`."""
+    found = parse_cursor_info(node, key=path)
+    if found.mark_delete is None:
+        raise CorruptMetadataError("its node has no position", key=path)
+    active_ms, properties = found.last_active_ms, found.cursor_properties
+    return build_cursor_info(
+        CursorInfo(IN_THE_NODE, found.mark_delete, last_active_ms=active_ms, cursor_properties=properties)
+    )

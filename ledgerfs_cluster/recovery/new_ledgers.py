@@ -6,7 +6,8 @@ store, which takes the same bytes again as written: another run may be about to 
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
@@ -51,27 +52,68 @@ _ABORTED = 22
 _Digest = tuple[int, int, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """A ledger that is to be there: how to write it, and the digest of what is in it."""
+
+    bucket: Bucket
+    ledger: NewLedger
+    write: Callable[[], WrittenLedger]
+    expected: Callable[[], _Digest]
+
+    def made(self) -> LedgerRef:
+        """Return the ledger if it is there and whole, or write it and read it back."""
+        if (taken := self._taken()) is not None:
+            return taken
+        if has_index(self.bucket, self.ledger.key):
+            remove_ledger(self.bucket, self.ledger.key)
+        try:
+            return self._written()
+        except ObjectExistsError:
+            if (taken := self._taken()) is not None:
+                return taken
+            remove_ledger(self.bucket, self.ledger.key)
+            return self._written()
+
+    def _taken(self) -> LedgerRef | None:
+        found = as_stored(self.bucket.raw_store, self.ledger)
+        return ref_of(found) if found is not None and self._is_whole(found) else None
+
+    def _written(self) -> LedgerRef:
+        written = self.write()
+        self.bucket.expire()
+        if not self._is_whole(written):
+            remove_ledger(self.bucket, self.ledger.key)
+            reason = "what was read back is not what was written; it is removed again"
+            raise CorruptLedgerError(reason, key=written.data.key)
+        if not is_current(self.bucket.raw_store, ref_of(written)):
+            reason = "another writer has replaced or removed the ledger meanwhile; run it again"
+            raise StaleObjectError(reason, key=written.data.key)
+        return ref_of(written)
+
+    def _is_whole(self, there: WrittenLedger) -> bool:
+        """Whether it is of its topic, and all entries are as they should be."""
+        ref = ref_of(there)
+        if ref.managed_ledger != there.ledger.metadata.managed_ledger:
+            return False
+        reader = self.bucket.uncached_reader(ref)
+        try:
+            found = digest_of(lambda: reader.batches(ref.first_entry, ref.last_entry))
+        except CorruptObjectError:
+            return False
+        return found == self.expected()
+
+
 def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger: str) -> LedgerRef:
     """Copy a ledger within its bucket to another id and topic, read it back, and return the copy; one that is there and whole is taken.
 
     Neither the data object nor its blocks name the ledger's id: the store copies the data object itself where it can, and the index is
-    written again.
-
-    Parameters
-    ----------
-    bucket
-        Where the ledger is.
-    ref
-        The ledger, as the bucket's catalog has it.
-    ledger_id
-        Of the copy; whether it is free is not checked here.
-    managed_ledger
-        Of the copy, another one than the ledger's: readers of the bucket would get each message twice.
+    written again. Whether the id is free is not checked here.
 
     Raises
     ------
     RefusedLedgerError
-        The ledger is of the same topic, or of a layout that is not written.
+        The ledger is of the same topic, of which readers of the bucket would get each message twice, or of a layout that is not written.
     InvalidNameError
         An invalid id, or name of a topic.
     CorruptLedgerError
@@ -80,7 +122,6 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger
         Another writer replaces or removes one of the two meanwhile.
     StoreError, StoreUnreachableError, AccessDeniedError
         Of the bucket.
-
     """
     require_topic(managed_ledger)
     if ref.managed_ledger == managed_ledger:
@@ -92,19 +133,21 @@ def copy_under_id(bucket: Bucket, ref: LedgerRef, ledger_id: int, managed_ledger
     key = new_key(ledger_id, copied_uuid(ref.uuid, ledger_id, managed_ledger))
     ledger = _new_ledger(reader, key, managed_ledger)
 
+    @cache
     def expected() -> _Digest:
         return digest_of(OffloadedLedger(reader).checked)
 
-    def write() -> tuple[WrittenLedger, _Digest]:
-        digest, store = expected(), bucket.raw_store
+    def write() -> WrittenLedger:
+        expected()
+        store = bucket.raw_store
         whole = as_stored(store, replace(ledger, key=new_key(ref.ledger_id, ref.uuid)))
         if whole is None or not is_current(store, ref):
             raise StaleObjectError("the ledger was replaced or removed since it was listed", key=ref.key)
         data = copy_object(store, whole.data, ledger.key.data_key, ledger.user_metadata_as("data"), ledger.block_size)
         index = replace(whole.offload_index, metadata=ledger.metadata)
-        return publish(store, UnindexedLedger(ledger, data, index)), digest
+        return publish(store, UnindexedLedger(ledger, data, index))
 
-    return _write_once(bucket, ledger, expected, write)
+    return _Making(bucket, ledger, write, expected).made()
 
 
 def copied_uuid(uuid: str, ledger_id: int, managed_ledger: str) -> str:
@@ -117,22 +160,9 @@ def end_transactions(
 ) -> LedgerRef:
     """Write a ledger with a marker for each transaction that was left open, and return it; one that is there and whole is taken.
 
-    Brokers do not need it, since they hide messages by a snapshot. Readers of the bucket would wait for these transactions forever.
-
-    Parameters
-    ----------
-    bucket
-        Where the topic's ledgers are.
-    managed_ledger
-        The topic: ``tenant/namespace/persistent/<topic, URL-encoded>``.
-    ledger_id
-        Behind all ledgers of the topic.
-    transactions
-        At least one.
-    at_ms
-        Publish time of the markers, ms since 1970 UTC; the same for each run, so that it writes the same bytes.
-
-    Raises `CorruptLedgerError`, `StaleObjectError` and the errors of the store.
+    Brokers do not need it, since they hide messages by a snapshot. Readers of the bucket would wait for these transactions forever. It has
+    to be behind all ledgers of the topic. ``at_ms`` is the publish time of the markers (ms since 1970 UTC), the same for each run, so that
+    it writes the same bytes. Raises `CorruptLedgerError`, `StaleObjectError` and the errors of the store.
     """
     key = new_key(ledger_id, str(uuid5(NAMESPACE_URL, f"{managed_ledger} {ledger_id}")))
     block_size = max(SMALLEST_BLOCK_SIZE, bucket.raw_store.writes.smallest_part)
@@ -141,10 +171,8 @@ def end_transactions(
     lengths = np.array([len(one) for one in entries], np.int64)
     batch = EntryBatch(0, memoryview(b"".join(entries)), np.cumsum(lengths) - lengths, lengths)
 
-    def digest() -> _Digest:
-        return digest_of(lambda: iter([batch]))
-
-    return _write_once(bucket, ledger, digest, lambda: (write_ledger(bucket, ledger, EntryBatches([batch])), digest()))
+    digest = digest_of(lambda: iter([batch]))
+    return _Making(bucket, ledger, lambda: write_ledger(bucket, ledger, EntryBatches([batch])), lambda: digest).made()
 
 
 def _marker(transaction: Transaction, at_ms: int) -> bytes:
@@ -172,56 +200,3 @@ def _new_ledger(reader: LedgerReader, key: LedgerKey, managed_ledger: str) -> Ne
     # It is of the cluster that will name it, whichever that is.
     user_metadata.pop(CLUSTER_KEY, None)
     return NewLedger(key, of_topic(metadata, managed_ledger), user_metadata, own_block_size(reader))
-
-
-def _write_once(
-    bucket: Bucket,
-    ledger: NewLedger,
-    expected: Callable[[], _Digest],
-    write: Callable[[], tuple[WrittenLedger, _Digest]],
-) -> LedgerRef:
-    """Return a ledger that is there and whole, or write it and read it back; ``expected`` reads what it is made of."""
-
-    def there() -> LedgerRef | None:
-        found = as_stored(bucket.raw_store, ledger)
-        return ref_of(found) if found is not None and _is_whole(bucket, found, expected) else None
-
-    if (taken := there()) is not None:
-        return taken
-    if has_index(bucket, ledger.key):
-        remove_ledger(bucket, ledger.key)
-    try:
-        return _written(bucket, ledger, write)
-    except ObjectExistsError:
-        if (taken := there()) is not None:
-            return taken
-        remove_ledger(bucket, ledger.key)
-        return _written(bucket, ledger, write)
-
-
-def _written(bucket: Bucket, ledger: NewLedger, write: Callable[[], tuple[WrittenLedger, _Digest]]) -> LedgerRef:
-    written, sent = write()
-    bucket.expire()
-    if not _is_whole(bucket, written, lambda: sent):
-        remove_ledger(bucket, ledger.key)
-        raise CorruptLedgerError(
-            "what was read back is not what was written; it is removed again", key=written.data.key
-        )
-    if not is_current(bucket.raw_store, ref_of(written)):
-        raise StaleObjectError(
-            "another writer has replaced or removed the ledger meanwhile; run it again", key=written.data.key
-        )
-    return ref_of(written)
-
-
-def _is_whole(bucket: Bucket, there: WrittenLedger, expected: Callable[[], _Digest]) -> bool:
-    """Whether it is of its topic, and all entries are as they should be."""
-    ref = ref_of(there)
-    if ref.managed_ledger != there.ledger.metadata.managed_ledger:
-        return False
-    reader = bucket.uncached_reader(ref)
-    try:
-        found = digest_of(lambda: reader.batches(ref.first_entry, ref.last_entry))
-    except CorruptObjectError:
-        return False
-    return found == expected()

@@ -7,20 +7,18 @@ from contextlib import suppress
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs_cluster.errors import ChangedMeanwhileError
-from ledgerfs_cluster.recovery.lost.dumped_cluster import DumpedCluster, is_partition
-from ledgerfs_cluster.recovery.lost.dumped_settings import DumpedSettings
-from ledgerfs_cluster.recovery.planning.topic_plan import TopicPlan
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedSettings, is_partition
+from ledgerfs_cluster.recovery.report import TopicRecovery
 from ledgerfs_cluster.snapshot.answered_nodes import answered
 from ledgerfs_cluster.snapshot.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode
-from ledgerfs_cluster.zookeeper.node import Node
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 MOST_INFERRED = 10_000
 """Partitions that are believed of a name alone: clients open each of them, and anybody may have made up a name."""
 
 
-def counts_in_new_cluster(plans: Iterable[TopicPlan], dump: DumpedCluster | None) -> dict[str, int]:
+def counts_in_new_cluster(plans: Iterable[TopicRecovery], dump: DumpedCluster | None) -> dict[str, int]:
     """Return {partitioned topic in the new cluster, as a managed ledger without a number: how many partitions it had}.
 
     A dump may be older than the last partitions, so that none is left out of which there is a ledger. A number beyond `MOST_INFERRED` that
@@ -33,8 +31,7 @@ def counts_in_new_cluster(plans: Iterable[TopicPlan], dump: DumpedCluster | None
             stem, number = split_partition(one.source)
             told, count = _told(stem, settings), int(number or 0) + 1
             if count <= max(MOST_INFERRED, told):
-                target = split_partition(one.target)[0]
-                counts[target] = max(counts.get(target, 0), count, told)
+                counts[one.whole] = max(counts.get(one.whole, 0), count, told)
     return dict(sorted(counts.items()))
 
 
@@ -47,40 +44,35 @@ def _told(stem: str, settings: DumpedSettings) -> int:
 def set_partitions(lock: ClusterLock, counts: Mapping[str, int], there_before: Collection[str] = ()) -> dict[str, str]:
     """Set the counts of partitioned topics (managed ledgers without the number of a partition) that have none yet.
 
-    Those that were there before may have got more partitions since. Return of those that have another one, or get one meanwhile, what is
-    the matter, in words. Raises the errors of `ClusterLock.commit`.
+    Return as `other_counts`, also of those that get one meanwhile. Raises the errors of `ClusterLock.commit`.
     """
-    told: dict[str, str] = {}
-    there = dict(answered(lock.newest().get_many, map(partitioned_path, counts)))
+    nodes = lock.newest()
+    wrong = other_counts(nodes, counts, there_before)
+    there = {path for path, _ in answered(nodes.get_many, map(partitioned_path, counts))}
     for name, count in counts.items():
         path = partitioned_path(name)
-        found = there.get(path)
-        if found is not None:
-            if (other := _difference(found, count, may_grow=name in there_before)) is not None:
-                told[name] = other
-            continue
-        try:
-            lock.commit([MakeNode(path, json.dumps({"partitions": count}).encode())])
-        except ChangedMeanwhileError as error:
-            told[name] = f"somebody made it meanwhile: {error}"
-    return told
+        if path not in there:
+            try:
+                lock.commit([MakeNode(path, json.dumps({"partitions": count}).encode())])
+            except ChangedMeanwhileError as error:
+                wrong[name] = f"another client made it meanwhile: {error}"
+    return wrong
 
 
-def other_counts(nodes: NodeReader, counts: Mapping[str, int]) -> dict[str, str]:
-    """Return of those that the cluster has with another count what is the matter, in words. Raises the errors of ZooKeeper."""
+def other_counts(nodes: NodeReader, counts: Mapping[str, int], there_before: Collection[str] = ()) -> dict[str, str]:
+    """Return of those that the cluster has with another count what is the matter, in words. Raises the errors of ZooKeeper.
+
+    Those of topics that were ``there_before`` may have got more partitions since.
+    """
+    wrong: dict[str, str] = {}
     names = {partitioned_path(name): name for name in counts}
-    found = answered(nodes.get_many, names)
-    told = {names[path]: _difference(node, counts[names[path]]) for path, node in found}
-    return {name: why for name, why in told.items() if why is not None}
-
-
-def _difference(node: Node, count: int, *, may_grow: bool = False) -> str | None:
-    try:
-        there = parse_partitions(node.data, key=node.path)
-    except CorruptMetadataError as error:
-        return f"the new cluster has it, and nobody knows with how many partitions: {error}"
-    return (
-        None
-        if there == count or (may_grow and there > count)
-        else f"the new cluster has it with {there} partitions, and it had {count}"
-    )
+    for path, node in answered(nodes.get_many, names):
+        name, count = names[path], counts[names[path]]
+        try:
+            there = parse_partitions(node.data, key=path)
+        except CorruptMetadataError as error:
+            wrong[name] = f"the new cluster has it, and nobody knows with how many partitions: {error}"
+            continue
+        if there < count or (there > count and name not in there_before):
+            wrong[name] = f"the new cluster has it with {there} partitions, and it had {count}"
+    return wrong

@@ -1,0 +1,205 @@
+"""``ledgerfs recover plan``, ``run`` and ``check``: what would be restored, restoring it, and reading it back through brokers."""
+
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ledgerfs.cli.commands import command
+from ledgerfs.cli.options import bucket_argument, json_option
+from ledgerfs.cli.output import human_size, print_json, progress, say, show, table
+from ledgerfs.display import printable
+from ledgerfs_cluster.cli.recover.request import (
+    into_cluster,
+    into_of,
+    into_options,
+    lost_of,
+    lost_options,
+    pulsar_service,
+    restore_options,
+    service_option,
+    topics_option,
+    wanted_of,
+)
+
+if TYPE_CHECKING:
+    from ledgerfs.bucket.bucket import Bucket
+    from ledgerfs_cluster.recovery.report import Report
+
+_MOST_PARTS = 20
+
+
+@command()
+@lost_options
+@into_options(required=False)
+@restore_options
+@click.pass_context
+def plan(
+    context: click.Context,
+    /,
+    bucket: "Bucket",
+    **options: Any,  # noqa: ANN401  (click's)
+) -> None:
+    """Show what `ledgerfs recover run` would restore, and what will be missing and why; nothing is written.
+
+    A line is a topic: its ledgers and entries in BUCKET, and what will be missing, by a dump of the lost cluster; without one nobody knows
+    what was never offloaded. With --into and --admin it is told, too, what the new cluster has already, and which namespaces, policies and
+    schemas are to be set. Exit code 0 if all topics can be restored; what is missing of them does not change that. 1 if one cannot.
+
+    \b
+    Examples:
+      ledgerfs recover plan s3://tier                                                          # with the newest dump in the bucket
+      ledgerfs recover plan s3://tier --dump dump.json.zst --into pulsar+zk://new:2181 --admin http://new:8080
+      ledgerfs recover plan s3://tier --topics 'public/orders/.*' --json
+    """
+    from ledgerfs_cluster.recovery.recovery import plan as plan_of
+
+    if (options["into"] is None) != (options["admin"] is None):
+        raise click.UsageError("--into and --admin are the same cluster's: name both, or none")
+    cluster = None if options["into"] is None else into_cluster(context, options)
+    what = lost_of(context, bucket, options, cluster)
+    target = None
+    if cluster is not None:
+        target = into_of(context, what, cluster, options, looks_for_transactions=False)
+    with progress() as update:
+        found = plan_of(what, target, update)
+    _print_report(context, found, as_json=options["as_json"])
+
+
+@command()
+@lost_options
+@into_options(required=True)
+@restore_options
+@click.option(
+    "--no-transactions",
+    is_flag=True,
+    help="Do not look for transactions: brokers then show aborted messages, if there are any.",
+)
+@service_option
+@click.option("--yes", is_flag=True, help="Do it without asking; needed where nobody can answer.")
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    bucket: "Bucket",
+    **options: Any,  # noqa: ANN401  (click's)
+) -> None:
+    """Have a new cluster serve the topics of BUCKET: each as a whole, or not at all.
+
+    Tenants, namespaces and schemas are made through brokers, ledgers and subscriptions by one commit a topic. Run it again after whatever
+    ended it: what is restored stays, the rest goes on. Then `ledgerfs recover check` reads all of it back through brokers. Brokers keep all
+    that is restored, whatever the former retention was: what is to be set by hand afterwards is printed. Messages of aborted transactions
+    stay hidden, by snapshots that Pulsar's client publishes (pip install 'ledgerfs[pulsar]'). docs/operating/recovery.md is a page to
+    follow.
+
+    Exit code 0 if of each topic all is restored that the bucket has; what was lost with the cluster is reported, and changes nothing. 1 if
+    a topic is not restored, which is reported; 3 if a store, ZooKeeper or a broker refuses.
+
+    \b
+    Examples:
+      ledgerfs recover run s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
+      ledgerfs recover run s3://tier --dump dump.json.zst --into pulsar+zk://new:2181 --admin http://new:8080 --yes
+      ledgerfs recover run s3://tier --topics 'public/orders/.*' --as 'public/restored/{topic}' --new-ids \\
+          --into pulsar+zk://zk1:2181 --admin http://broker1:8080
+    """
+    from ledgerfs_cluster.recovery.recovery import run as restore
+
+    cluster = into_cluster(context, options)
+    what = lost_of(context, bucket, options, cluster)
+    if not options["yes"]:
+        _ask(bucket, options["into"])
+    service = cache(lambda: pulsar_service(context, cluster, options))
+    target = into_of(
+        context, what, cluster, options,
+        publish=lambda topic, key, data: service().publish(topic, key, data),
+        looks_for_transactions=not options["no_transactions"],
+    )  # fmt: skip
+    with progress() as update:
+        done = restore(what, target, update, say)
+    _print_report(context, done, as_json=options["as_json"])
+
+
+def _ask(bucket: "Bucket", into: str) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError(
+            "--yes is needed where nobody can answer; `ledgerfs recover plan` shows what would be done"
+        )
+    click.confirm(
+        f"Restore topics of {bucket.store.url} into {into} (`ledgerfs recover plan` shows which)?", abort=True, err=True
+    )
+
+
+@command()
+@bucket_argument
+@topics_option
+@into_options(required=True)
+@service_option
+@json_option
+@click.pass_context
+def check(
+    context: click.Context,
+    /,
+    bucket: "Bucket",
+    **options: Any,  # noqa: ANN401  (click's)
+) -> None:
+    """Read all of each restored topic back through the new cluster's brokers, as a client does, and compare it with BUCKET.
+
+    Each message has to come once, in order, with the place, payload, key, properties and times that the bucket has; of aborted transactions
+    none may. What producers appended since is counted, and not compared. Which topics were restored, and how, `recover run` has noted in
+    the cluster; --topics matches their former names. Nothing is written, and no subscription is left. It takes pip install
+    'ledgerfs[pulsar]'. Exit code 0 if all is the same, 1 if not, or if nothing was restored.
+
+    \b
+    Examples:
+      ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080
+      ledgerfs recover check s3://tier --into pulsar+zk://new:2181 --admin http://new:8080 --topics 'public/orders/.*'
+    """
+    from ledgerfs_cluster.recovery.checking.check import Check
+
+    cluster = into_cluster(context, options)
+    service = pulsar_service(context, cluster, options)
+    with progress() as update:
+        found = Check(bucket, cluster, service).run(wanted_of(options["topics"]), update)
+    _print_report(context, found, as_json=options["as_json"])
+
+
+def _print_report(context: click.Context, report: "Report", *, as_json: bool) -> None:
+    """Print a report, and end with exit code 1 unless each wanted topic is as it should be."""
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _show(report)
+    wrong = [one for one in report.topics if not one.is_well]
+    if wrong:
+        say(f"{len(wrong):,} of {len(report.topics):,} topics are not as they should be")
+        context.exit(1)
+
+
+def _show(report: "Report") -> None:
+    from ledgerfs_cluster.recovery.report import missing_text, part_text
+
+    drawn = table("TOPIC", "IN THE NEW CLUSTER", "STATE", "LEDGERS", "ENTRIES", "BYTES", "MISSING", "SUBSCRIPTIONS", "COMPARED",
+                  right=("LEDGERS", "ENTRIES", "BYTES", "SUBSCRIPTIONS"))  # fmt: skip
+    for one in report.topics:
+        drawn.add_row(
+            printable(one.topic), "=" if one.target == one.source else printable(one.target_topic), one.outcome.value,
+            f"{len(one.ledgers):,}", f"{one.entries:,}", human_size(one.size), missing_text(one), f"{one.subscriptions:,}",
+            "-" if one.compared is None else str(one.compared),
+        )  # fmt: skip
+    show(drawn)
+    for one in report.topics:
+        # Without open ledgers that were empty when they were dumped, as any topic's last one may be.
+        parts = [part for part in one.missing if part.entries != 0]
+        said = [] if one.reason is None else [one.reason]
+        said += [f"missing: {part_text(part)}" for part in parts[:_MOST_PARTS]]
+        if len(parts) > _MOST_PARTS:
+            said.append(f"missing: {len(parts) - _MOST_PARTS:,} more parts; --json has them all")
+        for sentence in (*said, *one.remarks):
+            say(f"{one.topic}: {sentence}")
+    for remark in report.remarks:
+        say(remark)
+    if report.by_hand:
+        say("left to be set by hand, once all is checked:")
+        for setting in report.by_hand:
+            say(f"  {setting}")

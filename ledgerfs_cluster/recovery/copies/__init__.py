@@ -1,1 +1,0 @@
-"""Transactions of a topic, and ledgers that a recovery writes into the bucket."""

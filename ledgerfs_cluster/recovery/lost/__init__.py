@@ -1,1 +1,0 @@
-"""What is left of the lost cluster besides its bucket: its dump."""

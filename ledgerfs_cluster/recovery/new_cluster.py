@@ -1,0 +1,285 @@
+"""What the new cluster has already: topics, ids of ledgers, and what its namespaces would have brokers delete.
+
+Clients know a topic and its partitions by one name. Partitions of two topics there would be one topic to them; of a topic beside
+partitions of its name they get none of its messages.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.formats.topic_names import split_partition, topic_of
+from ledgerfs.formats.uuid_halves import uuid_halves
+from ledgerfs.schemas.schema_store import SchemaStore
+from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_id_at
+from ledgerfs_cluster.formats.bookkeeper.ledger_paths import ledger_path
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
+from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs_cluster.offload.offload_driver import OffloadDriver
+from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+from ledgerfs_cluster.recovery.journal import (
+    NEW_IDS,
+    is_of_note,
+    new_ids_of,
+    nodes_below,
+    note_path,
+    parse_new_ids,
+    parse_note,
+)
+from ledgerfs_cluster.recovery.report import TopicRecovery
+from ledgerfs_cluster.recovery.settings.policies import deleting_policy
+from ledgerfs_cluster.snapshot.answered_nodes import answered, paths_below
+from ledgerfs_cluster.snapshot.bundles import namespace_of
+from ledgerfs_cluster.snapshot.managed_ledger_paths import managed_ledger_paths
+from ledgerfs_cluster.snapshot.partitioned_topics import partitioned_path
+from ledgerfs_cluster.snapshot.policies import json_object
+from ledgerfs_cluster.snapshot.survey_builder import POLICIES
+from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
+from ledgerfs_cluster.zookeeper.node import Node
+from ledgerfs_cluster.zookeeper.nodes import Nodes
+
+END_OF_IDS = 1 << 35
+"""Functions of Pulsar that process each message once count by ``ledgerId << 28 | entryId`` (``FunctionCommon.getSequenceId``): 63 bits."""
+_OTHER_NAME = "restore under another name (--as)"
+
+Publish = Callable[[str, str, bytes], None]
+"""Sends one message: to which topic, with which key, and its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCluster:
+    """The new cluster, and how topics are restored into it.
+
+    Attributes
+    ----------
+    cluster
+        Its ZooKeeper.
+    requests
+        To any of its brokers, by a user who may see and make tenants.
+    driver
+        By which its brokers find the objects.
+    publish
+        Sends snapshots of aborted transactions; None where no topic with transactions is restored.
+    looks_for_transactions
+        Whether all entries are read for transactions; otherwise brokers show aborted messages, if there are any.
+    gives_new_ids
+        Whether ledgers whose ids are taken are copied under new ones.
+    stores
+        Where schemas are saved.
+    sets_schemas
+        Whether schemas are set at all.
+    hides_lost
+        Whether deletions take the numbers of schemas that are lost.
+
+    """
+
+    cluster: LivingCluster
+    requests: AdminRequests
+    driver: OffloadDriver
+    publish: Publish | None = None
+    looks_for_transactions: bool = True
+    gives_new_ids: bool = False
+    stores: tuple[SchemaStore, ...] = ()
+    sets_schemas: bool = True
+    hides_lost: bool = False
+
+    @property
+    def nodes(self) -> Nodes:
+        """Its metadata."""
+        return self.cluster.nodes
+
+    @property
+    def ledgers_path(self) -> str:
+        """Where its BookKeeper has its nodes."""
+        return self.cluster.reading.ledgers_path
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is in the new cluster of what is to be restored.
+
+    Attributes
+    ----------
+    owners
+        {id of a ledger that is to be restored, and is known in the cluster: managed ledgers that list it, "" for BookKeeper}.
+    named
+        Offloaded ledgers that its lists name: the id, and the first half of the uuid.
+    noted
+        Ids that runs have noted for copies of ledgers.
+    ours
+        (Source, target) of the topics that were restored before, from the same bucket.
+    taken
+        {managed ledger that cannot be made in the new cluster: what is there, and what to do about it, in words}.
+    own
+        Managed ledgers of the bucket that are the new cluster's own: its lists have all of them, and no dump has them.
+
+    """
+
+    owners: Mapping[int, tuple[str, ...]]
+    named: AbstractSet[tuple[int, int]]
+    noted: AbstractSet[int]
+    ours: AbstractSet[tuple[str, str]]
+    taken: Mapping[str, str]
+    own: AbstractSet[str]
+
+    def clash(self, topic: TopicRecovery) -> str | None:
+        """Return why the ledgers of a topic cannot keep their ids; None if they can."""
+        large = [ref.ledger_id for ref in topic.ledgers if ref.ledger_id >= END_OF_IDS]
+        if large:
+            return f"{len(large):,} of its ids are greater than those of a cluster (2^35), such as {large[0]}"
+        found: dict[int, str] = {}
+        for ref in topic.ledgers:
+            others = [one for one in self.owners.get(ref.ledger_id, ()) if one != topic.target]
+            if others:
+                # A name says more than that BookKeeper has it, too.
+                found[ref.ledger_id] = max(others)
+        if not found:
+            return None
+        ledger_id, owner = next(iter(found.items()))
+        whose = topic_of(owner) if owner else "BookKeeper"
+        return f"{len(found):,} of its ids are taken in the new cluster, such as {ledger_id} ({whose})"
+
+
+def look(nodes: Nodes, topics: Sequence[TopicRecovery], bucket: str, ledgers_path: str = "/ledgers") -> Found:
+    """Return what the new cluster has, no older than this moment.
+
+    All lists are read: an id that one of them has must not be another ledger's, since a broker asks BookKeeper and its caches by the id.
+    Raises the errors of ZooKeeper, and `CorruptMetadataError` for a list or a note that cannot be read.
+    """
+    nodes.catch_up()
+    wanted = {ref.ledger_id for one in topics for ref in one.ledgers}
+    owners: dict[int, tuple[str, ...]] = {}
+    # By their folders: ids of a bucket are near each other, and a new cluster has few of them.
+    folders = sorted({ledger_path(one, ledgers_path).rpartition("/")[0] for one in wanted})
+    for path in paths_below(nodes, folders):
+        ledger_id = ledger_id_at(path, ledgers_path)
+        if ledger_id in wanted:
+            owners[ledger_id] = ("",)
+    lists = dict[str, Node]()
+    named: set[tuple[int, int]] = set()
+    for path, node in answered(nodes.get_many, managed_ledger_paths(nodes)):
+        name = managed_ledger_at(path, node.data)
+        if name is not None:
+            lists[name] = node
+            for one in _ledgers_in(node):
+                if one.ledger_id in wanted:
+                    owners[one.ledger_id] = (*owners.get(one.ledger_id, ()), name)
+                if one.context is not None and one.context.uuid is not None:
+                    named.add((one.ledger_id, uuid_halves(one.context.uuid)[0]))
+    noted = {one for node in nodes_below(nodes, NEW_IDS) for one in parse_new_ids(node).new}
+    return Found(owners, named, noted, *_places(nodes, lists, topics, bucket))
+
+
+def _places(
+    nodes: Nodes, lists: Mapping[str, Node], topics: Sequence[TopicRecovery], bucket: str
+) -> tuple[set[tuple[str, str]], dict[str, str], set[str]]:
+    """Return which topics were restored before, why others cannot be made, and which are the new cluster's own (`Found`)."""
+    near: dict[str, list[str]] = {one.whole: [] for one in topics}
+    for name in lists:
+        if (stem := split_partition(name)[0]) in near:
+            near[stem].append(name)
+    sources = _restored_from(nodes, lists, [name for names in near.values() for name in names])
+    partitioned = dict(answered(nodes.get_many, (partitioned_path(one.target) for one in topics)))
+    # Several topics may have one target.
+    ours = {(one.source, one.target) for one in topics if sources.get(one.target) == (one.source, bucket)}
+    taken: dict[str, str] = {}
+    own: set[str] = set()
+    # What a template makes of others is not what it is to make another one of.
+    made = {one.target for one in topics if one.source != one.target}
+    for one in topics:
+        if (one.source, one.target) in ours:
+            continue
+        is_made = one.source == one.target or one.source in made
+        # A topic beside partitions of its own name was so in the lost cluster, which is a remark (`together`).
+        strangers = [
+            name
+            for name in near[one.whole]
+            if split_partition(sources.get(name, ("", ""))[0])[0] != split_partition(one.source)[0]
+        ]
+        if is_made and one.source in lists and _has_all(lists[one.source], one):
+            # Another one may have been restored under the name that it has.
+            own.add(one.source)
+        elif one.target in lists:
+            taken[one.target] = f"the new cluster has a topic of this name, {_advice(lists[one.target])}"
+        elif partitioned_path(one.target) in partitioned and not near[one.whole]:
+            reason = "the new cluster has a partitioned topic of this name, to which clients are sent"
+            taken[one.target] = f"{reason}: {_OTHER_NAME}"
+        elif strangers:
+            reason = f"the new cluster has {topic_of(strangers[0])}, which clients would take for the same topic"
+            taken[one.target] = f"{reason}: {_OTHER_NAME}"
+    return ours, taken, own
+
+
+def _restored_from(nodes: Nodes, lists: Mapping[str, Node], names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return of topics of the cluster that were restored which managed ledgers they were, and of which bucket."""
+    found: dict[str, tuple[str, str]] = {}
+    by_path = {note_path(name): name for name in sorted(names)}
+    for path, node in answered(nodes.get_many, by_path):
+        if is_of_note(lists[by_path[path]], node):
+            note = parse_note(node)
+            found[by_path[path]] = (note.source, note.bucket)
+    return found
+
+
+def _has_all(node: Node, topic: TopicRecovery) -> bool:
+    """Whether a list names all copies that are to be restored; what a dump has of a topic may be more than the bucket has."""
+    if topic.info is not None or not topic.ledgers:
+        return False
+    named = {(one.ledger_id, one.context.uuid) for one in _ledgers_in(node) if one.context is not None}
+    return {(ref.ledger_id, ref.uuid) for ref in topic.ledgers} <= named
+
+
+def _advice(node: Node) -> str:
+    if any(one.context is not None for one in _ledgers_in(node)):
+        return (
+            "whose list names offloaded ledgers: to delete it would delete their objects, perhaps those of this bucket. "
+            "Restore under another name (--as)"
+        )
+    return "without offloaded ledgers: delete it there, if it is not needed, or restore under another name (--as)"
+
+
+def _ledgers_in(node: Node) -> tuple[LedgerInfo, ...]:
+    return parse_managed_ledger_info(node.data, key=node.path).ledgers if node.data else ()
+
+
+def beside_others(nodes: Nodes, topics: Iterable[TopicRecovery], catalog: Catalog) -> dict[str, str]:
+    """Return {source: why not} of topics that are not to be made under another name, since the bucket has ledgers of that name.
+
+    Copies that a run which did not end has made there of the topic, under ids of which it left a note, are none of these.
+    Raises `CorruptMetadataError` for an invalid note, and the errors of ZooKeeper.
+    """
+    reasons: dict[str, str] = {}
+    for one in topics:
+        if one.target == one.source:
+            continue
+        ids = {lacking.ledger_id for lacking in catalog.absent_of(one.target)}
+        ids |= {ref.ledger_id for ref in catalog.refs_of(one.target)}
+        noted = new_ids_of(nodes, one.target) if ids else None
+        others = sorted(ids if noted is None else ids.difference(noted.new))
+        if others:
+            reasons[one.source] = (
+                f"the bucket has ledgers of {one.target_topic}, such as {others[0]}, which are none of {one.topic}: readers of the "
+                "bucket would take both for one topic, and brokers would serve one of them. Give it another name (--as)"
+            )
+    return reasons
+
+
+def deleting(nodes: Nodes, topics: Iterable[TopicRecovery]) -> dict[str, str]:
+    """Return {source: why not} of planned topics of which brokers would delete, or acknowledge, what is restored.
+
+    A restored ledger that a broker trims is deleted in the bucket. Namespaces that are not there yet are left out.
+    """
+    planned = {one.source: namespace_of(one.target) for one in topics if one.is_planned}
+    paths = {f"{POLICIES}/{one}": one for one in sorted({*planned.values()})}
+    found = {
+        paths[path]: deleting_policy(json_object(node.data, key=path)) for path, node in answered(nodes.get_many, paths)
+    }
+    return {
+        source: (
+            f"brokers would delete or expire what is restored, in the bucket, too: {namespace} has {policy}. Lift it before "
+            f"(retention with `pulsar-admin namespaces set-retention {namespace} --time -1 --size -1`)"
+        )
+        for source, namespace in planned.items()
+        if (policy := found.get(namespace)) is not None
+    }

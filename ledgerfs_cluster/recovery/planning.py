@@ -1,0 +1,285 @@
+"""What is to become of each topic, by the bucket and by a dump: no request to any cluster.
+
+What is missing is known by the lost cluster's list, or, without a dump, by what the bucket shows.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ledgerfs.bucket.bucket import Bucket
+from ledgerfs.catalog.catalog import Catalog
+from ledgerfs.catalog.ledger_ref import LedgerRef
+from ledgerfs.catalog.missing_ledgers import GapKind, MissingLedger
+from ledgerfs.catalog.partitioned_names import partitions_of
+from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
+from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
+from ledgerfs.layouts.pulsar_blob.columns import NUMBER
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
+from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, is_of_transactions, managed_ledger_path
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedCursor, is_partition
+from ledgerfs_cluster.recovery.report import MissingPart, TopicRecovery, joined, refused
+from ledgerfs_cluster.recovery.wanted import Wanted
+from ledgerfs_cluster.snapshot.answers import LastEnd, LedgerEndAnswer
+from ledgerfs_cluster.snapshot.cluster_names import CLUSTERS, GLOBAL
+from ledgerfs_cluster.snapshot.survey import is_of_brokers
+
+_REPLICATION = "pulsar.repl."
+_NOT_OFFLOADED = (
+    "it was not offloaded when the dump was made, and is not in the bucket (if disks of its bookies are left, copy it from them before: "
+    "`ledgerfs offload`)"
+)
+_GONE = "it was offloaded, and the bucket does not have it"
+_DAMAGED = "its objects in the bucket are damaged; `ledgerfs verify` names them"
+_SHORTER = "the bucket has less of it than the lost cluster had"
+_BESIDE = "there are partitions of a topic of this name, too: clients are sent to these, and get none of its messages"
+
+
+def plan_each(catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None) -> list[TopicRecovery]:
+    """Return the plan of each topic by itself, sorted by name; each partition is one.
+
+    Topics of brokers' own (policies, transactions, health) are none of them: the new cluster's brokers make theirs.
+
+    Raises `AccessDeniedError` for a bucket with folders that cannot be listed.
+    """
+    catalog.require_readable()
+    wanted = wanted or Wanted()
+    # Ids are unique in a cluster, whatever ledgers say of their topics.
+    owners = {} if dump is None else {one.ledger_id: name for name, info in dump.lists.items() for one in info.ledgers}
+    names = {name for name in catalog.known_names if name is not None} | (set() if dump is None else dump.lists.keys())
+    own = sorted(name for name in names if not (is_of_transactions(name) or is_of_brokers(name)))
+    topics = [_plan(name, catalog, dump, wanted, owners) for name in wanted.chosen(own)]
+    return _without_copies(topics, catalog)
+
+
+def together(topics: Sequence[TopicRecovery], dump: DumpedCluster | None) -> list[TopicRecovery]:
+    """Return plans of all topics that are to be made, those refused of which clients would not know one from the other."""
+    sources: dict[str, set[str]] = {}
+    for one in topics:
+        if one.is_planned:
+            sources.setdefault(one.whole, set()).add(split_partition(one.source)[0])
+    reasons = {
+        one.source: f"{topic_of(one.whole)} would be several topics: {', '.join(map(topic_of, sorted(several)[:3]))}"
+        for one in topics
+        if len(several := sources.get(one.whole, ())) > 1
+    }
+    partitioned = {one.whole for one in topics if is_partition(one.source, dump)}
+    # So they were in the lost cluster.
+    return refused((one.with_remarks(_BESIDE) if one.target in partitioned else one for one in topics), reasons)
+
+
+def _plan(
+    name: str, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted, owners: Mapping[int, str]
+) -> TopicRecovery:
+    target = wanted.target_of(name)
+    info = None if dump is None else dump.lists.get(name)
+    cursors, remarks = _cursors_of(name, dump)
+    topic = TopicRecovery(name, target or name, info=info, cursors=cursors, subscriptions=len(cursors))
+    refusal = _refusal(name, target, catalog, dump, wanted)
+    if refusal is not None:
+        return topic.refused(refusal)
+    copies = {ref.ledger_id: ref for ref in readable_ledgers(catalog, name, info)}
+    gaps = catalog.absent_of(name)
+    denied = [one for one in gaps if one.refusal is not None and one.ledger_id not in copies]
+    if denied:
+        # They are not lost.
+        more = f" ({len(denied) - 1:,} more ledgers are refused)" if len(denied) > 1 else ""
+        reason = f"the store refuses {denied[0].name}, {denied[0].key}{more}: {denied[0].why}"
+        return topic.refused(f"{reason}; restore the topic when it can be read")
+    ledgers, left_out = _of_the_topic(name, [copies[one] for one in sorted(copies)], info, owners)
+    if dump is None or info is None:
+        missing = joined([_shown_part(one) for one in gaps if one.ledger_id not in {ref.ledger_id for ref in ledgers}])
+    else:
+        damaged = {ref.ledger_id for ref in catalog.refs_of(name)} - copies.keys()
+        missing = joined(list(_missing_by_list(info, dump.ends, ledgers, gaps, damaged)))
+    if left_out:
+        ids = ", ".join(map(str, left_out[:5])) + (", …" if len(left_out) > 5 else "")
+        remarks.append(
+            f"{len(left_out):,} ledgers in the bucket were no longer the topic's when the dump was made (expired, or left over), and are "
+            f"not restored: {ids}"
+        )
+    if info is not None and info.terminated is not None:
+        remarks.append(
+            "it was terminated, and takes messages again: to end it, send one message more, and `pulsar-admin topics terminate "
+            f"{topic_of(target or name)}` (brokers tell readers of no messages where the last ledger of a terminated topic is empty)"
+        )
+    if dump is not None and (why := dump.damaged.get(managed_ledger_path(name))) is not None:
+        remarks.append(f"its list in the dump cannot be read ({why}): what is missing is not known")
+    return replace(topic, ledgers=tuple(ledgers), missing=missing, left_out=tuple(left_out), remarks=tuple(remarks))
+
+
+def _refusal(name: str, target: str | None, catalog: Catalog, dump: DumpedCluster | None, wanted: Wanted) -> str | None:
+    """Return why a topic is not restored, whatever there is of it; None if it is."""
+    if parse_managed_ledger_name(name) is None:
+        return "its name is none of a persistent topic, so that brokers do not find it"
+    if target is None:
+        return f"{wanted.template} makes no name of a topic of it"
+    if dump is not None and name not in dump.lists and managed_ledger_path(name) not in dump.damaged:
+        newest = max((ref.created_ms or ref.changed_ms for ref in catalog.refs_of(name)), default=0)
+        if newest < dump.began_ms:
+            return "the lost cluster had deleted it: the dump does not have it, and its ledgers are older (older --dump, or --no-dump)"
+    if target != name and (partitions := partitions_of(catalog, target)) and not catalog.table_of(target).size:
+        return (
+            f"the bucket has {topic_of(partitions[0])}: readers would take its partitions for none of {topic_of(target)} any more, as "
+            "soon as there are ledgers of that name"
+        )
+    if (catalog.table_of(name)["layout"] != NUMBER).any():
+        return "its ledgers are those of the filesystem offloader; copy them into a bucket first (ledgerfs offload)"
+    return None
+
+
+def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, DumpedCursor], list[str]]:
+    """Return the subscriptions that are restored, and what is to be said of others."""
+    found = {} if dump is None else dump.cursors.get(name, {})
+    replicated = sorted(one for one in found if one.startswith(_REPLICATION))
+    remarks = []
+    if COMPACTION in found:
+        remarks.append("it was compacted: what compaction made is lost with BookKeeper, and brokers compact it again")
+    if replicated:
+        remarks.append(f"it was replicated ({', '.join(replicated)}): set replication up again")
+    return {one: cursor for one, cursor in found.items() if one not in {COMPACTION, *replicated}}, remarks
+
+
+def readable_ledgers(catalog: Catalog, name: str, info: ManagedLedgerInfo | None) -> Iterator[LedgerRef]:
+    """Yield of each ledger the copy to restore: the one that the list names, else the newest sound one, as the catalog ranks them.
+
+    What the list names may be of another topic: the one from which the ledger was restored, under another name, before.
+    """
+    uuids = {} if info is None else {one.ledger_id: _uuid_of(one) for one in info.ledgers}
+    contradicted = {one.ledger_id for one in catalog.missing_of(name) if one.kind is GapKind.CONTRADICTED}
+    by_id: dict[int, list[LedgerRef]] = {}
+    for ref in catalog.refs_of(name):
+        by_id.setdefault(ref.ledger_id, []).append(ref)
+    for ledger_id in uuids.keys() - by_id.keys():
+        by_id[ledger_id] = [ref for ref in catalog.all_of(ledger_id) if ref.uuid == uuids[ledger_id]]
+    for ledger_id, copies in by_id.items():
+        sound = [ref for ref in copies if ref.is_sound]
+        named = [ref for ref in sound if ref.uuid == uuids.get(ledger_id)]
+        if named:
+            yield named[0]
+        elif sound and ledger_id not in contradicted:
+            yield sound[0]
+
+
+def _uuid_of(one: LedgerInfo) -> str | None:
+    return one.context.uuid if one.context is not None and one.context.is_complete else None
+
+
+def _of_the_topic(
+    name: str, refs: Sequence[LedgerRef], info: ManagedLedgerInfo | None, owners: Mapping[int, str]
+) -> tuple[list[LedgerRef], list[int]]:
+    """Return the ledgers that are the topic's, and the ids of those that were not any more when the cluster was dumped."""
+    last = info.ledgers[-1].ledger_id if info is not None and info.ledgers else -1
+    kept: list[LedgerRef] = []
+    left_out: list[int] = []
+    for ref in refs:
+        owner = owners.get(ref.ledger_id)
+        if owner == name or (owner is None and (info is None or ref.ledger_id > last)):
+            kept.append(ref)
+        else:
+            left_out.append(ref.ledger_id)
+    return kept, left_out
+
+
+def _missing_by_list(
+    info: ManagedLedgerInfo,
+    ends: Mapping[int, LedgerEndAnswer],
+    restored: Sequence[LedgerRef],
+    gaps: Collection[MissingLedger],
+    damaged: Collection[int],
+) -> Iterator[MissingPart]:
+    """Yield what a list names and is not restored.
+
+    ``gaps`` are those that the bucket shows, and why they cannot be read; ``damaged`` are the ids of those of which no copy is sound.
+    """
+    there = {ref.ledger_id: ref for ref in restored}
+    why = {**dict.fromkeys(damaged, _DAMAGED), **{one.ledger_id: one.why for one in gaps}}
+    last = info.ledgers[-1].ledger_id if info.ledgers else -1
+    before_ms: int | None = None
+    for one in info.ledgers:
+        entries, is_exact = _entries_of(one, ends.get(one.ledger_id) if one.ledger_id == last else None)
+        ref = there.get(one.ledger_id)
+        lacking = None if entries is None else max(0, entries - (0 if ref is None else ref.entries))
+        # What is whole in the bucket may have more entries than it had while it was open.
+        is_whole = ref is not None and (lacking == 0 or (entries is None and not ref.is_open))
+        if not is_whole and (lacking != 0 or not is_exact):
+            absent = why.get(one.ledger_id) or (_GONE if one.is_offloaded else _NOT_OFFLOADED)
+            reason = absent if ref is None else _SHORTER
+            until = one.closed_ms or None
+            yield MissingPart(one.ledger_id, one.ledger_id, 1, lacking, before_ms, until, reason, not is_exact)
+        before_ms = one.closed_ms or before_ms
+    # What was not listed yet, or may not have been, and the bucket shows. Older ones were the topic's no more.
+    yield from (_shown_part(one) for one in gaps if one.ledger_id not in there and not 0 <= one.ledger_id <= last)
+
+
+def _entries_of(one: LedgerInfo, end: LedgerEndAnswer | None) -> tuple[int | None, bool]:
+    """Return how many entries a ledger had, None if that is not known, and whether it could not get more after the dump."""
+    if one.closed_ms or one.is_offloaded or one.entries:
+        return one.entries, True
+    if end is None or end.end in {LastEnd.UNKNOWN, LastEnd.GONE}:
+        return None, False
+    return end.entries, end.end is LastEnd.CLOSED
+
+
+def _shown_part(one: MissingLedger) -> MissingPart:
+    is_being_written = one.kind is GapKind.BEING_WRITTEN
+    until_ms = one.modified_ms or None
+    return MissingPart(
+        one.ledger_id, one.ledger_id, 1, one.entries, one.created_ms, until_ms, one.why, is_being_written
+    )
+
+
+def _without_copies(topics: Sequence[TopicRecovery], catalog: Catalog) -> list[TopicRecovery]:
+    """Return plans without those of topics that an earlier run has made under a wanted name, as copies of another one's ledgers.
+
+    What a dump has is a topic of the lost cluster, whatever it was copied from.
+    """
+    by_target = {one.target: one for one in topics if one.source != one.target}
+    return [
+        one
+        for one in topics
+        if one.info is not None
+        or one.source not in by_target
+        or not _is_copied([ref for ref in catalog.refs_of(one.source) if ref.copy == 0], by_target[one.source])
+    ]
+
+
+def _is_copied(copies: Sequence[LedgerRef], source: TopicRecovery) -> bool:
+    """Whether all ledgers of a topic are, under other ids, ledgers of another topic, in their order: a run may have ended in between."""
+    rest = iter(source.ledgers)
+    return bool(copies) and all(
+        any(copy.agrees_with(ref) and copy.ledger_id != ref.ledger_id for ref in rest) for copy in copies
+    )
+
+
+def without_strangers(
+    topics: Sequence[TopicRecovery], dump: DumpedCluster | None, bucket: Bucket
+) -> list[TopicRecovery]:
+    """Return plans without the ledgers that clusters of other names have put into the same bucket; raises the errors of the store.
+
+    The user metadata of an object name the cluster, which costs a request: so only ledgers are read that no list of the dump has. Without
+    a dump the lost cluster's name is not known, and an object without a name counts as its own.
+    """
+    prefix = f"{CLUSTERS}/"
+    nodes = {} if dump is None else dump.settings.nodes
+    names = {path.removeprefix(prefix) for path in nodes if path.startswith(prefix)} - {GLOBAL}
+    return [_without_strangers(one, names, bucket) for one in topics] if names else list(topics)
+
+
+def _without_strangers(topic: TopicRecovery, names: set[str], bucket: Bucket) -> TopicRecovery:
+    listed = set() if topic.info is None else {one.ledger_id for one in topic.info.ledgers}
+    strangers: dict[int, str] = {}
+    for ref in topic.ledgers:
+        found = bucket.reader(ref).user_metadata() if ref.ledger_id not in listed else None
+        cluster = None if found is None else parse_user_metadata(found).cluster
+        if cluster is not None and cluster not in names:
+            strangers[ref.ledger_id] = cluster
+    if not strangers:
+        return topic
+    first, cluster = next(iter(strangers.items()))
+    return replace(
+        topic,
+        ledgers=tuple(ref for ref in topic.ledgers if ref.ledger_id not in strangers),
+        left_out=(*topic.left_out, *strangers),
+    ).with_remarks(
+        f"{len(strangers):,} ledgers are not restored that cluster {cluster} wrote under this name, such as {first}"
+    )

@@ -1,1 +1,0 @@
-"""What is to become of each topic: pure functions of a catalog, a dump and disks."""

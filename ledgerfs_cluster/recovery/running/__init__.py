@@ -1,1 +1,0 @@
-"""A plan and a run, from beginning to end."""

@@ -1,1 +1,0 @@
-"""Lists and subscriptions in the new ZooKeeper: a commit a topic."""
