@@ -149,12 +149,13 @@ def build(arena: Arena, column: Column, data: Bytes, length: int, valid: Mask | 
 
 
 def _list(arena: Arena, column: Items | Pairs, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
-    offsets, taken, items = _extents(arena, column)
+    offsets = _offsets(arena.words_of(column.node))
+    items = int(offsets[-1])
     kind = type_of(column)
     if isinstance(column, Items):
-        (inner,) = _items(arena, [column.item], data, items, taken)
+        inner = build(arena, column.item, data, items)
     else:
-        arrays = _items(arena, [column.key, column.value], data, items, taken)
+        arrays = [build(arena, one, data, items) for one in (column.key, column.value)]
         if column.last_wins:
             offsets, arrays = _last_of_keys(offsets, arrays, column)
         inner = pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])
@@ -167,25 +168,6 @@ def _last_of_keys(
     if isinstance(column.value, Leaf) and column.value.words is Words.CLOSED_ENUM and arrays[1].null_count:
         offsets, arrays = kept_items(np.array(arrays[1].is_valid()), offsets, arrays)
     return kept_items(are_last_of_keys(arrays[0], offsets), offsets, arrays)
-
-
-def _items(arena: Arena, columns: list[Column], data: Bytes, length: int, taken: Int64 | None) -> list[pa.Array]:
-    arrays = [build(arena, one, data, length) for one in columns]
-    return arrays if taken is None else [one.take(pa.array(taken)) for one in arrays]
-
-
-def _extents(arena: Arena, column: Items | Pairs) -> tuple[npt.NDArray[np.int32], Int64 | None, int]:
-    """Return the offsets of lists, the numbers of their items unless these are all items in their order, and how many items there are."""
-    words = arena.words_of(column.node)
-    if column.counter < 0:
-        offsets = _offsets(words)
-        return offsets, None, int(offsets[-1])
-    starts, counts = words[0::2], words[1::2]
-    offsets = _offsets(counts)
-    size = int(offsets[-1])
-    items = arena.words_of(column.counter).size
-    # Starts never decrease, so there is nothing between lists if all items are of one.
-    return offsets, None if items == size else np.repeat(starts - offsets[:-1], counts) + np.arange(size), items
 
 
 def _choice(arena: Arena, column: Choice, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
@@ -236,8 +218,6 @@ def _of_places(leaf: Leaf, at: Int64, size: Int64, data: Bytes, valid: Mask | No
             return gather_bytes(data, at, size, valid)
         case Words.DECIMAL:
             return to_decimals(data, at, size, valid, leaf.type)
-        case Words.REAL:
-            return to_reals(data, at, size, valid, leaf.type)
         case Words.UUID:
             return to_uuids(data, at, size, valid)
         case _:
@@ -267,16 +247,3 @@ def enum_names(
             at[is_other] = len(texts) + places
             texts += map(str, others.tolist())
     return pa.array(texts, pa.string()).take(pa.array(at, mask=None if valid is None else ~valid))
-
-
-def to_reals(data: Bytes, bits: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
-    """Return an array of numbers from their bits, or from ``data[bits[i] : bits[i] + size[i]]`` where there is a size.
-
-    That is their text, which has been checked; Arrow rounds it exactly, and what is too large to infinity.
-    """
-    words = bits.astype(f"i{kind.bit_width // 8}")
-    are_texts = size > 0 if valid is None else (size > 0) & valid
-    if are_texts.any():
-        texts = gather_text(data, bits[are_texts], size[are_texts])
-        words[are_texts] = texts.cast(kind).to_numpy().view(words.dtype)
-    return masked(words, valid, kind)
