@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.text.json_lines import json_lines
-from ledgerfs.messages.text.json_values import base64_texts, properties, text_or_base64, times
+from ledgerfs.messages.text.json_typed import base64_texts, properties, text_or_base64, times
 from tests.support.each import for_each
 from tests.support.json_lines import slow_lines, slow_time
 
@@ -124,7 +124,7 @@ def test_every_day_of_some_eras_and_the_ends_of_all_time() -> None:
         (first + i) * day + i * 7_919 for first in (-719_528, -1_000_000, 0, 2_932_800) for i in range(-500, 1500)
     ]
     column = pa.array(numbers, TIME)
-    assert times(column).to_array().to_pylist() == [slow_time(number) for number in numbers]
+    assert times(column).to_pylist() == [slow_time(number) for number in numbers]
     assert slow_time(1_793_534_400_123_000) == "2026-11-01T12:00:00.123Z"
     assert slow_time(-62_167_219_200_000_001) == "-000001-12-31T23:59:59.999999Z"
     assert slow_time(253_402_300_800_000_000) == "+010000-01-01T00:00:00.000Z"
@@ -133,14 +133,14 @@ def test_every_day_of_some_eras_and_the_ends_of_all_time() -> None:
 
 def test_columns_as_arrays_of_text() -> None:
     column = pa.array([b"text", None, b"\xff", b""], pa.binary())
-    assert [one.to_array().to_pylist() for one in text_or_base64(column)] == [
+    assert [one.to_pylist() for one in text_or_base64(column)] == [
         ["text", None, None, ""],
         [None, None, "/w==", None],
     ]
-    assert base64_texts(column.slice(2)).to_array().to_pylist() == ["/w==", ""]
+    assert base64_texts(column.slice(2)).to_pylist() == ["/w==", ""]
     maps = pa.array([[("a", "b"), ("a", None)], []], MAP)
-    assert properties(maps).to_array().to_pylist() == ['{"a":"b","a":null}', None]
-    assert times(pa.array([], TIME)).to_array().to_pylist() == []
+    assert properties(maps).to_pylist() == ['{"a":"b","a":null}', None]
+    assert times(pa.array([], TIME)).to_pylist() == []
 
 
 def test_a_text_that_is_none_is_an_error_and_no_bad_json() -> None:

@@ -59,12 +59,13 @@ class Documents:
         """Parse documents; those that are not ``valid`` get the reason `NULL`."""
         made = cls(data, starts, ends, reasons_before(starts.size, valid), [None] * starts.size)
         made._refuse_deep_ones()
+        bounds, text = [*zip(starts.tolist(), ends.tolist(), strict=True)], data.data
         for row in np.flatnonzero(made.reasons == 0).tolist():
-            text = made.text(row)
+            start, end = bounds[row]
             try:
-                made.values[row] = orjson.loads(text)
+                made.values[row] = orjson.loads(text[start:end])
             except orjson.JSONDecodeError:
-                made.values[row] = made._parsed_exactly(row, text)
+                made.parse_exactly(row)
         return made
 
     def text(self, row: int) -> bytes:
@@ -73,7 +74,12 @@ class Documents:
 
     def parse_exactly(self, row: int) -> None:
         """Parse a document again, with the digits of its numbers."""
-        self.values[row] = self._parsed_exactly(row, self.text(row))
+        self.exact.add(row)
+        self.values[row] = None
+        try:
+            self.values[row] = _loads(self.text(row).decode("utf-8-sig", "replace"))
+        except json.JSONDecodeError as error:
+            self.reasons[row] = _reason_of(error)
 
     def refuse(self, row: int, reason: int) -> None:
         """Note why a document is not what it should be."""
@@ -85,15 +91,6 @@ class Documents:
             text = self.text(row)
             if text.count(b"[") + text.count(b"{") > MOST_DEPTH and _is_deep(text):
                 self.reasons[row] = Reason.TOO_DEEP
-
-    def _parsed_exactly(self, row: int, text: bytes) -> object:
-        self.exact.add(row)
-        decoded = text.decode("utf-8-sig", "replace")
-        try:
-            return _loads(decoded)
-        except json.JSONDecodeError as error:
-            self.reasons[row] = _reason_of(error)
-            return None
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -3,9 +3,8 @@
 Everything may be null: Pulsar's clients write whatever they are given, and leave out what is null, whatever the schema says.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from ledgerfs.formats.schemas.avro_schema import (
     branch_name,
     parse_avro_schema,
 )
+from ledgerfs.messages.kernels.arrays import spans
 from ledgerfs.messages.values.avro_columns import column_of, is_null, names_of_branches
 from ledgerfs.messages.values.avro_matching import described
 from ledgerfs.messages.values.json_parsing import NO_JSON, Documents
@@ -104,8 +104,8 @@ class JsonDecoder:
         A document that is null, or lacks what the schema has, has null there and no reason. Raises as `ValueDecoder` says.
         """
         parts = [
-            self._decode(data, starts[rows], ends[rows], None if valid is None else valid[rows])
-            for rows in _spans(ends - starts)
+            self._decode(data, starts[first:last], ends[first:last], None if valid is None else valid[first:last])
+            for first, last in [*spans(ends - starts, _BYTES_AT_ONCE)] or [(0, 0)]
         ]
         reasons: Int64 = np.concatenate([one for _, one in parts])
         return pa.concat_arrays([array for array, _ in parts]), reasons
@@ -126,14 +126,6 @@ class JsonDecoder:
     def explain(self, reason: int) -> str:
         """Return a reason in words that follow the name of a message."""
         return explain(reason, self._reasons)
-
-
-def _spans(sizes: Int64) -> Iterator[slice]:
-    """Yield slices of rows of about `_BYTES_AT_ONCE` each; one at least."""
-    numbers = (np.cumsum(sizes) - 1) // _BYTES_AT_ONCE
-    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), sizes.size]
-    for first, last in pairwise(starts):
-        yield slice(first, last)
 
 
 @dataclass(slots=True)

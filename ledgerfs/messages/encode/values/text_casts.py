@@ -17,8 +17,8 @@ from ledgerfs.messages.encode.values.time_texts import (
     WITH_ZONE,
     read_times,
 )
+from ledgerfs.messages.kernels.arrays import valid_of, variable_width
 from ledgerfs.messages.kernels.gather import bitmap, masked
-from ledgerfs.messages.text.json_values import valid_of, variable_width
 
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _TOLD = {
