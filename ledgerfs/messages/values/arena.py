@@ -1,6 +1,5 @@
 """The words that a kernel has decoded, and Arrow arrays of them."""
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,28 +30,17 @@ _FIRST_ITEMS = 4
 """Items of a list for which there is room at first, on average."""
 MOST_WORDS = 1 << 27
 """Words of an arena (1 GiB) from which on it does not grow."""
-MOST_KEPT = 1 << 22
-"""Words (32 MiB) that an arena leaves to the next one at most. Of fresh memory, each page costs more than what is written to it."""
 NEXT, END, BEGIN = range(3)
-_NONE = np.zeros(0, np.int64)
-
-
-_left: deque[Int64] = deque(maxlen=2)
-"""Memory that arenas have left, of any thread: taking and leaving it are one step each."""
 
 
 @dataclass(slots=True)
 class Arena:
-    """Words of all nodes: those of one at ``words[at[node, BEGIN] : at[node, NEXT]]``, with room up to ``at[node, END]``.
-
-    They are in ``memory``, which may be larger.
-    """
+    """Words of all nodes: those of one at ``words[at[node, BEGIN] : at[node, NEXT]]``, with room up to ``at[node, END]``."""
 
     words: Int64
     at: Int64
     nodes: Numbering
     rows: int
-    memory: Int64
 
     @classmethod
     def for_rows(cls, nodes: Numbering, rows: int) -> "Arena":
@@ -62,14 +50,8 @@ class Arena:
         ends = np.cumsum(room)
         begins = ends - room
         # One word more: memory of no bytes could not be written to.
-        size = int(room.sum()) + 1
-        memory = _take_memory(size)
-        return cls(memory[:size], np.stack([begins, ends, begins], axis=1), nodes, rows, memory)
-
-    def leave(self) -> None:
-        """Leave its memory to the next one: no array has any of it, and it is not to be used any more."""
-        if self.memory.size <= MOST_KEPT:
-            _left.append(self.memory)
+        words = empty(int(room.sum()) + 1, np.int64)
+        return cls(words, np.stack([begins, ends, begins], axis=1), nodes, rows)
 
     @property
     def is_full(self) -> bool:
@@ -98,21 +80,12 @@ class Arena:
         for one, begin in zip(grown.tolist(), begins.tolist(), strict=True):
             larger[begin : begin + used[one]] = self.words_of(one)
             self.at[one] = begin + used[one], begin + wanted[one], begin
-        self.words = self.memory = larger
+        self.words = larger
 
     def words_of(self, node: int) -> Int64:
         """Return the words of a node."""
         words: Int64 = self.words[self.at[node, BEGIN] : self.at[node, NEXT]]
         return words
-
-
-def _take_memory(words: int) -> Int64:
-    """Return memory of at least so many words, of any content."""
-    try:
-        left = _left.pop()
-    except IndexError:
-        left = _NONE
-    return left if left.size >= words else np.asarray(empty(words, np.int64))
 
 
 def words_of_row(nodes: Numbering) -> int:

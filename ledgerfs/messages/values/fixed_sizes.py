@@ -1,14 +1,14 @@
 """Values of a fixed width from bytes elsewhere: as they are, as decimals, as the texts of UUIDs."""
 
+from uuid import UUID
+
 import numpy as np
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.kernels.arrays import empty
-from ledgerfs.messages.kernels.gather import bitmap, packed_bytes
-
-_UUID_TEXT = 36
+from ledgerfs.messages.kernels.gather import bitmap
 
 
 def to_fixed(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
@@ -28,10 +28,8 @@ def to_decimals(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: p
 
 def to_uuids(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> pa.Array:
     """Return the texts of UUIDs, sixteen bytes each; a value that is not there has the size 0."""
-    sizes = np.where(size > 0, _UUID_TEXT, 0)
-    target = empty(int(sizes.sum()) + 1, np.uint8)  # memory of no bytes could not be written to
-    _write_uuids(data, at, size, target)
-    return packed_bytes(target, sizes, valid).view(pa.string())
+    found = to_fixed(data, at, size, valid, pa.binary(16)).to_pylist()
+    return pa.array([None if one is None else str(UUID(bytes=one)) for one in found], pa.string())
 
 
 @kernel
@@ -48,19 +46,3 @@ def _reverse(data, at, size, width, target):  # type: ignore[no-untyped-def]  # 
         sign = np.uint8(0xFF) if size[i] > 0 and data[at[i]] >= 0x80 else np.uint8(0)
         for k in range(width):
             target[i * width + k] = data[last - k] if k < size[i] else sign
-
-
-@kernel
-def _write_uuids(data, at, size, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    out = 0
-    for i in range(at.size):
-        if size[i] == 0:
-            continue
-        for k in range(16):
-            byte = np.int64(data[at[i] + k])
-            for nibble in (byte >> 4, byte & 15):
-                target[out] = nibble + 48 if nibble < 10 else nibble + 87
-                out += 1
-            if k == 3 or k == 5 or k == 7 or k == 9:  # noqa: PLR1714  (numba compiles this, not a membership)
-                target[out] = 45
-                out += 1

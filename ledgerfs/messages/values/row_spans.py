@@ -35,7 +35,6 @@ def decode_rows(column: Column, nodes: Numbering, source: Bytes, reasons: Int64,
         is_sound = reasons[first:last] == 0
         parts.append(build(arena, column, source, last - first, None if is_sound.all() else is_sound))
         full += arena.is_full
-        arena.leave()
         if full > MOST_ARENAS:
             raise CorruptObjectError(
                 f"{reasons.size:,} values whose columns take more memory than values of their size do"
