@@ -92,28 +92,16 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """Null."""
+class Plain:
+    """Booleans, or null alone: what Python has as well."""
 
+    type: pa.DataType
     reason: int
-    type: pa.DataType = field(default_factory=pa.null)
 
     def build(self, values: Values, rows: Int64, run: Run) -> pa.Array:
-        """Return nulls."""
-        run.only(values, rows, {_NONE}, self.reason)
-        return pa.nulls(len(values))
-
-
-@dataclass(frozen=True, slots=True)
-class Boolean:
-    """Booleans."""
-
-    reason: int
-    type: pa.DataType = field(default_factory=pa.bool_)
-
-    def build(self, values: Values, rows: Int64, run: Run) -> pa.Array:
-        """Return booleans."""
-        return pa.array(run.only(values, rows, {_NONE, bool}, self.reason), self.type)
+        """Return booleans or nulls."""
+        plain = {_NONE, bool} if pa.types.is_boolean(self.type) else {_NONE}
+        return pa.array(run.only(values, rows, plain, self.reason), self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +197,20 @@ def _is_between(wide: "npt.NDArray[np.float64]", floats: "npt.NDArray[np.float32
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text, and what is no text as it is written: numbers and booleans; with ``is_any`` also what has parts, as JSON."""
+    """Text, and what is no text as it is written: numbers and booleans.
+
+    With ``has_parts`` also objects and lists, as JSON; with ``is_object`` objects alone.
+    """
 
     reason: int
-    is_any: bool = False
+    has_parts: bool = False
+    is_object: bool = False
     type: pa.DataType = field(default_factory=pa.string)
 
     def build(self, values: Values, rows: Int64, run: Run) -> pa.Array:
         """Return texts."""
+        if self.is_object:
+            values = run.only(values, rows, {_NONE, dict}, self.reason)
         if {_NONE, str}.issuperset(map(type, values)):
             try:
                 return _countable(pa.array(values, self.type))
@@ -234,7 +228,7 @@ class Text:
             return clean(value)
         if isinstance(value, bool):
             return "true" if value else "false"
-        if isinstance(value, list | dict) and not self.is_any:
+        if isinstance(value, list | dict) and not self.has_parts:
             run.fail(row, self.reason)
         elif row in run.documents.exact:
             return text_of(value)
@@ -243,19 +237,6 @@ class Text:
         else:
             run.need_digits(row)
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class RawObject:
-    """Objects as JSON."""
-
-    reason: int
-    type: pa.DataType = field(default_factory=pa.string)
-
-    def build(self, values: Values, rows: Int64, run: Run) -> pa.Array:
-        """Return texts."""
-        values = run.only(values, rows, {_NONE, dict}, self.reason)
-        return Text(self.reason, is_any=True).build(values, rows, run)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,15 +31,13 @@ from ledgerfs.messages.values.avro_matching import described
 from ledgerfs.messages.values.json_parsing import NO_JSON, Documents
 from ledgerfs.messages.values.json_parts import (
     Base64,
-    Boolean,
     Choice,
     Field,
     Integer,
     Items,
-    Nothing,
     Pairs,
     Part,
-    RawObject,
+    Plain,
     Real,
     Run,
     Text,
@@ -142,14 +140,14 @@ class _Maker:
         self._count()
         match kind:
             case Primitive(name="null"):
-                return Nothing(self._reason(place, "not null"))
+                return Plain(pa.null(), self._reason(place, "not null"))
             case Primitive() | Fixed() | Enum():
                 arrow = type_of(column_of(kind, Numbering()))
                 # Symbols, UUIDs and decimals are written as text or a number: whatever it says.
                 is_text = pa.types.is_string(arrow) or pa.types.is_decimal(arrow)
                 return Text(self._reason(place, "no text")) if is_text else self._scalar(arrow, place)
             case Recursive():
-                return RawObject(self._reason(place, "no object"))
+                return Text(self._reason(place, "no object"), has_parts=True, is_object=True)
             case Union():
                 values = [one for one in kind.branches if not is_null(one)]
                 if len(values) < 2:
@@ -196,9 +194,9 @@ class _Maker:
         """Return the part of an Arrow type; text takes all that is there, what is no text as JSON."""
         self._count()
         if pa.types.is_null(kind):
-            return Nothing(self._reason(place, "not null"))
+            return Plain(pa.null(), self._reason(place, "not null"))
         if pa.types.is_string(kind):
-            return Text(0, is_any=True)
+            return Text(0, has_parts=True)
         if pa.types.is_struct(kind):
             names = [one.name for one in kind]
             if len(set(names)) < len(names):
@@ -221,7 +219,7 @@ class _Maker:
 
     def _scalar(self, kind: pa.DataType, place: Place) -> Part:
         if pa.types.is_boolean(kind):
-            return Boolean(self._reason(place, "no boolean"))
+            return Plain(kind, self._reason(place, "no boolean"))
         if kind in (pa.float32(), pa.float64()):
             too_large = self._reason(place, f"a number outside the range of {kind}")
             return Real(kind, self._reason(place, "no number"), too_large)
