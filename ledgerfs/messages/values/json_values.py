@@ -48,7 +48,7 @@ from ledgerfs.messages.values.json_unions import branches_of_values
 from ledgerfs.messages.values.value_columns import MOST_NODES, Numbering, type_of
 from ledgerfs.messages.values.value_program import Reason, explain
 
-_BYTES_AT_ONCE = 1 << 22
+_BYTES_AT_ONCE = 1 << 18
 """Bytes of documents that are Python values at a time; a larger document is so alone."""
 _INT, _LONG = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
