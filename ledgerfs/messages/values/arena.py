@@ -1,6 +1,7 @@
 """The words that a kernel has decoded, and Arrow arrays of them."""
 
 from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -8,10 +9,9 @@ import pyarrow as pa
 
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.kernels.arrays import empty
 from ledgerfs.messages.kernels.gather import bitmap, gather_bytes, gather_text, masked, require_countable
-from ledgerfs.messages.values.fixed_sizes import to_decimals, to_fixed, to_uuids
-from ledgerfs.messages.values.map_keys import are_last_of_keys, kept_items
 from ledgerfs.messages.values.value_columns import (
     Choice,
     Column,
@@ -139,8 +139,8 @@ def _last_of_keys(
     offsets: npt.NDArray[np.int32], arrays: list[pa.Array], column: Pairs
 ) -> tuple[npt.NDArray[np.int32], list[pa.Array]]:
     if isinstance(column.value, Leaf) and column.value.words is Words.CLOSED_ENUM and arrays[1].null_count:
-        offsets, arrays = kept_items(np.array(arrays[1].is_valid()), offsets, arrays)
-    return kept_items(are_last_of_keys(arrays[0], offsets), offsets, arrays)
+        offsets, arrays = _kept_items(np.array(arrays[1].is_valid()), offsets, arrays)
+    return _kept_items(_are_last_of_keys(arrays[0], offsets), offsets, arrays)
 
 
 def _choice(arena: Arena, column: Choice, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
@@ -190,11 +190,11 @@ def _of_places(leaf: Leaf, at: Int64, size: Int64, data: Bytes, valid: Mask | No
         case Words.BYTES:
             return gather_bytes(data, at, size, valid)
         case Words.DECIMAL:
-            return to_decimals(data, at, size, valid, leaf.type)
+            return _to_decimals(data, at, size, valid, leaf.type)
         case Words.UUID:
-            return to_uuids(data, at, size, valid)
+            return _to_uuids(data, at, size, valid)
         case _:
-            return to_fixed(data, at, size, valid, leaf.type)
+            return _to_fixed(data, at, size, valid, leaf.type)
 
 
 def enum_names(
@@ -220,3 +220,73 @@ def enum_names(
             at[is_other] = len(texts) + places
             texts += map(str, others.tolist())
     return pa.array(texts, pa.string()).take(pa.array(at, mask=None if valid is None else ~valid))
+
+
+def _are_last_of_keys(keys: pa.Array, offsets: npt.NDArray[np.int32]) -> Mask:
+    """Return which keys of the maps ``keys[offsets[i] : offsets[i + 1]]`` are not followed by an equal one."""
+    last = np.ones(len(keys), np.bool_)
+    encoded = keys.dictionary_encode()
+    # One item more: kernels do not write to memory of no bytes.
+    seen = np.zeros(len(encoded.dictionary) + 1, np.int64)
+    _mark_earlier(np.array(encoded.indices, np.int64), offsets, seen, last)
+    return last
+
+
+def _kept_items(
+    keep: Mask, offsets: npt.NDArray[np.int32], arrays: list[pa.Array]
+) -> tuple[npt.NDArray[np.int32], list[pa.Array]]:
+    """Return the offsets of lists, and the arrays of their items, with those items alone that are kept."""
+    if keep.all():
+        return offsets, arrays
+    before = np.zeros(keep.size + 1, np.int32)
+    np.cumsum(keep, out=before[1:])
+    mask = pa.array(keep)
+    return before[offsets], [one.filter(mask) for one in arrays]
+
+
+def _to_fixed(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
+    """Return an array of bytes of a fixed width; a value that is not there has the size 0."""
+    target = empty(at.size * kind.byte_width + 1, np.uint8)
+    _copy(data, at, size, kind.byte_width, target)
+    return pa.Array.from_buffers(kind, at.size, [bitmap(valid), pa.py_buffer(target)])
+
+
+def _to_decimals(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
+    """Return an array of a decimal type from big-endian two's complement (Avro's); the caller has seen to it that each value fits."""
+    width = kind.bit_width // 8
+    target = empty(at.size * width + 1, np.uint8)
+    _reverse(data, at, size, width, target)
+    return pa.Array.from_buffers(kind, at.size, [bitmap(valid), pa.py_buffer(target)])
+
+
+def _to_uuids(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> pa.Array:
+    """Return the texts of UUIDs, sixteen bytes each; a value that is not there has the size 0."""
+    found = _to_fixed(data, at, size, valid, pa.binary(16)).to_pylist()
+    return pa.array([None if one is None else str(UUID(bytes=one)) for one in found], pa.string())
+
+
+@kernel
+def _mark_earlier(numbers, offsets, seen, last):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Clear ``last`` for each number that comes again in its list."""
+    for i in range(offsets.size - 1):
+        for k in range(offsets[i + 1] - 1, offsets[i] - 1, -1):
+            number = numbers[k]
+            if seen[number] == i + 1:
+                last[k] = False
+            seen[number] = i + 1
+
+
+@kernel
+def _copy(data, at, size, width, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for i in range(at.size):
+        for k in range(width):
+            target[i * width + k] = data[at[i] + k] if size[i] else 0
+
+
+@kernel
+def _reverse(data, at, size, width, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for i in range(at.size):
+        last = at[i] + size[i] - 1
+        sign = np.uint8(0xFF) if size[i] > 0 and data[at[i]] >= 0x80 else np.uint8(0)
+        for k in range(width):
+            target[i * width + k] = data[last - k] if k < size[i] else sign

@@ -16,6 +16,8 @@ from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.messages.values.value_decoder import reasons_before
 from ledgerfs.messages.values.value_program import Reason
 
+BYTES_AT_ONCE = 1 << 18
+"""Bytes of documents that are Python values at a time; a larger document is so alone."""
 MOST_DEPTH = 256
 """How deep lists and objects may be nested."""
 BAD_JSON = int(Reason.OF_PROGRAM)

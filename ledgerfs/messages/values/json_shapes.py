@@ -12,9 +12,11 @@ from itertools import chain
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
-from ledgerfs.messages.values.json_parsing import NOT_FINITE, Documents, Number, clean_name
+from ledgerfs.messages.kernels.arrays import spans
+from ledgerfs.messages.values.json_parsing import BYTES_AT_ONCE, NOT_FINITE, Documents, Number, clean_name
 from ledgerfs.messages.values.json_parts import given
 from ledgerfs.messages.values.json_unions import Given
+from ledgerfs.messages.values.value_decoder import reasons_before
 
 MOST_SHAPES = 1 << 13
 MOST_FIELDS = 1000
@@ -78,9 +80,13 @@ class JsonShapes:
 
     def look(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> Int64:
         """Look at the documents ``data[starts[i] : ends[i]]``; return reasons as decoders do: those that are no JSON have no part in it."""
-        documents = Documents.parsed(data, starts, ends, valid)
-        self._look(self._root, documents.values, 0)
-        return documents.reasons
+        reasons = reasons_before(starts.size, valid)
+        for first, last in spans(ends - starts, BYTES_AT_ONCE):
+            rows = slice(first, last)
+            documents = Documents.parsed(data, starts[rows], ends[rows], reasons[rows] == 0)
+            self._look(self._root, documents.values, 0)
+            reasons[rows] = documents.reasons
+        return reasons
 
     @property
     def type(self) -> pa.DataType:

@@ -28,7 +28,7 @@ from ledgerfs.formats.schemas.avro_schema import (
 from ledgerfs.messages.kernels.arrays import spans
 from ledgerfs.messages.values.avro_columns import column_of, is_null, names_of_branches
 from ledgerfs.messages.values.avro_matching import described
-from ledgerfs.messages.values.json_parsing import NO_JSON, Documents
+from ledgerfs.messages.values.json_parsing import BYTES_AT_ONCE, NO_JSON, Documents
 from ledgerfs.messages.values.json_parts import (
     Base64,
     Choice,
@@ -48,8 +48,6 @@ from ledgerfs.messages.values.json_unions import branches_of_values
 from ledgerfs.messages.values.value_columns import MOST_NODES, Numbering, type_of
 from ledgerfs.messages.values.value_program import Reason, explain
 
-_BYTES_AT_ONCE = 1 << 18
-"""Bytes of documents that are Python values at a time; a larger document is so alone."""
 _INT, _LONG = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _RANGES = {
@@ -103,7 +101,7 @@ class JsonDecoder:
         """
         parts = [
             self._decode(data, starts[first:last], ends[first:last], None if valid is None else valid[first:last])
-            for first, last in [*spans(ends - starts, _BYTES_AT_ONCE)] or [(0, 0)]
+            for first, last in [*spans(ends - starts, BYTES_AT_ONCE)] or [(0, 0)]
         ]
         reasons: Int64 = np.concatenate([one for _, one in parts])
         return pa.concat_arrays([array for array, _ in parts]), reasons

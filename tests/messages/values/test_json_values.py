@@ -211,7 +211,7 @@ def test_very_long_numbers_and_texts() -> None:
 
 
 def test_documents_are_parsed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_values, "_BYTES_AT_ONCE", 256)
+    monkeypatch.setattr(json_values, "BYTES_AT_ONCE", 256)
     texts = [json.dumps({"street": f"\t{row}" * 50, "lines": [f"é{row}"] * 3, "number": row}) for row in range(100)]
     rows, reasons = of_address(*texts)
     assert not any(reasons)
