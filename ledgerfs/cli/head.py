@@ -198,7 +198,7 @@ def _readable(batch: "pa.RecordBatch") -> "pa.RecordBatch":
         # Python has no times before the year 1 and after 9999; producers write some.
         is_kept = (is_message_column(field) and not pa.types.is_timestamp(field.type)) or is_bytes(field.type)
         texts = None if is_kept else plain_texts(field.name, column)
-        columns.append(column if texts is None else texts.to_array())
+        columns.append(column if texts is None else texts)
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 

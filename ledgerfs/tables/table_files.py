@@ -18,7 +18,7 @@ import pyarrow.parquet
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.messages.decode.table_schema import is_message_column
 from ledgerfs.messages.text.json_lines import ROWS_AT_ONCE, is_bytes, json_lines, plain_texts
-from ledgerfs.messages.text.json_values import text_or_base64
+from ledgerfs.messages.text.json_typed import text_or_base64
 from ledgerfs.tables.parquet_columns import leaves_of, stored_batch, stored_schema
 
 GROUP_ROWS = 1 << 20
@@ -280,10 +280,9 @@ def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         texts = plain_texts(name, column)
         if name == "value" and pa.types.is_binary(column.type):
-            escaped, encoded = text_or_base64(column)
-            columns += [pa.compute.if_else(escaped.present, column, None).cast(pa.string()), encoded.to_array()]
+            columns += text_or_base64(column)
             names += [name, f"{name}_base64"]
         else:
-            columns.append(column if texts is None else texts.to_array())
+            columns.append(column if texts is None else texts)
             names.append(f"{name}_base64" if is_bytes(column.type) else name)
     return pa.RecordBatch.from_arrays(columns, names)

@@ -16,11 +16,11 @@ PACKAGE = Path(__file__).parent.parent.parent / "ledgerfs"
 # One of the smallest kernels that call a kernel of another file: each change compiles it again.
 READ = """
 import numpy as np
-from ledgerfs.messages.text.json_values import _number_sizes
-print(_number_sizes(np.array([True]), np.array([5]))[0])
+from ledgerfs.messages.encode.values.avro_kernels import number_sizes
+print(number_sizes(np.array([True]), np.array([5]))[0])
 """
-DIGITS = "messages/kernels/digits.py"
-SIZE = "size = 1 if value >= 0 else 2"
+WRITING = "messages/kernels/wire_writing.py"
+SIZE = "size = 1"
 
 
 # Forks a process for each program, which has numba but nothing of ledgerfs: importing numba takes longer than most of the rest.
@@ -95,7 +95,7 @@ def copied(compiled: Copy, tmp_path: Path) -> Copy:
 def kept(folder: Path) -> dict[str, int]:
     """Return when each file of compiled code was written."""
     found = {path.name: path.stat().st_mtime_ns for path in folder.rglob("*.nb[ci]")}
-    assert any(name.startswith("ledgerfs.messages.text.json_values") for name in found)
+    assert any(name.startswith("ledgerfs.messages.encode.values.avro_kernels") for name in found)
     return found
 
 
@@ -110,13 +110,13 @@ def test_a_change_in_a_function_of_another_file_is_compiled_anew(copied):
     before = kept(copied.folder)
     assert copied.read() == "1"
     assert kept(copied.folder) == before
-    change(copied.folder, DIGITS, SIZE, SIZE.replace("1", "42"))
+    change(copied.folder, WRITING, SIZE, SIZE.replace("1", "42"))
     assert copied.read() == "42"
 
 
 def test_a_change_in_a_constant_of_another_file_is_compiled_anew(copied):
-    change(copied.folder, DIGITS, SIZE, SIZE.replace("1", "ADDED"))
-    change(copied.folder, DIGITS, "_DAY = 86_400", "from ledgerfs.messages.kernels.added import ADDED\n_DAY = 86_400")
+    change(copied.folder, WRITING, SIZE, SIZE.replace("1", "ADDED"))
+    change(copied.folder, WRITING, "_SEVEN = ", "from ledgerfs.messages.kernels.added import ADDED\n_SEVEN = ")
     added = copied.folder / "ledgerfs" / "messages" / "kernels" / "added.py"
     added.write_text("from ledgerfs.messages.kernels import later\n\nADDED = later.NUMBER\n")
     later = added.with_name("later.py")
@@ -127,8 +127,8 @@ def test_a_change_in_a_constant_of_another_file_is_compiled_anew(copied):
 
 def test_words_and_modules_that_have_no_part_in_it_compile_nothing_anew(copied):
     before = kept(copied.folder)
-    change(copied.folder, DIGITS, SIZE, f"{SIZE}  # so")
-    for module in (DIGITS, "messages/text/json_values.py", "messages/kernels/arrays.py"):
+    change(copied.folder, WRITING, SIZE, f"{SIZE}  # so")
+    for module in (WRITING, "messages/encode/values/avro_kernels.py", "messages/kernels/arrays.py"):
         path = copied.folder / "ledgerfs" / module
         path.write_text(path.read_text().replace('"""', '"""Said in other words, of\n\n\nmore lines: ', 1))
     for module in ("messages/decode/metadata_walk.py", "messages/encode/encode_kernels.py"):
@@ -141,9 +141,9 @@ def test_words_and_modules_that_have_no_part_in_it_compile_nothing_anew(copied):
 def test_code_that_is_edited_while_a_process_runs_is_not_kept_as_the_new_one(copied):
     edit = f"""
 from pathlib import Path
-import ledgerfs.messages.text.json_values
-digits = Path("ledgerfs/{DIGITS}")
-digits.write_text(digits.read_text().replace("{SIZE}", "{SIZE.replace("1", "42")}"))
+import ledgerfs.messages.encode.values.avro_kernels
+writing = Path("ledgerfs/{WRITING}")
+writing.write_text(writing.read_text().replace("{SIZE}", "{SIZE.replace("1", "42")}"))
 """
     assert copied.read(edit + READ) == "1"
     assert copied.read() == "42"

@@ -1,9 +1,7 @@
 """Payloads compressed as Pulsar's clients do it."""
 
-import random
 import zlib
 
-import numpy as np
 import pytest
 import zstandard
 from hypothesis import given
@@ -12,12 +10,6 @@ from hypothesis import strategies as st
 from ledgerfs.errors import InvalidOptionError
 from ledgerfs.formats.decompression import Compression, decompress
 from ledgerfs.messages.codecs.compress import codec_named, compress
-from ledgerfs.messages.codecs.native_compression import (
-    compressor_functions,
-    most_compressed,
-    native_compressors,
-    put_compressed,
-)
 from tests.support.each import for_each
 
 CODECS = [codec for codec in Compression if codec != Compression.NONE]
@@ -40,24 +32,6 @@ def test_frames_are_those_that_clients_write():
     assert zstandard.get_frame_parameters(compress(Compression.ZSTD, plain)).has_checksum is False
     assert zlib.decompress(compress(Compression.ZLIB, plain)) == plain
     assert compress(Compression.SNAPPY, plain)[:2] == b"\xf4\x03"  # the length, 500, and no frame
-
-
-@pytest.mark.parametrize("codec", sorted(native_compressors()))
-def test_kernels_compress_the_same(codec):
-    """For LZ4 to other bytes, as its package calls another function of the library."""
-    dice = random.Random(1)
-    pieces = [b"", b"a", dice.randbytes(5000), b"again and " * 30_000, dice.randbytes(200_000)]
-    with compressor_functions(codec) as functions:
-        for plain in pieces:
-            source = np.frombuffer(b"before" + plain, np.uint8)
-            target = np.zeros(3 + most_compressed(len(plain)), np.uint8)
-            end = put_compressed(functions, int(codec), source, 6, len(plain), target, 3)
-            made = target[3:end].tobytes()
-            if codec == Compression.LZ4:
-                assert decompress(codec, memoryview(made), len(plain), len(plain)) == plain
-            else:
-                assert made == compress(codec, plain)
-            assert not target[:3].any()
 
 
 @for_each("codec", Compression)

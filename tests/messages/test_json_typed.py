@@ -14,7 +14,7 @@ from tests.support.typed_json import LEAVES, random_array, random_type, slow_jso
 
 
 def found(array: pa.Array) -> list[str | None]:
-    texts: list[str | None] = typed_values(array).to_array().to_pylist()
+    texts: list[str | None] = typed_values(array).to_pylist()
     return texts
 
 

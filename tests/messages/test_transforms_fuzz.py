@@ -13,7 +13,7 @@ import pytest
 from ledgerfs.errors import LedgerfsError
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.codecs import native_compression, native_decompression
+from ledgerfs.messages.codecs import native_decompression
 from ledgerfs.messages.transforms.unbatch import Unbatch
 from tests.messages.test_fuzz_entries import golden_entries
 from tests.messages.test_guarded_memory import LIMIT, NATIVE, SEEDS, case_of, check_guards, guarded_outputs, placed
@@ -52,7 +52,6 @@ def work(golden: Path, note: Note) -> None:
     for seed in SEEDS:
         if seed not in NATIVE:
             native_decompression._lz4 = native_decompression._zstd = lambda: None
-            native_compression._lz4 = native_compression._zstd = lambda: None
         counts[f"made of {seed}"], counts[f"compared of {seed}"] = try_cases(entries, seed, note)
     note.write(counts)
 

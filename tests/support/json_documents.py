@@ -35,8 +35,8 @@ class ContradictionError(Exception):
 
 
 def load(text: bytes) -> Any:
-    """Return a document, its numbers as `Number`, its objects as `Given`."""
-    objects = {"object_pairs_hook": lambda pairs: Given(tuple(pairs))}
+    """Return a document, its numbers as `Number`, its objects as `Given`, in which of equal names the last counts."""
+    objects = {"object_pairs_hook": lambda pairs: Given(tuple({clean(name): one for name, one in pairs}.items()))}
     # Bytes it would take for other encodings, too.
     return json.loads(
         text.decode("utf-8-sig", "surrogatepass"),
@@ -64,7 +64,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads documents of one schema; of a field that is given twice the first value counts for nothing, but must be of its type."""
+    """Reads documents of one schema."""
 
     named: dict[str, Any]
     open: dict[str, tuple[str, ...]]
@@ -92,14 +92,13 @@ class Reader:
                 return [self.read(kind["items"], one, around) for one in self._only(value, list)]
             case "map":
                 fields = self._only(value, Given).fields
-                read = [(clean(key), self.read(kind["values"], one, around)) for key, one in fields]
-                return [pair for k, pair in enumerate(read) if pair[0] not in {name for name, _ in read[k + 1 :]}]
+                return [(key, self.read(kind["values"], one, around)) for key, one in fields]
             case "record":
                 inner = self.open[kind["name"]]
                 types = {one["name"]: one["type"] for one in kind["fields"]}
                 fields = self._only(value, Given).fields
-                read = {name: self.read(types[name], one, inner) for name, one in fields if name in types}
-                return {name: read.get(name) for name in types}
+                last = dict(fields)
+                return {name: self.read(one, last.get(name), inner) for name, one in types.items()}
             case "fixed":
                 return _bytes(value, kind["size"])
             case "enum":

@@ -82,7 +82,7 @@ def _same_digits(value: float) -> str:
 def _moment(number: int, kind: pa.DataType) -> str:
     if pa.types.is_date(kind):
         return _date(number)
-    second, rest = divmod(abs(number) if pa.types.is_time(kind) else number, PER_SECOND[kind.unit])
+    second, rest = divmod(number, PER_SECOND[kind.unit])
     nanoseconds = rest * 10**9 // PER_SECOND[kind.unit]
     fraction = f"{nanoseconds:09}"
     while len(fraction) > 3 and fraction.endswith("000"):
@@ -90,7 +90,7 @@ def _moment(number: int, kind: pa.DataType) -> str:
     days, of_day = (0, second) if pa.types.is_time(kind) else divmod(second, 86_400)
     clock = f"{of_day // 3600:02}:{of_day // 60 % 60:02}:{of_day % 60:02}.{fraction}"
     if pa.types.is_time(kind):
-        return f"{'-' if number < 0 else ''}{clock}"
+        return clock
     return f"{_date(days)}T{clock}{'' if kind.tz is None else 'Z'}"
 
 
@@ -188,4 +188,6 @@ def _random_integers(rng: np.random.Generator, kind: pa.DataType, rows: int, mas
     numbers[small] = rng.integers(0, 100, int(small.sum())).astype(number)
     numbers[rng.random(rows) < 0.1] = info.min
     numbers[rng.random(rows) < 0.1] = info.max
+    if pa.types.is_time(kind):
+        numbers %= 86_400 * PER_SECOND[kind.unit]
     return pa.array(numbers, mask=mask).view(kind)

@@ -144,7 +144,7 @@ AVRO: dict[str, Case] = {
         _NODE,
         ({"n": 1, "next": None}, {"n": 1, "next": {"n": 2, "next": None}}),
         ({"n": 1, "next": None}, {"n": 1, "next": b"\x04\x00"}),
-        in_json=({"n": 1, "next": None}, {"n": 1, "next": '{"n": 2, "next": null}'}),
+        in_json=({"n": 1, "next": None}, {"n": 1, "next": '{"n":2,"next":null}'}),
     ),
     "int, of an unknown logical type": _logical("int", "odd", 1, -1),
 }

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from ledgerfs.errors import InvalidRowsError
-from ledgerfs.messages.text.json_values import base64_texts
+from ledgerfs.messages.text.json_typed import base64_texts
 
 _BYTES = "text or bytes"
 _TIME = "timestamps, or integers of ms since 1970 UTC"
@@ -231,7 +231,7 @@ def _bytes(column: pa.Array) -> pa.Array:
 
 
 def _base64(column: pa.Array) -> pa.Array:
-    return base64_texts(column.cast(pa.binary())).to_array().cast(pa.large_binary())
+    return base64_texts(column).view(pa.large_binary())
 
 
 def _integers(column: pa.Array) -> pa.Array:

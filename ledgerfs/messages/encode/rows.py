@@ -18,8 +18,7 @@ from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.decompression import LARGEST, MAX_STORED_BYTES, Compression
 from ledgerfs.formats.records import EntryBatch
 from ledgerfs.formats.schemas.schema_versions import numbers_named
-from ledgerfs.messages.codecs.compress import codec_named
-from ledgerfs.messages.codecs.stored_payloads import stored_payloads
+from ledgerfs.messages.codecs.compress import codec_named, stored_payloads
 from ledgerfs.messages.encode.encode_kernels import ROOM_OF_ENTRY, cut_entries, write_entries, write_payloads
 from ledgerfs.messages.encode.input_columns import InputColumns, require_time
 from ledgerfs.messages.encode.kernel_rows import KernelRows, kernel_rows, publish_times_of_rows, value_sizes

@@ -5,7 +5,7 @@ virtual machines makes a copy of 7 GB/s one of 1 GB/s.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+_Item = TypeVar("_Item", bound=np.generic)
 
 
 @intrinsic
@@ -82,3 +84,32 @@ def spans(sizes: npt.NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
         stop = max(start + 1, int(np.searchsorted(ends, before + most, "right")))
         yield start, stop
         start = stop
+
+
+def valid_of(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return which values are not null."""
+    if column.null_count == 0:
+        return np.ones(len(column), bool)
+    valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _view(column: pa.Array, buffer: int, kind: type[_Item], more: int) -> npt.NDArray[_Item]:
+    """Return the items of a buffer that belong to the column, which may be a slice, as a read-only array."""
+    found = column.buffers()[buffer]
+    if found is None or not found.size:
+        return read_only(np.zeros(len(column) + more, kind))
+    return read_only(np.frombuffer(found, kind, len(column) + more, column.offset * np.dtype(kind).itemsize))
+
+
+def variable_width(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """Return the bytes of strings or binary values, and where each begins and the last one ends."""
+    found = column.buffers()[2]
+    data = np.frombuffer(found, np.uint8) if found is not None and found.size else np.zeros(0, np.uint8)
+    return read_only(data), _view(column, 1, np.int32, 1)
+
+
+def read_only(array: npt.NDArray[_Item]) -> npt.NDArray[_Item]:
+    """Return the array as the one type that kernels are compiled for."""
+    array.flags.writeable = False
+    return array

@@ -1,4 +1,4 @@
-"""Messages as JSON lines: one object a message, as an array of bytes made by kernels column by column.
+"""Messages as JSON lines: one object a message, made column by column.
 
 Fields come in the order of the columns. Nulls are left out, except ``value``, which is null for a tombstone. Bytes are in base64,
 under the column's name followed by ``_base64``; a ``value`` that is UTF-8 is a plain string. Properties are an object, in which a name
@@ -8,27 +8,24 @@ to the µs or ns if they have such); years before 0 and after 9999 have a sign a
 
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 
-from ledgerfs.messages.kernels.arrays import empty
-from ledgerfs.messages.text.json_typed import Field, objects, typed_values
-from ledgerfs.messages.text.json_values import (
-    ABSENT,
-    Values,
+from ledgerfs.messages.text.json_typed import (
     base64_texts,
     clocks,
-    constants,
     dates,
-    escaped_texts,
+    join,
+    member,
+    objects,
     properties,
+    strings,
     text_or_base64,
     times,
-    valid_of,
+    typed_values,
 )
 
 ROWS_AT_ONCE = 4096
-"""How many rows to convert at a time: their lines stay in the CPU's cache while column after column is written into them."""
+"""How many rows to convert at a time: their lines stay in the CPU's cache while column after column is made of them."""
 
 
 def json_lines(batch: pa.RecordBatch) -> pa.Buffer:
@@ -39,37 +36,27 @@ def json_lines(batch: pa.RecordBatch) -> pa.Buffer:
     if not batch.num_rows:
         return pa.py_buffer(b"")
     columns = zip(batch.schema.names, batch.columns, strict=True)
-    lines = objects(
-        (field for name, column in columns for field in _fields_of(name, column)), np.ones(batch.num_rows, bool)
-    )
-    ends = np.cumsum(lines.sizes + 1)
-    out = empty(int(ends[-1]), np.uint8)
-    lines.write(out, ends - lines.sizes - 1)
-    out[ends - 1] = ord("\n")
-    return pa.py_buffer(out)
+    members = (one for name, column in columns for one in _members(name, column))
+    _, offsets, data = objects(members, batch.num_rows, "}\n").buffers()
+    return data[: memoryview(offsets).cast("q")[batch.num_rows]]
 
 
-def _fields_of(name: str, column: pa.Array) -> Iterator[Field]:
-    """Yield the fields of a column: none if all of it is null, and up to three for ``value``."""
+def _members(name: str, column: pa.Array) -> Iterator[pa.Array]:
+    """Yield the members of objects for a column: none if all of it is null, and up to three for ``value``."""
     if name == "value" and pa.types.is_binary(column.type):
         plain, encoded = text_or_base64(column)
-        yield Field.of(name, plain, quote='"')
-        if (encoded.sizes != ABSENT).any():
-            yield Field.of(f"{name}_base64", encoded, quote='"')
+        yield member(name, strings(plain))
+        if encoded.null_count < len(encoded):
+            yield member(f"{name}_base64", join('"', encoded, '"'))
     elif column.null_count == len(column) and name != "value":
         return
     elif is_bytes(column.type):
-        yield Field.of(f"{name}_base64", base64_texts(column.cast(pa.binary())), quote='"')
-    elif pa.types.is_string(column.type):
-        yield Field.of(name, escaped_texts(column), quote='"')
-    elif pa.types.is_timestamp(column.type):
-        yield Field.of(name, times(column), quote='"')
-    elif _is_properties(name, column.type):
-        yield Field.of(name, properties(column))
+        yield member(f"{name}_base64", typed_values(column))
     else:
-        yield Field.of(name, typed_values(column))
+        yield member(name, properties(column) if _is_properties(name, column.type) else typed_values(column))
     if name == "value" and column.null_count:
-        yield Field.of(name, constants(b"null", ~valid_of(column)))
+        nulls = pa.array(["null" if one else None for one in column.is_null().to_pylist()], pa.large_string())
+        yield member(name, nulls)
 
 
 def is_bytes(kind: pa.DataType) -> bool:
@@ -82,11 +69,11 @@ def _is_properties(name: str, kind: pa.DataType) -> bool:
     return bool(name == "properties" and pa.types.is_map(kind) and kind.key_type == kind.item_type == pa.string())
 
 
-def plain_texts(name: str, column: pa.Array) -> Values | None:
+def plain_texts(name: str, column: pa.Array) -> pa.Array | None:
     """Return the texts of a column without quotes: times, nested values as JSON, bytes in base64; None for numbers, and what is text."""
     kind = column.type
     if is_bytes(kind):
-        return base64_texts(column.cast(pa.binary()))
+        return base64_texts(column)
     if _is_properties(name, kind):
         return properties(column)
     if pa.types.is_nested(kind):

@@ -1,132 +1,206 @@
-"""Columns of any Arrow type as JSON values: numbers, strings, and objects and lists of these.
+"""Columns of any Arrow type as JSON values: numbers, strings, and objects and lists of these, as columns of text (``large_string``).
 
-Each kind of column has a function that measures its values and knows how to write them (`Values`); those of a nested column are composed of
-those of its parts, so no Python object is made for a row. Nulls are left out of objects, and ``null`` in lists and maps. What JSON has no
-type for is a string: bytes in base64, decimals with all their digits, dates and times in ISO 8601, floats that are no number.
+Nulls are left out of objects, and ``null`` in lists and maps. What JSON has no type for is a string: bytes in base64, decimals with all
+their digits, dates and times in ISO 8601, floats that are no number.
 """
 
+import binascii
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ledgerfs.errors import UnsupportedFormatError
-from ledgerfs.formats.array_types import Bytes, Int64, Mask
-from ledgerfs.formats.kernel import kernel
-from ledgerfs.messages.kernels.arrays import copy_bytes
-from ledgerfs.messages.text.json_values import (
-    ABSENT,
-    Values,
-    base64_texts,
-    clocks,
-    constants,
-    dates,
-    escaped_texts,
-    floats,
-    numbers,
-    times,
-    valid_of,
-)
+from ledgerfs.errors import CorruptObjectError, UnsupportedFormatError
+from ledgerfs.formats.array_types import Int64, Mask
+from ledgerfs.messages.kernels.arrays import valid_of, variable_width
+
+TEXT = pa.large_string()
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAYS_OF_ERA = 146_097
+"""Days of 400 years."""
+_escaped = json.JSONEncoder(ensure_ascii=False).encode
+"""Of one string; for so little orjson takes ten times as long."""
+_QUOTE, _BACKSLASH, _FIRST_PLAIN = 0x22, 0x5C, 0x20
+_DAY_OF_YEAR_0, _DAY_OF_YEAR_10000 = -719_528, 2_932_897
+"""Days since 1970 of the first year that is written with four digits, and of the first one after those."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One member of objects: the text before and after its value, and the values."""
-
-    before: Bytes
-    after: Bytes
-    values: Values
-
-    @classmethod
-    def of(cls, name: str, values: Values, quote: str = "") -> "Field":
-        """Return the field of this name, with ``quote`` around its values."""
-        before = f",{json.dumps(name, ensure_ascii=False)}:{quote}"
-        return cls(np.frombuffer(before.encode(), np.uint8), np.frombuffer(quote.encode(), np.uint8), values)
+def join(*parts: pa.Array | str) -> pa.Array:
+    """Return texts one after the other; null where one of them is."""
+    return pc.binary_join_element_wise(*map(_literal, parts), _literal(""))
 
 
-def objects(fields: Iterable[Field], present: Mask) -> Values:
-    """Return objects with these fields, where they are present; a field that is absent in one is left out of it."""
-    fields = list(fields)
-    sizes = np.zeros(present.size, np.int64)
-    for field in fields:
-        _add_sizes(sizes, field.before.size + field.after.size, field.values.sizes)
-    # The first field's comma becomes the brace.
-    sizes = np.where(present, np.maximum(sizes, 1) + 1, ABSENT)
-
-    def write(out: Bytes, places: Int64) -> None:
-        at = places.copy()
-        for field in fields:
-            field.values.write(out, _frame(out, at, field.before, field.after, field.values.sizes))
-        _write_ends(sizes, ord("{"), ord("}"), out, places)
-
-    return Values(sizes, write)
+def objects(members: Iterable[pa.Array], rows: int, end: str = "}") -> pa.Array:
+    """Return objects of members (``,"name":value``), of which those that are null are left out."""
+    members = list(members)
+    if not members:
+        return pa.repeat(_literal("{" + end), rows)
+    # Not null_handling="skip", with which pyarrow leaves out rows that are all null.
+    joined = join("{", *(one.fill_null(_literal("")) for one in members), end)
+    return pc.replace_substring(joined, "{,", "{", max_replacements=1)
 
 
-def typed_values(column: pa.Array) -> Values:
-    """Return a column's values as JSON, strings with their quotes, absent where null.
+def member(name: str, values: pa.Array) -> pa.Array:
+    """Return members of objects, each after a comma, null where their values are."""
+    return join(f",{_escaped(name)}:", values)
 
-    Raises `UnsupportedFormatError` for types that no value has.
+
+def typed_values(column: pa.Array) -> pa.Array:
+    """Return a column's values as JSON, null where they are null.
+
+    Raises `UnsupportedFormatError` for types that no value has, and `CorruptObjectError` for text that is not UTF-8.
     """
     kind = column.type
     if pa.types.is_null(kind):
-        return Values(np.full(len(column), ABSENT, np.int64), lambda *_: None)
+        return pa.nulls(len(column), TEXT)
     for is_kind, make in _BY_TYPE:
         if is_kind(kind):
             return make(column)
     raise UnsupportedFormatError(f"JSON has no form for values of the type {kind}")
 
 
-def decimals(column: pa.Array) -> Values:
+def strings(column: pa.Array) -> pa.Array:
+    """Return strings in quotes, escaped; raises `CorruptObjectError` for text that is not UTF-8."""
+    data, offsets = variable_width(column)
+    data = data[offsets[0] : offsets[-1]]
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise CorruptObjectError("a column of text holds what is not UTF-8") from error
+    if ((data < _FIRST_PLAIN) | (data == _QUOTE) | (data == _BACKSLASH)).any():
+        return pa.array([None if one is None else _escaped(one) for one in column.to_pylist()], TEXT)
+    return join('"', column.cast(TEXT), '"')
+
+
+def base64_texts(column: pa.Array) -> pa.Array:
+    """Return bytes in base64."""
+    texts = [None if one is None else binascii.b2a_base64(one, newline=False) for one in column.to_pylist()]
+    return pa.array(texts, pa.large_binary()).view(TEXT)
+
+
+def text_or_base64(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return bytes twice: as text (``string``), null where they are not UTF-8; and in base64, null where they are."""
+    try:
+        return column.cast(pa.string()), pa.nulls(len(column), TEXT)
+    except pa.ArrowInvalid:
+        are_text = pa.array([one is not None and _is_text(one) for one in column.to_pylist()])
+    return pc.if_else(are_text, column, None).cast(pa.string()), base64_texts(pc.if_else(are_text, None, column))
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def times(column: pa.Array) -> pa.Array:
+    """Return timestamps of any unit as ISO 8601, to the ms, µs or ns, whichever is enough; those with a zone in UTC."""
+    unit = column.type.unit
+    days, of_day = np.divmod(column.view(pa.int64()).fill_null(0).to_numpy(), 86_400 * _PER_SECOND[unit])
+    kind = pa.time32(unit) if unit in {"s", "ms"} else pa.time64(unit)
+    clock = pa.array(of_day.astype(f"i{kind.bit_width // 8}")).view(kind)
+    texts = join(_dates(days, column.is_valid()), "T", clocks(clock))
+    return texts if column.type.tz is None else join(texts, "Z")
+
+
+def dates(column: pa.Array) -> pa.Array:
+    """Return dates as ISO 8601; years before 0 and after 9999 have a sign and six digits at least."""
+    return _dates(column.cast(pa.date32()).view(pa.int32()).fill_null(0).to_numpy(), column.is_valid())
+
+
+def _dates(days: Int64, valid: pa.BooleanArray) -> pa.Array:
+    has_four_digits = (days >= _DAY_OF_YEAR_0) & (days < _DAY_OF_YEAR_10000)
+    texts = pa.array(np.where(has_four_digits, days, 0).astype(np.int32)).view(pa.date32()).cast(TEXT)
+    if not has_four_digits.all():
+        # pyarrow has other texts for these, or wrong ones.
+        made = texts.to_pylist()
+        for row in np.flatnonzero(~has_four_digits).tolist():
+            made[row] = _large_date(int(days[row]))
+        texts = pa.array(made, TEXT)
+    return texts if not valid.false_count else pc.if_else(valid, texts, None)
+
+
+def _large_date(days: int) -> str:
+    """Return a date whose year Python's own dates do not have: the calendar comes again every 400 years."""
+    eras, day = divmod(days + date(1970, 1, 1).toordinal() - 1, _DAYS_OF_ERA)
+    known = date.fromordinal(day + 1)
+    return f"{known.year + 400 * eras:+07}-{known.month:02}-{known.day:02}"
+
+
+def clocks(column: pa.Array) -> pa.Array:
+    """Return times of day of any unit, to the ms, µs or ns, whichever is enough."""
+    unit, texts = column.type.unit, column.cast(TEXT)
+    if unit == "s":
+        return join(texts, ".000")
+    ticks = column.view(pa.int32() if unit == "ms" else pa.int64()).fill_null(0).to_numpy()
+    for digits in range(_DIGITS[unit], 3, -3):
+        is_surplus = ticks % 10 ** (3 + _DIGITS[unit] - digits) == 0
+        shorter = texts if not is_surplus.any() else pc.utf8_slice_codeunits(texts, 0, len("00:00:00.") + digits - 3)
+        texts = shorter if is_surplus.all() else pc.if_else(pa.array(is_surplus), shorter, texts)
+    return texts
+
+
+def decimals(column: pa.Array) -> pa.Array:
     """Return decimals with all their digits, and never with an exponent."""
-    texts = column.cast(pa.string())
+    texts = column.cast(TEXT)
     has_exponent = pc.match_substring(texts, "E")
     if pc.any(has_exponent).as_py():
         texts = pc.if_else(has_exponent, _small_decimals(column), texts)
-    return escaped_texts(texts)
+    return texts
 
 
 def _small_decimals(column: pa.Array) -> pa.Array:
     """Return decimals below 1 in digits; of others anything."""
     wide = pa.decimal128(38, 0) if column.type.bit_width == 128 else pa.decimal256(76, 0)
     whole = column.view(wide)
-    digits = pc.utf8_lpad(pc.abs(whole).cast(pa.string()), column.type.scale, "0")
-    sign = pc.if_else(pc.less(whole, pa.scalar(0, wide)), "-0.", "0.")
-    return pc.binary_join_element_wise(sign, digits, "")
+    digits = pc.utf8_lpad(pc.abs(whole).cast(TEXT), column.type.scale, "0")
+    return join(pc.if_else(pc.less(whole, pa.scalar(0, wide)), _literal("-0."), _literal("0.")), digits)
 
 
-def _booleans(column: pa.Array) -> Values:
-    are_true = column.fill_null(False).to_numpy(zero_copy_only=False)
-    return _either(constants(b"true", are_true), constants(b"false", valid_of(column) & ~are_true))
+def properties(column: pa.Array) -> pa.Array:
+    """Return maps as JSON objects, pairs in their order and duplicates kept; null where empty."""
+    return pc.if_else(pa.array(np.diff(items_of(column)[0]) > 0), _maps(column), None)
 
 
-def _large_numbers(column: pa.Array) -> Values:
-    """Return unsigned integers of 64 bits."""
-    return escaped_texts(column.cast(pa.string()))
+def _floats(column: pa.Array) -> pa.Array:
+    """Return floats with the fewest digits that mean them, and with a point or an exponent; what is no number is a string."""
+    texts = column.cast(TEXT)
+    is_whole = pc.match_substring_regex(texts, r"^-?[0-9]+$")
+    if pc.any(is_whole).as_py():
+        texts = pc.if_else(is_whole, join(texts, ".0"), texts)
+    if not pc.all(pc.is_finite(column)).as_py():
+        for short, name in (("nan", '"NaN"'), ("-inf", '"-Infinity"'), ("inf", '"Infinity"')):
+            texts = pc.if_else(pc.equal(texts, _literal(short)), _literal(name), texts)
+    return texts
 
 
-def _structs(column: pa.Array) -> Values:
+def _structs(column: pa.Array) -> pa.Array:
     # This hands the nulls of the structs on to their fields.
     parts = zip(column.type, column.flatten(), strict=True)
-    return objects((Field.of(one.name, typed_values(part)) for one, part in parts), valid_of(column))
+    made = objects((member(one.name, typed_values(part)) for one, part in parts), len(column))
+    return _where(valid_of(column), made)
 
 
-def _lists(column: pa.Array) -> Values:
+def _lists(column: pa.Array) -> pa.Array:
     offsets, items = items_of(column)
     return _joined(valid_of(column), offsets, _or_null(typed_values(items)), "[]")
 
 
-def _maps(column: pa.Array) -> Values:
+def _maps(column: pa.Array) -> pa.Array:
     """Return maps as objects, pairs in their order; keys that are nested make them lists of objects with key and value."""
     offsets, pairs = items_of(column)
     if pa.types.is_nested(column.type.key_type):
         return _joined(valid_of(column), offsets, typed_values(pairs), "[]")
     keys, values = pairs.flatten()
     is_bare = any(one(keys.type) for one in (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating))
-    names = _quoted(typed_values(keys)) if is_bare else typed_values(keys)
-    return _joined(valid_of(column), offsets, _pairs(names, _or_null(typed_values(values))), "{}")
+    names = join('"', typed_values(keys), '"') if is_bare else typed_values(keys)
+    return _joined(valid_of(column), offsets, join(names, ":", _or_null(typed_values(values))), "{}")
 
 
 def items_of(column: pa.Array) -> tuple[Int64, pa.Array]:
@@ -141,135 +215,51 @@ def items_of(column: pa.Array) -> tuple[Int64, pa.Array]:
     return offsets, items
 
 
-def _quoted(values: Values) -> Values:
-    """Return values with quotes around them."""
-    sizes = np.where(values.sizes == ABSENT, ABSENT, values.sizes + 2)
-
-    def write(out: Bytes, at: Int64) -> None:
-        values.write(out, at + 1)
-        _write_ends(sizes, ord('"'), ord('"'), out, at)
-
-    return Values(sizes, write)
+def _joined(valid: Mask, offsets: Int64, items: pa.Array, ends: str) -> pa.Array:
+    """Return lists of items, of which none may be null, with commas between and the two ``ends`` around them."""
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items)
+    return _where(valid, join(ends[0], pc.binary_join(lists, _literal(",")), ends[1]))
 
 
-def _either(one: Values, other: Values) -> Values:
-    """Return the values of two columns, of which never both have one in a row."""
-
-    def write(out: Bytes, at: Int64) -> None:
-        one.write(out, at)
-        other.write(out, at)
-
-    return Values(np.maximum(one.sizes, other.sizes), write)
+def _or_null(values: pa.Array) -> pa.Array:
+    return values.fill_null(_literal("null"))
 
 
-def _or_null(values: Values) -> Values:
-    return _either(values, constants(b"null", values.sizes == ABSENT))
+def _where(valid: Mask, values: pa.Array) -> pa.Array:
+    return values if valid.all() else pc.if_else(pa.array(valid), values, None)
 
 
-def _pairs(keys: Values, values: Values) -> Values:
-    """Return ``key:value``; none may be absent."""
-
-    def write(out: Bytes, at: Int64) -> None:
-        colons = at + keys.sizes
-        keys.write(out, at)
-        out[colons] = ord(":")
-        values.write(out, colons + 1)
-
-    return Values(keys.sizes + 1 + values.sizes, write)
+def _literal(part: pa.Array | str) -> pa.Array | pa.Scalar:
+    return pa.scalar(part, TEXT) if isinstance(part, str) else part
 
 
-def _joined(valid: Mask, offsets: Int64, items: Values, ends: str) -> Values:
-    """Return lists of items, of which none may be absent, with commas between and the two ``ends`` around them."""
-    sizes = _list_sizes(valid, offsets, items.sizes)
-
-    def write(out: Bytes, at: Int64) -> None:
-        items.write(out, _write_commas(sizes, offsets, items.sizes, out, at))
-        _write_ends(sizes, ord(ends[0]), ord(ends[1]), out, at)
-
-    return Values(sizes, write)
-
-
-def _cast(kind: Callable[[pa.DataType], pa.DataType]) -> Callable[[pa.Array], Values]:
+def _cast(kind: Callable[[pa.DataType], pa.DataType]) -> Callable[[pa.Array], pa.Array]:
     return lambda column: typed_values(column.cast(kind(column.type)))
 
 
-def _strings(make: Callable[[pa.Array], Values]) -> Callable[[pa.Array], Values]:
-    return lambda column: _quoted(make(column))
+def _quoted(make: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    return lambda column: join('"', make(column), '"')
 
 
-_BY_TYPE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], Values]], ...] = (
-    (pa.types.is_string, _strings(escaped_texts)),
-    (pa.types.is_uint64, _large_numbers),
-    (pa.types.is_integer, numbers),
-    (pa.types.is_floating, floats),
-    (pa.types.is_boolean, _booleans),
+def _digits(column: pa.Array) -> pa.Array:
+    return column.cast(TEXT)
+
+
+_BY_TYPE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
+    (pa.types.is_string, strings),
+    (pa.types.is_integer, _digits),
+    (pa.types.is_floating, _floats),
+    (pa.types.is_boolean, _digits),
     (pa.types.is_struct, _structs),
     (pa.types.is_map, _maps),
     (pa.types.is_list, _lists),
-    (pa.types.is_binary, _strings(base64_texts)),
-    (pa.types.is_decimal, _strings(decimals)),
-    (pa.types.is_timestamp, _strings(times)),
-    (pa.types.is_date, _strings(dates)),
-    (pa.types.is_time, _strings(clocks)),
-    (pa.types.is_duration, _cast(lambda _: pa.int64())),
-    (pa.types.is_fixed_size_binary, _cast(lambda _: pa.binary())),
+    (pa.types.is_binary, _quoted(base64_texts)),
+    (pa.types.is_fixed_size_binary, _quoted(base64_texts)),
+    (pa.types.is_decimal, _quoted(decimals)),
+    (pa.types.is_timestamp, _quoted(times)),
+    (pa.types.is_date, _quoted(dates)),
+    (pa.types.is_time, _quoted(clocks)),
     (pa.types.is_large_string, _cast(lambda _: pa.string())),
     (pa.types.is_large_binary, _cast(lambda _: pa.binary())),
     (pa.types.is_dictionary, _cast(lambda kind: kind.value_type)),
 )
-
-
-@kernel
-def _add_sizes(totals, around, sizes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    for i in range(totals.size):
-        if sizes[i] >= 0:
-            totals[i] += sizes[i] + around
-
-
-@kernel
-def _frame(out, at, before, after, sizes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Write the text before and after each value, move ``at`` after it, and return where the values go."""
-    values = np.empty(at.size, np.int64)
-    for i in range(at.size):
-        if sizes[i] >= 0:
-            values[i] = at[i] + before.size
-            copy_bytes(out, at[i], before, 0, before.size)  # type: ignore[call-arg]
-            copy_bytes(out, values[i] + sizes[i], after, 0, after.size)
-            at[i] = values[i] + sizes[i] + after.size
-    return values
-
-
-@kernel
-def _write_ends(sizes, first, last, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    for i in range(sizes.size):
-        if sizes[i] >= 0:
-            out[at[i]] = first
-            out[at[i] + sizes[i] - 1] = last
-
-
-@kernel
-def _list_sizes(valid, offsets, items):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    sizes = np.full(valid.size, -1, np.int64)
-    for i in range(valid.size):
-        if valid[i]:
-            # The first of the ends is in the place of a comma.
-            size = 1 + max(1, offsets[i + 1] - offsets[i])
-            for item in range(offsets[i], offsets[i + 1]):
-                size += items[item]
-            sizes[i] = size
-    return sizes
-
-
-@kernel
-def _write_commas(sizes, offsets, items, out, at):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Write a comma before each item, and return where the items go."""
-    places = np.empty(items.size, np.int64)
-    for i in range(sizes.size):
-        if sizes[i] < 0:
-            continue
-        to = at[i]
-        for item in range(offsets[i], offsets[i + 1]):
-            out[to] = ord(",")
-            places[item] = to + 1
-            to += 1 + items[item]
-    return places

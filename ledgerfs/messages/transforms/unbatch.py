@@ -17,8 +17,7 @@ from ledgerfs.errors import CorruptMessageError, RefusedLedgerError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.formats.records import EntryBatch
-from ledgerfs.messages.codecs.compress import codec_named, compress
-from ledgerfs.messages.codecs.native_compression import compressor_functions, most_compressed, native_compressors
+from ledgerfs.messages.codecs.compress import codec_named, compressor_of
 from ledgerfs.messages.codecs.size_limits import DEFAULT_MAX_MESSAGE_BYTES, MOST_SENT_BYTES
 from ledgerfs.messages.decode.batch_split import MessageField, Messages, plain_sizes, split_batches
 from ledgerfs.messages.decode.entries import DecodeOptions, TopicDecoder
@@ -30,7 +29,7 @@ from ledgerfs.messages.transforms.unbatch_kernels import Fronts, collect_fronts,
 
 _PORTION = 8 << 20
 _PIECE = 16 << 20
-_NEW_FIELDS = 128
+_NEW_FIELDS = 256
 """Most bytes of a message besides those that are counted: record header, frame, and fields of numbers."""
 _NO_BATCH = -1
 _NO_LEDGER = 0
@@ -106,31 +105,25 @@ class Unbatch:
 
 @dataclass(frozen=True, slots=True)
 class _Payloads:
-    """Payloads of messages: where they are, their plain sizes, and the codec that will compress them."""
+    """Payloads of messages as they will be stored: where they are, and their plain sizes."""
 
     codec: Compression
     data: Bytes
     at: Int64
     sizes: Int64
     plain: Int64
-    compress_by: Compression
-
-    def most_bytes(self) -> Int64:
-        """Return the most bytes that each takes compressed."""
-        most: Int64 = most_compressed(self.sizes)
-        return most
 
 
 def _payloads(messages: Messages, codec: Compression) -> _Payloads:
-    """Return the payloads of messages; already compressed, with a call for each, if no kernel can do it."""
+    """Return the payloads of messages, compressed."""
     at, sizes = np.array(messages[MessageField.PAYLOAD_AT]), np.array(messages[MessageField.PAYLOAD_SIZE])
-    if codec in native_compressors():
-        return _Payloads(codec, read_only_view(messages.payloads), at, sizes, sizes, codec)
-    view = messages.payloads.data
-    made = [compress(codec, view[i : i + size]) for i, size in zip(at.tolist(), sizes.tolist(), strict=True)]
+    if codec == Compression.NONE:
+        return _Payloads(codec, read_only_view(messages.payloads), at, sizes, sizes)
+    compressed, view = compressor_of(codec), messages.payloads.data
+    made = [compressed(view[i : i + size]) for i, size in zip(at.tolist(), sizes.tolist(), strict=True)]
     stored = np.array([len(one) for one in made], np.int64)
     data = np.frombuffer(b"".join(made), np.uint8)
-    return _Payloads(codec, data, np.cumsum(stored) - stored, stored, sizes, Compression.NONE)
+    return _Payloads(codec, data, np.cumsum(stored) - stored, stored, sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +145,7 @@ class _Units:
         own = self.messages[MessageField.METADATA_END] - self.messages[MessageField.METADATA_AT]
         most = self.batch.lengths[self.rows] + _NEW_FIELDS
         is_message = self.of_message != _NO_BATCH
-        most[is_message] = self.fronts.sizes()[of_entry] + own + self.payloads.most_bytes() + _NEW_FIELDS
+        most[is_message] = self.fronts.sizes()[of_entry] + own + self.payloads.sizes + _NEW_FIELDS
         return most
 
     def require_small(self, first: int, made: EntryBatch) -> None:
@@ -172,26 +165,21 @@ class _Units:
         """Return units as entries, written to ``out``, which has room for their `most_bytes`."""
         places = np.empty((2, last - first), np.int64)
         payloads, messages = self.payloads, np.asarray(self.messages.columns)
-        with compressor_functions(payloads.compress_by) as makers:
-            used, failed = write_units(
-                (self.data, read_only_view(self.messages.heads), self.fronts.data, payloads.data),
-                (
-                    self.rows[first:last],
-                    self.of_message[first:last],
-                    self.batch.offsets,
-                    self.batch.lengths,
-                    payloads.at,
-                    payloads.sizes,
-                    payloads.plain,
-                ),
-                (self.table, messages, self.fronts.places),
-                (out, places),
-                makers,
-                (int(payloads.codec), int(payloads.compress_by), first_entry),
-            )
-        if failed != _NO_BATCH:
-            entry = self.batch.id_of(int(self.rows[first + failed]))
-            raise _corrupt_entry(entry, f"a message of it cannot be compressed by {payloads.codec.name}")
+        used = write_units(
+            (self.data, read_only_view(self.messages.heads), self.fronts.data, payloads.data),
+            (
+                self.rows[first:last],
+                self.of_message[first:last],
+                self.batch.offsets,
+                self.batch.lengths,
+                payloads.at,
+                payloads.sizes,
+                payloads.plain,
+            ),
+            (self.table, messages, self.fronts.places),
+            (out, places),
+            (int(payloads.codec), first_entry),
+        )
         return EntryBatch(first_entry, out.data[:used].toreadonly(), places[0], places[1], is_framed=True)
 
 

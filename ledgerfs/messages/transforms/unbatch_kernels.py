@@ -6,7 +6,6 @@ import numpy as np
 
 from ledgerfs.formats.array_types import Bytes, Int64
 from ledgerfs.formats.kernel import inlined_kernel, kernel
-from ledgerfs.messages.codecs.native_compression import put_compressed
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta
 from ledgerfs.messages.kernels.arrays import borrowed, empty
 from ledgerfs.messages.kernels.wire import ABSENT
@@ -80,8 +79,8 @@ def _collect(data, offsets, table, drops, out, places):  # type: ignore[no-untyp
 
 
 @kernel
-def write_units(sources, units, tables, buffers, makers, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Write units as records; return the bytes written, and the first unit that cannot be compressed, or -1.
+def write_units(sources, units, tables, buffers, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Write units as records; return the bytes written.
 
     Parameters
     ----------
@@ -94,18 +93,16 @@ def write_units(sources, units, tables, buffers, makers, wanted):  # type: ignor
         Of the entries that are batches, of the messages, and of the shared metadata.
     buffers
         The output, and the columns of start and length of each unit in it.
-    makers
-        Functions that compress.
     wanted
-        Codec for the metadata, codec to compress by, and id of the first unit.
+        Codec of the payloads, and id of the first unit.
 
     """
     sources = (borrowed(sources[0]), borrowed(sources[1]), borrowed(sources[2]), borrowed(sources[3]))  # type: ignore[call-arg]
     rows, of_message, offsets, lengths = borrowed(units[0]), borrowed(units[1]), borrowed(units[2]), borrowed(units[3])
     payloads = (borrowed(units[4]), borrowed(units[5]), borrowed(units[6]))
     tables = (borrowed(tables[0]), borrowed(tables[1]), borrowed(tables[2]))
-    out, places, makers = borrowed(buffers[0]), borrowed(buffers[1]), borrowed(makers)
-    codec, made_by, first = wanted
+    out, places = borrowed(buffers[0]), borrowed(buffers[1])
+    codec, first = wanted
     to = 0
     for k in range(rows.size):
         start, i, m = to, rows[k], of_message[k]
@@ -113,19 +110,17 @@ def write_units(sources, units, tables, buffers, makers, wanted):  # type: ignor
             to = put_as_it_is(out, to, sources[0], offsets[i], lengths[i], first + k)
         else:
             sizes = (payloads[0][m], payloads[1][m], payloads[2][m])
-            to = _put_message(out, to, sources, tables, m, sizes, makers, (codec, made_by, first + k))
-            if to < 0:
-                return to, k
+            to = _put_message(out, to, sources, tables, m, sizes, (codec, first + k))
         places[0, k] = start + 12
         places[1, k] = to - start - 12
-    return to, -1
+    return to
 
 
 @kernel
-def _put_message(out, start, sources, tables, m, payload, makers, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-    """Write a message of a batch as an entry; return the index after it, or -1 if it cannot be compressed."""
+def _put_message(out, start, sources, tables, m, payload, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Write a message of a batch as an entry; return the index after it."""
     entries, messages, fronts = tables
-    codec, made_by, entry_id = wanted
+    codec, entry_id = wanted
     i = messages[0, m]
     to = start + 12
     if fronts[0, i] >= 0:
@@ -134,9 +129,8 @@ def _put_message(out, start, sources, tables, m, payload, makers, wanted):  # ty
     to = put_stretch(out, metadata_at, sources[2], fronts[2, i], fronts[3, i])
     to = _put_texts(out, to, sources[1], messages, m)
     payload_at = _put_numbers(out, to, messages, m, codec, payload[2])
-    to = put_compressed(makers, made_by, sources[3], payload[0], payload[1], out, payload_at)
-    if to >= 0:
-        finish_record(out, start, metadata_at, payload_at, to, fronts[4, i], entry_id)
+    to = put_stretch(out, payload_at, sources[3], payload[0], payload[0] + payload[1])
+    finish_record(out, start, metadata_at, payload_at, to, fronts[4, i], entry_id)
     return to
 
 

@@ -1,7 +1,7 @@
 """The words that a kernel has decoded, and Arrow arrays of them."""
 
-from collections import deque
 from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from ledgerfs.errors import CorruptObjectError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
+from ledgerfs.formats.kernel import kernel
 from ledgerfs.messages.kernels.arrays import empty
 from ledgerfs.messages.kernels.gather import bitmap, gather_bytes, gather_text, masked, require_countable
-from ledgerfs.messages.values.fixed_sizes import to_decimals, to_fixed, to_uuids
-from ledgerfs.messages.values.map_keys import are_last_of_keys, kept_items
 from ledgerfs.messages.values.value_columns import (
     Choice,
     Column,
@@ -31,28 +30,17 @@ _FIRST_ITEMS = 4
 """Items of a list for which there is room at first, on average."""
 MOST_WORDS = 1 << 27
 """Words of an arena (1 GiB) from which on it does not grow."""
-MOST_KEPT = 1 << 22
-"""Words (32 MiB) that an arena leaves to the next one at most. Of fresh memory, each page costs more than what is written to it."""
 NEXT, END, BEGIN = range(3)
-_NONE = np.zeros(0, np.int64)
-
-
-_left: deque[Int64] = deque(maxlen=2)
-"""Memory that arenas have left, of any thread: taking and leaving it are one step each."""
 
 
 @dataclass(slots=True)
 class Arena:
-    """Words of all nodes: those of one at ``words[at[node, BEGIN] : at[node, NEXT]]``, with room up to ``at[node, END]``.
-
-    They are in ``memory``, which may be larger.
-    """
+    """Words of all nodes: those of one at ``words[at[node, BEGIN] : at[node, NEXT]]``, with room up to ``at[node, END]``."""
 
     words: Int64
     at: Int64
     nodes: Numbering
     rows: int
-    memory: Int64
 
     @classmethod
     def for_rows(cls, nodes: Numbering, rows: int) -> "Arena":
@@ -62,14 +50,8 @@ class Arena:
         ends = np.cumsum(room)
         begins = ends - room
         # One word more: memory of no bytes could not be written to.
-        size = int(room.sum()) + 1
-        memory = _take_memory(size)
-        return cls(memory[:size], np.stack([begins, ends, begins], axis=1), nodes, rows, memory)
-
-    def leave(self) -> None:
-        """Leave its memory to the next one: no array has any of it, and it is not to be used any more."""
-        if self.memory.size <= MOST_KEPT:
-            _left.append(self.memory)
+        words = empty(int(room.sum()) + 1, np.int64)
+        return cls(words, np.stack([begins, ends, begins], axis=1), nodes, rows)
 
     @property
     def is_full(self) -> bool:
@@ -98,21 +80,12 @@ class Arena:
         for one, begin in zip(grown.tolist(), begins.tolist(), strict=True):
             larger[begin : begin + used[one]] = self.words_of(one)
             self.at[one] = begin + used[one], begin + wanted[one], begin
-        self.words = self.memory = larger
+        self.words = larger
 
     def words_of(self, node: int) -> Int64:
         """Return the words of a node."""
         words: Int64 = self.words[self.at[node, BEGIN] : self.at[node, NEXT]]
         return words
-
-
-def _take_memory(words: int) -> Int64:
-    """Return memory of at least so many words, of any content."""
-    try:
-        left = _left.pop()
-    except IndexError:
-        left = _NONE
-    return left if left.size >= words else np.asarray(empty(words, np.int64))
 
 
 def words_of_row(nodes: Numbering) -> int:
@@ -149,12 +122,13 @@ def build(arena: Arena, column: Column, data: Bytes, length: int, valid: Mask | 
 
 
 def _list(arena: Arena, column: Items | Pairs, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
-    offsets, taken, items = _extents(arena, column)
+    offsets = _offsets(arena.words_of(column.node))
+    items = int(offsets[-1])
     kind = type_of(column)
     if isinstance(column, Items):
-        (inner,) = _items(arena, [column.item], data, items, taken)
+        inner = build(arena, column.item, data, items)
     else:
-        arrays = _items(arena, [column.key, column.value], data, items, taken)
+        arrays = [build(arena, one, data, items) for one in (column.key, column.value)]
         if column.last_wins:
             offsets, arrays = _last_of_keys(offsets, arrays, column)
         inner = pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])
@@ -165,27 +139,8 @@ def _last_of_keys(
     offsets: npt.NDArray[np.int32], arrays: list[pa.Array], column: Pairs
 ) -> tuple[npt.NDArray[np.int32], list[pa.Array]]:
     if isinstance(column.value, Leaf) and column.value.words is Words.CLOSED_ENUM and arrays[1].null_count:
-        offsets, arrays = kept_items(np.array(arrays[1].is_valid()), offsets, arrays)
-    return kept_items(are_last_of_keys(arrays[0], offsets), offsets, arrays)
-
-
-def _items(arena: Arena, columns: list[Column], data: Bytes, length: int, taken: Int64 | None) -> list[pa.Array]:
-    arrays = [build(arena, one, data, length) for one in columns]
-    return arrays if taken is None else [one.take(pa.array(taken)) for one in arrays]
-
-
-def _extents(arena: Arena, column: Items | Pairs) -> tuple[npt.NDArray[np.int32], Int64 | None, int]:
-    """Return the offsets of lists, the numbers of their items unless these are all items in their order, and how many items there are."""
-    words = arena.words_of(column.node)
-    if column.counter < 0:
-        offsets = _offsets(words)
-        return offsets, None, int(offsets[-1])
-    starts, counts = words[0::2], words[1::2]
-    offsets = _offsets(counts)
-    size = int(offsets[-1])
-    items = arena.words_of(column.counter).size
-    # Starts never decrease, so there is nothing between lists if all items are of one.
-    return offsets, None if items == size else np.repeat(starts - offsets[:-1], counts) + np.arange(size), items
+        offsets, arrays = _kept_items(np.array(arrays[1].is_valid()), offsets, arrays)
+    return _kept_items(_are_last_of_keys(arrays[0], offsets), offsets, arrays)
 
 
 def _choice(arena: Arena, column: Choice, data: Bytes, length: int, valid: Mask | None) -> pa.Array:
@@ -235,13 +190,11 @@ def _of_places(leaf: Leaf, at: Int64, size: Int64, data: Bytes, valid: Mask | No
         case Words.BYTES:
             return gather_bytes(data, at, size, valid)
         case Words.DECIMAL:
-            return to_decimals(data, at, size, valid, leaf.type)
-        case Words.REAL:
-            return to_reals(data, at, size, valid, leaf.type)
+            return _to_decimals(data, at, size, valid, leaf.type)
         case Words.UUID:
-            return to_uuids(data, at, size, valid)
+            return _to_uuids(data, at, size, valid)
         case _:
-            return to_fixed(data, at, size, valid, leaf.type)
+            return _to_fixed(data, at, size, valid, leaf.type)
 
 
 def enum_names(
@@ -269,14 +222,71 @@ def enum_names(
     return pa.array(texts, pa.string()).take(pa.array(at, mask=None if valid is None else ~valid))
 
 
-def to_reals(data: Bytes, bits: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
-    """Return an array of numbers from their bits, or from ``data[bits[i] : bits[i] + size[i]]`` where there is a size.
+def _are_last_of_keys(keys: pa.Array, offsets: npt.NDArray[np.int32]) -> Mask:
+    """Return which keys of the maps ``keys[offsets[i] : offsets[i + 1]]`` are not followed by an equal one."""
+    last = np.ones(len(keys), np.bool_)
+    encoded = keys.dictionary_encode()
+    # One item more: kernels do not write to memory of no bytes.
+    seen = np.zeros(len(encoded.dictionary) + 1, np.int64)
+    _mark_earlier(np.array(encoded.indices, np.int64), offsets, seen, last)
+    return last
 
-    That is their text, which has been checked; Arrow rounds it exactly, and what is too large to infinity.
-    """
-    words = bits.astype(f"i{kind.bit_width // 8}")
-    are_texts = size > 0 if valid is None else (size > 0) & valid
-    if are_texts.any():
-        texts = gather_text(data, bits[are_texts], size[are_texts])
-        words[are_texts] = texts.cast(kind).to_numpy().view(words.dtype)
-    return masked(words, valid, kind)
+
+def _kept_items(
+    keep: Mask, offsets: npt.NDArray[np.int32], arrays: list[pa.Array]
+) -> tuple[npt.NDArray[np.int32], list[pa.Array]]:
+    """Return the offsets of lists, and the arrays of their items, with those items alone that are kept."""
+    if keep.all():
+        return offsets, arrays
+    before = np.zeros(keep.size + 1, np.int32)
+    np.cumsum(keep, out=before[1:])
+    mask = pa.array(keep)
+    return before[offsets], [one.filter(mask) for one in arrays]
+
+
+def _to_fixed(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
+    """Return an array of bytes of a fixed width; a value that is not there has the size 0."""
+    target = empty(at.size * kind.byte_width + 1, np.uint8)
+    _copy(data, at, size, kind.byte_width, target)
+    return pa.Array.from_buffers(kind, at.size, [bitmap(valid), pa.py_buffer(target)])
+
+
+def _to_decimals(data: Bytes, at: Int64, size: Int64, valid: Mask | None, kind: pa.DataType) -> pa.Array:
+    """Return an array of a decimal type from big-endian two's complement (Avro's); the caller has seen to it that each value fits."""
+    width = kind.bit_width // 8
+    target = empty(at.size * width + 1, np.uint8)
+    _reverse(data, at, size, width, target)
+    return pa.Array.from_buffers(kind, at.size, [bitmap(valid), pa.py_buffer(target)])
+
+
+def _to_uuids(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> pa.Array:
+    """Return the texts of UUIDs, sixteen bytes each; a value that is not there has the size 0."""
+    found = _to_fixed(data, at, size, valid, pa.binary(16)).to_pylist()
+    return pa.array([None if one is None else str(UUID(bytes=one)) for one in found], pa.string())
+
+
+@kernel
+def _mark_earlier(numbers, offsets, seen, last):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Clear ``last`` for each number that comes again in its list."""
+    for i in range(offsets.size - 1):
+        for k in range(offsets[i + 1] - 1, offsets[i] - 1, -1):
+            number = numbers[k]
+            if seen[number] == i + 1:
+                last[k] = False
+            seen[number] = i + 1
+
+
+@kernel
+def _copy(data, at, size, width, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for i in range(at.size):
+        for k in range(width):
+            target[i * width + k] = data[at[i] + k] if size[i] else 0
+
+
+@kernel
+def _reverse(data, at, size, width, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    for i in range(at.size):
+        last = at[i] + size[i] - 1
+        sign = np.uint8(0xFF) if size[i] > 0 and data[at[i]] >= 0x80 else np.uint8(0)
+        for k in range(width):
+            target[i * width + k] = data[last - k] if k < size[i] else sign

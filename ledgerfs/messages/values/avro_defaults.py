@@ -1,6 +1,7 @@
 """Defaults of Avro fields as instructions: what a reader takes for a field that the writer does not have."""
 
 import struct
+from collections.abc import Callable
 
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.avro_schema import (
@@ -14,9 +15,9 @@ from ledgerfs.formats.schemas.avro_schema import (
     Record,
     Union,
 )
-from ledgerfs.messages.values.avro_branches import enter_branch
+from ledgerfs.messages.values.avro_columns import is_null
 from ledgerfs.messages.values.avro_kernel import Do
-from ledgerfs.messages.values.value_columns import Column, Items, Leaf, Nothing, Pairs, Struct
+from ledgerfs.messages.values.value_columns import Choice, Column, Items, Leaf, Nothing, Nullable, Pairs, Struct
 from ledgerfs.messages.values.value_program import Assembler
 
 TIMES_OF_DAY = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
@@ -32,6 +33,27 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "double": (int, float),
 }
 _STRING = Primitive("string")
+
+
+def enter_branch(to: Assembler, reader: Union, number: int, column: Column, emit: Callable[[Column], None]) -> None:
+    """Append which branch it is, zeros to the others, and what is emitted for the column of the branch."""
+    match column:
+        case Nullable() if is_null(reader.branches[number]):
+            to.emit(Do.WORD, column.node, 0)
+            to.emit(Do.BLANKS, -1, *to.blanks(column.value))
+        case Nullable():
+            to.emit(Do.WORD, column.node, 1)
+            emit(column.value)
+        case Choice():
+            to.emit(Do.WORD, column.node, number)
+            for other, branch in enumerate(column.branches):
+                if branch is not None and other != number:
+                    to.emit(Do.BLANKS, -1, *to.blanks(branch[1]))
+            chosen = column.branches[number]
+            if chosen is not None:
+                emit(chosen[1])
+        case _:
+            emit(column)
 
 
 def emit_default(to: Assembler, kind: AvroType, column: Column, value: Json) -> None:

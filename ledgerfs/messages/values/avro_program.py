@@ -23,9 +23,8 @@ from ledgerfs.formats.schemas.avro_schema import (
     Recursive,
     Union,
 )
-from ledgerfs.messages.values.avro_branches import enter_branch
 from ledgerfs.messages.values.avro_columns import column_of, is_null
-from ledgerfs.messages.values.avro_defaults import TIMES_OF_DAY, emit_default
+from ledgerfs.messages.values.avro_defaults import TIMES_OF_DAY, emit_default, enter_branch
 from ledgerfs.messages.values.avro_kernel import Do
 from ledgerfs.messages.values.avro_matching import (
     SPANS,

@@ -6,136 +6,131 @@ Where any document is an object, those that are none have no part in it.
 """
 
 from dataclasses import dataclass, field
+from enum import Flag, auto
+from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
-from ledgerfs.messages.values.json_shape_kernel import (
-    BOOLEAN,
-    CHILD,
-    FIELDS,
-    FLAGS,
-    ITEM,
-    KINDS,
-    LIST,
-    MOST_SHAPES,
-    NAME_AT,
-    NAME_SIZE,
-    NONE,
-    OBJECT,
-    OPAQUE,
-    REAL,
-    SHAPE_WORDS,
-    SIBLING,
-    STACK,
-    TEXT,
-    WHOLE,
-    field_of,
-    item_of,
-    look_at,
-)
-from ledgerfs.messages.values.row_spans import unwritable
+from ledgerfs.messages.kernels.arrays import spans
+from ledgerfs.messages.values.json_parsing import BYTES_AT_ONCE, NOT_FINITE, Documents, Number, clean_name
+from ledgerfs.messages.values.json_parts import given
+from ledgerfs.messages.values.json_unions import Given
 from ledgerfs.messages.values.value_decoder import reasons_before
 
-_FIRST_NAMES = 1 << 12
-_SCALARS = {BOOLEAN: pa.bool_(), WHOLE: pa.int64(), REAL: pa.float64(), WHOLE | REAL: pa.float64(), TEXT: pa.string()}
+MOST_SHAPES = 1 << 13
+MOST_FIELDS = 1000
+"""Fields of an object; one with more is text."""
+_MOST_LEVELS = 64
+"""Levels of lists and objects that get types; what is inside is text."""
 
 
-def _no_shapes() -> Int64:
-    shapes = np.full((MOST_SHAPES, SHAPE_WORDS), NONE, np.int64)
-    shapes[:, [FLAGS, FIELDS]] = 0
-    return shapes
+class _Kind(Flag):
+    """Kinds of values; null is none. One that is opaque is kept as text."""
+
+    BOOLEAN = auto()
+    WHOLE = auto()
+    REAL = auto()
+    TEXT = auto()
+    OBJECT = auto()
+    LIST = auto()
+    OPAQUE = auto()
+
+
+_OF_GIVEN = {
+    Given.OBJECT: _Kind.OBJECT,
+    Given.LIST: _Kind.LIST,
+    Given.TEXT: _Kind.TEXT,
+    Given.NOT_FINITE: _Kind.TEXT,
+    Given.BOOLEAN: _Kind.BOOLEAN,
+    Given.INT: _Kind.WHOLE,
+    Given.LONG: _Kind.WHOLE,
+    Given.REAL: _Kind.REAL,
+}
+_OF_TYPES = {bool: _Kind.BOOLEAN, float: _Kind.REAL, str: _Kind.TEXT, dict: _Kind.OBJECT, list: _Kind.LIST}
+_SCALARS = {
+    _Kind.BOOLEAN: pa.bool_(),
+    _Kind.WHOLE: pa.int64(),
+    _Kind.REAL: pa.float64(),
+    _Kind.WHOLE | _Kind.REAL: pa.float64(),
+}
+
+
+@dataclass(slots=True)
+class _Shape:
+    kinds: _Kind = field(default_factory=lambda: _Kind(0))
+    fields: dict[str, "_Shape"] = field(default_factory=dict)
+    item: "_Shape | None" = None
+
+    @property
+    def type(self) -> pa.DataType:
+        if self.kinds == _Kind.LIST and self.item is not None:
+            return pa.list_(self.item.type)
+        if self.kinds == _Kind.OBJECT and self.fields:  # Parquet has no structs without fields
+            return pa.struct([(name, one.type) for name, one in self.fields.items()])
+        return _SCALARS.get(self.kinds, pa.string())
 
 
 @dataclass(slots=True)
 class JsonShapes:
-    """The shapes of all documents that were looked at. Not safe in threads: each has its own, and they are merged.
+    """The shapes of all documents that were looked at. Not safe in threads."""
 
-    Attributes
-    ----------
-    shapes
-        Shapes, shape (`MOST_SHAPES`, 8); the first one is that of documents.
-    names
-        Names of fields, one after the other, and room for more.
-    used
-        How many shapes and bytes of names there are.
-
-    """
-
-    shapes: Int64 = field(default_factory=_no_shapes)
-    names: Bytes = field(default_factory=lambda: np.zeros(_FIRST_NAMES, np.uint8))
-    used: Int64 = field(default_factory=lambda: np.array([1, 0], np.int64))
+    _root: _Shape = field(default_factory=_Shape)
+    _count: int = 1
 
     def look(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> Int64:
         """Look at the documents ``data[starts[i] : ends[i]]``; return reasons as decoders do: those that are no JSON have no part in it."""
         reasons = reasons_before(starts.size, valid)
-        payloads, stack = unwritable(data), np.empty(STACK, np.int64)
-        row = 0
-        while row < starts.size:
-            row = look_at(payloads, starts, ends, self.shapes, self.names, self.used, reasons, row, stack)
-            if row < starts.size:
-                self._make_room(int(ends[row] - starts[row]))
+        for first, last in spans(ends - starts, BYTES_AT_ONCE):
+            rows = slice(first, last)
+            documents = Documents.parsed(data, starts[rows], ends[rows], reasons[rows] == 0)
+            self._look(self._root, documents.values, 0)
+            reasons[rows] = documents.reasons
         return reasons
 
     @property
     def type(self) -> pa.DataType:
         """The type of all documents; text if there was none."""
-        flags = int(self.shapes[0, FLAGS])
-        if flags & OBJECT:
-            flags &= OBJECT | OPAQUE
-        return self._type_of(0, flags)
+        return self._root.type
 
-    def _type_of(self, shape: int, flags: int) -> pa.DataType:
-        if flags & OPAQUE:
-            return pa.string()
-        if flags & KINDS == LIST:
-            item = int(self.shapes[shape, ITEM])
-            return pa.list_(self._type_of(item, int(self.shapes[item, FLAGS])) if item >= 0 else pa.string())
-        if flags & KINDS == OBJECT:
-            try:
-                names = {one: self.name_of(one).decode() for one in self.fields_of(shape)}
-            except UnicodeDecodeError:
-                return pa.string()
-            types = [pa.field(name, self._type_of(one, int(self.shapes[one, FLAGS]))) for one, name in names.items()]
-            return pa.struct(types) if types else pa.string()  # Parquet has no structs without fields
-        return _SCALARS.get(flags & KINDS, pa.string())
+    def _look(self, shape: _Shape, values: list[object], level: int) -> None:
+        for kind in set(map(type, values)):
+            shape.kinds |= _OF_TYPES.get(kind, _Kind(0))
+            if kind in (int, Number):
+                shape.kinds |= _kind_of_numbers({one for one in values if type(one) is kind})
+        if shape is self._root and shape.kinds & _Kind.OBJECT:
+            shape.kinds &= _Kind.OBJECT | _Kind.OPAQUE
+        if level >= _MOST_LEVELS and shape.kinds & (_Kind.OBJECT | _Kind.LIST):
+            shape.kinds |= _Kind.OPAQUE
+        if shape.kinds == _Kind.OBJECT:
+            self._look_at_fields(shape, [one for one in values if isinstance(one, dict)], level)
+        elif shape.kinds == _Kind.LIST:
+            items = list(chain.from_iterable(one for one in values if isinstance(one, list)))
+            shape.item = shape.item or self._new()
+            if shape.item is None:
+                shape.kinds |= _Kind.OPAQUE
+            else:
+                self._look(shape.item, items, level + 1)
 
-    def merge(self, other: "JsonShapes") -> None:
-        """Add what another one has looked at."""
-        self._merge(0, other, 0)
+    def _look_at_fields(self, shape: _Shape, objects: list[dict[str, object]], level: int) -> None:
+        for name in dict.fromkeys(chain.from_iterable(objects)):
+            made = shape.fields.get(clean_name(name)) or (self._new() if len(shape.fields) < MOST_FIELDS else None)
+            if made is None:
+                shape.kinds |= _Kind.OPAQUE
+                return
+            shape.fields[clean_name(name)] = made
+            self._look(made, [one[name] for one in objects if name in one], level + 1)
 
-    def _merge(self, own: int, other: "JsonShapes", its: int) -> None:
-        self.shapes[own, FLAGS] |= other.shapes[its, FLAGS]
-        if other.shapes[its, ITEM] >= 0:
-            self._merge_part(own, item_of(self.shapes, own, self.used), other, int(other.shapes[its, ITEM]))
-        for one in other.fields_of(its):
-            name = np.frombuffer(other.name_of(one), np.uint8)
-            self._make_room(name.size)
-            part = field_of(self.shapes, own, NONE, self.names, self.used, name, 0, name.size)
-            self._merge_part(own, part, other, one)
+    def _new(self) -> _Shape | None:
+        """Return a new shape, unless there are too many."""
+        self._count += 1
+        return _Shape() if self._count <= MOST_SHAPES else None
 
-    def _merge_part(self, own: int, part: int, other: "JsonShapes", its: int) -> None:
-        if part < 0:
-            self.shapes[own, FLAGS] |= OPAQUE
-        else:
-            self._merge(part, other, its)
 
-    def _make_room(self, size: int) -> None:
-        """Have room for names of so many bytes."""
-        if self.names.size - self.used[1] < size:
-            self.names = np.concatenate([self.names, np.zeros(self.names.size + size, np.uint8)])
-
-    def fields_of(self, shape: int) -> list[int]:
-        """Return the fields of an object."""
-        found = []
-        one = int(self.shapes[shape, CHILD])
-        while one >= 0:
-            found.append(one)
-            one = int(self.shapes[one, SIBLING])
-        return found
-
-    def name_of(self, shape: int) -> bytes:
-        """Return the name of a field."""
-        at, size = self.shapes[shape, [NAME_AT, NAME_SIZE]].tolist()
-        return self.names[at : at + size].tobytes()
+def _kind_of_numbers(numbers: set[object]) -> _Kind:
+    kinds = _Kind(0)
+    for one in numbers:
+        kinds |= _OF_GIVEN[given(one)]
+        if isinstance(one, Number) and one not in NOT_FINITE and abs(float(one)) == float("inf"):
+            kinds |= _Kind.TEXT  # no double holds it
+    return kinds

@@ -1,4 +1,7 @@
-"""JSON values to Arrow arrays."""
+"""JSON values to Arrow arrays, by an Avro schema, as Pulsar's JSON schemas are, or as an Arrow type.
+
+Everything may be null: Pulsar's clients write whatever they are given, and leave out what is null, whatever the schema says.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,37 +9,76 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.array_types import Bytes, Int64, Mask
-from ledgerfs.formats.schemas.avro_schema import AvroSchema, parse_avro_schema
-from ledgerfs.messages.kernels.arrays import empty
-from ledgerfs.messages.values.arena import Arena
-from ledgerfs.messages.values.json_kernel import SIDE, STACK, run_json
-from ledgerfs.messages.values.json_types import JsonTypes, json_types
-from ledgerfs.messages.values.row_spans import decode_rows, unwritable
-from ledgerfs.messages.values.value_columns import type_of
-from ledgerfs.messages.values.value_decoder import reasons_before
-from ledgerfs.messages.values.value_program import explain
+from ledgerfs.formats.schemas.avro_schema import (
+    Array,
+    AvroSchema,
+    AvroType,
+    Enum,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Recursive,
+    Union,
+    branch_name,
+    parse_avro_schema,
+)
+from ledgerfs.messages.kernels.arrays import spans
+from ledgerfs.messages.values.avro_columns import column_of, is_null, names_of_branches
+from ledgerfs.messages.values.avro_matching import described
+from ledgerfs.messages.values.json_parsing import BYTES_AT_ONCE, NO_JSON, Documents
+from ledgerfs.messages.values.json_parts import (
+    Base64,
+    Choice,
+    Field,
+    Integer,
+    Items,
+    Pairs,
+    Part,
+    Plain,
+    Real,
+    Run,
+    Text,
+)
+from ledgerfs.messages.values.json_parts import Record as Objects
+from ledgerfs.messages.values.json_places import Place
+from ledgerfs.messages.values.json_unions import branches_of_values
+from ledgerfs.messages.values.value_columns import MOST_NODES, Numbering, type_of
+from ledgerfs.messages.values.value_program import Reason, explain
 
-_FIRST_SIDE = 1 << 12
-_PAYLOADS_PER_SIDE = 64
-"""There is room at first for one byte in so many to be in a text with escapes."""
+_INT, _LONG = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
+_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_RANGES = {
+    pa.int8(): (range(-(1 << 7), 1 << 7), "no number of 8 bits"),
+    pa.int16(): (range(-(1 << 15), 1 << 15), "no number of 16 bits"),
+    pa.int32(): (_INT, "no int"),
+    pa.int64(): (_LONG, "no long"),
+    pa.date32(): (_INT, "no date in days"),
+    pa.time32("ms"): (range(86_400_000), "no time of day in milliseconds"),
+    pa.time64("us"): (range(86_400_000_000), "no time of day in microseconds"),
+    pa.time64("ns"): (range(86_400_000_000_000), "no time of day in nanoseconds"),
+}
+_HAS_MORE = "it has a field that its type lacks, which was inferred without it"
 
 
 @dataclass(frozen=True, slots=True)
 class JsonDecoder:
     """Decodes documents by a schema (Pulsar's JSON schemas are Avro's), or as an Arrow type. A `ValueDecoder`."""
 
-    _types: JsonTypes
-    type: pa.DataType = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "type", type_of(self._types.column))
+    _root: Part
+    _reasons: tuple[str, ...]
 
     @classmethod
     def of_schema(cls, schema: AvroSchema | str | bytes, names: Mapping[int, str] | None = None) -> "JsonDecoder":
-        """Return the decoder of a schema, whose fields have ``names`` as `json_types` takes them; raises `InvalidSchemaError`."""
+        """Return the decoder of a schema; raises `InvalidSchemaError`.
+
+        ``names`` are those that fields have in documents, by the identities of these fields; without them all aliases are further names.
+        """
         wanted = schema if isinstance(schema, AvroSchema) else parse_avro_schema(schema)
-        return cls(json_types(wanted, names=names))
+        maker = _Maker(names=names)
+        return cls(maker.of_avro(wanted.root, Place()), tuple(maker.reasons))
 
     @classmethod
     def of_type(cls, kind: pa.DataType, *, is_closed: bool = False) -> "JsonDecoder":
@@ -44,65 +86,158 @@ class JsonDecoder:
 
         Fields that the type lacks are left out; with ``is_closed`` a document that has one cannot be decoded. Raises `InvalidSchemaError`.
         """
-        return cls(json_types(kind, is_closed=is_closed))
+        maker = _Maker(is_closed)
+        return cls(maker.of_arrow(kind, Place()), tuple(maker.reasons))
+
+    @property
+    def type(self) -> pa.DataType:
+        """What the values become."""
+        return self._root.type
 
     def decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None = None) -> tuple[pa.Array, Int64]:
         """Return an array of the documents ``data[starts[i] : ends[i]]``, and the reason for each that could not be decoded.
 
         A document that is null, or lacks what the schema has, has null there and no reason. Raises as `ValueDecoder` says.
         """
-        made = self._types
-        reasons = reasons_before(starts.size, valid)
-        payloads = unwritable(data)
-        side = _Side(payloads, empty(_FIRST_SIDE + data.size // _PAYLOADS_PER_SIDE, np.uint8))
-        scratch = (
-            np.empty(STACK, np.int64),
-            np.empty(len(made.nodes.sizes), np.int64),
-            np.empty(len(made.types), np.int64),
-        )
-        tables = (made.types, made.numbers, made.names, made.levels, made.roots)
+        parts = [
+            self._decode(data, starts[first:last], ends[first:last], None if valid is None else valid[first:last])
+            for first, last in [*spans(ends - starts, BYTES_AT_ONCE)] or [(0, 0)]
+        ]
+        reasons: Int64 = np.concatenate([one for _, one in parts])
+        return pa.concat_arrays([array for array, _ in parts]), reasons
 
-        def run(arena: Arena, rows: slice, row: int) -> tuple[int, int]:
-            places, given = (starts[rows], ends[rows]), (arena.words, arena.at)
-            node = SIDE
-            while node == SIDE:
-                texts = (side.texts, side.used)
-                row, node = run_json(tables, payloads, places, given, texts, reasons[rows], row, scratch)
-                if node == SIDE:
-                    side.grow(int(places[1][row] - places[0][row]))
-            return row, node
-
-        return decode_rows(made.column, made.nodes, side.after_payloads, reasons, run), reasons
+    def _decode(self, data: Bytes, starts: Int64, ends: Int64, valid: Mask | None) -> tuple[pa.Array, Int64]:
+        documents = Documents.parsed(data, starts, ends, valid)
+        rows = np.arange(starts.size)
+        while True:
+            run = Run(documents)
+            array = self._root.build(documents.values, rows, run)
+            if run.is_done:
+                return array, documents.reasons
+            for row in run.failed.keys() - run.inexact:
+                documents.refuse(row, run.failed[row])
+            for row in run.inexact:
+                documents.parse_exactly(row)
 
     def explain(self, reason: int) -> str:
         """Return a reason in words that follow the name of a message."""
-        return explain(reason, self._types.reasons)
+        return explain(reason, self._reasons)
 
 
 @dataclass(slots=True)
-class _Side:
-    """Bytes of texts that are not in the payloads, since these have escapes there, and how many there are."""
+class _Maker:
+    """Makes parts, and collects the reasons of values that are none of them."""
 
-    payloads: Bytes
-    texts: Bytes
-    used: Int64 = field(default_factory=lambda: np.zeros(1, np.int64))
-    _all: Bytes = field(default_factory=lambda: np.zeros(0, np.uint8))
-    _copied: int = 0
+    is_closed: bool = False
+    names: Mapping[int, str] | None = None
+    reasons: list[str] = field(default_factory=lambda: [NO_JSON, _HAS_MORE])
+    _parts: int = 0
 
-    def grow(self, needed: int) -> None:
-        """Have room for so many more, at least."""
-        larger = empty(2 * self.texts.size + needed, np.uint8)
-        larger[: self.used[0]] = self.texts[: self.used[0]]
-        self.texts = larger
+    def of_avro(self, kind: AvroType, place: Place) -> Part:  # noqa: PLR0911  (one for each kind of type)
+        """Return the part of an Avro type."""
+        self._count()
+        match kind:
+            case Primitive(name="null"):
+                return Plain(pa.null(), self._reason(place, "not null"))
+            case Primitive() | Fixed() | Enum():
+                arrow = type_of(column_of(kind, Numbering()))
+                # Symbols, UUIDs and decimals are written as text or a number: whatever it says.
+                is_text = pa.types.is_string(arrow) or pa.types.is_decimal(arrow)
+                return Text(self._reason(place, "no text")) if is_text else self._scalar(arrow, place)
+            case Recursive():
+                return Text(self._reason(place, "no object"), has_parts=True, is_object=True)
+            case Union():
+                values = [one for one in kind.branches if not is_null(one)]
+                if len(values) < 2:
+                    return self.of_avro(values[0] if values else kind.branches[0], place)
+                return self._choice(kind, place)
+            case Record():
+                fields = [
+                    Field(one.name, self.of_avro(one.type, place.field(one.name)), self._aliases(kind, one.name))
+                    for one in kind.fields
+                ]
+                return Objects(tuple(fields), self._reason(place, "no object"))
+            case Array():
+                before = self._parts
+                item = self.of_avro(kind.items, place.part("an item"))
+                return Items(item, self._reason(place, "no list"), self._parts - before)
+            case Map():
+                before = self._parts
+                value = self.of_avro(kind.values, place.part("a value"))
+                return Pairs(value, self._reason(place, "no object"), self._parts - before + 1)
 
-    def after_payloads(self) -> Bytes:
-        """Return them after the payloads, to which they are copied as they come."""
-        begin, used = self.payloads.size, int(self.used[0])
-        if used == 0:
-            return self.payloads
-        if begin + used > self._all.size:
-            self._all, self._copied = empty(begin + 2 * used, np.uint8), 0
-            self._all[:begin] = self.payloads
-        self._all[begin + self._copied : begin + used] = self.texts[self._copied : used]
-        self._copied = used
-        return unwritable(self._all[: begin + used])
+    def _aliases(self, record: Record, name: str) -> tuple[str, ...]:
+        """Return names under which a field is found, besides its own: those that no other field has, or claims before it."""
+        taken = {one.name for one in record.fields}
+        for one in record.fields:
+            found = one.aliases if self.names is None else [self.names[id(one)]] if id(one) in self.names else []
+            free = tuple(alias for alias in found if alias not in taken)
+            if one.name == name:
+                return free
+            taken.update(free)
+        return ()
+
+    def _choice(self, union: Union, place: Place) -> Part:
+        branches = {
+            number: (name, self.of_avro(branch, place))
+            for number, (name, branch) in enumerate(zip(names_of_branches(union), union.branches, strict=True))
+            if not is_null(branch)
+        }
+        names = ", ".join(described(one) if isinstance(one, Primitive) else branch_name(one) for one in union.branches)
+        none = self._reason(place, f"none of [{names}]")
+        several = self._reason(place, f"one of several types of [{names}], which JSON does not tell apart")
+        return Choice(branches, branches_of_values(union), none, several)
+
+    def of_arrow(self, kind: pa.DataType, place: Place) -> Part:
+        """Return the part of an Arrow type; text takes all that is there, what is no text as JSON."""
+        self._count()
+        if pa.types.is_null(kind):
+            return Plain(pa.null(), self._reason(place, "not null"))
+        if pa.types.is_string(kind):
+            return Text(0, has_parts=True)
+        if pa.types.is_struct(kind):
+            names = [one.name for one in kind]
+            if len(set(names)) < len(names):
+                raise InvalidSchemaError(f"the type {kind} has a field twice")
+            if any("\0" in one for one in names):
+                raise InvalidSchemaError(
+                    f"a type with a NUL in names of fields ({names!r}), at which other libraries end them"
+                )
+            fields = [Field(one.name, self.of_arrow(one.type, place.field(one.name))) for one in kind]
+            more = Reason.OF_PROGRAM + self.reasons.index(_HAS_MORE) if self.is_closed else 0
+            return Objects(tuple(fields), self._reason(place, "no object"), more)
+        before = self._parts
+        if pa.types.is_list(kind):
+            item = self.of_arrow(kind.value_type, place.part("an item"))
+            return Items(item, self._reason(place, "no list"), self._parts - before)
+        if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
+            value = self.of_arrow(kind.item_type, place.part("a value"))
+            return Pairs(value, self._reason(place, "no object"), self._parts - before + 1)
+        return self._scalar(kind, place)
+
+    def _scalar(self, kind: pa.DataType, place: Place) -> Part:
+        if pa.types.is_boolean(kind):
+            return Plain(kind, self._reason(place, "no boolean"))
+        if kind in (pa.float32(), pa.float64()):
+            too_large = self._reason(place, f"a number outside the range of {kind}")
+            return Real(kind, self._reason(place, "no number"), too_large)
+        if pa.types.is_binary(kind):
+            return Base64(kind, self._reason(place, "no base64 text"))
+        if pa.types.is_fixed_size_binary(kind):
+            return Base64(kind, self._reason(place, f"no base64 text of {kind.byte_width} bytes"))
+        if pa.types.is_timestamp(kind):
+            return Integer(kind, _LONG, self._reason(place, f"no time in {_UNITS[kind.unit]}"))
+        if kind not in _RANGES:
+            raise InvalidSchemaError(f"JSON is not read as the type {kind}")
+        numbers, text = _RANGES[kind]
+        return Integer(kind, numbers, self._reason(place, text))
+
+    def _count(self) -> None:
+        self._parts += 1
+        if self._parts > MOST_NODES:
+            raise InvalidSchemaError(f"a schema with more than {MOST_NODES:,} columns, counting those inside others")
+
+    def _reason(self, place: Place, what: str) -> int:
+        """Return the number of a reason."""
+        self.reasons.append(place.is_no(what))
+        return Reason.OF_PROGRAM + len(self.reasons) - 1

@@ -19,12 +19,10 @@ Run: TypeAlias = Callable[[Arena, slice, int], tuple[int, int]]
 """Decodes some rows, from one of them on; returns the row at which a node has no room left, and that node or -1."""
 
 
-def decode_rows(
-    column: Column, nodes: Numbering, source: Bytes | Callable[[], Bytes], reasons: Int64, run: Run
-) -> pa.Array:
+def decode_rows(column: Column, nodes: Numbering, source: Bytes, reasons: Int64, run: Run) -> pa.Array:
     """Return the array of a column, null where a row has a reason; a row that needs a full arena alone gets the reason `TOO_LARGE`.
 
-    ``source`` is where places point, or returns it after ``run``, for a kernel that makes bytes.
+    ``source`` is where places point.
     Raises `CorruptObjectError` for more bytes or items than an array can count, and for rows of which many are very large.
     """
     parts: list[pa.Array] = []
@@ -35,10 +33,8 @@ def decode_rows(
         arena = Arena.for_rows(nodes, rows.stop - first)
         last = _fill(arena, rows, reasons, run)
         is_sound = reasons[first:last] == 0
-        data = source() if callable(source) else source
-        parts.append(build(arena, column, data, last - first, None if is_sound.all() else is_sound))
+        parts.append(build(arena, column, source, last - first, None if is_sound.all() else is_sound))
         full += arena.is_full
-        arena.leave()
         if full > MOST_ARENAS:
             raise CorruptObjectError(
                 f"{reasons.size:,} values whose columns take more memory than values of their size do"

@@ -32,8 +32,6 @@ class Words(Enum):
     FIXED = auto()
     DECIMAL = auto()
     UUID = auto()
-    REAL = auto()
-    """Bits of a float or double and 0, or the place of its text."""
 
     @property
     def are_places(self) -> bool:
@@ -41,7 +39,7 @@ class Words(Enum):
         return self in _PLACES
 
 
-_PLACES = {Words.BYTES, Words.TEXT, Words.FIXED, Words.DECIMAL, Words.UUID, Words.REAL}
+_PLACES = {Words.BYTES, Words.TEXT, Words.FIXED, Words.DECIMAL, Words.UUID}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +76,15 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list.
-
-    Where there may be items that belong to none, ``counter`` is a node with a word for each item, and the word of the list is preceded by
-    another, the number of its first item.
-    """
+    """A list."""
 
     node: int
     item: "Column"
-    counter: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A map, with a ``counter`` as in `Items`.
+    """A map.
 
     Where the ``last_wins``, a key has only the last of its values, and a closed enum as value none of unknown numbers.
     """
@@ -100,7 +93,6 @@ class Pairs:
     key: "Column"
     value: "Column"
     last_wins: bool = False
-    counter: int = -1
 
 
 @dataclass(frozen=True, slots=True)

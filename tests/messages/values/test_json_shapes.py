@@ -1,11 +1,9 @@
 """Types of JSON documents without a schema, against a slow way to find them out."""
 
 import json
-import pickle
 import re
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -92,11 +90,9 @@ def test_any_documents(values: list[Any], style: Any, split: int) -> None:
     objects = [one for one in loaded if isinstance(one, Given)]
     shapes = shapes_of(*texts)
     assert shapes.type == type_of(objects or loaded)
-    first = shapes_of(*texts[:split])
-    first.merge(pickle.loads(pickle.dumps(shapes_of(*texts[split:]))))
-    assert first.type == shapes.type
-    first.look(*payloads(texts))
-    assert first.type == shapes.type
+    in_two = shapes_of(*texts[:split])
+    in_two.look(*payloads(texts[split:]))
+    assert in_two.type == shapes.type
     rows, reasons = decode(JsonDecoder.of_type(shapes.type), texts)
     for row, value, reason in zip(rows, loaded, reasons, strict=True):
         try:
@@ -152,7 +148,7 @@ def test_types(documents: list[str], kind: pa.DataType) -> None:
 def test_objects_of_very_many_fields_and_what_is_very_deep_are_text() -> None:
     many = json.dumps({"few": {"a": 1}, "many": {f"k{k}": k for k in range(1001)}})
     assert shapes_of(many).type == pa.struct([("few", pa.struct([("a", pa.int64())])), ("many", pa.string())])
-    kind = shapes_of('{"a":' + "[" * 900 + "]" * 900 + "}").type
+    kind = shapes_of('{"a":' + "[" * 250 + "]" * 250 + "}").type
     levels = 0
     while pa.types.is_nested(kind):
         kind, levels = kind.field(0).type, levels + 1
@@ -179,12 +175,12 @@ def test_hostile_documents_add_nothing() -> None:
     assert shapes.type == pa.struct([("a", pa.int64())])
 
 
-def test_a_name_that_is_no_text_leaves_its_object_as_text() -> None:
-    shapes = shapes_of(b'{"a":{"\xff":1},"b":2}')
-    assert shapes.type == pa.struct([("a", pa.string()), ("b", pa.int64())])
-    array, _ = JsonDecoder.of_type(shapes.type).decode(*payloads([b'{"a":{"\xff":1},"b":2}']))
-    assert array.to_pylist() == [{"a": '{"\ufffd":1}', "b": 2}]
-    assert np.array_equal(array.field("b"), [2])
+def test_a_name_that_is_no_text_has_replacements() -> None:
+    document = b'{"a":{"\xff":1},"b":2}'
+    shapes = shapes_of(document)
+    assert shapes.type == pa.struct([("a", pa.struct([("\ufffd", pa.int64())])), ("b", pa.int64())])
+    array, _ = JsonDecoder.of_type(shapes.type, is_closed=True).decode(*payloads([document]))
+    assert array.to_pylist() == [{"a": {"\ufffd": 1}, "b": 2}]
 
 
 def test_a_name_has_no_nul_at_which_other_libraries_end_it() -> None:

@@ -83,7 +83,7 @@ def test_texts_of_times_are_what_ledgerfs_writes_of_them(kind: Any) -> None:
         numbers = [-most, most - 1, *(sign * 3**power % most - (sign < 0) for power in range(60) for sign in (-1, 1))]
         numbers += [-most + step * 99_999_999 for step in range(20)]
     values = pa.array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
-    texts = pa.array([one.strip('"') for one in typed_values(values).to_array().to_pylist()])
+    texts = pa.array([one.strip('"') for one in typed_values(values).to_pylist()])
     for text in (pa.string(), pa.large_string(), pa.string_view()):
         assert cast_leaf(texts.cast(text).slice(1), kind, Place("v")).equals(values.slice(1))
 

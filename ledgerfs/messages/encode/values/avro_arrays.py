@@ -31,9 +31,9 @@ from ledgerfs.formats.schemas.avro_schema import (
 )
 from ledgerfs.messages.encode.values.leaf_casts import cast_leaf
 from ledgerfs.messages.encode.values.places import Place
+from ledgerfs.messages.kernels.arrays import valid_of
 from ledgerfs.messages.kernels.gather import bitmap
 from ledgerfs.messages.text.json_typed import items_of
-from ledgerfs.messages.text.json_values import valid_of
 from ledgerfs.messages.values.avro_columns import column_of, is_null, names_of_branches
 from ledgerfs.messages.values.avro_values import AvroDecoder
 from ledgerfs.messages.values.value_columns import Numbering, type_of

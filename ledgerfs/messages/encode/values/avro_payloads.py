@@ -1,11 +1,12 @@
 """Arrays of an Avro schema's own Arrow type as Avro data.
 
-As JSON is written (`ledgerfs.messages.text.json_typed`): each column measures its values and knows how to write them, and those of a nested
-type are composed of those of its parts. A record is its fields one after the other, and so is a union: the number of the branch, and the
-value of one of the branches, of which the others are not there.
+Each column measures its values and knows how to write them (`Values`), and those of a nested type are composed of those of its parts. A
+record is its fields one after the other, and so is a union: the number of the branch, and the value of one of the branches, of which the
+others are not there.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -28,12 +29,42 @@ from ledgerfs.messages.encode.values.avro_kernels import (
     write_slices,
     write_spans,
 )
+from ledgerfs.messages.kernels.arrays import read_only, valid_of, variable_width
 from ledgerfs.messages.text.json_typed import items_of
-from ledgerfs.messages.text.json_values import ABSENT, Values, read_only, valid_of, variable_width
 from ledgerfs.messages.values.avro_columns import is_null
 
+ABSENT = -1
+"""Size of a missing value."""
 _STRING = Primitive("string")
 _REALS = {"float": 4, "double": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The payloads of a column's values.
+
+    Attributes
+    ----------
+    sizes
+        Bytes of each, or `ABSENT`.
+    write
+        Called with an array of bytes and the index in it of each value; writes those that are not absent.
+
+    """
+
+    sizes: Int64
+    write: Callable[[Bytes, Int64], None]
+
+    def to_array(self) -> pa.Array:
+        """Return them as a column (``large_binary``), null where absent."""
+        ends = np.cumsum(np.maximum(self.sizes, 0))
+        offsets = np.zeros(ends.size + 1, np.int64)
+        offsets[1:] = ends
+        out = np.empty(offsets[-1], np.uint8)
+        self.write(out, offsets[:-1])
+        bitmap = np.packbits(self.sizes != ABSENT, bitorder="little")
+        buffers = [pa.py_buffer(bitmap), pa.py_buffer(offsets), pa.py_buffer(out)]
+        return pa.Array.from_buffers(pa.large_binary(), ends.size, buffers)
 
 
 def avro_payloads(kind: AvroType, array: pa.Array, present: Mask) -> Values:

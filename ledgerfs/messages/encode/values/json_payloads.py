@@ -7,9 +7,9 @@ import pyarrow.types as pt
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.avro_schema import AvroSchema, Union, parts_of
 from ledgerfs.messages.encode.values.avro_payloads import ticks
+from ledgerfs.messages.kernels.arrays import valid_of
 from ledgerfs.messages.kernels.gather import bitmap
 from ledgerfs.messages.text.json_typed import items_of, typed_values
-from ledgerfs.messages.text.json_values import Values, valid_of
 from ledgerfs.messages.values.avro_columns import is_null
 
 _MOST_BRANCHES = 2
@@ -27,9 +27,9 @@ def require_json(schema: AvroSchema) -> None:
             left += parts_of(kind)
 
 
-def json_payloads(array: pa.Array) -> Values:
-    """Return the documents of values as `avro_array` gives them, absent where null."""
-    return typed_values(_with_numbers(array))
+def json_payloads(array: pa.Array) -> pa.Array:
+    """Return the documents of values as `avro_array` gives them (``large_binary``), null where they are."""
+    return typed_values(_with_numbers(array)).view(pa.large_binary())
 
 
 def _with_numbers(array: pa.Array) -> pa.Array:

@@ -187,7 +187,7 @@ def _shown(array: pa.Array, index: int) -> str:
     if pt.is_date64(one.type):
         one = one.view(pa.timestamp("ms"))
     if pt.is_temporal(one.type):  # of which Python does not have all
-        return str(typed_values(one).to_array()[0].as_py()).strip('"')
+        return str(typed_values(one)[0].as_py()).strip('"')
     return repr(one[0].as_py())[:80]
 
 

@@ -5,10 +5,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs.messages.encode.values.avro_payloads import fixed_width, ticks
+from ledgerfs.messages.encode.values.avro_payloads import Values, fixed_width, ticks
 from ledgerfs.messages.encode.values.leaf_casts import cast_leaf
 from ledgerfs.messages.encode.values.places import Place
-from ledgerfs.messages.text.json_values import Values
 from ledgerfs.messages.values.primitive_values import PRIMITIVE_TYPES
 
 _WIDTHS = {"BOOLEAN": "i1", "INT8": "i1", "INT16": ">i2", "INT32": ">i4", "FLOAT": ">f4", "DOUBLE": ">f8"}

@@ -1,50 +1,74 @@
-"""Texts as integers, decimals, dates and times: the value that is written, or the reason why there is none."""
+"""Texts as integers, decimals, dates and times: the value that is written, exactly, or the reason why there is none.
 
+Arrow reads most columns at once; a text counts if the value is written as this very text again, since Arrow has other numbers for some.
+All others are read one by one. Times are ISO 8601: between date and time is ``T`` or a space; seconds may be left out, and of points in
+time the time. Years of more than four digits have a sign.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import date
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from ledgerfs.formats.array_types import Int64, Mask
-from ledgerfs.messages.encode.values.decimal_texts import read_decimals
-from ledgerfs.messages.encode.values.time_texts import (
-    CLOCK,
-    DATE,
-    OUT_OF_RANGE,
-    TIME,
-    TOO_FINE,
-    WITH_ZONE,
-    read_times,
-)
-from ledgerfs.messages.kernels.gather import bitmap, masked
-from ledgerfs.messages.text.json_values import valid_of, variable_width
+from ledgerfs.formats.array_types import Int64
+from ledgerfs.messages.text.json_typed import TEXT, clocks, dates, decimals, times
 
+_NO_TEXT, _TOO_FINE, _OUT_OF_RANGE, _WITH_ZONE = 1, 2, 3, 4
+"""Why a text has no value."""
+_TOLD = {_TOO_FINE: "it has more digits", _OUT_OF_RANGE: "it is outside the range", _WITH_ZONE: "it has a zone"}
+_INTEGERS = pa.decimal128(38, 0)
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-_TOLD = {
-    TOO_FINE: "it has more digits",
-    OUT_OF_RANGE: "it is outside the range",
-    WITH_ZONE: "it has a zone",
-}
+_OF_DATE = r"(?P<year>[0-9]{4}|[+-][0-9]{4,9})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+_OF_SECOND = r"(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]+))?)?"
+_ZONE = r"(?P<zone>Z|(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?)?"
+_DATE = re.compile(_OF_DATE)
+_CLOCK = re.compile(rf"(?P<hour>[0-9]{{2}}):(?P<minute>[0-9]{{2}}){_OF_SECOND}")
+_TIME = re.compile(rf"{_OF_DATE}(?:[T ](?P<hour>[0-9]{{2}})(?::(?P<minute>[0-9]{{2}}){_OF_SECOND})?{_ZONE})?")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_ERA_YEARS, _ERA_DAYS = 400, 146_097
+"""After which the calendar comes again."""
+
+
+class _RefusedError(Exception):
+    """A text has no value of the type."""
+
+    def __init__(self, reason: int) -> None:
+        super().__init__()
+        self.reason = reason
 
 
 def is_read_from_text(wanted: pa.DataType) -> bool:
     """Whether `from_text` makes values of the type."""
-    return bool(pt.is_integer(wanted) or pt.is_decimal(wanted) or _has_days(wanted) or pt.is_time(wanted))
+    return bool(pt.is_integer(wanted) or pt.is_decimal(wanted) or _is_temporal(wanted))
 
 
-def _has_days(kind: pa.DataType) -> bool:
-    return bool(pt.is_date32(kind) or pt.is_timestamp(kind))
+def _is_temporal(kind: pa.DataType) -> bool:
+    return bool(pt.is_date32(kind) or pt.is_timestamp(kind) or pt.is_time(kind))
 
 
 def from_text(texts: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Int64]:
     """Return values of texts (``string``), for integers as decimals; and for each text 0 or why it has no value, which `told` explains."""
-    valid = valid_of(texts)
-    if pt.is_integer(wanted):
-        return _decimals(texts, valid, pa.decimal128(38, 0))
-    if pt.is_decimal(wanted):
-        return _decimals(texts, valid, wanted)
-    return _times(texts, valid, wanted)
+    kind = _INTEGERS if pt.is_integer(wanted) else wanted
+    found, is_same = _by_arrow(texts, kind)
+    reasons = np.zeros(len(texts), np.int64)
+    left = np.flatnonzero(~np.asarray(is_same) & np.asarray(texts.is_valid()))
+    if not left.size:
+        return found, reasons
+    values: list[Any] = [None] * len(texts)
+    for index in left.tolist():
+        try:
+            values[index] = _read(texts[index].as_py(), kind)
+        except _RefusedError as error:
+            reasons[index] = error.reason
+    width = kind if pt.is_decimal(kind) else pa.int32() if kind.bit_width == 32 else pa.int64()
+    read = pa.array(values, width).view(kind)
+    return pc.if_else(is_same, found, read), reasons
 
 
 def told(reason: int) -> str:
@@ -52,20 +76,85 @@ def told(reason: int) -> str:
     return _TOLD.get(reason, "")
 
 
-def _decimals(texts: pa.Array, valid: Mask, wanted: Any) -> tuple[pa.Array, Int64]:  # noqa: ANN401
-    bits = 128 if wanted.precision <= 38 else 256
-    words, bad = np.empty((valid.size, bits // 32), np.uint32), np.empty(valid.size, np.bool_)
-    read_decimals(*variable_width(texts), valid, wanted.precision, wanted.scale, words, bad)
-    make = pa.decimal128 if bits == 128 else pa.decimal256
-    buffers = [bitmap(valid & ~bad), pa.py_buffer(words)]
-    found = pa.Array.from_buffers(make(wanted.precision, wanted.scale), valid.size, buffers)
-    return found.cast(wanted), bad.astype(np.int64)
+def _by_arrow(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray]:
+    """Return what Arrow reads, and whether this is written as the same text."""
+    try:
+        found = texts.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(len(texts), kind), pa.array(np.zeros(len(texts), np.bool_))
+    return found, pc.equal(_written_as(kind)(found), texts.cast(TEXT)).fill_null(False)
 
 
-def _times(texts: pa.Array, valid: Mask, wanted: Any) -> tuple[pa.Array, Int64]:  # noqa: ANN401
-    shape = DATE if pt.is_date(wanted) else CLOCK if pt.is_time(wanted) else TIME
-    digits = 0 if shape == DATE else _DIGITS[wanted.unit]
-    ticks, reasons = np.empty(valid.size, np.int64), np.empty(valid.size, np.int64)
-    is_utc = shape == TIME and wanted.tz is not None
-    read_times(*variable_width(texts), valid, shape, digits, is_utc, ticks, reasons)
-    return masked(ticks.astype(f"i{wanted.bit_width // 8}"), valid & (reasons == 0), wanted), reasons
+def _written_as(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    if pt.is_decimal(kind):
+        return decimals
+    return dates if pt.is_date(kind) else clocks if pt.is_time(kind) else times
+
+
+def _read(text: str, kind: Any) -> Any:  # noqa: ANN401  (a number or decimal; a type of Arrow's)
+    """Return a decimal, or the ticks of a date or time; raises `_RefusedError`."""
+    if pt.is_decimal(kind):
+        return _decimal(text, kind.precision, kind.scale)
+    if pt.is_date(kind):
+        return _in_range(_days(_matched(_DATE, text)), kind)
+    match = _matched(_CLOCK if pt.is_time(kind) else _TIME, text)
+    seconds = _seconds(match)
+    if pt.is_timestamp(kind):
+        if match["zone"] and kind.tz is None:
+            raise _RefusedError(_WITH_ZONE)
+        seconds += _days(match) * 86_400 - _offset(match)
+    fraction, digits = (match["fraction"] or "").rstrip("0"), _DIGITS[kind.unit]
+    if len(fraction) > digits:
+        raise _RefusedError(_TOO_FINE)
+    return _in_range(seconds * 10**digits + int(fraction.ljust(digits, "0") or "0"), kind)
+
+
+def _matched(pattern: "re.Pattern[str]", text: str) -> "re.Match[str]":
+    match = pattern.fullmatch(text)
+    if match is None:
+        raise _RefusedError(_NO_TEXT)
+    return match
+
+
+def _days(match: "re.Match[str]") -> int:
+    """Return days since 1970."""
+    eras, year = divmod(int(match["year"]), _ERA_YEARS)
+    try:
+        known = date(year + _ERA_YEARS, int(match["month"]), int(match["day"]))
+    except ValueError:
+        raise _RefusedError(_NO_TEXT) from None
+    return known.toordinal() - date(1970, 1, 1).toordinal() + (eras - 1) * _ERA_DAYS
+
+
+def _seconds(match: "re.Match[str]") -> int:
+    hour, minute, second = (int(match[name] or 0) for name in ("hour", "minute", "second"))
+    if hour >= 24 or minute >= 60 or second >= 60:
+        raise _RefusedError(_NO_TEXT)
+    return hour * 3600 + minute * 60 + second
+
+
+def _offset(match: "re.Match[str]") -> int:
+    """Return seconds east of UTC."""
+    hours, minutes = int(match["hours"] or 0), int(match["minutes"] or 0)
+    if hours >= 24 or minutes >= 60:
+        raise _RefusedError(_NO_TEXT)
+    return (hours * 3600 + minutes * 60) * (-1 if match["sign"] == "-" else 1)
+
+
+def _in_range(ticks: int, kind: Any) -> int:  # noqa: ANN401
+    most = 1 << (kind.bit_width - 1)
+    if not -most <= ticks < most:
+        raise _RefusedError(_OUT_OF_RANGE)
+    return ticks
+
+
+def _decimal(text: str, precision: int, scale: int) -> Decimal:
+    _matched(_DECIMAL, text)
+    try:
+        value = Decimal(text).normalize(Context(prec=len(text)))
+    except InvalidOperation:
+        raise _RefusedError(_NO_TEXT) from None
+    exponent = value.as_tuple().exponent
+    if value and (not isinstance(exponent, int) or -exponent > scale or value.adjusted() + scale >= precision):
+        raise _RefusedError(_NO_TEXT)
+    return value

@@ -23,8 +23,8 @@ from ledgerfs.messages.encode.text_columns import from_base64
 from ledgerfs.messages.encode.values.avro_arrays import arrow_type, record_array
 from ledgerfs.messages.encode.values.places import Place
 from ledgerfs.messages.encode.values.value_encoders import ValueEncoder, encoder_of
+from ledgerfs.messages.kernels.arrays import valid_of
 from ledgerfs.messages.text.field_columns import BASE64_SUFFIX, columns_of_fields, fields_by_column, is_in_base64
-from ledgerfs.messages.text.json_values import valid_of
 
 _OF_MESSAGES = frozenset((*INPUT_COLUMNS, *IGNORED_COLUMNS)) - {"value"}
 _BESIDE = [*(one for one in MESSAGE_SCHEMA if one.name != "value"), pa.field("deliver_at_time", pa.null())]

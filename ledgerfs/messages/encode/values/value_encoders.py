@@ -63,8 +63,9 @@ class AvroEncoder:
 
     def payloads(self, values: pa.Array, present: Mask) -> pa.Array:
         """Return the payloads (see `ValueEncoder`)."""
-        made = json_payloads(values) if self.is_json else avro_payloads(self.schema.root, values, present)
-        return made.to_array().view(pa.large_binary())
+        if self.is_json:
+            return json_payloads(values)
+        return avro_payloads(self.schema.root, values, present).to_array()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class PrimitiveEncoder:
         """Return the payloads (see `ValueEncoder`)."""
         if self.name == "STRING":
             return values.cast(pa.large_binary())
-        return primitive_payloads(self.name, values, present).to_array().view(pa.large_binary())
+        return primitive_payloads(self.name, values, present).to_array()
 
 
 def encoder_of(schema: SchemaInfo) -> ValueEncoder:
