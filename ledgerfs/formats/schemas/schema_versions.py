@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ledgerfs.formats.array_types import Int64
-from ledgerfs.formats.kernel import kernel
-from ledgerfs.formats.memory_loads import load_int64
+from ledgerfs.formats.array_types import Bytes, Int64
 from ledgerfs.formats.schemas.schema_info import (
     ANY_VERSION,
     VERSION_BYTES,
@@ -112,8 +111,6 @@ def common_number(column: pa.Array) -> int | None:
     _, offsets, data = column.buffers()
     places = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     numbers = np.frombuffer(data or b"", np.uint8)
-    # To kernels memory that may be written is another type.
-    places.flags.writeable = numbers.flags.writeable = False
     if column.null_count or not _are_equal(numbers, places):
         return None
     return _number(column[0].as_py())
@@ -135,18 +132,12 @@ def numbers_named(column: pa.Array) -> frozenset[int]:
     return frozenset(found) - {NO_VERSION, ODD_VERSION}
 
 
-@kernel
-def _are_equal(data, places):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _are_equal(data: Bytes, places: npt.NDArray[np.int32]) -> bool:
     """Whether all of ``data[places[i] : places[i + 1]]`` are the same bytes, and as many as a version has."""
-    first = np.int64(places[0])
-    if places[1] - first != VERSION_BYTES:
+    if places.size < 2 or not (np.diff(places) == VERSION_BYTES).all():
         return False
-    word = load_int64(data, first)  # type: ignore[call-arg, var-annotated]
-    for i in range(1, places.size - 1):
-        at = np.int64(places[i])
-        if places[i + 1] - at != VERSION_BYTES or load_int64(data, at) != word:
-            return False
-    return True
+    words = data[places[0] : places[-1]].view(np.int64)
+    return bool((words == words[0]).all())
 
 
 def _number(data: bytes) -> int:

@@ -20,7 +20,7 @@ from ledgerfs.formats.decompression import LARGEST, Compression
 from ledgerfs.formats.kernel import inlined_kernel, kernel
 from ledgerfs.messages.codecs.native_decompression import decompress_into, native_functions
 from ledgerfs.messages.decode.metadata_walk import Int64Table, Meta, Status
-from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes, empty, empty_table
+from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes, empty, empty_table, read_only
 from ledgerfs.messages.kernels.wire import ABSENT, field_map, uint32_be, walk_fields
 from ledgerfs.messages.proto.message_metadata_pb2 import MessageMetadataRecord
 
@@ -151,7 +151,9 @@ def split_batches(data: Bytes, entries: Int64Table, *, with_payloads: bool = Tru
     table = empty_table(len(MessageField), max(int(counts.sum()), 1))
     with native_functions(with_zstd=bool((codecs == Compression.ZSTD).any())) as functions:
         wanted = (moves_heads, with_payloads)
-        used = _split(data, entries, table, _MAPS, (heads, payloads, scratch), wanted, functions)
+        # Decompressed bytes are read as those of the window are: by an array of the same type, so that one kernel serves both.
+        buffers = (heads, payloads, scratch, read_only(scratch[:]))
+        used = _split(data, entries, table, _MAPS, buffers, wanted, functions)
     messages = Messages(table[:, :used], False, heads if moves_heads else data, payloads, are_packed=True)
     _name_kept(messages, kept)
     return messages
@@ -239,8 +241,11 @@ def _split(data, entries, table, maps, buffers, wanted, functions):  # type: ign
     data, entries, functions = borrowed(data), borrowed(entries), borrowed(functions)  # type: ignore[call-arg]
     maps = (borrowed(maps[0]), borrowed(maps[1]), borrowed(maps[2]))
     heads, payloads, scratch = borrowed(buffers[0]), borrowed(buffers[1]), borrowed(buffers[2])
+    plain = borrowed(buffers[3])
     made = (borrowed(table), heads, payloads)
-    used = (0, 0, 0)
+    # A literal 0 would be a type of its own, for which all that gets it is compiled once more.
+    zero = np.int64(0)
+    used = (zero, zero, zero)
     for i in range(entries.shape[1]):
         if entries[0, i] != 0:
             continue
@@ -256,10 +261,9 @@ def _split(data, entries, table, maps, buffers, wanted, functions):  # type: ign
             if codec == 0 and wanted[1]:
                 copy_bytes(payloads, used[2], data, at, size)
             used = _take_over(data, size, entries, i, made, used, maps, wanted)
-        elif codec == 0:
-            used = _split_batch(data, at, end, entries, i, made, used, maps, wanted)
         else:
-            used = _split_batch(scratch, 0, size, entries, i, made, used, maps, wanted)
+            source, at, end = (data, at, end) if codec == 0 else (plain, zero, size)
+            used = _split_batch(source, at, end, entries, i, made, used, maps, wanted)
     return used[0]
 
 

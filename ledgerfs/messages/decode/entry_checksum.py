@@ -60,12 +60,12 @@ def _check(data, offsets, lengths, states, stored, computed):  # type: ignore[no
     for i in range(offsets.size):
         at = offsets[i]
         end = at + lengths[i]
-        if _has_magic(data, at, end, 0x02):
+        if _has_magic(data, at, end, np.uint8(0x02)):
             if at + 6 > end or uint32_be(data, at + 2) > end - at - 6:
                 states[i] = 3
                 continue
             at += 6 + uint32_be(data, at + 2)
-        if not _has_magic(data, at, end, 0x01):
+        if not _has_magic(data, at, end, np.uint8(0x01)):
             states[i] = 1
             continue
         if at + 6 > end:

@@ -14,7 +14,6 @@ from ledgerfs.messages.kernels.arrays import borrowed, copy_bytes, empty
 from ledgerfs.messages.kernels.wire import ABSENT, read_varint, skip_fixed
 
 _LARGEST_COLUMN = 2**31 - 1
-_ALL = np.zeros(0, np.bool_)
 _MOST_MICROSECONDS = 2**63 // 1000
 
 
@@ -29,8 +28,7 @@ def gather_bytes(data: Bytes, at: Int64, size: Int64, valid: Mask | None = None)
 
 def packed_bytes(data: Bytes, size: Int64, valid: Mask | None = None) -> pa.Array:
     """Return a binary array of items that are contiguous in ``data``, ``size[i]`` bytes each; nothing is copied."""
-    offsets = empty(size.size + 1, np.int32)
-    _lay_out(size, _ALL, offsets)
+    offsets = _offsets(size)
     return pa.Array.from_buffers(pa.binary(), size.size, [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
@@ -53,9 +51,8 @@ def gather_properties(data: Bytes, at: Int64, end: Int64, fields: Int64, counts:
 
     ``fields`` is the number of the property field in the metadata at ``data[at[i] : end[i]]``, which has ``counts[i]`` of them.
     """
-    offsets = empty(at.size + 1, np.int32)
-    total = _lay_out(counts, _ALL, offsets)
-    require_countable(total)
+    offsets = _offsets(counts)
+    total = int(offsets[-1])
     places = empty(4 * total, np.int64).reshape(total, 4)
     places.fill(0)
     _find_properties(data, at, end, fields, offsets, places)
@@ -79,7 +76,8 @@ def gather_times(milliseconds: Int64, absent: int = ABSENT) -> tuple[pa.Array, i
 def take(values: Int64, positions: Int64) -> Int64:
     """Return ``values[positions]``."""
     taken: Int64 = empty(positions.size, np.int64)
-    _take(values, positions, taken)
+    # Positions are inside; with any other mode numpy would copy once more.
+    np.take(values, positions, out=taken, mode="clip")
     return taken
 
 
@@ -98,11 +96,10 @@ def require_countable(total: int) -> None:
 
 def _gather(data: Bytes, at: Int64, size: Int64, valid: Mask | None) -> tuple["npt.NDArray[np.int32]", Bytes]:
     """Return offsets and bytes of a column."""
-    offsets = empty(at.size + 1, np.int32)
-    total = _lay_out(size, _ALL if valid is None else valid, offsets)
-    require_countable(total)
-    target = empty(total, np.uint8)
-    _copy_all(data, at, offsets, target)
+    offsets = _offsets(size, valid)
+    target = empty(int(offsets[-1]), np.uint8)
+    # Of columns that lie scattered in a table: to a kernel they are another type.
+    _copy_all(data, np.ascontiguousarray(at), offsets, target)
     return offsets, target
 
 
@@ -115,18 +112,17 @@ def _decoded(text: bytes | None) -> str | None:
     return None if text is None else text.decode("utf-8", "replace")
 
 
-@kernel
-def _lay_out(size, valid, offsets):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Fill in where each item begins; return where the last one ends, or -1 if that is too large."""
-    total = np.int64(0)
+def _offsets(size: Int64, valid: Mask | None = None) -> "npt.NDArray[np.int32]":
+    """Return where each item begins, and where the last one ends; raises as `require_countable`."""
+    sizes = size if valid is None else np.where(valid, size, 0)
+    # Of sizes that are all countable the sum does not wrap.
+    require_countable(int(sizes.max(initial=0)))
+    ends = np.cumsum(sizes)
+    require_countable(int(ends[-1]) if ends.size else 0)
+    offsets = empty(size.size + 1, np.int32)
     offsets[0] = 0
-    for i in range(size.size):
-        if valid.size == 0 or valid[i]:
-            total += size[i]
-        if not 0 <= total <= 0x7FFFFFFF:
-            return total
-        offsets[i + 1] = total
-    return total
+    offsets[1:] = ends
+    return offsets
 
 
 @kernel
@@ -171,12 +167,6 @@ def _to_microseconds(milliseconds, absent, microseconds, valid):  # type: ignore
         microseconds[i] = value * 1000 if valid[i] else 0
         overflown += value != absent and not valid[i]
     return overflown
-
-
-@kernel
-def _take(values, positions, taken):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    for i in range(positions.size):
-        taken[i] = values[positions[i]]
 
 
 @kernel

@@ -82,7 +82,7 @@ def run_avro(program, data, starts, ends, arena, reasons, first, scratch):  # ty
             if reason == _FULL:
                 return row, node
             reasons[row] = reason
-        append_blanks(roots, 0, roots.size // 2, words, nodes)
+        append_blanks(roots, np.int64(0), roots.size // 2, words, nodes)
     return starts.size, -1
 
 

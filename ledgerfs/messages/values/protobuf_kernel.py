@@ -87,7 +87,7 @@ def run_protobuf(program, data, starts, ends, arena, reasons, first, scratch):  
     stack, saved, counts = borrowed(scratch[0]), borrowed(scratch[1]), borrowed(scratch[2])
     for row in range(first, starts.size):
         keep(nodes, saved)
-        append_blanks(roots, 0, roots.size // 2, words, nodes)
+        append_blanks(roots, np.int64(0), roots.size // 2, words, nodes)
         if reasons[row] == 0:
             reason, node = _run(
                 code, messages, fields, tables, data, starts[row], ends[row], words, nodes, stack, counts
@@ -98,7 +98,7 @@ def run_protobuf(program, data, starts, ends, arena, reasons, first, scratch):  
             if reason == _FULL:
                 return row, node
             reasons[row] = reason
-            append_blanks(roots, 0, roots.size // 2, words, nodes)
+            append_blanks(roots, np.int64(0), roots.size // 2, words, nodes)
     return starts.size, -1
 
 
