@@ -6,16 +6,19 @@ that a ledger that was left out of a range of time because of the others has row
 exports) follows the rule of this module.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+
+import numpy as np
 
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.formats.array_types import Int64
 
 _FIRST, _LAST = 0, 2**63 - 1
+_ANY = _LAST - 1
+"""The end of a range of all ledgers, of which none adds rows: it may only show that others have some in a range of time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,13 @@ class Basis:
         """Whether ledgers after all that there are may add rows to these."""
         return self.last == _LAST
 
-    def latest(self, ids: Sequence[int], since: Int64) -> int:
+    def latest(self, ids: Int64, since: Int64) -> int:
         """Return the greatest of the numbers ``since`` of the ledgers ``ids``, ascending, that rows depend on; -1 without any."""
+        sources = since[np.isin(ids, self.sources)].max(initial=-1)
         if self.first is None or self.last is None:
-            return -1
-        return int(since[bisect_left(ids, self.first) : bisect_right(ids, self.last)].max(initial=-1))
+            return int(sources)
+        low, high = np.searchsorted(ids, self.first, "left"), np.searchsorted(ids, self.last, "right")
+        return int(since[low:high].max(initial=sources))
 
     @classmethod
     def of(cls, ids: tuple[int, int, int], found: "Unsettled", sources: Iterable[int]) -> "Basis":
@@ -66,10 +71,15 @@ class Basis:
         if found.told_across is not None:
             ranges.append(found.told_across)
         if found.left_out_by_others:
-            ranges.append((_FIRST, _LAST))
+            ranges.append((_FIRST, _ANY))
         if not ranges:
             return cls(sources=tuple(sources))
         return cls(min(first for first, _ in ranges), max(last for _, last in ranges), tuple(sources))
+
+    @property
+    def is_by_times(self) -> bool:
+        """Whether rows depend on all ledgers, only because their times tell which have rows in a range of time."""
+        return self.last == _ANY
 
     @classmethod
     def unknown(cls) -> "Basis":

@@ -7,11 +7,11 @@ Each ledger is a scan of its own, which also reads parts of the ledgers around i
 chunk.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from ledgerfs.errors import AccessDeniedError, InvalidOptionError, StoreError, S
 from ledgerfs.export.folder import Exported, ExportFolder, parsed_name
 from ledgerfs.export.folder_lock import locked
 from ledgerfs.export.identity import told_bucket, told_fields
-from ledgerfs.formats.array_types import Int64
 from ledgerfs.formats.local_paths import LocalPath, local_path
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs.messages.decode.chunks import Incomplete
@@ -36,6 +35,10 @@ from ledgerfs.scan.scan import Scan
 from ledgerfs.scan.topic_entries import Reach
 from ledgerfs.tables.table_files import TABLE_KINDS, write_table
 
+if TYPE_CHECKING:
+    from ledgerfs.formats.array_types import Int64
+
+_NONE = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 _UNSEEN = "what came behind that, if anything, may be gone as well, and is not in the files"
 
 
@@ -177,9 +180,11 @@ def export_listed(
     versions = {one.name: one.ref.version for one in ledgers}
     with ExportFolder(path, contents, TABLE_KINDS[kind], versions, overwrite=overwrite) as folder:
         export = _Export(ExportReport(topic.name, missing=scan.missing), folder, kind, progress or (lambda *_: None))
+        missing = {(one.ledger_id, ending): one for ending, part in parts.items() for one in part.missing}
         due = export.due(ledgers)
-        unclear = {(one.ledger_id, ending) for ending, part in parts.items() for one in part.missing if one.is_unclear}
-        export.report.held += _unseen(folder, ledgers, unclear, is_trimmed=topic.bucket.source.may_trim)
+        export.check_gone(missing, is_trimmed=topic.bucket.source.may_trim)
+        lacking = (f"{ledger_id}{ending}" for (ledger_id, ending), one in missing.items() if not one.is_unclear)
+        folder.await_files([*(one.name for one in due), *lacking])
         for ledger in due:
             try:
                 export.make(ledger)
@@ -222,28 +227,6 @@ def _ending_of(partition: str) -> str:
     return f"-partition-{split_partition(partition)[1]}"
 
 
-def _unseen(
-    folder: ExportFolder, ledgers: Sequence[_Ledger], unclear: Collection[tuple[int, str]], *, is_trimmed: bool
-) -> Iterator[Held]:
-    """Yield the ledgers that are gone, and behind whose last exported entry more may have come that no export has seen."""
-    listed = {one.name for one in ledgers}
-    for name in sorted(set(folder.ledgers) - listed, key=parsed_name):
-        known, (ledger_id, ending) = folder.ledgers[name], parsed_name(name)
-        if (ledger_id, ending) in unclear or (UNKNOWN, ending) in unclear:
-            continue
-        if known.is_open:
-            yield Held(
-                ledger_id,
-                f"it was still written when it was exported up to entry {known.last_entry}, and is gone: {_UNSEEN}",
-            )
-        elif known.is_unfinished:
-            yield Held(
-                ledger_id, f"it had transactions without an outcome, or chunks without an end, and is gone: {_UNSEEN}"
-            )
-        elif is_trimmed and ledger_id == folder.ends.get(ending):
-            yield Held(ledger_id, f"it was the last one of the export before this, and is gone: {_UNSEEN}")
-
-
 class _Export:
     """One run of an export."""
 
@@ -253,36 +236,84 @@ class _Export:
         self._kind = kind
         self._progress = progress
         self._read = self._to_read = 0
+        # {what names the partition in files: ids of its ledgers, ascending, and the runs that found them as they are}
+        self._listed: dict[str, tuple[Int64, Int64]] = {}
 
     def due(self, ledgers: Sequence[_Ledger]) -> list[_Ledger]:
-        """Return the ledgers whose files are to be written; count those that stay."""
+        """Return the ledgers whose files are to be written."""
         found: list[_Ledger] = []
-        for _, group in groupby(ledgers, lambda one: one.ending):
+        for ending, group in groupby(ledgers, lambda one: one.ending):
             some = list(group)
-            ids = [one.ref.ledger_id for one in some]
+            ids = np.array([one.ref.ledger_id for one in some])
             since = np.array([self._folder.since(one.name, one.ref) for one in some])
-            found += [one for one in some if not self._stays(one, ids, since)]
+            self._listed[ending] = ids, since
+            found += [one for one in some if not self._stays(one)]
         self._to_read = sum(one.ref.length for one in found)
         return found
 
-    def _stays(self, one: _Ledger, ids: Sequence[int], since: Int64) -> bool:
-        """Whether the file of a ledger stays, given the ids of its topic's ledgers, and the runs that found them as they are."""
+    def _stays(self, one: _Ledger) -> bool:
+        """Whether the file of a ledger stays."""
         known = self._folder.ledgers.get(one.name)
-        if known is None or not self._folder.has_file(one.name):
+        if known is None:
             return False
-        if not known.is_of(one.ref) or known.basis.latest(ids, since) > known.made:
-            lost = known.lost_by_another(one.ref, ids)
+        is_changed = not known.is_of(one.ref) or self._is_stale(one.ending, known)
+        if is_changed or not self._folder.has_file(one.name):
+            lost = known.lost_by_another(one.ref, self._listed[one.ending][0].tolist())
             if lost is None:
                 return False
-            reason = f"its file stays as it is, though it may lack rows: another one would lack {lost}"
-            self.report.held.append(Held(one.ref.ledger_id, reason))
+            why = "though it may lack rows" if is_changed else "though it is not as it was written"
+            self._hold(one.ref.ledger_id, f"its file stays as it is, {why}: another one would lack {lost}")
         elif known.is_open:
             self._folder.note_end(one.name, one.ref)
         self.report.kept += known.rows > 0
+        self._count_before(known)
+        return True
+
+    def _is_stale(self, ending: str, known: Exported) -> bool:
+        """Whether a ledger that the rows of a file depend on came, or was replaced, since it was made."""
+        ids, since = self._listed.get(ending, _NONE)
+        return known.basis.latest(ids, since) > known.made
+
+    def check_gone(self, missing: Mapping[tuple[int, str], MissingLedger], *, is_trimmed: bool) -> None:
+        """Name the ledgers that are not listed, and of which rows may be missing, or be others by now; ``missing`` by id and ending."""
+        folder = self._folder
+        listed = {f"{one}{ending}" for ending, (ids, _) in self._listed.items() for one in ids.tolist()}
+        unclear = {key for key, one in missing.items() if one.is_unclear}
+        for name in sorted({*folder.ledgers, *folder.awaited, *folder.unrecorded()} - listed, key=parsed_name):
+            key, known = parsed_name(name), folder.ledgers.get(name)
+            if key in unclear or (UNKNOWN, key[1]) in unclear:
+                continue
+            if known is not None:
+                self._count_before(known)
+                is_last = is_trimmed and key[0] == folder.ends.get(key[1])
+                reason = self._reason_of_gone(name, key[1], known, is_last=is_last)
+            elif name not in folder.awaited:
+                reason = "its file is in the record of no export, and the ledger is not there"
+            else:
+                reason = None if key in missing else "an export before this made no file of it, and it is gone"
+            if reason is not None:
+                self._hold(key[0], reason)
+
+    def _reason_of_gone(self, name: str, ending: str, known: Exported, *, is_last: bool) -> str | None:
+        """Return why the file of a ledger that is gone may lack rows, or have wrong ones; None if it is right."""
+        if not self._folder.has_file(name):
+            return "its file is not as it was written, and the ledger is gone"
+        if known.is_open:
+            return f"it was still written when it was exported up to entry {known.last_entry}, and is gone: {_UNSEEN}"
+        if known.is_unfinished:
+            return f"it had transactions without an outcome, or chunks without an end, and is gone: {_UNSEEN}"
+        if not known.basis.is_by_times and self._is_stale(ending, known):
+            return "it is gone, and a ledger came since that may change its rows: its file stays as it is"
+        return f"it was the last one of the export before this, and is gone: {_UNSEEN}" if is_last else None
+
+    def _hold(self, ledger_id: int, reason: str) -> None:
+        self.report.held.append(Held(ledger_id, reason))
+
+    def _count_before(self, known: Exported) -> None:
+        """Count what a file that stays lacks."""
         self.report.skipped_before += known.skipped
         self.report.undecodable_before += known.undecodable
         self.report.unnamed_before += known.unnamed
-        return True
 
     def make(self, ledger: _Ledger) -> None:
         """Export one ledger."""

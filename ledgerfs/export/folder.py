@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -83,9 +83,9 @@ class Exported:
         """Whether its file is of a ledger as it is now: of the same objects, or one that was written then and has the same entries."""
         return self.version == ref.version or (self.is_open and self.last_entry == ref.last_entry >= 0)
 
-    def lost_by_another(self, ref: LedgerRef, present: Sequence[int]) -> str | None:
+    def lost_by_another(self, ref: LedgerRef, present: Iterable[int]) -> str | None:
         """Return what its file has that one made now would lack, if the topic has these ledgers; None for nothing."""
-        gone = sorted(set(self.basis.sources) - set(present))
+        gone = sorted(set(self.basis.sources).difference(present))
         if gone:
             return f"rows of {', '.join(f'ledger {one}' for one in gone)}, which is not there any more"
         if (self.is_open or ref.is_open) and ref.last_entry < self.last_entry:
@@ -194,12 +194,30 @@ class ExportFolder:
         with _replacing(self._file(name)) as file:
             yield file
 
+    @property
+    def awaited(self) -> Collection[str]:
+        """The ledgers that exports have met, and made no file of."""
+        return self._record.awaited
+
+    def await_files(self, names: Iterable[str]) -> None:
+        """Record ledgers that have no files yet: if they are gone before they are exported, all later runs name them."""
+        self._record.awaited = sorted({*self._record.awaited, *names})
+        self._save()
+
+    def unrecorded(self) -> list[str]:
+        """Return the files with names of an export that are not in its record."""
+        found = self.path.glob(f"[0-9]*{self._record.suffix}")
+        names = [path.stem for path in found if _NAME.fullmatch(path.stem)]
+        return [name for name in names if name not in self._record.ledgers]
+
     def record(self, name: str, exported: Exported) -> None:
         """Record a file; without messages it is removed."""
         if not exported.rows:
             with naming(self._file(name)):
                 self._file(name).unlink(missing_ok=True)
         self._record.ledgers[name] = exported
+        if name in self._record.awaited:
+            self._record.awaited.remove(name)
         if (exported.rows and len(self._record.ledgers) < _FEW_LEDGERS) or time.monotonic() >= self._save_after:
             self._save()
 
@@ -244,7 +262,7 @@ class ExportFolder:
 
 @dataclass(slots=True)
 class _Record:
-    """The record that is saved beside the files: their contents, their suffix, the run, ledgers by the names of their files, `ends`.
+    """The record that is saved beside the files: contents, suffix, the run, ledgers by the names of their files, `ends`, `awaited`.
 
     It says that the folder is whole when an export has ended well, until the next one begins.
     """
@@ -254,6 +272,7 @@ class _Record:
     ledgers: dict[str, Exported] = field(default_factory=dict)
     run: int = 0
     ends: dict[str, int] = field(default_factory=dict)
+    awaited: list[str] = field(default_factory=list)
     version: int = _VERSION
     is_whole: bool = False
 
@@ -279,10 +298,12 @@ class _Record:
         found = json.loads(text)
         contents, suffix, ledgers = dict(found["contents"]), str(found["suffix"]), dict(found["ledgers"])
         _ = contents["bucket"]["url"]
-        if found["version"] != _VERSION or not all(map(parsed_name, ledgers)):
+        awaited = list(found["awaited"])
+        if found["version"] != _VERSION or not all(map(parsed_name, [*ledgers, *awaited])):
             raise ValueError(found["version"])
         records = {name: _exported(**one) for name, one in ledgers.items()}
-        return cls(contents, suffix, records, int(found["run"]), dict(found["ends"]), is_whole=bool(found["is_whole"]))
+        ends, is_whole = dict(found["ends"]), bool(found["is_whole"])
+        return cls(contents, suffix, records, int(found["run"]), ends, awaited, is_whole=is_whole)
 
 
 def parsed_name(name: str) -> tuple[int, str]:

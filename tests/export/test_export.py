@@ -547,3 +547,54 @@ def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidOptionError, match="not the record of an export; take another folder"):
             export_topic(topic, out, "jsonl", overwrite=overwrite)
     assert files(out) == ["1.jsonl"]
+
+
+def test_a_file_that_is_not_as_it_was_written_takes_no_rows_away_that_cannot_be_made_again(tmp_path: Path) -> None:
+    """Its ledger is gone, or one that it has rows of: parts of a message, or the outcome of a transaction."""
+    ids = {"transaction_most": 1, "transaction_least": 2}
+    cases = {
+        "own": (8, [message(1)], [message(2)]),
+        "part": (9, [chunk(0)], [chunk(1)]),
+        "outcome": (8, [message(1, **ids)], [message(2, marker_type=COMMIT, **ids)]),
+    }
+    for name, (broken, first, second) in cases.items():
+        bucket, out = tmp_path / f"bucket-{name}", tmp_path / f"out-{name}"
+        put(bucket, 8, *first)
+        export_topic(put(bucket, 9, *second), out, "jsonl")
+        topic = remove(bucket, 9 if name == "outcome" else 8)
+        for content in (b"cut", None):
+            if content is None:
+                (out / f"{broken}.jsonl").unlink()
+            else:
+                (out / f"{broken}.jsonl").write_bytes(content)
+            report = export_topic(topic, out, "jsonl")
+            assert (held(report), "is not as it was written" in str(report.held[0])) == ([broken], True), name
+
+
+def test_an_outcome_that_is_replaced_changes_the_files_that_depend_on_it(tmp_path: Path) -> None:
+    ids = {"transaction_most": 1, "transaction_least": 2}
+    bucket, out = tmp_path / "bucket", tmp_path / "out"
+    put(bucket, 8, message(1, **ids))
+    export_topic(put(bucket, 9, message(2, marker_type=22, **ids)), out, "jsonl")
+    assert values(out) == {}
+    remove(bucket, 9)
+    export_topic(put(bucket, 9, message(2, marker_type=COMMIT, **ids), uuid=99), out, "jsonl")
+    assert values(out) == {"8.jsonl": ["value 1"]}
+
+
+def test_what_is_gone_is_still_named_if_its_file_lacks_rows_or_was_never_made(tmp_path: Path) -> None:
+    bucket, out = tmp_path / "bucket", tmp_path / "out"
+    put(bucket, 8, BROKEN, message(1))
+    put(bucket, 9, message(2))
+    topic = put(bucket, 10, BROKEN)
+    assert len(export_topic(topic, out, "jsonl", on_corrupt="skip").skipped) == 2
+    report = export_topic(remove(bucket, 8), out, "jsonl", on_corrupt="skip")
+    assert report.skipped_before == 2
+    other = tmp_path / "other"
+    with pytest.raises(CorruptMessageError):
+        export_topic(topic.bucket.topic(NAME), other, "jsonl")
+    report = export_topic(remove(bucket, 10), other, "jsonl")
+    assert "an export before this made no file of it, and it is gone" in str(*report.held)
+    (other / "77.jsonl").write_text("{}\n")
+    report = export_topic(topic.bucket.topic(NAME), other, "jsonl")
+    assert [one.ledger_id for one in report.held] == [10, 77]
