@@ -43,14 +43,6 @@ class FindingKind(Enum):
     """A closed ledger that has other entries, or bytes, by its list than by BookKeeper's metadata."""
     UNDER_REPLICATED = "under-replicated"
     """A ledger that has bookies which are not available."""
-    UNLOADED_EXPIRED = "unloaded-expired"
-    """A topic that no broker has loaded, with data past its retention."""
-    OPEN_TOO_LONG = "open-too-long"
-    """A ledger that is open for longer than rollover allows."""
-    INACTIVE_CURSOR = "inactive-cursor"
-    """A subscription that was not active for long, and holds data back."""
-    FAILED_OFFLOAD = "failed-offload"
-    """An attempt to offload that is not complete, and does not go on."""
 
     @property
     def is_loss(self) -> bool:

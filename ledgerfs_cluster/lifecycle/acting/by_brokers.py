@@ -1,14 +1,14 @@
 """What brokers are asked to do with a topic, and what became of it by the topic's list afterwards. From any thread."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledgerfs_cluster.errors import BrokerOffloadError
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext, Position
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.lifecycle.brokers.outcomes import ListReader, offload_and_compare, trim_and_compare
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind
-from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
+from ledgerfs_cluster.offload.outcomes import Outcome, Status
 
 if TYPE_CHECKING:
     from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
@@ -20,7 +20,6 @@ class ByBrokers:
 
     broker: "BrokerApi"
     listed: ListReader
-    url_of: Callable[[OffloadContext], str | None]
     why_other_policy: Callable[[], str | None]
 
     def carry_out(self, action: Action) -> list[Outcome]:
@@ -47,27 +46,9 @@ class ByBrokers:
             if now in {None, behind}:
                 raise
             done = offload_and_compare(self.broker, name, Position(now, 0), self.listed)
-        return [done, *self._compare_buckets(action, name, done.ledger_ids)]
+        return [done]
 
     def _behind(self, action: Action, name: str) -> int | None:
         """Return the ledger that a topic lists behind all that are due; None without one."""
         ids = (one.ledger_id for one in self.listed(name).ledgers)
         return next((one for one in ids if one > max(action.ledger_ids)), None)
-
-    def _compare_buckets(self, action: Action, name: str, offloaded: Sequence[int]) -> list[Outcome]:
-        """Return that a broker, which does not know the policy file, has offloaded to another place than the file's bucket, if it has."""
-        rule = action.rule
-        if rule is None or not rule.is_bucket_the_files or rule.bucket is None:
-            return []
-        contexts = [one.context for one in self.listed(name).ledgers if one.ledger_id in offloaded]
-        elsewhere = [one for one in contexts if one is not None and self.url_of(one) != rule.bucket.url]
-        places = dict.fromkeys(", ".join(rule.bucket.differences(one.driver, one.properties)) for one in elsewhere)
-        # A file may name one place twice: then no URL is that of the offload, and nothing differs.
-        differing = [one for one in places if one]
-        if not differing:
-            return []
-        text = (
-            f"the broker of {name} has offloaded by its own settings to another place than bucket {rule.bucket.name} "
-            f"of the policy file: {'; '.join(differing)}"
-        )
-        return [failed("other-bucket", name, text)]

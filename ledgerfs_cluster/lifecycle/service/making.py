@@ -107,7 +107,7 @@ def service_of(
         by_brokers = None
         if broker is not None:
             # What a broker has changed before is read, whichever server it did that with.
-            asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), find, other)  # noqa: PLW0108  (anew each time)
+            asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), other)  # noqa: PLW0108  (anew each time)
             by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set)
         looking = Looking(cluster, file, bookies, pass_s)
         service = Service(lock, looking, acting, background, by_brokers, clock, events, stopping, other, reopen)
