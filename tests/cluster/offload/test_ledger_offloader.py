@@ -14,15 +14,12 @@ from ledgerfs.errors import (
     InvalidNameError,
     MissingLedgerError,
     NotFoundError,
-    ObjectExistsError,
-    RefusedLedgerError,
     UnsupportedWriteError,
 )
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.verification.verify import verify
 from ledgerfs_cluster.offload import LedgerOffloader, NullLedgerOffloader
 from ledgerfs_cluster.offload.ledger_offloader import LedgerEntries
-from tests.support.each import for_each
 from tests.support.entries import batch_of
 from tests.support.ledgers import NAME, offload, put_in_folder
 from tests.support.s3 import S3Server
@@ -138,15 +135,6 @@ def test_extra_metadata_is_kept_in_lower_case_beside_what_a_broker_wants(
         }
 
 
-def test_the_same_uuid_twice_is_refused_and_the_first_attempt_stays(bucket: Bucket, remote: Bucket) -> None:
-    for target in (bucket, remote):
-        offloader, uuid = LedgerOffloader(target), str(uuid4())
-        offloader.offload(LedgerEntries(5, MADE.records), uuid, NAMED)
-        with pytest.raises(ObjectExistsError):
-            offloader.offload(LedgerEntries(5, offload([b"other"]).records), uuid, NAMED)
-        assert entries_of(offloader, 5, uuid) == ENTRIES
-
-
 def test_each_attempt_is_read_by_its_own_uuid(bucket: Bucket) -> None:
     offloader = LedgerOffloader(bucket)
     uuids = [str(uuid4()) for _ in range(3)]
@@ -197,35 +185,6 @@ def test_the_index_is_deleted_first(remote: Bucket, s3_bucket: str) -> None:
         offloader.delete_offloaded(5, uuid)
     deleted = [request.partition("?")[0] for request in changes(seen)]
     assert deleted == [f"DELETE {uuid}-ledger-5-index", f"DELETE {uuid}-ledger-5"]
-
-
-@for_each(
-    ("entries", "error"),
-    [
-        (b"", RefusedLedgerError),
-        (MADE.records[13:], RefusedLedgerError),
-        (MADE.records[:-1], RefusedLedgerError),
-        (offload([b"x" * (5 << 20)], block_size=6 << 20).records, RefusedLedgerError),
-        ("/nowhere/5.entries", FileNotFoundError),
-    ],
-)
-def test_what_is_no_ledger_is_refused_before_a_byte_is_sent(
-    entries: Any, error: type[Exception], remote: Bucket, s3_bucket: str
-) -> None:
-    with requests_of(s3_bucket) as seen, pytest.raises(error):
-        LedgerOffloader(remote, block_size=5 << 20).offload(LedgerEntries(5, entries), str(uuid4()), NAMED)
-    assert seen == []
-
-
-def test_names_that_are_none_are_refused_before_a_byte_is_sent(remote: Bucket, s3_bucket: str) -> None:
-    offloader = LedgerOffloader(remote)
-    with requests_of(s3_bucket) as seen:
-        for uuid in ("", "x", "../x", "0" * 31):
-            with pytest.raises(InvalidNameError, match="not a uuid"):
-                offloader.offload(LedgerEntries(5, MADE.records), uuid, NAMED)
-        with pytest.raises(InvalidNameError):
-            offloader.offload(LedgerEntries(-1, MADE.records), str(uuid4()), NAMED)
-    assert seen == []
 
 
 def test_a_damaged_ledger_is_not_offloaded(tmp_path: Path, golden: Path, golden_url: str, bucket: Bucket) -> None:
