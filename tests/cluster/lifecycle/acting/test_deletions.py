@@ -12,8 +12,7 @@ from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.lifecycle.planning.actions import ActionKind
-from ledgerfs_cluster.offload.journal import AGAIN_MS, ROOT, JournalRecord, undo
-from ledgerfs_cluster.zookeeper.changes import DropNode
+from ledgerfs_cluster.offload.journal import AGAIN_MS, ROOT, JournalRecord
 from tests.cluster.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages
 from tests.cluster.support.marked import Marked
 from tests.cluster.support.outcomes import done, left, remarks
@@ -139,28 +138,6 @@ def test_objects_that_no_list_names_are_deleted(cluster: LiveCluster, marked: Ma
     outcomes = marked.delete(marked.objects(first, free), marked.objects(second, named))
     assert (done(outcomes), list(left(outcomes))) == ([first], [second])
     assert marked.in_bucket() == {f"{named}-ledger-{second}", f"{named}-ledger-{second}-index"}
-
-
-def test_objects_of_an_attempt_that_is_noted_stay(cluster: LiveCluster, marked: Marked) -> None:
-    first, *_ = ledgers(cluster)
-    uuid = unnamed(cluster, first)
-    attempt = JournalRecord.attempt(NAME, first, marked.url, 1, uuid)
-    marked.lock.commit([attempt.made()])
-    outcomes = marked.delete(marked.objects(first, uuid))
-    assert (done(outcomes), set(left(outcomes)), len(marked.in_bucket())) == ([], {first}, 2)
-    marked.lock.commit([DropNode(attempt.path, 0)])
-    assert done(marked.carry_out(ActionKind.DELETE)) == [first]
-    assert marked.in_bucket() == set()
-
-
-def test_what_was_taken_back_since_it_was_planned_stays(cluster: LiveCluster, marked: Marked) -> None:
-    first, *_ = ledgers(cluster)
-    record = marked.objects(first, unnamed(cluster, first))
-    marked.mark(record)
-    seen = marked.seen()
-    undo(marked.lock, record.name)
-    outcomes = marked.carry_out(ActionKind.DELETE, seen)
-    assert (done(outcomes), list(left(outcomes)), len(marked.in_bucket())) == ([], [first], 2)
 
 
 @pytest.mark.parametrize("state", ["in BookKeeper", "gone", "collected", "trimmed", "set back"])
