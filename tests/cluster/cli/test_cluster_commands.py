@@ -96,11 +96,3 @@ def test_wrong_use_and_missing_servers_have_their_exit_codes(cluster: LiveCluste
     done = run("cluster", "cursors", "pulsar+zk://127.0.0.1:1", "-o", "timeout_s=1", code=3)
     assert b"no ZooKeeper server answered" in done.stderr
     run("cluster", "cursors", f"{cluster.url}/elsewhere", code=3)
-
-
-def test_damaged_nodes_are_an_exit_code(tmp_path: Path) -> None:
-    with LiveCluster(tmp_path) as cluster:
-        cluster.write_ledger(TOPIC, messages(2))
-        cluster.zookeeper.set("/managed-ledgers/public/default/persistent/broken", b"\xff\xff")
-        done = run("cluster", "cursors", cluster.url, "--no-bookies", code=1)
-        assert b"persistent/broken" in done.stderr

@@ -118,14 +118,6 @@ def test_without_a_policy_it_is_planned_what_brokers_do(cluster: LiveCluster, po
     assert b"POLICY" in run("lifecycle", "plan", code=2).stderr
 
 
-def test_orphans_are_looked_for_twice_if_they_are_to_be_deleted(policy: str) -> None:
-    with Path(policy).open("a") as file:
-        file.write('[defaults]\norphans = true\norphan_grace = "1d"\n')
-    # Its node, which the test has made, has changed within the grace.
-    told = json.loads(output("lifecycle", "plan", policy, "--json", "--pass-seconds", "0"))
-    assert not any(155 in one["ledgers"] for one in told["actions"])
-
-
 def test_a_dump_is_planned_for_without_notes(cluster: LiveCluster, policy: str, tmp_path: Path) -> None:
     run("cluster", "dump", cluster.url, str(tmp_path / "dump.json.zst"))
     done = run("lifecycle", "plan", policy, "--cluster", str(tmp_path / "dump.json.zst"), "--json")

@@ -14,7 +14,6 @@ from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, managed_
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Orphans, Plan, Refusal, Situation
 from ledgerfs_cluster.lifecycle.planning.orphans import OrphanLedger, OrphanOffload
 from ledgerfs_cluster.lifecycle.planning.planning import plan_of
-from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via, parse_policy_file
 from ledgerfs_cluster.offload.journal import ROOT, Journal, JournalRecord, RecordKind
 from ledgerfs_cluster.snapshot.answers import LastEnd, TopicPoliciesAnswer
@@ -482,15 +481,6 @@ def test_objects_in_a_bucket_that_nobody_could_look_into_are_neither_due_nor_dro
     other = replace(line, bucket="s3://other")
     found = planned(cluster, KEEPS + TIER + ORPHANS, orphans=unknown, journal=journal(other))
     assert only(found, ActionKind.CLEAN).records == (other,)
-
-
-def test_an_offload_is_named_by_its_uuid_and_ledger(cluster: MadeCluster) -> None:
-    file = parse_policy_file(b"", Path("policy.toml"))
-    assert not ClusterView(cluster.survey(), file).names_offload(1, uuid_of(1))
-    cluster.topic(TOPIC, [*(listed(one, offloaded_ms=DAY) for one in (1, 5, 9)), listed(10), current(11)])
-    view = ClusterView(cluster.survey(), file)
-    named = {(one, two) for one in range(12) for two in range(12) if view.names_offload(one, uuid_of(two))}
-    assert named == {(1, 1), (5, 5), (9, 9)}
 
 
 # What attempts have left.

@@ -24,7 +24,6 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
-from ledgerfs_cluster.offload.cleaning import clean
 from ledgerfs_cluster.offload.journal import AGAIN_MS, ROOT, JournalRecord, read_journal
 from ledgerfs_cluster.offload.managed_ledger import ManagedLedger
 from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
@@ -195,20 +194,6 @@ def test_without_admin_a_topic_that_was_taken_meanwhile_is_left_as_it_is(
     outcome = offloading.offload(first)
     assert (done(outcome), left(outcome)) == ([], {first: "a broker has taken the topic meanwhile"})
     assert offloading.objects() == set()
-    offloading.require_nothing_left_over()
-
-
-def test_a_failed_attempt_of_a_broker_is_replaced_and_noted_to_be_cleaned(
-    cluster: LiveCluster, offloading: Offloading
-) -> None:
-    first, *_ = three_ledgers(cluster)
-    old = cluster.offload(TOPIC, first, is_complete=False, objects=("data",))
-    assert done(offloading.offload(first)) == [first]
-    (noted,) = offloading.attempts()
-    assert (noted.uuid, noted.ledger_id) == (old, first)
-    assert not clean(offloading.lock, offloading.bucket, noted, noted.noted_ms, noted.noted_ms)
-    (again,) = offloading.attempts()
-    assert clean(offloading.lock, offloading.bucket, again, noted.noted_ms + LONG_AFTER_MS, 0)
     offloading.require_nothing_left_over()
 
 
