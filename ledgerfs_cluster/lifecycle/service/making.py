@@ -1,6 +1,5 @@
 """Making a service of a policy file, a cluster and its lock."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,7 +26,6 @@ from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
 from ledgerfs_cluster.offload.offload_driver import user_metadata
 from ledgerfs_cluster.offload.one_step import OneStep
 from ledgerfs_cluster.offload.opening import SERVICE, holder_text
-from ledgerfs_cluster.offload.outcomes import failed
 from ledgerfs_cluster.snapshot.cluster_names import only_cluster
 from ledgerfs_cluster.token_bucket import Bandwidth
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.snapshot.answers import BookieReads
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
-
-_MUCH_MS = 5000
 
 
 def _buckets_of(file: "PolicyFile") -> "Callable[[str], Bucket]":
@@ -76,17 +72,9 @@ def service_of(
     Raises `LockHeldError`, and the errors of ZooKeeper.
     """
     cluster = _as_told(cluster, file)
-    took_ms = time.time_ns() // 1_000_000
     with ClusterLock.take(cluster.nodes.settings, holder_text(SERVICE)) as lock:
         events = Events()
-        clock = ClusterClock(lock, took_ms)
-        if abs(clock.ahead_ms) > _MUCH_MS:
-            where = "ahead of" if clock.ahead_ms > 0 else "behind"
-            text = (
-                f"this machine's clock is {abs(clock.ahead_ms) / 1000:.0f} s {where} ZooKeeper's: the earlier one decides, "
-                "the later one is noted"
-            )
-            events.note(failed("clock", "", text))
+        clock = ClusterClock(lock)
         stopping = Stopping()
         bandwidth = Bandwidth(file.service.store_rate)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=stopping.is_set)
