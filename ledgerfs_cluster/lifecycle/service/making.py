@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs_cluster.lifecycle.acting.acting import Acting
-from ledgerfs_cluster.lifecycle.acting.by_brokers import ByBrokers
 from ledgerfs_cluster.lifecycle.acting.context import ActionContext
 from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
-from ledgerfs_cluster.lifecycle.brokers.outcomes import list_reader
+from ledgerfs_cluster.lifecycle.brokers.outcomes import ByBrokers, list_reader
 from ledgerfs_cluster.lifecycle.policy.policy_file import why_other
 from ledgerfs_cluster.lifecycle.policy.topic_rules import url_of
 from ledgerfs_cluster.lifecycle.service.background import BackgroundOffloads

@@ -8,9 +8,8 @@ import pytest
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.errors import BrokerOffloadError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, Position
-from ledgerfs_cluster.lifecycle.acting import by_brokers
-from ledgerfs_cluster.lifecycle.acting.by_brokers import ByBrokers
-from ledgerfs_cluster.lifecycle.brokers.outcomes import list_reader
+from ledgerfs_cluster.lifecycle.brokers import outcomes
+from ledgerfs_cluster.lifecycle.brokers.outcomes import ByBrokers, list_reader
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via
 from ledgerfs_cluster.offload.outcomes import Outcome, Status
@@ -40,7 +39,7 @@ def test_a_broker_that_forgets_the_last_ledger_as_it_loads_the_topic_is_asked_fo
                 raise BrokerOffloadError("Invalid position for offload", key=TOPIC)
             return Outcome(Status.OK, "offloaded", NAME)
 
-        monkeypatch.setattr(by_brokers, "offload_and_compare", ask)
+        monkeypatch.setattr(outcomes, "offload_and_compare", ask)
         asking = ByBrokers(object(), list_reader(living.nodes), lambda: None)  # type: ignore[arg-type]
         action = Action(ActionKind.OFFLOAD, NAME, (first,), 0, Via.BROKER, None, "a test")
         try:
@@ -62,7 +61,7 @@ def test_a_trim_that_waited_is_not_asked_for_once_the_policy_was_edited(monkeypa
         asked.append(name)
         return [Outcome(Status.OK, "trimmed", name)]
 
-    monkeypatch.setattr(by_brokers, "trim_and_compare", ask)
+    monkeypatch.setattr(outcomes, "trim_and_compare", ask)
     reasons: list[str | None] = ["policy.toml was edited", None]
     asking = ByBrokers(object(), lambda _: None, lambda: reasons.pop(0))  # type: ignore[arg-type,return-value]
     action = Action(ActionKind.TRIM, NAME, (1,), 0, Via.BROKER, None, "a test")
