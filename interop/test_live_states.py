@@ -85,7 +85,6 @@ class Made:
 
     orphans: states.Orphans
     crash: states.CrashInTrim
-    expired: list[states.Expired]
     half: list[states.HalfOffload]
     ended_s: float
 
@@ -94,14 +93,13 @@ class Made:
 def made(live: LiveCluster, begun: Begun) -> Made:
     """All states, and topics of a broker that was killed; another one runs since."""
     with stage("states: make them"), connected(live.cluster.service_url) as client:
-        expired = states.make_expired(live, client)
         half = states.make_half_offloads(live, client)
         kept_topics.make_topics_of_a_killed_broker(live, client)
     with stage("states: make them"):
         orphans, crash = states.make_orphans_in_a_crash(live)
     with stage("states: start the broker"):
         live.cluster.start_broker(live.s3)
-    return Made(orphans, crash, expired, half, time.time())
+    return Made(orphans, crash, half, time.time())
 
 
 def test_no_live_ledger_is_named_while_ledgers_roll_over(live: LiveCluster, begun: Begun) -> None:
@@ -208,8 +206,6 @@ def test_the_doctor_names_all_states_and_nothing_else(live: LiveCluster, made: M
     subjects = " ".join(one["subject"] + one["evidence"] for one in found if one["kind"] == "orphan-object")
     assert len(objects) == 2, objects
     assert all(key.removesuffix("-index") in subjects for key in orphans.objects), subjects
-    going = {topic_of(name): set(one.ledger_ids) for name, one in retained(survey_of(live), _DEFAULTS).items()}
-    assert all(going[state.topic] == set(state.expired) for state in made.expired)
     assert ledgers == {
         "orphan-ledger": {*orphans.ledgers, *made.crash.ledgers},
         "orphan-cursor-ledger": {orphans.cursor_ledger},

@@ -12,7 +12,6 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import (
     CorruptLedgerError,
     InvalidNameError,
-    MissingLedgerError,
     NotFoundError,
     UnsupportedWriteError,
 )
@@ -21,7 +20,7 @@ from ledgerfs.verification.verify import verify
 from ledgerfs_cluster.offload import LedgerOffloader, NullLedgerOffloader
 from ledgerfs_cluster.offload.ledger_offloader import LedgerEntries
 from tests.support.entries import batch_of
-from tests.support.ledgers import NAME, offload, put_in_folder
+from tests.support.ledgers import NAME, offload
 from tests.support.s3 import S3Server
 from tests.support.s3_log import changes, requests_of
 
@@ -164,18 +163,6 @@ def test_what_was_deleted_is_gone_and_may_be_deleted_again(bucket: Bucket, remot
         # The uuid is free again, though nobody should use it.
         offloader.offload(LedgerEntries(5, MADE.records), uuid, NAMED)
         assert entries_of(offloader, 5, uuid) == ENTRIES
-
-
-@pytest.mark.parametrize(("half", "error"), [("", MissingLedgerError), ("-index", NotFoundError)])
-def test_half_an_attempt_is_deleted_and_not_read(half: str, error: type[Exception], bucket: Bucket) -> None:
-    folder = Path(bucket.store.url.removeprefix("file://"))
-    put_in_folder(folder, MADE)
-    (folder / f"{MADE.uuid}-ledger-5{half}").unlink()
-    offloader = LedgerOffloader(bucket)
-    with pytest.raises(error, match="data object"):
-        offloader.read_offloaded(5, MADE.uuid)
-    offloader.delete_offloaded(5, MADE.uuid)
-    assert objects_in(bucket) == {}
 
 
 def test_the_index_is_deleted_first(remote: Bucket, s3_bucket: str) -> None:

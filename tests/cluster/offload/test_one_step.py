@@ -11,19 +11,25 @@ import pytest
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import EntryRangeError, InvalidOptionError, RefusedLedgerError
 from ledgerfs_cluster.errors import (
+    ChangedMeanwhileError,
     ListFullError,
     LockHeldError,
+    LockLostError,
     OffloadRemarkWarning,
     StoppedError,
 )
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    LedgerInfo,
+    ManagedLedgerInfo,
     Position,
     build_context,
+    build_managed_ledger_info,
     parse_managed_ledger_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers
+from ledgerfs_cluster.offload.cleaning import clean
 from ledgerfs_cluster.offload.journal import AGAIN_MS, ROOT, JournalRecord, read_journal
 from ledgerfs_cluster.offload.managed_ledger import ManagedLedger
 from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
@@ -197,6 +203,37 @@ def test_without_admin_a_topic_that_was_taken_meanwhile_is_left_as_it_is(
     offloading.require_nothing_left_over()
 
 
+@pytest.mark.parametrize("what", ["trimmed", "deleted", "made anew", "offloaded"])
+def test_a_ledger_that_goes_or_is_offloaded_meanwhile_leaves_nothing(
+    cluster: LiveCluster, offloading: Offloading, what: str
+) -> None:
+    first, *_ = three_ledgers(cluster)
+    path, asked = managed_ledger_path(NAME), iter(range(100))
+    version = cluster.zookeeper.versions[path]
+    anew = build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(900, 0, 0, 0),)))
+
+    def act() -> None:
+        if next(asked) != 1:
+            return
+        match what:
+            case "trimmed":
+                cluster.trim(TOPIC, first)
+            case "offloaded":
+                cluster.offload(TOPIC, first)
+            case _:
+                cluster.zookeeper.delete(path)
+                for _ in range(version + 1 if what == "made anew" else 0):
+                    cluster.zookeeper.set(path, anew)
+
+    offloading.owners.when_asked = act
+    outcome = offloading.offload(first)
+    is_done = what == "offloaded"
+    assert (done(outcome), len(left(outcome))) == (([first], 0) if is_done else ([], 1))
+    assert (offloading.objects(), offloading.notes()) == (offloading.named() if is_done else set(), [])
+    if what == "made anew":
+        assert (cluster.zookeeper.versions[path], cluster.nodes[path]) == (version, anew)
+
+
 def test_a_failed_attempt_in_another_bucket_is_noted_there_or_told(
     cluster: LiveCluster, offloading: Offloading
 ) -> None:
@@ -215,6 +252,34 @@ def test_a_failed_attempt_in_another_bucket_is_noted_there_or_told(
     assert done(outcome) == [second]
     assert f"has left {nowhere}-ledger-{second} in bucket" in remarks(outcome)[0]
     assert len(offloading.notes()) == 1
+
+
+def test_an_attempt_that_was_completed_since_its_note_was_read_keeps_its_objects(
+    cluster: LiveCluster, offloading: Offloading
+) -> None:
+    first, *_ = three_ledgers(cluster)
+    seen: list[JournalRecord] = []
+    offloading.owners.when_asked = lambda: seen.extend(offloading.attempts())
+    assert done(offloading.offload(first)) == [first]
+    assert seen
+    for noted in seen:
+        with pytest.raises(ChangedMeanwhileError):
+            clean(offloading.lock, offloading.bucket, noted, noted.noted_ms, noted.noted_ms)
+    offloading.require_nothing_left_over()
+    assert len(offloading.objects()) == 2
+
+
+def test_an_attempt_that_is_cleaned_up_after_is_not_completed(cluster: LiveCluster, offloading: Offloading) -> None:
+    first, *_ = three_ledgers(cluster)
+
+    def clean_up() -> None:
+        for noted in list(offloading.attempts()):
+            clean(offloading.lock, offloading.bucket, noted, noted.noted_ms, noted.noted_ms)
+
+    offloading.owners.when_asked = clean_up
+    with pytest.raises(ChangedMeanwhileError):
+        offloading.offload(first)
+    assert (offloading.objects(), offloading.listed()[first].context) == (set(), None)
 
 
 def test_a_ledger_whose_list_tells_other_sizes_is_refused(cluster: LiveCluster, offloading: Offloading) -> None:
@@ -237,6 +302,32 @@ def test_damage_at_the_bookies_is_not_copied(
     outcome = offloading.offload(first, second)
     assert (done(outcome), list(left(outcome))) == ([second], [first])
     offloading.require_nothing_left_over()
+
+
+def test_a_lost_lock_ends_it_and_the_next_holder_cleans(cluster: LiveCluster, offloading: Offloading) -> None:
+    first, second, _ = three_ledgers(cluster)
+    asked = iter(range(100))
+
+    def lose() -> None:
+        if next(asked) == 1:
+            cluster.zookeeper.expire_sessions()
+
+    offloading.owners.when_asked = lose
+    with pytest.raises(LockLostError):
+        offloading.offload(first, second)
+    assert len(offloading.notes()) == 2
+    assert not any(one.is_offloaded for one in offloading.listed().values())
+    other = Offloading(cluster)
+    try:
+        for at in (0, LONG_AFTER_MS):
+            for noted in list(other.attempts()):
+                clean(other.lock, other.bucket, noted, noted.noted_ms + at + 1, noted.noted_ms + at + 1)
+        assert other.objects() == set()
+        other.require_nothing_left_over()
+        assert sorted(done(other.offload(first, second))) == [first, second]
+        other.require_nothing_left_over()
+    finally:
+        other.close()
 
 
 def begun(cluster: LiveCluster) -> int:
