@@ -238,17 +238,6 @@ def _ledgers_ever_made(nodes: KazooClient) -> int:
     return made
 
 
-def _versions(nodes: KazooClient) -> dict[str, int]:
-    """Return the versions of the lists of all topics of users."""
-    names = {
-        f"/managed-ledgers/public/{space}/persistent"
-        for space in nodes.get_children("/managed-ledgers/public")
-        if nodes.exists(f"/managed-ledgers/public/{space}/persistent") is not None
-    }
-    paths = [f"{name}/{topic}" for name in names for topic in nodes.get_children(name)]
-    return {path: nodes.get(path)[1].version for path in paths}
-
-
 def _leaving(topic: Retained) -> set[int]:
     """Return the ledgers that a trim deletes, and those without entries that loading the topic forgets."""
     return {*topic.ledger_ids, *topic.ledgers.ids[list(topic.trim.dropped)].tolist()}

@@ -7,7 +7,7 @@ import pytest
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs_cluster.lifecycle.service.events import Trouble
-from ledgerfs_cluster.lifecycle.service.status import STATUS_PATH, Status, gauges_of, parse_status
+from ledgerfs_cluster.lifecycle.service.status import STATUS_PATH, Status, parse_status
 from tests.support.each import for_each
 
 WHOLE = Status(
@@ -61,8 +61,3 @@ def test_what_is_no_status_is_named_as_damage(damage: bytes | dict[str, object])
     with pytest.raises(CorruptMetadataError, match=r"no status of the lifecycle service|JSON") as raised:
         parse_status(data, key=STATUS_PATH)
     assert raised.value.key == STATUS_PATH
-
-
-def test_the_gauges_of_a_status_that_was_read_are_those_of_the_one_that_was_written() -> None:
-    found = parse_status(json.dumps(asdict(WHOLE)).encode(), key=STATUS_PATH)
-    assert list(gauges_of("ours", found)) == list(gauges_of("ours", WHOLE))
