@@ -21,10 +21,6 @@ from tests.cluster.support.zookeeper import ZooKeeperServer
 HOUR = 3_600_000
 CHECKS = {
     "check": ["cluster", "check", "--json", "--pass-seconds", "0"],
-    "check, nothing stuck": [
-        *("cluster", "check", "--json", "--pass-seconds", "0", "--inactive", "365d"),
-        *("--broker-retention-minutes", "-1", "--broker-retention-megabytes", "-1"),
-    ],
     "check, in a table": ["cluster", "check", "--pass-seconds", "0"],
 }
 """Of live clusters alone."""

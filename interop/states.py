@@ -29,7 +29,7 @@ from ledgerfs_cluster.formats.stored_schema import parse_locator
 
 ENTRIES_A_LEDGER = 100
 
-_ORPHANS, _CRASHED, _EXPIRED, _HALF = (f"public/{name}" for name in ("orphans", "crashed", "expired", "half"))
+_ORPHANS, _CRASHED, _HALF = (f"public/{name}" for name in ("orphans", "crashed", "half"))
 _SIZE = 100
 _MESSAGES = 4 * ENTRIES_A_LEDGER + 50
 _TRIMMED_LEDGERS = 120
@@ -77,22 +77,6 @@ class CrashInTrim:
 
 
 @dataclass(frozen=True)
-class Expired:
-    """A topic that no broker has loaded, whose retention ends with the last acknowledgement.
-
-    Attributes
-    ----------
-    expired
-        Its ledgers that are past that.
-
-    """
-
-    topic: str
-    ledgers: tuple[int, ...]
-    expired: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class HalfOffload:
     """An offload by another program that stopped: ``prepared``, with ``data``, with ``both`` objects, or noted as ``complete``.
 
@@ -103,33 +87,6 @@ class HalfOffload:
     ledger: int
     uuid: str
     state: str
-
-
-def make_expired(live: LiveCluster, client: pulsar.Client) -> list[Expired]:
-    """Make topics that are unloaded before their retention ends, with subscriptions in the way, or none."""
-    admin = live.cluster.admin
-    admin.make_namespace(_EXPIRED)
-    acknowledged = {"free": None, "all": _MESSAGES, "inside": 230, "ledger-end": 200, "unread": 0}
-    gone = {"free": 5, "all": 5, "inside": 2, "ledger-end": 2, "unread": 0}
-
-    def make(name: str) -> None:
-        topic = f"persistent://{_EXPIRED}/{name}"
-        fill(client, topic, _MESSAGES, _SIZE)
-        count = acknowledged[name]
-        if count is not None:
-            subscribe(client, topic, "slow", range(count))
-        admin.unload(topic)
-
-    for_each(acknowledged, make)
-    admin.set_retention(_EXPIRED, 0, 0)
-    made = []
-    with live.unrecorded() as nodes:
-        for name, count in gone.items():
-            topic = f"persistent://{_EXPIRED}/{name}"
-            ledgers = tuple(one.ledger_id for one in ledgers_of(nodes, topic))
-            assert len(ledgers) == 5, (topic, ledgers)
-            made.append(Expired(topic, ledgers, ledgers[:count]))
-    return made
 
 
 def make_half_offloads(live: LiveCluster, client: pulsar.Client) -> list[HalfOffload]:

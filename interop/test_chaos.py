@@ -33,7 +33,7 @@ _SECONDS = 60
 _LEFT = frozenset(
     {
         *("orphan-ledger", "orphan-cursor-ledger", "orphan-schema-ledger", "orphan-compacted-ledger"),
-        *("orphan-delayed-ledger", "orphan-object", "failed-offload"),
+        *("orphan-delayed-ledger", "orphan-object"),
     }
 )
 """The doctor's words for what a lifecycle that has ended its work leaves nothing of."""

@@ -8,7 +8,6 @@ record for as long as its grace; the record goes with what is deleted. So a cras
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -223,16 +222,6 @@ def read_journal(nodes: NodeReader) -> Journal:
         except (AccessDeniedError, CorruptMetadataError) as error:
             unreadable[path] = error.reason
     return Journal(records, unreadable)
-
-
-def count_records(nodes: NodeReader) -> dict[str, int]:
-    """Return {kind: how many records}, by names alone; raises as `read_journal`."""
-    counts = {one.value: 0 for one in RecordKind}
-    with suppress(ObjectNotFoundError):
-        for name in nodes.children(ROOT):
-            with suppress(CorruptMetadataError):
-                counts[parse_record_name(name)[0].value] += 1
-    return counts
 
 
 def mark(lock: ClusterLock, records: Iterable[JournalRecord]) -> None:

@@ -1,6 +1,5 @@
 """`ManagedLedger`: PIP-17's interface of one topic of a living cluster, without its broker."""
 
-import time
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -115,9 +114,8 @@ class ManagedLedger:
                 cluster.removeprefix(f"{PROTOCOL}://").rstrip("/")
             )
             closing.callback(living.nodes.close)
-            took_ms = time.time_ns() // 1_000_000
             lock = closing.enter_context(ClusterLock.take(living.nodes.settings, holder_text("ManagedLedger")))
-            clock, opened = ClusterClock(lock, took_ms), open_bucket(place.url, place.options)
+            clock, opened = ClusterClock(lock), open_bucket(place.url, place.options)
             step = OneStep(
                 *(lock, ClosedLedgers(living), lambda _: opened),
                 user_metadata(only_cluster(lock.newest())),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext, Properties
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
 from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
 
 DEFAULT_BLOCK_SIZE = 64 << 20
@@ -62,18 +62,3 @@ class OffloadBucket:
         """Return the bucket's URL if the objects of an offload are in it, by what was noted; None if they are elsewhere."""
         endpoint = context.get("serviceEndpoint") or ""
         return self.url if self.is_meant(context.driver, context.get("bucket"), endpoint) else None
-
-    def differences(self, driver: str | None, properties: Properties) -> list[str]:
-        """Return a text for each field in which an offload, as a broker noted it, is not in this bucket: both values."""
-        noted = dict(properties)
-        fields = {
-            "driver": (driver, self.driver),
-            "bucket": (noted.get("bucket"), self.bucket),
-            "endpoint": (noted.get("serviceEndpoint"), self.endpoint),
-            "region": (noted.get("region"), self.region),
-        }
-        return [
-            f"{name} {theirs or 'none'} instead of {ours or 'none'}"
-            for name, (theirs, ours) in fields.items()
-            if (theirs or "").lower() != ours.lower()
-        ]

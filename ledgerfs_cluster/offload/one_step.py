@@ -30,7 +30,7 @@ from ledgerfs_cluster.offload.journal import JournalRecord
 from ledgerfs_cluster.offload.list_bytes import FULL, MOST_BYTES, fits, stored
 from ledgerfs_cluster.offload.offload_bucket import OffloadBucket
 from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
-from ledgerfs_cluster.offload.record_digest import RecordDigest, digest_of, digested
+from ledgerfs_cluster.offload.record_digest import RecordDigest, digest_of
 from ledgerfs_cluster.rules.topic_owners import owner_now
 from ledgerfs_cluster.snapshot.bundles import Owner
 from ledgerfs_cluster.snapshot.survey import is_of_brokers
@@ -229,7 +229,7 @@ class OneStep:
         closed = stored.node.closed_at(stored.node.last_entry, stored.node.length)
         user_metadata = completed_user_metadata(self._user_metadata, attempt.managed_ledger or "")
         ledger = NewLedger(attempt.key, closed, user_metadata, copied.place.block_size)
-        batches = digested(self._paced(self._ledgers.batches(stored)), sent)
+        batches = map(sent.add, self._paced(self._ledgers.batches(stored)))
         written = write_ledger(copied.bucket, ledger, EntryBatches(batches, stored.records_size))
         ref = ref_of(written)
         reader = copied.bucket.uncached_reader(ref)

@@ -31,12 +31,6 @@ class RecordDigest:
         return self.entries, self.length, self._hash.hexdigest()
 
 
-def digested(batches: Iterator[EntryBatch], digest: RecordDigest) -> Iterator[EntryBatch]:
-    """Yield the batches of a ledger, each taken by a digest before."""
-    for batch in batches:
-        yield digest.add(batch)
-
-
 def digest_of(read: Callable[[], Iterator[EntryBatch]]) -> tuple[int, int, str]:
     """Return the `RecordDigest.value` of a ledger that is read for this alone."""
     digest = RecordDigest()

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_of
-from ledgerfs_cluster.rules.retention import keeps_its_last, retention_of, slowest_of, trim_of
+from ledgerfs_cluster.rules.retention import keeps_its_last, retention_of, trim_of
 from ledgerfs_cluster.snapshot.answers import LastEnd
-from ledgerfs_cluster.snapshot.bundles import Owner, namespace_of
+from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.snapshot.policies import BrokerDefaults
 from ledgerfs_cluster.snapshot.survey import Survey, TopicLedgers, is_system_topic
 
@@ -35,18 +35,12 @@ class CursorState:
         Bytes after the position, with those of holes; in the ledger of the position by its average entry.
     last_active_ms
         When it was last active, ms since 1970 UTC: None if the node does not tell; ``changed_ms`` is when the node was last changed.
-    held_size, held_ids
-        Of ledgers that retention lets go, and that go if no subscription of the topic needs them: bytes, and which these are.
-    freed_size
-        The same if only this subscription is deleted.
-    is_in_use
-        Whether its state is in a ledger: a broker uses it, or died with it.
+    held_size, held_ledgers
+        Bytes, and number, of ledgers that retention lets go, and that go if no subscription of the topic needs them.
     is_stale
         Whether it may be further: the ledger that has its state could not be read.
     may_have_own_policies
-        As in `ledgerfs_cluster.rules.retention.TopicRetention`: what is held may be another amount.
-    last_end
-        What is known of the topic's last ledger.
+        Whether its topic may have policies of its own that could not be read: what is held may be another amount.
 
     """
 
@@ -59,18 +53,9 @@ class CursorState:
     last_active_ms: int | None
     changed_ms: int
     held_size: int
-    held_ids: tuple[int, ...]
-    freed_size: int
-    is_in_use: bool
+    held_ledgers: int
     is_stale: bool
     may_have_own_policies: bool
-    owner: Owner
-    last_end: LastEnd
-
-    @property
-    def held_ledgers(self) -> int:
-        """How many ledgers it holds back."""
-        return len(self.held_ids)
 
     @property
     def active_ms(self) -> int:
@@ -90,14 +75,12 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
     not_read = survey.namespaces_not_read()
     for topic in np.unique(survey.cursors["topic"]).tolist():
         name, ledgers, rows = survey.topics[topic], survey.ledgers_of(topic), survey.cursors_of(topic)
-        namespace, owner = namespace_of(name), survey.owners.of(name)
         going = _going_of(survey, topic, ledgers, defaults, now_ms)
-        all_going, trimmed = going(None), going(slowest_of(rows))
-        for at, row in enumerate(rows):
+        all_going = going(None)
+        for row in rows:
             mark = int(row["mark_ledger"]), int(row["mark_entry"])
             backlog, size = backlog_of(ledgers, mark)
-            passed, freed = going(mark), going(slowest_of(np.delete(rows, at)))
-            held = [one for one in all_going if one not in passed]
+            held = sorted(all_going - going(mark))
             yield CursorState(
                 name,
                 survey.cursor_names[int(row["name"])],
@@ -108,13 +91,9 @@ def cursors(survey: Survey, defaults: BrokerDefaults, now_ms: int) -> Iterator[C
                 int(row["last_active_ms"]) or None,
                 int(row["changed_ms"]),
                 int(ledgers.sizes[held].sum()),
-                tuple(ledgers.ids[held].tolist()),
-                int(ledgers.sizes[[one for one in freed if one not in trimmed]].sum()),
-                bool(row["cursors_ledger"] >= 0),
+                len(held),
                 bool(row["is_stale"]),
-                namespace in not_read and not is_system_topic(name),
-                owner,
-                ledgers.last_end,
+                namespace_of(name) in not_read and not is_system_topic(name),
             )
 
 
@@ -133,16 +112,15 @@ def backlog_of(ledgers: TopicLedgers, mark: tuple[int, int]) -> tuple[int, int]:
 
 def _going_of(
     survey: Survey, topic: int, ledgers: TopicLedgers, defaults: BrokerDefaults, now_ms: int
-) -> Callable[[Slowest], dict[int, None]]:
-    """Return what tells which rows of ledgers go, in their order, if all subscriptions have come to a position."""
+) -> Callable[[Slowest], set[int]]:
+    """Return what returns which rows of ledgers go if all subscriptions have come to a position."""
     name = survey.topics[topic]
     rule, _ = retention_of(name, survey.policies.get(namespace_of(name)), defaults, survey.own_policies(name))
     is_terminated = survey.is_terminated(topic)
     has_current = keeps_its_last(survey.owners.of(name), ledgers.last_end, is_terminated=is_terminated)
 
-    def going(slowest: Slowest) -> dict[int, None]:
-        found = trim_of(ledgers, slowest, rule, now_ms, has_current=has_current).going if ledgers.ids.size else ()
-        return dict.fromkeys(found)
+    def going(slowest: Slowest) -> set[int]:
+        return set(trim_of(ledgers, slowest, rule, now_ms, has_current=has_current).going if ledgers.ids.size else ())
 
     return going
 

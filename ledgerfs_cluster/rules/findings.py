@@ -31,10 +31,6 @@ class FindingKind(Enum):
     """A ledger that a locator of schemas names, and that is gone."""
     LOST_COMPACTED_LEDGER = "lost-compacted-ledger"
     """A compacted topic that is gone, or the state of its cursor."""
-    LOST_CURSOR_LEDGER = "lost-cursor-ledger"
-    """A subscription's state that is gone: its position falls back."""
-    LOST_DELAYED_LEDGER = "lost-delayed-ledger"
-    """A bucket of delayed messages that is gone: they are read again."""
     LOST_OBJECTS = "lost-objects"
     """A ledger whose offload is complete, and whose objects are not there."""
     TRUNCATED_OFFLOAD = "truncated-offload"
@@ -43,14 +39,6 @@ class FindingKind(Enum):
     """A closed ledger that has other entries, or bytes, by its list than by BookKeeper's metadata."""
     UNDER_REPLICATED = "under-replicated"
     """A ledger that has bookies which are not available."""
-    UNLOADED_EXPIRED = "unloaded-expired"
-    """A topic that no broker has loaded, with data past its retention."""
-    OPEN_TOO_LONG = "open-too-long"
-    """A ledger that is open for longer than rollover allows."""
-    INACTIVE_CURSOR = "inactive-cursor"
-    """A subscription that was not active for long, and holds data back."""
-    FAILED_OFFLOAD = "failed-offload"
-    """An attempt to offload that is not complete, and does not go on."""
 
     @property
     def is_loss(self) -> bool:

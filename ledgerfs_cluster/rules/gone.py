@@ -1,9 +1,7 @@
-"""Ledgers that schemas, compaction and subscriptions name, and that BookKeeper does not have: pure functions over a survey.
+"""Ledgers that schemas and compaction name, and that BookKeeper does not have: pure functions over a survey.
 
-Brokers name a ledger after they have made it, and delete it after they name another, but for two: schemas are deleted ledgers first, and so
-are buckets of delayed messages. So one look may show what is healthy, and whoever tells users of it looks twice. What it means differs:
-without a schema or a compacted topic something cannot be read any more; a subscription falls back to the position of its node, and a bucket
-of delayed messages is read again from the topic, when a broker loads it.
+Brokers name a ledger after they have made it, and delete it after they name another, but schemas are deleted ledgers first. So one look may
+show what is healthy, and whoever tells users of it looks twice. What other subscriptions name is no message, and not judged.
 """
 
 from collections.abc import Iterator
@@ -18,8 +16,6 @@ from ledgerfs_cluster.rules.ownership import are_of_compaction, are_there
 from ledgerfs_cluster.snapshot.survey import Survey
 from ledgerfs_cluster.snapshot.tables import Table, parts_by
 
-_UNTIL_NOW = 2**63 - 1
-
 
 class Namer(IntEnum):
     """What names a ledger."""
@@ -30,10 +26,6 @@ class Namer(IntEnum):
     """The state of the cursor of compaction names it as the compacted topic."""
     COMPACTION = 2
     """The node of the cursor of compaction names it as what has its state."""
-    SUBSCRIPTION = 3
-    """The node of any other subscription names it so."""
-    DELAYED = 4
-    """A subscription names it as a bucket of its delayed messages."""
 
 
 _SAID = {
@@ -61,28 +53,11 @@ _SAID = {
         ),
         "restore the ledger from a backup or a copy before a broker loads the topic; the next compaction has only what the topic has",
     ),
-    Namer.SUBSCRIPTION: (
-        FindingKind.LOST_CURSOR_LEDGER,
-        (
-            "has the subscription's state, and BookKeeper has no such ledger: a broker that loads the topic falls "
-            "back to {} or to the oldest ledger if that is gone, and sends again what was acknowledged since, and "
-            "what was one by one"
-        ),
-        "no message is lost; if you know where it was, pulsar-admin topics reset-cursor once the topic is loaded",
-    ),
-    Namer.DELAYED: (
-        FindingKind.LOST_DELAYED_LEDGER,
-        (
-            "named as buckets of delayed messages, and BookKeeper has no such ledgers: lost, or a broker died between"
-            " deleting them and forgetting them"
-        ),
-        "no message is lost: a broker that loads the topic forgets them, and reads their messages again from the topic",
-    ),
 }
 """What is found of each, the evidence, and the step that mends it."""
 
-GONE = np.dtype([("namer", "i1"), ("ledger_id", "i8"), ("row", "i8"), ("changed_ms", "i8")])
-"""A ledger that is gone; ``row`` is that of what names it, in `Survey.schemas`, `Survey.cursors` or `Survey.delayed`."""
+GONE = np.dtype([("namer", "i1"), ("ledger_id", "i8"), ("row", "i8")])
+"""A ledger that is gone; ``row`` is that of what names it, in `Survey.schemas` or `Survey.cursors`."""
 
 
 def gone_ledgers(survey: Survey) -> Table:
@@ -90,16 +65,11 @@ def gone_ledgers(survey: Survey) -> Table:
     cursors, is_compaction = survey.cursors, are_of_compaction(survey)
     is_told = is_compaction & ~cursors["is_stale"] & (cursors["compacted_ledger"] >= 0)
     is_in_a_ledger = cursors["cursors_ledger"] >= 0
-    compacted = _gone(survey, cursors, Namer.COMPACTED, "compacted_ledger", is_told)
-    # Such a state changes without its node.
-    compacted["changed_ms"][is_in_a_ledger[compacted["row"]]] = _UNTIL_NOW
     return np.concatenate(
         [
             _gone(survey, survey.schemas, Namer.SCHEMA),
-            compacted,
+            _gone(survey, cursors, Namer.COMPACTED, "compacted_ledger", is_told),
             _gone(survey, cursors, Namer.COMPACTION, "cursors_ledger", is_compaction & is_in_a_ledger),
-            _gone(survey, cursors, Namer.SUBSCRIPTION, "cursors_ledger", ~is_compaction & is_in_a_ledger),
-            _gone(survey, survey.delayed, Namer.DELAYED),
         ]
     )
 
@@ -110,32 +80,24 @@ def unread_compactions(survey: Survey) -> int:
 
 
 def gone_findings(survey: Survey, rows: Table) -> Iterator[Finding]:
-    """Yield a finding for each schema, and for each subscription, whose ledgers are gone."""
+    """Yield a finding for each schema, and for each compacted topic, whose ledgers are gone."""
     schemas = rows[rows["namer"] == Namer.SCHEMA]
     for some in parts_by(schemas, survey.schemas["name"][schemas["row"]]):
         name = survey.words[int(survey.schemas["name"][some["row"][0]])]
         versions = ", ".join(map(str, np.sort(survey.schemas["version"][some["row"]]).tolist()))
         yield _finding(Namer.SCHEMA, f"schema {name}", some["ledger_id"], versions)
-    for row in rows[(rows["namer"] != Namer.SCHEMA) & (rows["namer"] != Namer.DELAYED)]:
-        cursor, namer = survey.cursors[int(row["row"])], Namer(int(row["namer"]))
-        subject = _subscription(survey, cursor)
-        if namer is not Namer.SUBSCRIPTION:
-            subject = topic_of(survey.topics[int(cursor["topic"])])
-        yield _finding(namer, subject, row["ledger_id"], f"{cursor['mark_ledger']}:{cursor['mark_entry']}")
-    delayed = rows[rows["namer"] == Namer.DELAYED]
-    owners = survey.delayed[delayed["row"]]
-    for some in parts_by(delayed, owners["topic"] * np.int64(len(survey.cursor_names)) + owners["name"]):
-        yield _finding(Namer.DELAYED, _subscription(survey, survey.delayed[int(some["row"][0])]), some["ledger_id"])
+    for row in rows[rows["namer"] != Namer.SCHEMA]:
+        cursor = survey.cursors[int(row["row"])]
+        topic, position = (
+            topic_of(survey.topics[int(cursor["topic"])]),
+            f"{cursor['mark_ledger']}:{cursor['mark_entry']}",
+        )
+        yield _finding(Namer(int(row["namer"])), topic, row["ledger_id"], position)
 
 
 def _finding(namer: Namer, subject: str, ledger_ids: Int64, *told: str) -> Finding:
     kind, evidence, mend = _SAID[namer]
     return Finding(kind, subject, tuple(np.unique(ledger_ids).tolist()), -1, 0, evidence.format(*told), mend)
-
-
-def _subscription(survey: Survey, row: np.void) -> str:
-    """Return the subject that a subscription is, of a row of `CURSOR` or `DELAYED`."""
-    return f"{topic_of(survey.topics[int(row['topic'])])} subscription {survey.cursor_names[int(row['name'])]}"
 
 
 def _gone(survey: Survey, table: Table, namer: Namer, column: str = "ledger_id", only: Mask | None = None) -> Table:
@@ -147,5 +109,5 @@ def _gone(survey: Survey, table: Table, namer: Namer, column: str = "ledger_id",
     places = np.flatnonzero(is_gone)
     found = np.empty(places.size, GONE)
     found["namer"], found["row"] = namer, places
-    found["ledger_id"], found["changed_ms"] = ids[places], table["changed_ms"][places]
+    found["ledger_id"] = ids[places]
     return found

@@ -50,11 +50,6 @@ class Retention:
         """Return what brokers mean by two numbers; all below 0 are `NO_LIMIT`."""
         return cls(minutes * _MINUTE_MS if minutes >= 0 else NO_LIMIT, megabytes * _MIB if megabytes >= 0 else NO_LIMIT)
 
-    @property
-    def keeps_all(self) -> bool:
-        """Whether nothing ever goes."""
-        return self.time_ms < 0 and self.size < 0
-
 
 @dataclass(frozen=True, slots=True)
 class OffloadThresholds:
@@ -62,11 +57,6 @@ class OffloadThresholds:
 
     size: int = NO_LIMIT
     time_ms: int = NO_LIMIT
-
-    @property
-    def is_off(self) -> bool:
-        """Whether nothing is ever offloaded by itself."""
-        return self.size < 0 and self.time_ms < 0
 
 
 @dataclass(frozen=True, slots=True)

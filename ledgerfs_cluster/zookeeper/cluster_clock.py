@@ -15,10 +15,10 @@ class ClusterClock:
     So this machine's clock moves the time by which is decided only to an earlier one, whenever it is set. `compare` is for one thread.
     """
 
-    __slots__ = ("_ahead_ms", "_server_ms", "_since_ns")
+    __slots__ = ("_server_ms", "_since_ns")
 
-    def __init__(self, lock: ClusterLock, took_ms: int) -> None:
-        """Take the lock's node, which was made at ``took_ms`` by this machine's clock, ms since 1970 UTC, or a little later.
+    def __init__(self, lock: ClusterLock) -> None:
+        """Take the time of the lock's node, which was just made.
 
         A server that is behind does not know that node, and without its time this machine's would be believed. Raises `LockLostError`, and
         the errors of ZooKeeper.
@@ -26,16 +26,9 @@ class ClusterClock:
         node = lock.node(LOCK_PATH)
         if node is None:
             raise LockLostError.of("the lock of this process is gone", LOCK_PATH, is_uncertain=False)
-        made_ms = node.created_ms
-        self._ahead_ms = took_ms - made_ms
-        self._server_ms = made_ms
+        self._server_ms = node.created_ms
         # Behind the write: the time is rather a little early.
         self._since_ns = time.monotonic_ns()
-
-    @property
-    def ahead_ms(self) -> int:
-        """By how much this machine's clock was ahead at first, ms; below 0 if it was behind."""
-        return self._ahead_ms
 
     def compare(self, written_ms: int, sent_ns: int) -> None:
         """Take the time by a server's clock at which a node was written, if it is before what was thought when that was sent.

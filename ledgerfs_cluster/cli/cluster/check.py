@@ -1,7 +1,5 @@
 """``ledgerfs cluster check``: what lies in a cluster without an owner, and what it has lost."""
 
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,44 +9,23 @@ from ledgerfs.cli.commands import command
 from ledgerfs.cli.group import conclude
 from ledgerfs.cli.options import json_option, parsed_options
 from ledgerfs.cli.output import human_size, minute, print_json, progress, say
-from ledgerfs.cli.parameter_types import Duration, LocalPath
-from ledgerfs.cli.traffic_options import Command
+from ledgerfs.cli.parameter_types import Duration
 from ledgerfs.display import printable
 from ledgerfs_cluster.cli.cluster.source import (
     bookies_of,
-    broker_defaults,
     ledgers_text,
     opened_cluster,
-    retention_options,
     say_not_known,
     source_argument,
 )
 from ledgerfs_cluster.cli.rows import print_rows
-from ledgerfs_cluster.rules.gauges_file import gauge_lines, write_gauges_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from ledgerfs_cluster.check.check import Check, Rules
     from ledgerfs_cluster.check.tier_listing import Tier
     from ledgerfs_cluster.rules.findings import Finding
-
-_STUCK_OPTIONS = (
-    ("--max-open", "open_ms", "240m", "Ledgers may be open: the brokers' managedLedgerMaxLedgerRolloverTimeMinutes."),
-    ("--inactive", "inactive_ms", "7d", "Subscriptions may be inactive."),
-    ("--max-attempt", "attempt_ms", "2h", "An attempt to offload may take."),
-    ("--max-expired", "expired_ms", "10m", "Topics that no broker has loaded may be past their retention."),
-)
-"""For how long something may be so until it is stuck: each option, and its field of `StuckLimits`."""
-
-
-def _stuck_options(command: Command) -> Command:
-    for name, field, default, about in reversed(_STUCK_OPTIONS):
-        option = click.option(
-            name, field, type=Duration(), default=default, show_default=True, metavar="TIME", help=f"How long: {about}"
-        )
-        command = option(command)
-    return command
 
 
 def _parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
@@ -73,11 +50,6 @@ def _parsed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> d
     "--pass-seconds", type=click.FloatRange(min=0), default=5, show_default=True, metavar="NUMBER",
     help="How many seconds lie between the two looks.",
 )  # fmt: skip
-@click.option(
-    "--prometheus", type=LocalPath(), metavar="FILE", help="Write gauges for Prometheus's textfile collector to FILE."
-)
-@_stuck_options
-@retention_options
 @json_option
 @click.pass_context
 def check(
@@ -91,16 +63,13 @@ def check(
     bucket_options: dict[str, Any],
     grace: float,
     pass_seconds: float,
-    prometheus: Path | None,
     as_json: bool,
-    **policies: Any,  # noqa: ANN401  (the limits of what is stuck, and the brokers' defaults)
 ) -> None:
-    """Find ledgers and objects without an owner, what is lost, and what is stuck.
+    """Find ledgers and objects without an owner, and what is lost.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot]. Found are ledgers that nothing names, or that are called deleted and are there;
     objects of --bucket that no list names; listed ledgers that are nowhere; offloads without their objects, or with broken ones; ledgers on
-    bookies that are not available; topics, ledgers, subscriptions and offloads that are stuck. What is suspect is looked at twice, its
-    owners read anew: only what both looks show is named.
+    bookies that are not available. What is suspect is looked at twice, its owners read anew: only what both looks show is named.
 
     Exit code 0: nothing is lost, whatever else is found; 1: loss, or damaged nodes; 3: no loss was found, but not everything could be
     judged.
@@ -110,16 +79,12 @@ def check(
       ledgerfs cluster check pulsar+zk://zk1:2181,zk2:2181
       ledgerfs cluster check pulsar+zk://zk1:2181 --bucket s3://tier -O endpoint_url=http://minio:9000
       ledgerfs cluster check pulsar+zk://zk1:2181 --json | jq '.findings[] | select(.loss)'
-      ledgerfs cluster check pulsar+zk://zk1:2181 --prometheus /var/lib/node_exporter/ledgerfs.prom
     """
     # These import numpy, which --help does not need.
     from ledgerfs_cluster.check.check import Rules
 
     rules = Rules(round(grace * 1000), pass_seconds)
-    done = _with_stuck(_checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options)), policies)
-    if prometheus is not None:
-        lines = _gauges(source, done.findings, len(done.survey.damaged), done.survey.read_ms)
-        write_gauges_file(prometheus, lines)
+    done = _checked(context, source, rules, (zk_rate, no_bookies), (buckets, bucket_options))
     if as_json:
         print_json(_as_json(done, rules))
     else:
@@ -147,18 +112,6 @@ def _checked(
             return check_cluster(cluster, bookies_of(cluster, no_bookies=no_bookies), opened, rules, update)
     finally:
         cluster.nodes.close()
-
-
-def _with_stuck(done: "Check", policies: dict[str, Any]) -> "Check":
-    """Return a check with what is stuck by the same survey."""
-    from ledgerfs_cluster.rules.findings import in_order
-    from ledgerfs_cluster.rules.stuck import StuckLimits, not_known, stuck
-
-    survey = done.survey
-    limits = StuckLimits(**{field: round(policies[field] * 1000) for _, field, _, _ in _STUCK_OPTIONS})
-    defaults = broker_defaults(**{name: value for name, value in policies.items() if name.startswith("broker_")})
-    found = in_order([*done.findings, *stuck(survey, defaults, survey.read_ms, limits)])
-    return replace(done, findings=found, left_out=[*done.left_out, *not_known(survey, survey.read_ms, limits)])
 
 
 def _losses(done: "Check") -> int:
@@ -222,32 +175,6 @@ def _as_json(done: "Check", rules: "Rules") -> dict[str, Any]:
         "not_known": list(done.survey.troubles),
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in done.survey.damaged],
     }
-
-
-def _gauges(source: str, findings: "Sequence[Finding]", damaged: int, now_ms: int) -> "Iterator[str]":
-    """Yield what was found in Prometheus's text format."""
-    from ledgerfs_cluster.rules.findings import FindingKind
-
-    cluster = {"cluster": source}
-    of_kind = {kind: [one for one in findings if one.kind is kind] for kind in FindingKind}
-    for name, about, value in (
-        ("findings", "What was found, by kind.", len),
-        ("finding_ledgers", "Ledgers that findings are about.", lambda some: sum(len(one.ledger_ids) for one in some)),
-        (
-            "finding_bytes",
-            "Bytes that are lost, or freed; those that are unknown are left out.",
-            lambda some: sum(max(0, one.size) for one in some),
-        ),
-    ):
-        labels = {kind: {**cluster, "kind": kind.value, "loss": str(kind.is_loss).lower()} for kind in of_kind}
-        yield from gauge_lines(
-            f"ledgerfs_cluster_{name}", about, [(labels[kind], value(some)) for kind, some in of_kind.items()]
-        )
-    for name, about, number in (
-        ("damaged_nodes", "Nodes of ZooKeeper that could not be read.", damaged),
-        ("check_timestamp_seconds", "When the cluster was read, seconds since 1970.", f"{now_ms / 1000:.3f}"),
-    ):
-        yield from gauge_lines(f"ledgerfs_cluster_{name}", about, [(cluster, number)])
 
 
 def _opened_tiers(urls: "Iterable[str]", options: "Mapping[str, Any]", elsewhere: "Mapping[str, str]") -> "list[Tier]":

@@ -55,9 +55,9 @@ def cursors(
     """Show subscriptions: their backlog, and what they keep from being trimmed.
 
     CLUSTER is pulsar+zk://host:port,host:port[/chroot], or a file that `ledgerfs cluster dump` wrote. Without --all these are subscriptions
-    that hold back what retention lets go, or have a backlog. "Holds back" are bytes that would go if no subscription needed them, "frees"
-    those that go if this one alone is deleted. A subscription without a time of its last activity has that of the last change of its node,
-    marked with ~; one that may be further than shown is marked with ?, topics that may have policies of their own with *.
+    that hold back what retention lets go, or have a backlog. "Holds back" are bytes that would go if no subscription needed them. A
+    subscription without a time of its last activity has that of the last change of its node, marked with ~; one that may be further than
+    shown is marked with ?, topics that may have policies of their own with *.
 
     \b
     Examples:
@@ -82,7 +82,7 @@ def cursors(
         if one.active_ms <= before and (show_all or wanted or one.held_size or one.backlog):
             found.append(one)
     found.sort(key=lambda one: (-one.held_size, -one.backlog_size))
-    right = ("backlog", "bytes", "holds back", "frees")
+    right = ("backlog", "bytes", "holds back")
     print_rows(found, _COLUMNS, right, as_json=as_json, json_of=_as_json)
     say(f"{source}: {holding:,} of {seen:,} subscriptions hold back what retention lets go; {len(found):,} are shown")
     say_not_known(context, survey, len(own_policies))
@@ -96,7 +96,6 @@ _COLUMNS: "dict[str, Callable[[CursorState], str]]" = {
     "bytes": lambda one: human_size(one.backlog_size),
     "active": lambda one: minute(one.active_ms) + ("~" if one.last_active_ms is None else ""),
     "holds back": lambda one: human_size(one.held_size),
-    "frees": lambda one: human_size(one.freed_size),
 }
 
 
@@ -110,12 +109,9 @@ def _as_json(one: "CursorState") -> dict[str, Any]:
         "holes": one.holes,
         "backlog_entries": one.backlog,
         "backlog_bytes": one.backlog_size,
-        "last_ledger": one.last_end.name.lower(),
         "last_active": iso_time(one.last_active_ms),
         "node_changed": iso_time(one.changed_ms),
         "holds_back_bytes": one.held_size,
         "holds_back_ledgers": one.held_ledgers,
-        "frees_bytes": one.freed_size,
-        "owner": one.owner.value,
         "unknown_policies": one.may_have_own_policies,
     }

@@ -18,7 +18,7 @@ Nothing is written to a cluster: no node is changed, no ledger is fenced. No bro
 _COMMANDS = (
     LazyCommand(
         "check", "ledgerfs_cluster.cli.cluster.check:check",
-        "Find ledgers and objects without an owner, what is lost, and what is stuck.",
+        "Find ledgers and objects without an owner, and what is lost.",
     ),
     LazyCommand(
         "dump", "ledgerfs_cluster.cli.cluster.dump:dump",
@@ -37,4 +37,4 @@ _COMMANDS = (
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def cluster() -> None:
-    """Find what is lost, orphaned or stuck in a cluster; dump its metadata."""
+    """Find what is lost or orphaned in a cluster; dump its metadata."""

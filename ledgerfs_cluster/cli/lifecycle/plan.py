@@ -167,11 +167,11 @@ def _topic(managed_ledger: str | None) -> str:
 
 def _say_result(policy: Policy, found: "Plan", *, show_all: bool) -> None:
     """Say totals of each kind, and how much waits and is refused."""
-    totals = _totals(found)
-    told = [
-        f"{kind}: {total['actions']:,} for {total['ledgers']:,} ledgers, {human_size(total['bytes'])}"
-        for kind, total in totals.items()
-    ]
+    told = []
+    for kind in dict.fromkeys(one.kind for one in found.actions):
+        some = [one for one in found.actions if one.kind is kind]
+        ledgers, size = sum(len(one.ledger_ids) for one in some), human_size(sum(one.size for one in some))
+        told.append(f"{kind.value}: {len(some):,} for {ledgers:,} ledgers, {size}")
     say(f"{policy.source}: {'; '.join(told) or 'nothing is to be done'}")
     if found.waiting:
         by_kind = Counter(one.action for one in found.waiting)
@@ -195,16 +195,6 @@ def _counted(counts: "Counter[str]") -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
-def _totals(found: "Plan") -> dict[str, dict[str, int]]:
-    totals: dict[str, dict[str, int]] = {}
-    for one in found.actions:
-        total = totals.setdefault(one.kind.value, {"actions": 0, "ledgers": 0, "bytes": 0})
-        total["actions"] += 1
-        total["ledgers"] += len(one.ledger_ids)
-        total["bytes"] += one.size
-    return totals
-
-
 def _as_json(policy: Policy, survey: "Survey", found: "Plan") -> dict[str, Any]:
     return {
         "cluster": policy.source,
@@ -215,7 +205,6 @@ def _as_json(policy: Policy, survey: "Survey", found: "Plan") -> dict[str, Any]:
             {**_left_as_json(one), **_whose(one.subject), "due": iso_time(one.due_ms)} for one in found.waiting
         ],
         "refused": [{**_left_as_json(one), "subject": one.subject, "refusal": one.code} for one in found.refused],
-        "totals": _totals(found),
         "not_known": list(survey.troubles),
         "damaged_nodes": [{"path": one.path, "reason": one.reason} for one in survey.damaged],
     }

@@ -97,8 +97,6 @@ def _serve(
     if service.has_given_up or (once and troubles):
         for one in troubles:
             say(f"not done: {one.text}")
-        if service.events.forgotten:
-            say(f"{service.events.forgotten:,} more troubles are in the log above")
         if not isinstance(service.reopened, Policy):
             context.exit(1)
     if not isinstance(service.reopened, Policy):

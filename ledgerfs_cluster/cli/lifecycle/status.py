@@ -80,8 +80,7 @@ def status(
     for path, why in unreadable.items():
         say(f"{path}: {why}; left out")
     if prometheus is not None and told is not None:
-        from ledgerfs_cluster.lifecycle.service.status import gauges_of
-        from ledgerfs_cluster.rules.gauges_file import write_gauges_file
+        from ledgerfs_cluster.lifecycle.service.status import gauges_of, write_gauges_file
 
         write_gauges_file(prometheus, gauges_of(policy.source, told))
     if holder is None or unreadable or not _is_service(holder):
@@ -129,18 +128,11 @@ def _show(holder: "LockHolder | None", journal: "Journal") -> None:
 def _show_status(told: "Status") -> None:
     if told.failed_passes:
         last = f"since {iso_time(told.passed_ms)}" if told.passed_ms else "yet"
-        say(
-            f"no pass has ended as a whole {last}: {told.failed_passes:,} ended early, the first {iso_time(told.failing_since_ms)}; "
-            "what it was is the last trouble"
-        )
+        say(f"no pass has ended as a whole {last}: {told.failed_passes:,} ended early; what it was is the last trouble")
     if told.passes:
         say(
             f"pass {told.passes:,} ended {iso_time(told.passed_ms)}: {told.backlog_ledgers:,} ledgers of {human_size(told.backlog_bytes)} "
             "are to be offloaded"
-        )
-    if told.broker_backlog_ledgers:
-        say(
-            f"brokers: {told.broker_backlog_ledgers:,} ledgers of {human_size(told.broker_backlog_bytes)} are to be offloaded by them"
         )
     for what, counts in (("done", told.done), ("waits", told.waiting), ("refused", told.refused)):
         if counts:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ledgerfs.display import printable
-from ledgerfs.errors import InvalidNameError, UnsupportedWriteError
-from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, parse_managed_ledger_name, topic_of
+from ledgerfs.errors import InvalidNameError
+from ledgerfs.formats.topic_names import decode_topic, parse_managed_ledger_name, topic_of
 from ledgerfs_cluster.errors import BrokerOffloadError, OffloadRunningError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 
@@ -132,15 +132,7 @@ class BrokerApi:
         return str(state), _text(told.get("lastError"))
 
     def trim(self, managed_ledger: str) -> None:
-        """Have deleted what is past retention, and copies of BookKeeper's past their lag.
-
-        Raises `UnsupportedWriteError` for topics with V1 names, which brokers do not trim on request.
-        """
-        if is_legacy(managed_ledger):
-            raise UnsupportedWriteError(
-                "brokers trim no topic of a V1 name on request, but by themselves while it is used",
-                key=topic_of(managed_ledger),
-            )
+        """Have deleted what is past retention, and copies of BookKeeper's past their lag; brokers refuse it of topics with V1 names."""
         # A second trim finds nothing left.
         self._requests.change("POST", f"{topic_path(managed_ledger)}/trim", is_repeatable=True).require_ok()
 
@@ -169,23 +161,9 @@ def topic_path(managed_ledger: str) -> str:
 
     Names with a cluster in them (V1) are known to the first version of the API alone.
     """
-    name = _parsed(managed_ledger)
-    version = "/admin/v2" if name.cluster is None else "/admin"
-    return f"{version}/persistent/{_quoted(name)}"
-
-
-def is_legacy(managed_ledger: str) -> bool:
-    """Whether a topic's name has a cluster in it (V1); raises `InvalidNameError` for what is no topic's."""
-    return _parsed(managed_ledger).cluster is not None
-
-
-def _parsed(managed_ledger: str) -> ManagedLedgerName:
     name = parse_managed_ledger_name(managed_ledger)
     if name is None:
         raise InvalidNameError("not the managed ledger of a topic, so no broker has it", key=managed_ledger)
-    return name
-
-
-def _quoted(name: ManagedLedgerName) -> str:
     namespace = name.namespace if name.cluster is None else f"{name.cluster}/{name.namespace}"
-    return f"{name.tenant}/{namespace}/{quote(decode_topic(name.encoded_topic), safe='')}"
+    version = "/admin/v2" if name.cluster is None else "/admin"
+    return f"{version}/persistent/{name.tenant}/{namespace}/{quote(decode_topic(name.encoded_topic), safe='')}"

@@ -1,10 +1,11 @@
-"""Whether a broker did what it says: its report, compared with the list of ledgers that ZooKeeper then has.
+"""Having brokers offload and trim, and whether they did: their reports, compared with the list of ledgers that ZooKeeper then has.
 
 A broker reports success of an offload that left ledgers out, and of one whose topic it has unloaded it knows nothing. That a context is
 complete says nothing of the objects, which may lack entries: who deletes BookKeeper's copy looks at them first.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from ledgerfs.errors import LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.topic_names import topic_of
@@ -17,12 +18,53 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
+from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind
 from ledgerfs_cluster.offload.outcomes import Outcome, Status, failed
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 
 ListReader = Callable[[str], ManagedLedgerInfo]
 """Returns the list of ledgers of a managed ledger, not older than this moment; raises `ObjectNotFoundError` for a topic that is gone."""
 _MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ByBrokers:
+    """Has brokers offload and trim, from any thread; nothing is trimmed while ``why_other_policy`` says that the policy file was edited."""
+
+    broker: BrokerApi
+    listed: ListReader
+    why_other_policy: Callable[[], str | None]
+
+    def carry_out(self, action: Action) -> list[Outcome]:
+        """Have a broker offload or trim, and compare the list afterwards. Raises the errors of the broker, and those of ZooKeeper."""
+        name = action.managed_ledger or ""
+        if action.kind is ActionKind.TRIM:
+            # It may have waited for its turn; the next plan has it, if it is still wanted.
+            if self.why_other_policy() is not None:
+                return []
+            return trim_and_compare(self.broker, name, self.listed, action.ledger_ids)
+        return self._offload(action, name)
+
+    def _offload(self, action: Action, name: str) -> list[Outcome]:
+        """Have a broker offload up to the ledger behind the last that is due."""
+        behind = self._behind(action, name)
+        if behind is None:
+            text = f"offload {name}: ledger {max(action.ledger_ids)} is the last ledger of its topic by now"
+            return [Outcome(Status.SKIPPED, "broker offload postponed", name, text, action.ledger_ids)]
+        try:
+            done = offload_and_compare(self.broker, name, Position(behind, 0), self.listed)
+        except BrokerOffloadError:
+            # A broker that loads the topic for that forgets a last ledger without entries, makes another one, and knows no such position.
+            now = self._behind(action, name)
+            if now in {None, behind}:
+                raise
+            done = offload_and_compare(self.broker, name, Position(now, 0), self.listed)
+        return [done]
+
+    def _behind(self, action: Action, name: str) -> int | None:
+        """Return the ledger that a topic lists behind all that are due; None without one."""
+        ids = (one.ledger_id for one in self.listed(name).ledgers)
+        return next((one for one in ids if one > max(action.ledger_ids)), None)
 
 
 def list_reader(nodes: NodeReader) -> ListReader:

@@ -1,6 +1,6 @@
 """Offloads that are due, by the thresholds of the topic's rule; the rule itself is `ledgerfs_cluster.rules.offload_thresholds`."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ledgerfs.display import human_size, span
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
@@ -11,11 +11,10 @@ from ledgerfs_cluster.lifecycle.planning.topic_views import (
     TopicView,
     refuse,
     route_of,
-    wait_for_limit,
 )
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via
 from ledgerfs_cluster.offload.candidates import why_not_readable
-from ledgerfs_cluster.rules.offload_thresholds import Chosen, chosen_of
+from ledgerfs_cluster.rules.offload_thresholds import chosen_of
 
 _OFFLOAD = ActionKind.OFFLOAD
 _WHOSE = {True: "the policy file", False: "the cluster's policies"}
@@ -28,10 +27,7 @@ def plan_offloads(
     if not topic.rule.offload:
         return None
     chosen = chosen_of(topic.ledgers, topic.rule.thresholds, situation.now_ms)
-    row = chosen.next_row
-    if row is not None and topic.ledgers.ids[row] != topic.greatest:
-        wait_for_limit(plan, _OFFLOAD, topic, row, chosen.bytes_left, chosen.ms_left, "due")
-    rows = list(_due_rows(plan, topic, chosen, leaving))
+    rows = list(_due_rows(plan, topic, chosen.tolist(), leaving))
     if not rows:
         return None
     via = _route(cluster, topic, situation)
@@ -43,8 +39,7 @@ def plan_offloads(
     if not rows:
         return None
     ids = topic.ids(rows)
-    # What is due since when is told of the oldest that is chosen.
-    since = chosen.since_ms if rows[0] == chosen.rows[0] else None
+    since = int(topic.ledgers.closed_ms[rows[0]])
     why = why_due(topic, rows, situation.now_ms)
     plan.actions.append(Action(_OFFLOAD, topic.name, ids, topic.size(rows), via, since, why, topic.rule))
     return via
@@ -83,9 +78,9 @@ def _route(cluster: ClusterView, topic: TopicView, situation: Situation) -> Rout
     return via
 
 
-def _due_rows(plan: Plan, topic: TopicView, chosen: Chosen, leaving: Collection[int]) -> Iterator[int]:
+def _due_rows(plan: Plan, topic: TopicView, chosen: Iterable[int], leaving: Collection[int]) -> Iterator[int]:
     """Yield the rows that are chosen, have entries, and stay."""
-    for row in chosen.rows:
+    for row in chosen:
         ledger_id = int(topic.ledgers.ids[row])
         if ledger_id == topic.greatest:
             why = (

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ledgerfs.display import human_size, span
 from ledgerfs.formats.array_types import Int64, Mask
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import OffloadContext
@@ -73,17 +72,6 @@ class TopicView:
 def refuse(plan: Plan, kind: ActionKind, topic: TopicView, reason: Reason, rows: list[int]) -> None:
     """Add that something must not be done with rows of a topic."""
     plan.refuse(kind, topic.name, reason, topic.ids(rows), topic.size(rows))
-
-
-def wait_for_limit(  # noqa: PLR0917  (what waits, of what, for how many bytes and ms, and what it is then)
-    plan: Plan, kind: ActionKind, topic: TopicView, row: int, bytes_left: int, ms_left: int, then: str
-) -> None:
-    """Add that the ledger of a row waits for more bytes, or for a time, whichever comes first; below 0 it waits for none of the kind."""
-    left = [f"{human_size(bytes_left)} more are closed"] if bytes_left >= 0 else []
-    left += [f"{span(ms_left)} have passed"] if ms_left >= 0 else []
-    due_ms = plan.now_ms + ms_left if ms_left >= 0 else None
-    why = f"ledger {topic.ledgers.ids[row]} is {then} once {' or '.join(left)}"
-    plan.wait(kind, topic.name, topic.ids([row]), topic.size([row]), due_ms, why)
 
 
 class ClusterView:

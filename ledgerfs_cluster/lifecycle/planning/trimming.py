@@ -8,9 +8,9 @@ import numpy as np
 
 from ledgerfs.display import human_size, span
 from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Plan, Reason, Refusal, Situation
-from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView, TopicView, refuse, wait_for_limit
+from ledgerfs_cluster.lifecycle.planning.topic_views import ClusterView, TopicView, refuse
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via
-from ledgerfs_cluster.rules.retention import Stays, Trim, keeps_its_last, slowest_of, trim_of
+from ledgerfs_cluster.rules.retention import Trim, keeps_its_last, slowest_of, trim_of
 
 _TRIM = ActionKind.TRIM
 _POLICIES = "policies of its namespace, or of single topics there, could not be read, or are not in this ZooKeeper: others may hold"
@@ -39,9 +39,7 @@ def plan_trim(  # noqa: PLR0917  (what goes, of what, and what is done with it)
     """Add a trim if a broker would delete anything of a topic; ``offloads`` is who offloads ledgers of it now."""
     if not topic.rule.trim or topic.is_of_brokers:
         return
-    if trim.stays is Stays.RETENTION and trim.first_staying is not None:
-        wait_for_limit(plan, _TRIM, topic, trim.first_staying, trim.bytes_left, trim.ms_left, "past retention")
-    past, lagging = list(trim.going), _past_lag(plan, topic, topic.ids(list(trim.going)), situation.now_ms)
+    past, lagging = list(trim.going), _past_lag(topic, topic.ids(list(trim.going)), situation.now_ms)
     for rows, is_told, why in (
         (past, topic.rule.is_retention_told, _RETENTION),
         (lagging, topic.rule.is_lag_told, _LAG),
@@ -56,7 +54,7 @@ def plan_trim(  # noqa: PLR0917  (what goes, of what, and what is done with it)
     if reason is not None:
         refuse(plan, _TRIM, topic, reason, rows)
         return
-    why, since = "; ".join(_reasons(topic, past, lagging)), trim.since_ms if past else None
+    why, since = "; ".join(_reasons(topic, past, lagging)), int(topic.ledgers.closed_ms[rows[0]]) or None
     ids, size = topic.ids(rows), topic.size(rows)
     if not situation.has_admin:
         plan.wait(_TRIM, topic.name, ids, size, None, f"{why}: a broker has to trim, and no admin is named")
@@ -92,22 +90,14 @@ def _reasons(topic: TopicView, past: list[int], lagging: list[int]) -> list[str]
     return told
 
 
-def _past_lag(plan: Plan, topic: TopicView, leaving: tuple[int, ...], now_ms: int) -> list[int]:
-    """Return the rows whose copies in BookKeeper are past their lag, of ledgers that stay; add the next one that waits."""
+def _past_lag(topic: TopicView, leaving: tuple[int, ...], now_ms: int) -> list[int]:
+    """Return the rows whose copies in BookKeeper are past their lag, of ledgers that stay."""
     listed, lag_ms = topic.listed, topic.rule.deletion_lag_ms
-    is_copy = listed["is_complete"] & ~listed["is_deleted_from_bookkeeper"] & topic.is_there
-    is_copy &= listed["ledger_id"] != topic.greatest
-    is_copy &= ~np.isin(listed["ledger_id"], list(leaving))
     if lag_ms < 0:
         return []
-    is_copy &= listed["offloaded_ms"] > 0
-    is_past = is_copy & (now_ms - listed["offloaded_ms"] > lag_ms)
-    waiting = np.flatnonzero(is_copy & ~is_past)
-    if waiting.size:
-        first = int(waiting[np.argmin(listed["offloaded_ms"][waiting])])
-        due_ms = int(listed["offloaded_ms"][first]) + lag_ms + 1
-        which = f"{waiting.size:,} offloaded ledgers are in BookKeeper, too, ledger {listed['ledger_id'][first]}"
-        why = f"{which} for {span(due_ms - now_ms)} more"
-        plan.wait(_TRIM, topic.name, topic.ids(waiting), topic.size(waiting), due_ms, why)
+    is_past = listed["is_complete"] & ~listed["is_deleted_from_bookkeeper"] & topic.is_there
+    is_past &= listed["ledger_id"] != topic.greatest
+    is_past &= ~np.isin(listed["ledger_id"], list(leaving))
+    is_past &= (listed["offloaded_ms"] > 0) & (now_ms - listed["offloaded_ms"] > lag_ms)
     rows: list[int] = np.flatnonzero(is_past).tolist()
     return rows

@@ -6,14 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
 
-from cachetools import LRUCache
-
 from ledgerfs_cluster.offload.outcomes import Outcome, Status
 
 _log = logging.getLogger("ledgerfs.lifecycle")
 _MOST_TROUBLES = 50
-_MOST_LOGGED = 10_000
-"""Troubles that are not logged again; more than are kept, since a pass may meet more."""
+"""Of the status."""
+_MOST_KNOWN = 10_000
+"""Troubles that are not logged again; more than the status has, since a pass may meet more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +27,14 @@ class Trouble:
 class Events:
     """Counts what is done, and keeps the latest troubles. For all threads."""
 
-    __slots__ = ("_counts", "_forgotten", "_lock", "_logged", "_offloaded", "_troubles")
+    __slots__ = ("_counts", "_lock", "_offloaded", "_troubles")
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._counts: Counter[str] = Counter()
         self._offloaded: set[int] = set()
+        # The latest last.
         self._troubles: dict[tuple[str, str], Trouble] = {}
-        self._logged: LRUCache[tuple[str, str], bool] = LRUCache(_MOST_LOGGED)
-        self._forgotten = 0
-
-    @property
-    def forgotten(self) -> int:
-        """How many troubles were more than are kept; each was logged."""
-        return self._forgotten
 
     def note(self, outcome: Outcome) -> None:
         """Count what was done, or log what was not; one of the same code and subject as before is counted, and not logged again."""
@@ -61,12 +54,9 @@ class Events:
             before = self._troubles.pop(about, None)
             times = 1 if before is None else before.times + 1
             self._troubles[about] = Trouble(time.time_ns() // 1_000_000, text, times)
-            while len(self._troubles) > _MOST_TROUBLES:
+            if len(self._troubles) > _MOST_KNOWN:
                 del self._troubles[next(iter(self._troubles))]
-                self._forgotten += 1
-            is_logged = self._logged.get(about, False)
-            self._logged[about] = True
-        if not is_logged:
+        if before is None:
             _log.warning("%s", text)
 
     def forget_offloaded(self, ids: set[int]) -> None:
@@ -87,4 +77,4 @@ class Events:
     def troubles(self) -> list[Trouble]:
         """Return the latest troubles, the oldest first."""
         with self._lock:
-            return list(self._troubles.values())
+            return list(self._troubles.values())[-_MOST_TROUBLES:]

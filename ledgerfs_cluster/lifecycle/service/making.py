@@ -1,6 +1,5 @@
 """Making a service of a policy file, a cluster and its lock."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,10 +10,9 @@ from typing import TYPE_CHECKING
 from ledgerfs.bucket.opening import open_bucket
 from ledgerfs.errors import RefusedLedgerError
 from ledgerfs_cluster.lifecycle.acting.acting import Acting
-from ledgerfs_cluster.lifecycle.acting.by_brokers import ByBrokers
 from ledgerfs_cluster.lifecycle.acting.context import ActionContext
 from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
-from ledgerfs_cluster.lifecycle.brokers.outcomes import list_reader
+from ledgerfs_cluster.lifecycle.brokers.outcomes import ByBrokers, list_reader
 from ledgerfs_cluster.lifecycle.policy.policy_file import why_other
 from ledgerfs_cluster.lifecycle.policy.topic_rules import url_of
 from ledgerfs_cluster.lifecycle.service.background import BackgroundOffloads
@@ -27,7 +25,6 @@ from ledgerfs_cluster.live_source.offloaded_copies import OffloadedCopies
 from ledgerfs_cluster.offload.offload_driver import user_metadata
 from ledgerfs_cluster.offload.one_step import OneStep
 from ledgerfs_cluster.offload.opening import SERVICE, holder_text
-from ledgerfs_cluster.offload.outcomes import failed
 from ledgerfs_cluster.snapshot.cluster_names import only_cluster
 from ledgerfs_cluster.token_bucket import Bandwidth
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
@@ -39,8 +36,6 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
     from ledgerfs_cluster.snapshot.answers import BookieReads
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
-
-_MUCH_MS = 5000
 
 
 def _buckets_of(file: "PolicyFile") -> "Callable[[str], Bucket]":
@@ -76,17 +71,9 @@ def service_of(
     Raises `LockHeldError`, and the errors of ZooKeeper.
     """
     cluster = _as_told(cluster, file)
-    took_ms = time.time_ns() // 1_000_000
     with ClusterLock.take(cluster.nodes.settings, holder_text(SERVICE)) as lock:
         events = Events()
-        clock = ClusterClock(lock, took_ms)
-        if abs(clock.ahead_ms) > _MUCH_MS:
-            where = "ahead of" if clock.ahead_ms > 0 else "behind"
-            text = (
-                f"this machine's clock is {abs(clock.ahead_ms) / 1000:.0f} s {where} ZooKeeper's: the earlier one decides, "
-                "the later one is noted"
-            )
-            events.note(failed("clock", "", text))
+        clock = ClusterClock(lock)
         stopping = Stopping()
         bandwidth = Bandwidth(file.service.store_rate)
         broker = None if brokers is None else BrokerApi(brokers, is_stopping=stopping.is_set)
@@ -107,7 +94,7 @@ def service_of(
         by_brokers = None
         if broker is not None:
             # What a broker has changed before is read, whichever server it did that with.
-            asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), find, other)  # noqa: PLW0108  (anew each time)
+            asking = ByBrokers(broker, lambda name: list_reader(lock.newest())(name), other)  # noqa: PLW0108  (anew each time)
             by_brokers = BrokerWork(asking.carry_out, events, stopping.is_set)
         looking = Looking(cluster, file, bookies, pass_s)
         service = Service(lock, looking, acting, background, by_brokers, clock, events, stopping, other, reopen)

@@ -19,7 +19,6 @@ from ledgerfs_cluster.lifecycle.planning.actions import Action, ActionKind, Plan
 from ledgerfs_cluster.lifecycle.planning.planning import plan_of
 from ledgerfs_cluster.lifecycle.policy.policy_file import Via
 from ledgerfs_cluster.lifecycle.service.status import Status, read_status, write_status
-from ledgerfs_cluster.offload.journal import count_records
 from ledgerfs_cluster.offload.outcomes import failed
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ _ORDER = (ActionKind.CLEAN, ActionKind.DELETE, ActionKind.OFFLOAD, ActionKind.TR
 """A record that does not hold any more goes before another one comes. Brokers that are asked change lists that deletions go by."""
 _SLICE_S = 0.25
 """After how long who waits looks whether it is to end: a signal ends no sleep."""
-_MOST_UNREAD = 20
 _TRIES = 5
 """How often it is tried to complete what is copied before the service ends."""
 
@@ -162,8 +160,7 @@ class Service:
             if not has_stopped:
                 code = f"pass {type(error).__name__}"
                 self.events.note(failed(code, error.key or "", f"this pass ended early: {error}", error))
-                since_ms = self._status.failing_since_ms or self.clock.now_ms()
-                self._write_status(failed_passes=self._status.failed_passes + 1, failing_since_ms=since_ms)
+                self._write_status(failed_passes=self._status.failed_passes + 1)
             if once and not has_stopped:
                 raise
 
@@ -179,20 +176,22 @@ class Service:
         plan = plan_of(looked.survey, situation)
         self._plan, self._sizes = plan, _sizes(looked, plan)
         self.events.forget_offloaded(offloaded_before)
-        self._tell_unread(plan)
-        self.background.replace([one for one in plan.actions if _is_offload(one, Via.DIRECT)], self._sizes)
+        for one in plan.refused:
+            # Work that may be due there is not done.
+            if one.code == Refusal.UNREADABLE.value:
+                self.events.note(failed("unreadable", one.subject, f"{one.subject}: {one.message}"))
+        self.background.replace([one for one in plan.actions if _is_direct_offload(one)], self._sizes)
         acting = self.acting(looked.survey, situation)
         for action in sorted(plan.actions, key=lambda one: _ORDER.index(one.kind)):
             self._look_at_policy()
             self._complete()
             self._begin(action, acting)
         self._look_at_policy()
-        passes, now_ms = self._status.passes + 1, self.clock.now_ms()
-        self._write_status(passes=passes, passed_ms=now_ms, failed_passes=0, failing_since_ms=0)
+        self._write_status(passes=self._status.passes + 1, passed_ms=self.clock.now_ms(), failed_passes=0)
 
     def _begin(self, action: Action, acting: "Acting") -> None:
         """Carry out an action that is none of the background's; by a policy that was edited meanwhile nothing is deleted or trimmed."""
-        if _is_offload(action, Via.DIRECT) or (self._other_policy and action.kind is not ActionKind.OFFLOAD):
+        if _is_direct_offload(action) or (self._other_policy and action.kind is not ActionKind.OFFLOAD):
             return
         if action.kind not in {ActionKind.OFFLOAD, ActionKind.TRIM}:
             for one in acting.carry_out(action):
@@ -265,29 +264,9 @@ class Service:
 
     # Telling.
 
-    def _tell_unread(self, plan: Plan) -> None:
-        """Tell what could not be read: work that may be due there is not done."""
-        unread = [
-            failed("unreadable", one.subject, f"{one.subject}: {one.message}")
-            for one in plan.refused
-            if one.code == Refusal.UNREADABLE.value
-        ]
-        # A node of which much is refused is told once.
-        told = list(dict.fromkeys(unread))
-        for one in told[:_MOST_UNREAD]:
-            self.events.note(one)
-        if len(told) > _MOST_UNREAD:
-            text = f"{len(told) - _MOST_UNREAD:,} more could not be read"
-            self.events.note(failed("more-unreadable", "", text))
-
     def _write_status(self, **changes: int) -> None:
         """Write the status by the last plan, and by what was done since; an error never ends the work: the node may not be ours to set."""
-        ours, theirs = self._backlog(Via.DIRECT), self._backlog(Via.BROKER)
-        values: dict[str, Any] = {
-            **ours,
-            **{f"broker_{name}": value for name, value in theirs.items()},
-            **changes,
-        }
+        values: dict[str, Any] = {**self._backlog(), **changes}
         self._status = replace(
             self._status,
             done=self.events.counts(),
@@ -297,11 +276,8 @@ class Service:
             **values,
         )
         try:
-            nodes = self.lock.newest()
-            passed_ms = self._status.passed_ms
-            if not passed_ms and (before := read_status(nodes)) is not None:
-                passed_ms = before.passed_ms
-            self._status = replace(self._status, passed_ms=passed_ms, journal=count_records(nodes))
+            if not self._status.passed_ms and (before := read_status(self.lock.newest())) is not None:
+                self._status = replace(self._status, passed_ms=before.passed_ms)
             sent_ns = time.monotonic_ns()
             written_ms = write_status(self.lock, self._status)
             if written_ms is not None:
@@ -312,10 +288,11 @@ class Service:
             text = f"the status is not written: {error}"
             self.events.note(failed(f"status {type(error).__name__}", "", text, error))
 
-    def _backlog(self, via: Via) -> dict[str, int]:
-        """Return how many ledgers and bytes are due to be offloaded, and since when the oldest of them is, 0 if that is not known."""
+    def _backlog(self) -> dict[str, int]:
+        """Return how many ledgers and bytes are due to be offloaded, and when the oldest of them was closed, 0 if that is not known."""
         offloaded = self.events.offloaded()
-        due = [(one, set(one.ledger_ids) - offloaded) for one in self._plan.actions if _is_offload(one, via)]
+        offloads = (one for one in self._plan.actions if one.kind is ActionKind.OFFLOAD)
+        due = [(one, set(one.ledger_ids) - offloaded) for one in offloads]
         ids = [ledger_id for _, some in due for ledger_id in some]
         since = [action.since_ms for action, some in due if some and action.since_ms is not None]
         size = sum(self._sizes.get(one, 0) for one in ids)
@@ -330,5 +307,5 @@ def _sizes(looked: "Looked", plan: Plan) -> dict[int, int]:
     return dict(zip(rows["ledger_id"].tolist(), rows["size"].tolist(), strict=True))
 
 
-def _is_offload(action: Action, via: Via) -> bool:
-    return action.kind is ActionKind.OFFLOAD and action.via is via
+def _is_direct_offload(action: Action) -> bool:
+    return action.kind is ActionKind.OFFLOAD and action.via is Via.DIRECT

@@ -1,14 +1,15 @@
-"""What the service tells of itself: a node in ZooKeeper, which `ledgerfs lifecycle status` reads, and gauges for Prometheus."""
+"""What the service reports of itself: a node in ZooKeeper, which `ledgerfs lifecycle status` reads, and gauges for Prometheus."""
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from pathlib import Path
+from uuid import uuid4
 
-from ledgerfs.errors import CorruptMetadataError, ObjectNotFoundError
+from ledgerfs.errors import CorruptMetadataError, InvalidOptionError, ObjectNotFoundError
 from ledgerfs_cluster.errors import ChangedMeanwhileError
 from ledgerfs_cluster.lifecycle.service.events import Trouble
-from ledgerfs_cluster.rules.gauges_file import gauge_lines
 from ledgerfs_cluster.snapshot.policies import json_object
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, SetNode
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
@@ -17,7 +18,7 @@ STATUS_PATH = "/ledgerfs/lifecycle/status"
 _MOST_MS = 1 << 47
 """More is no time that a calendar has."""
 _MOST_TEXT = 500
-_COUNTS = ("done", "waiting", "refused", "journal")
+_COUNTS = ("done", "waiting", "refused")
 _LONG = 2**63
 
 
@@ -32,19 +33,15 @@ class Status:
     passes
         How many whole ones there were since the service began.
     backlog_ledgers, backlog_bytes, oldest_due_ms
-        What is due to be offloaded by this program and is not yet, and since when; 0 for nothing.
+        What is due to be offloaded and is not yet, and when the oldest of that was closed; 0 for nothing.
     done
         {kind of work with ``_ledgers`` or ``_bytes``: how many since the service began}.
     waiting, refused
         {kind: how many}, by the last plan.
-    journal
-        {kind: records of the journal}.
     troubles
         The latest, the oldest first.
-    failed_passes, failing_since_ms
-        How many passes have ended early since the last whole one, and when the first of them did; 0 for none.
-    broker_backlog_ledgers, broker_backlog_bytes, broker_oldest_due_ms
-        What is due to be offloaded by brokers, and since when; 0 for nothing.
+    failed_passes
+        How many passes have ended early since the last whole one.
 
     """
 
@@ -57,13 +54,8 @@ class Status:
     done: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
-    journal: Mapping[str, int] = field(default_factory=dict)
     troubles: Sequence[Trouble] = ()
     failed_passes: int = 0
-    failing_since_ms: int = 0
-    broker_backlog_ledgers: int = 0
-    broker_backlog_bytes: int = 0
-    broker_oldest_due_ms: int = 0
 
 
 def write_status(lock: ClusterLock, status: Status) -> int | None:
@@ -103,54 +95,62 @@ def parse_status(data: bytes, *, key: str) -> Status:
     """
     told = json_object(data, key=key)
     try:
-        return Status(**{one.name: _read(one.name, told[one.name]) for one in fields(Status) if one.name in told})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        found = Status(**{one.name: told[one.name] for one in fields(Status) if one.name in told})
+        found = replace(found, troubles=[Trouble(**one) for one in told.get("troubles", ())])
+        values = asdict(found)
+        counts, troubles = [values.pop(name) for name in _COUNTS], values.pop("troubles")
+        texts = [one.pop("text") for one in troubles]
+        for name, value in (pair for one in (values, *counts, *troubles) for pair in one.items()):
+            if type(value) is not int or not 0 <= value < (_MOST_MS if name.endswith("_ms") else _LONG):
+                raise ValueError(f"{name} is not a number from 0 on that fits")
+        if not all(isinstance(one, str) for one in texts):
+            raise ValueError("the text of a trouble is none")
+    except (ValueError, TypeError, AttributeError) as error:
         raise CorruptMetadataError(f"no status of the lifecycle service: {error}", key=key) from error
+    return found
 
 
-def gauges_of(source: str, status: Status) -> list[str]:
-    """Return the lines of Prometheus's text format."""
+def gauges_of(source: str, status: Status) -> Iterator[str]:
+    """Yield the lines of Prometheus's text format."""
     gauges: tuple[tuple[str, str, float | Mapping[str, int], str], ...] = (
         ("last_pass_timestamp_seconds", "When the last whole pass ended, seconds since 1970.", status.passed_ms / 1000, ""),
         ("failed_passes", "Passes that have ended early since the last whole one.", status.failed_passes, ""),
-        ("backlog_ledgers", "Ledgers that are due to be offloaded by the service itself.", status.backlog_ledgers, ""),
-        ("backlog_bytes", "Bytes that are due to be offloaded by the service itself.", status.backlog_bytes, ""),
-        ("oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", status.oldest_due_ms / 1000, ""),
-        ("broker_backlog_ledgers", "Ledgers that are due to be offloaded by brokers.", status.broker_backlog_ledgers, ""),
-        ("broker_backlog_bytes", "Bytes that are due to be offloaded by brokers.", status.broker_backlog_bytes, ""),
-        ("broker_oldest_due_timestamp_seconds", "Since when the oldest of them has been due.", status.broker_oldest_due_ms / 1000, ""),
+        ("backlog_ledgers", "Ledgers that are due to be offloaded.", status.backlog_ledgers, ""),
+        ("backlog_bytes", "Bytes that are due to be offloaded.", status.backlog_bytes, ""),
+        ("oldest_due_timestamp_seconds", "When the oldest of them was closed.", status.oldest_due_ms / 1000, ""),
         ("troubles", "Troubles that the status has.", len(status.troubles), ""),
         ("done_total", "Ledgers and bytes that were done since the service began.", status.done, "what"),
         ("waiting", "Things that are not due yet.", status.waiting, "what"),
         ("refused", "Things that must not be done, by why.", status.refused, "why"),
-        ("journal_records", "Records of the journal.", status.journal, "kind"),
     )  # fmt: skip
-    lines: list[str] = []
     for name, about, value, label in gauges:
-        values = value if isinstance(value, Mapping) else {"": value}
-        samples = (
-            ({"cluster": source, **({label: key} if label else {})}, round(one, 3)) for key, one in values.items()
-        )
-        lines += gauge_lines(f"ledgerfs_lifecycle_{name}", about, samples)
-    return lines
+        yield f"# HELP ledgerfs_lifecycle_{name} {about}"
+        yield f"# TYPE ledgerfs_lifecycle_{name} gauge"
+        for key, one in (value if isinstance(value, Mapping) else {"": value}).items():
+            labels = {"cluster": source, **({label: key} if label else {})}
+            texts = ",".join(f'{of}="{_escaped(text)}"' for of, text in labels.items())
+            yield f"ledgerfs_lifecycle_{name}{{{texts}}} {round(one, 3)}"
 
 
-def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Return the value of a field; raises an error of its type for any other value."""
-    if name in _COUNTS:
-        return {key: _number(one) for key, one in value.items()}
-    if name == "troubles":
-        return [Trouble(_number(one["when_ms"], _MOST_MS), _text(one["text"]), _number(one["times"])) for one in value]
-    return _number(value, _MOST_MS if name.endswith("_ms") else _LONG)
+def write_gauges_file(path: Path, lines: Iterable[str]) -> None:
+    """Write all lines at once, for the textfile collector of a node exporter: whoever reads the file meanwhile has the old one.
+
+    Raises `InvalidOptionError` if it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
+    try:
+        with part.open("x", encoding="utf-8", errors="replace") as file:
+            # Collectors run as another user.
+            os.fchmod(file.fileno(), 0o644)
+            file.writelines(f"{line}\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise InvalidOptionError(f"the gauges cannot be written: {error.strerror}", key=str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
-def _number(value: Any, most: int = _LONG) -> int:  # noqa: ANN401  (JSON)
-    if type(value) is not int or not 0 <= value < most:
-        raise ValueError(f"{str(value)[:50]!r} is not a number from 0 on that fits")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{str(value)[:50]!r} is not a text")
-    return value
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

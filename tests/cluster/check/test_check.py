@@ -104,14 +104,6 @@ def test_a_ledger_that_ends_elsewhere_by_its_list_is_named(
     assert ("nowhere" in found.evidence) is (entries > 0)
 
 
-def test_other_bytes_that_the_index_does_not_have_are_loss(cluster: LiveCluster, checked: Checked) -> None:
-    first, *_ = ids(cluster)
-    cluster.offload(TOPIC, first)
-    cluster.change_ledger(TOPIC, first, lambda info: replace(info, size=info.size + 1))
-    assert checked.kinds(with_bucket=False) == {(UNEQUAL, (first,))}
-    assert checked.kinds() == {(UNEQUAL, (first,)), (FindingKind.TRUNCATED_OFFLOAD, (first,))}
-
-
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_objects_of_a_noted_attempt_are_no_orphans(cluster: LiveCluster, checked: Checked, is_damaged: bool) -> None:
     first, second, *_ = ids(cluster)

@@ -60,7 +60,7 @@ def test_cursors_says_who_is_behind_and_holds_what_back(cluster: LiveCluster, du
         assert (found["done"]["position"], found["done"]["position_may_be_old"]) == ([152, 2], False)
     inactive = json.loads(output("cluster", "cursors", dump, "--inactive", "7d", "--json"))
     assert [one["subscription"] for one in inactive] == ["slow"]
-    assert inactive[0]["frees_bytes"] == inactive[0]["holds_back_bytes"] == sum(map(len, messages(30)))
+    assert inactive[0]["holds_back_bytes"] == sum(map(len, messages(30)))
     blind = json.loads(output("cluster", "cursors", cluster.url, "--all", "--json", "--no-bookies"))
     assert [one["position_may_be_old"] for one in blind if one["subscription"] == "done"] == [True]
     assert "151:9" in output_of_process("cluster", "cursors", dump)
@@ -96,11 +96,3 @@ def test_wrong_use_and_missing_servers_have_their_exit_codes(cluster: LiveCluste
     done = run("cluster", "cursors", "pulsar+zk://127.0.0.1:1", "-o", "timeout_s=1", code=3)
     assert b"no ZooKeeper server answered" in done.stderr
     run("cluster", "cursors", f"{cluster.url}/elsewhere", code=3)
-
-
-def test_damaged_nodes_are_an_exit_code(tmp_path: Path) -> None:
-    with LiveCluster(tmp_path) as cluster:
-        cluster.write_ledger(TOPIC, messages(2))
-        cluster.zookeeper.set("/managed-ledgers/public/default/persistent/broken", b"\xff\xff")
-        done = run("cluster", "cursors", cluster.url, "--no-bookies", code=1)
-        assert b"persistent/broken" in done.stderr

@@ -93,18 +93,6 @@ def test_a_kept_dump_stands_where_a_dump_does(cluster: LiveCluster, tier: Path, 
     assert "only a path of this machine is taken here" in told
 
 
-@pytest.mark.long
-def test_old_ones_are_removed(cluster: LiveCluster, tier: Path) -> None:
-    for _ in range(4):
-        dump(cluster, tier)
-    assert len(names_in(tier)) == 4
-    before = names_in(tier)
-    found = json.loads(output("cluster", "dump", cluster.url, "--to", str(tier), "--keep", "2", "--json"))
-    assert found["removed"] == [f"{DUMPS}/{folder_in(tier).name}/{name}" for name in before[:3]]
-    left = names_in(tier)
-    assert (left[0], len(left)) == (before[3], 2)
-
-
 @for_each(
     ("arguments", "says"),
     [((), b"either FILE or --to"), (("x", "--to", "tier"), b"either FILE or --to"),

@@ -74,10 +74,6 @@ bucket = "tier"
     return str(path)
 
 
-def in_tier(cluster: LiveCluster) -> list[str]:
-    return ["-o", f'bucket_urls={{"tier": "{cluster.bucket_url()}"}}']
-
-
 def listed(cluster: LiveCluster, topic: str) -> list[LedgerInfo]:
     data = cluster.nodes[managed_ledger_path(managed_ledger_of(topic))]
     return list(parse_managed_ledger_info(data, key="").ledgers)
@@ -111,14 +107,14 @@ def test_what_is_due_is_offloaded_and_a_broker_deletes(cluster: LiveCluster, pol
     Path(policy).write_text(Path(policy).read_text().replace('trash_grace = "1h"', 'trash_grace = "0s"'))
     left = orphan(cluster, 7)
     # Without one it waits.
-    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+    done = run("lifecycle", "run", policy, "--once", "--yes")
     assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
     assert all(ledger_path(one) in cluster.nodes for one in (*ids[KEPT], *ids[PASSING]))
     assert b"not done" not in done.stderr
     with live_broker(cluster, past_retention=set(ids[PASSING][:2]), deletes_copies=True) as broker:
         ask(policy, broker)
         for _ in range(2):
-            run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+            run("lifecycle", "run", policy, "--once", "--yes")
         # They were not loaded before.
         assert sorted(broker.unloads) == sorted(map(managed_ledger_of, (KEPT, PASSING)))
         assert broker.loaded == set()
@@ -127,7 +123,7 @@ def test_what_is_due_is_offloaded_and_a_broker_deletes(cluster: LiveCluster, pol
         assert read(cluster, KEPT) == before[KEPT]
         assert read(cluster, PASSING) == [one for one in before[PASSING] if one[0] in ids[PASSING][2:]]
         assert not any(path.startswith(f"{ROOT}/") for path in cluster.nodes)
-        assert json.loads(output("lifecycle", "plan", policy, "--json", *in_tier(cluster)))["actions"] == []
+        assert json.loads(output("lifecycle", "plan", policy, "--json"))["actions"] == []
     gauges = tmp_path / "gauges.prom"
     run("lifecycle", "status", policy, "--prometheus", str(gauges), code=1)
     assert "ledgerfs_lifecycle_backlog_bytes" in gauges.read_text()
@@ -135,7 +131,7 @@ def test_what_is_due_is_offloaded_and_a_broker_deletes(cluster: LiveCluster, pol
 
 def test_nothing_is_done_without_a_yes(cluster: LiveCluster, policy: str) -> None:
     before = cluster.nodes
-    done = run("lifecycle", "run", policy, "--once", *in_tier(cluster), code=2)
+    done = run("lifecycle", "run", policy, "--once", code=2)
     assert b"--yes is needed" in done.stderr
     assert cluster.nodes == before
 
@@ -145,7 +141,7 @@ def test_a_second_service_is_told_who_has_the_lock(cluster: LiveCluster, policy:
     try:
         with ClusterLock.take(living.nodes.settings, b'{"host": "elsewhere"}'):
             before = cluster.nodes
-            done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=3)
+            done = run("lifecycle", "run", policy, "--once", "--yes", code=3)
             assert b"elsewhere" in done.stderr
             assert b"elsewhere" in run("lifecycle", "undo", policy, "orphan-1", code=3).stderr
             assert cluster.nodes == before
@@ -156,7 +152,7 @@ def test_a_second_service_is_told_who_has_the_lock(cluster: LiveCluster, policy:
 def test_failures_are_told_and_nothing_is_left_over(cluster: LiveCluster, policy: str) -> None:
     cluster.bucket().rmdir()
     cluster.bucket().write_bytes(b"no folder")
-    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+    done = run("lifecycle", "run", policy, "--once", "--yes", code=1)
     assert b"not done: offload public/kept/persistent/t, ledger 150" in done.stderr
     assert not any(one.is_offloaded for one in listed(cluster, KEPT))
 
@@ -173,25 +169,9 @@ def foul_while_copied(cluster: LiveCluster, topic: str) -> None:
     cluster.zookeeper.at_write = at_write
 
 
-def test_what_once_has_done_and_what_went_wrong_is_in_the_status(cluster: LiveCluster, policy: str) -> None:
-    """Offloads end behind the pass that begins them."""
-    first = listed(cluster, KEPT)[0].ledger_id
-    cluster.collect(first)
-    ended = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
-    assert b"not done: " in ended.stderr
-    told = json.loads(
-        subprocess.run([LEDGERFS, "lifecycle", "status", policy, "--json"], capture_output=True, check=False).stdout
-    )
-    assert told["done"]["offloaded_ledgers"] == sum(
-        one.is_offloaded for topic in (KEPT, PASSING) for one in listed(cluster, topic)
-    )
-    assert told["backlog_ledgers"] == 1
-    assert any(str(first) in one["text"] for one in told["troubles"])
-
-
 def test_a_service_with_a_topic_that_cannot_be_completed_ends_and_says_so(cluster: LiveCluster, policy: str) -> None:
     foul_while_copied(cluster, PASSING)
-    command = [LEDGERFS, "lifecycle", "run", policy, "--yes", *in_tier(cluster)]
+    command = [LEDGERFS, "lifecycle", "run", policy, "--yes"]
     with started(command, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:
             wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3, seconds=300)
@@ -211,10 +191,10 @@ def test_what_a_broker_leaves_when_it_is_asked_to_trim_is_told(cluster: LiveClus
         broker.load(PASSING)
         ask(policy, broker)
         Path(policy).write_text(Path(policy).read_text().replace('offload_after = "1m"', "offload = false"))
-        done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+        done = run("lifecycle", "run", policy, "--once", "--yes", code=1)
         assert b"left 2 of 2 ledgers" in done.stderr
         broker.past_retention = {154, 155}
-        run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+        run("lifecycle", "run", policy, "--once", "--yes")
 
 
 def test_a_lock_that_is_no_services_is_said(cluster: LiveCluster, policy: str) -> None:
@@ -230,7 +210,7 @@ def test_a_lock_that_is_no_services_is_said(cluster: LiveCluster, policy: str) -
 def test_a_record_is_taken_back(cluster: LiveCluster, policy: str) -> None:
     for one in (7, 8):
         orphan(cluster, one)
-    run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+    run("lifecycle", "run", policy, "--once", "--yes")
     records = [one["node"] for one in json.loads(output("lifecycle", "status", policy, "--json", code=1))["marked"]]
     assert records == ["orphan-7", "orphan-8"]
     run("lifecycle", "undo", policy, "orphan-7")
@@ -243,7 +223,7 @@ def test_a_damaged_record_is_told_keeps_no_other_back_and_is_dropped(cluster: Li
     ids = [orphan(cluster, one) for one in (7, 8)]
     path, data = f"{ROOT}/orphan-7", b"\xffrandom"
     cluster.zookeeper.set(path, data)
-    done = run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
+    done = run("lifecycle", "run", policy, "--once", "--yes", code=1)
     assert f"not done: {path}: ".encode() in done.stderr
     assert b"`ledgerfs lifecycle undo` drops it by its name, orphan-7" in done.stderr
     # The other one is marked, and what else is due is done.
@@ -254,7 +234,7 @@ def test_a_damaged_record_is_told_keeps_no_other_back_and_is_dropped(cluster: Li
     assert b"could not be read, and is dropped" in run("lifecycle", "undo", policy, "orphan-7").stderr
     assert path not in cluster.nodes
     assert all(ledger_path(one) in cluster.nodes for one in ids)
-    run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster))
+    run("lifecycle", "run", policy, "--once", "--yes")
     assert cluster.nodes[path] != data
 
 
@@ -288,7 +268,7 @@ def test_what_is_marked_by_a_policy_that_was_edited_meanwhile_stays(cluster: Liv
 
 def test_a_service_goes_on_by_an_edited_policy_once_it_is_valid(cluster: LiveCluster, policy: str) -> None:
     Path(policy).write_text(Path(policy).read_text().replace('trash_grace = "1h"', 'trash_grace = "0s"'))
-    command = [LEDGERFS, "lifecycle", "run", policy, "--yes", "--pass-seconds", "0", *in_tier(cluster)]
+    command = [LEDGERFS, "lifecycle", "run", policy, "--yes", "--pass-seconds", "0"]
     with started(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:
             wait_until(lambda: sum(one.is_offloaded for one in listed(cluster, KEPT)) == 3, seconds=300)
@@ -316,14 +296,6 @@ def test_a_service_goes_on_by_an_edited_policy_once_it_is_valid(cluster: LiveClu
     assert LOCK_PATH not in cluster.nodes
 
 
-def test_a_bucket_with_another_url_than_its_name_is_read_where_the_file_has_it(
-    cluster: LiveCluster, policy: str
-) -> None:
-    # Nobody tells where the bucket is but the file.
-    run("lifecycle", "run", policy, "--once", "--yes")
-    assert [one.is_offloaded for one in listed(cluster, KEPT)] == [True, True, True, False]
-
-
 def test_a_damaged_status_is_said_and_the_journal_is_shown(cluster: LiveCluster, policy: str) -> None:
     orphan(cluster, 7)
     Path(policy).write_text(Path(policy).read_text().replace('offload_after = "1m"', "offload = false"))
@@ -340,22 +312,6 @@ def test_a_damaged_status_is_said_and_the_journal_is_shown(cluster: LiveCluster,
     # The service writes it anew.
     run("lifecycle", "run", policy, "--once", "--yes")
     assert json.loads(output("lifecycle", "status", policy, "--json", code=1))["unreadable"] == {}
-
-
-def test_what_brokers_are_to_offload_is_told_beside_what_the_service_does(cluster: LiveCluster, policy: str) -> None:
-    with live_broker(cluster) as broker:
-        broker.load(KEPT)
-        broker.fails_with = "no space left"
-        ask(policy, broker)
-        run("lifecycle", "run", policy, "--once", "--yes", *in_tier(cluster), code=1)
-    told = json.loads(output("lifecycle", "status", policy, "--json", code=1))
-    size = sum(one.size for one in listed(cluster, KEPT)[:3])
-    assert (told["broker_backlog_ledgers"], told["broker_backlog_bytes"]) == (3, size)
-    # What the service does itself is done.
-    assert (told["backlog_ledgers"], told["backlog_bytes"]) == (0, 0)
-    assert 0 < told["broker_oldest_due_ms"] < told["passed_ms"]
-    shown = run("lifecycle", "status", policy, code=1).stderr
-    assert b"brokers: 3 ledgers of " in shown
 
 
 def test_the_status_needs_no_policy_where_the_cluster_is_named(cluster: LiveCluster, policy: str) -> None:

@@ -63,12 +63,6 @@ def test_what_was_built_is_read_again(record: JournalRecord) -> None:
     assert parse_record_name(record.name) == (record.kind, record.ledger_id, record.uuid)
 
 
-def test_the_node_of_an_orphan_has_no_uuid() -> None:
-    assert ORPHAN.path == f"{ROOT}/orphan-58"
-    assert parse_record(node_of(ORPHAN.build(), ORPHAN.path)) == ORPHAN
-    assert parse_record_name("orphan-58") == (RecordKind.ORPHAN, 58, None)
-
-
 @for_each(
     ("name", "value"),
     [

@@ -12,19 +12,15 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import (
     CorruptLedgerError,
     InvalidNameError,
-    MissingLedgerError,
     NotFoundError,
-    ObjectExistsError,
-    RefusedLedgerError,
     UnsupportedWriteError,
 )
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.verification.verify import verify
 from ledgerfs_cluster.offload import LedgerOffloader, NullLedgerOffloader
 from ledgerfs_cluster.offload.ledger_offloader import LedgerEntries
-from tests.support.each import for_each
 from tests.support.entries import batch_of
-from tests.support.ledgers import NAME, offload, put_in_folder
+from tests.support.ledgers import NAME, offload
 from tests.support.s3 import S3Server
 from tests.support.s3_log import changes, requests_of
 
@@ -138,15 +134,6 @@ def test_extra_metadata_is_kept_in_lower_case_beside_what_a_broker_wants(
         }
 
 
-def test_the_same_uuid_twice_is_refused_and_the_first_attempt_stays(bucket: Bucket, remote: Bucket) -> None:
-    for target in (bucket, remote):
-        offloader, uuid = LedgerOffloader(target), str(uuid4())
-        offloader.offload(LedgerEntries(5, MADE.records), uuid, NAMED)
-        with pytest.raises(ObjectExistsError):
-            offloader.offload(LedgerEntries(5, offload([b"other"]).records), uuid, NAMED)
-        assert entries_of(offloader, 5, uuid) == ENTRIES
-
-
 def test_each_attempt_is_read_by_its_own_uuid(bucket: Bucket) -> None:
     offloader = LedgerOffloader(bucket)
     uuids = [str(uuid4()) for _ in range(3)]
@@ -178,18 +165,6 @@ def test_what_was_deleted_is_gone_and_may_be_deleted_again(bucket: Bucket, remot
         assert entries_of(offloader, 5, uuid) == ENTRIES
 
 
-@pytest.mark.parametrize(("half", "error"), [("", MissingLedgerError), ("-index", NotFoundError)])
-def test_half_an_attempt_is_deleted_and_not_read(half: str, error: type[Exception], bucket: Bucket) -> None:
-    folder = Path(bucket.store.url.removeprefix("file://"))
-    put_in_folder(folder, MADE)
-    (folder / f"{MADE.uuid}-ledger-5{half}").unlink()
-    offloader = LedgerOffloader(bucket)
-    with pytest.raises(error, match="data object"):
-        offloader.read_offloaded(5, MADE.uuid)
-    offloader.delete_offloaded(5, MADE.uuid)
-    assert objects_in(bucket) == {}
-
-
 def test_the_index_is_deleted_first(remote: Bucket, s3_bucket: str) -> None:
     offloader, uuid = LedgerOffloader(remote), str(uuid4())
     offloader.offload(LedgerEntries(5, MADE.records), uuid, NAMED)
@@ -197,35 +172,6 @@ def test_the_index_is_deleted_first(remote: Bucket, s3_bucket: str) -> None:
         offloader.delete_offloaded(5, uuid)
     deleted = [request.partition("?")[0] for request in changes(seen)]
     assert deleted == [f"DELETE {uuid}-ledger-5-index", f"DELETE {uuid}-ledger-5"]
-
-
-@for_each(
-    ("entries", "error"),
-    [
-        (b"", RefusedLedgerError),
-        (MADE.records[13:], RefusedLedgerError),
-        (MADE.records[:-1], RefusedLedgerError),
-        (offload([b"x" * (5 << 20)], block_size=6 << 20).records, RefusedLedgerError),
-        ("/nowhere/5.entries", FileNotFoundError),
-    ],
-)
-def test_what_is_no_ledger_is_refused_before_a_byte_is_sent(
-    entries: Any, error: type[Exception], remote: Bucket, s3_bucket: str
-) -> None:
-    with requests_of(s3_bucket) as seen, pytest.raises(error):
-        LedgerOffloader(remote, block_size=5 << 20).offload(LedgerEntries(5, entries), str(uuid4()), NAMED)
-    assert seen == []
-
-
-def test_names_that_are_none_are_refused_before_a_byte_is_sent(remote: Bucket, s3_bucket: str) -> None:
-    offloader = LedgerOffloader(remote)
-    with requests_of(s3_bucket) as seen:
-        for uuid in ("", "x", "../x", "0" * 31):
-            with pytest.raises(InvalidNameError, match="not a uuid"):
-                offloader.offload(LedgerEntries(5, MADE.records), uuid, NAMED)
-        with pytest.raises(InvalidNameError):
-            offloader.offload(LedgerEntries(-1, MADE.records), str(uuid4()), NAMED)
-    assert seen == []
 
 
 def test_a_damaged_ledger_is_not_offloaded(tmp_path: Path, golden: Path, golden_url: str, bucket: Bucket) -> None:

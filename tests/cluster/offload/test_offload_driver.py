@@ -4,9 +4,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from ledgerfs.errors import InvalidOptionError
 from ledgerfs.layouts.pulsar_blob.new_ledger import completed_user_metadata
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     ManagedLedgerInfo,
@@ -98,20 +95,6 @@ def test_each_driver_is_noted_by_its_constant(driver: str, constant: str) -> Non
             ("region", "r"),
         ),
     )
-    assert dict(driver_of_bucket(driver, "b").properties) == {
-        "bucket": "b",
-        "managedLedgerOffloadDriver": constant,
-        "region": "",
-        "serviceEndpoint": "",
-    }
-
-
-def test_an_offload_needs_a_driver_of_object_stores_and_a_bucket() -> None:
-    for driver in ("tape", "", "filesystem"):
-        with pytest.raises(InvalidOptionError, match="offloaded with one of"):
-            driver_of_bucket(driver, "b")
-    with pytest.raises(InvalidOptionError, match="name of a bucket"):
-        driver_of_bucket("aws-s3", "")
 
 
 def test_objects_have_the_user_metadata_that_brokers_write(golden: Path) -> None:

@@ -155,23 +155,15 @@ def test_the_last_ledger_is_never_offloaded(cluster: LiveCluster, offloading: Of
     offloading.require_nothing_left_over()
 
 
-@pytest.mark.parametrize(
-    ("owner", "words"), [(Owner.SOME, "a broker has the topic"), (Owner.UNKNOWN, "extensible load manager")]
-)
-def test_topics_that_a_broker_may_have_are_refused(
-    cluster: LiveCluster, offloading: Offloading, owner: Owner, words: str
-) -> None:
+def test_topics_that_a_broker_may_have_are_refused(cluster: LiveCluster, offloading: Offloading) -> None:
     first, *_ = three_ledgers(cluster)
-    offloading.owners.owner = owner
-    with pytest.raises(RefusedLedgerError, match=words):
-        offloading.offload(first)
-    offloading.require_nothing_left_over()
-    assert offloading.objects() == set()
-
-
-def test_topics_of_brokers_are_refused(offloading: Offloading) -> None:
+    for owner, words in ((Owner.SOME, "a broker has the topic"), (Owner.UNKNOWN, "extensible load manager")):
+        offloading.owners.owner = owner
+        with pytest.raises(RefusedLedgerError, match=words):
+            offloading.offload(first)
     with pytest.raises(RefusedLedgerError, match="brokers' own"):
         offloading.step().offload("public/default/persistent/__change_events", [1], offloading.place)
+    assert (offloading.objects(), offloading.notes()) == (set(), [])
 
 
 def test_a_broker_that_loads_the_topic_meanwhile_changes_the_list_and_is_unloaded(
@@ -211,72 +203,35 @@ def test_without_admin_a_topic_that_was_taken_meanwhile_is_left_as_it_is(
     offloading.require_nothing_left_over()
 
 
-def test_a_ledger_that_is_offloaded_by_a_broker_meanwhile_is_done_and_our_copy_goes(
-    cluster: LiveCluster, offloading: Offloading
-) -> None:
-    first, *_ = three_ledgers(cluster)
-    asked = iter(range(100))
-
-    def offload_once() -> None:
-        if next(asked) == 1:
-            cluster.offload(TOPIC, first)
-
-    offloading.owners.when_asked = offload_once
-    assert done(offloading.offload(first)) == [first]
-    offloading.require_nothing_left_over()
-
-
-@pytest.mark.parametrize("gone", ["trimmed", "deleted"])
-def test_a_ledger_that_goes_meanwhile_leaves_nothing(cluster: LiveCluster, offloading: Offloading, gone: str) -> None:
-    first, *_ = three_ledgers(cluster)
-    asked = iter(range(100))
-
-    def go() -> None:
-        if next(asked) == 1:
-            if gone == "trimmed":
-                cluster.trim(TOPIC, first)
-            else:
-                cluster.zookeeper.delete(managed_ledger_path(NAME))
-
-    offloading.owners.when_asked = go
-    outcome = offloading.offload(first)
-    assert (done(outcome), len(left(outcome))) == ([], 1)
-    assert (offloading.objects(), offloading.notes()) == (set(), [])
-
-
-def test_the_list_of_a_topic_that_is_deleted_and_made_anew_meanwhile_stays(
-    cluster: LiveCluster, offloading: Offloading
+@pytest.mark.parametrize("what", ["trimmed", "deleted", "made anew", "offloaded"])
+def test_a_ledger_that_goes_or_is_offloaded_meanwhile_leaves_nothing(
+    cluster: LiveCluster, offloading: Offloading, what: str
 ) -> None:
     first, *_ = three_ledgers(cluster)
     path, asked = managed_ledger_path(NAME), iter(range(100))
     version = cluster.zookeeper.versions[path]
     anew = build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(900, 0, 0, 0),)))
 
-    def make_anew() -> None:
-        if next(asked) == 1:
-            cluster.zookeeper.delete(path)
-            for _ in range(version + 1):
-                cluster.zookeeper.set(path, anew)
+    def act() -> None:
+        if next(asked) != 1:
+            return
+        match what:
+            case "trimmed":
+                cluster.trim(TOPIC, first)
+            case "offloaded":
+                cluster.offload(TOPIC, first)
+            case _:
+                cluster.zookeeper.delete(path)
+                for _ in range(version + 1 if what == "made anew" else 0):
+                    cluster.zookeeper.set(path, anew)
 
-    offloading.owners.when_asked = make_anew
+    offloading.owners.when_asked = act
     outcome = offloading.offload(first)
-    assert (done(outcome), len(left(outcome))) == ([], 1)
-    assert (cluster.zookeeper.versions[path], cluster.nodes[path]) == (version, anew)
-    assert (offloading.objects(), offloading.notes()) == (set(), [])
-
-
-def test_a_failed_attempt_of_a_broker_is_replaced_and_noted_to_be_cleaned(
-    cluster: LiveCluster, offloading: Offloading
-) -> None:
-    first, *_ = three_ledgers(cluster)
-    old = cluster.offload(TOPIC, first, is_complete=False, objects=("data",))
-    assert done(offloading.offload(first)) == [first]
-    (noted,) = offloading.attempts()
-    assert (noted.uuid, noted.ledger_id) == (old, first)
-    assert not clean(offloading.lock, offloading.bucket, noted, noted.noted_ms, noted.noted_ms)
-    (again,) = offloading.attempts()
-    assert clean(offloading.lock, offloading.bucket, again, noted.noted_ms + LONG_AFTER_MS, 0)
-    offloading.require_nothing_left_over()
+    is_done = what == "offloaded"
+    assert (done(outcome), len(left(outcome))) == (([first], 0) if is_done else ([], 1))
+    assert (offloading.objects(), offloading.notes()) == (offloading.named() if is_done else set(), [])
+    if what == "made anew":
+        assert (cluster.zookeeper.versions[path], cluster.nodes[path]) == (version, anew)
 
 
 def test_a_failed_attempt_in_another_bucket_is_noted_there_or_told(

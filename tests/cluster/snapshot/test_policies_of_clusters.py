@@ -44,8 +44,7 @@ def test_numbers_have_the_units_of_ours() -> None:
     )
     assert found == NamespacePolicies(Retention(180_000, NO_LIMIT), 7, 2000, 5, True)
     assert Retention.of(1, 1) == Retention(60_000, 1 << 20)
-    assert Retention.of(-5, -1).keeps_all
-    assert not Retention().keeps_all
+    assert Retention.of(-5, -1) == Retention(-1, -1)
 
 
 def test_a_lag_below_zero_keeps_copies_for_ever() -> None:

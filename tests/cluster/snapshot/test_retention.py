@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfs_cluster.rules.retention import Stays, keeps_its_last, retention_of, trim_of
+from ledgerfs_cluster.rules.retention import keeps_its_last, retention_of, trim_of
 from ledgerfs_cluster.snapshot.answers import LastEnd
 from ledgerfs_cluster.snapshot.bundles import Owner
 from ledgerfs_cluster.snapshot.policies import BrokerDefaults, NamespacePolicies, Retention
@@ -87,55 +87,6 @@ def test_what_goes_is_what_the_slow_rule_says(topic: tuple) -> None:
     dropped, gone = reference(ledgers, cursor, rule, NOW, current=current)
     assert [ids[row] for row in found.dropped] == dropped
     assert [ids[row] for row in found.going] == gone
-    staying = [one for one in ids if one not in {*dropped, *gone}]
-    assert (None if found.first_staying is None else ids[found.first_staying]) == (staying[0] if staying else None)
-    assert (found.stays is Stays.NOTHING) == (not staying)
-    assert found.since_ms is None or found.since_ms <= NOW
-
-
-@given(topics())
-def test_what_is_said_to_be_left_is_what_ends_the_staying(topic: tuple) -> None:
-    ledgers, cursor, rule, current = topic
-    found = trim_of(columns(ledgers), cursor, rule, NOW, has_current=current)
-    if found.stays is not Stays.RETENTION:
-        assert (found.bytes_left, found.ms_left) == (-1, -1)
-        return
-    row = found.first_staying
-    assert row is not None
-    is_last_of_load = not current and row == len(ledgers) - 1
-    if found.ms_left >= 0 and not is_last_of_load:
-        for later, goes in ((found.ms_left - 1, False), (found.ms_left, True)):
-            # A ledger that loading closes is closed later then, and its size counts all the same.
-            rest = trim_of(columns(ledgers), cursor, rule, NOW + later, has_current=current)
-            assert (row in rest.going) == goes
-    if found.bytes_left >= 0 and current:
-        for more, goes in ((found.bytes_left - 1, False), (found.bytes_left, True)):
-            grown = [*ledgers[:-1], Ledger(ledgers[-1].id, 9, ledgers[-1].size + more, 0)]
-            assert (row in trim_of(columns(grown), cursor, rule, NOW, has_current=True).going) == goes
-
-
-def test_since_is_when_the_oldest_ledger_was_past_its_retention() -> None:
-    ledgers = columns([Ledger(i, 1, MIB, NOW - (10 - i) * MINUTE) for i in range(5)])
-    by_time = trim_of(ledgers, None, Retention.of(8, -1), NOW, has_current=True)
-    assert (by_time.going, by_time.since_ms) == ((0, 1), NOW - 10 * MINUTE + 8 * MINUTE)
-    # Two MiB were there after the first ledger when ledger 2 was closed.
-    by_size = trim_of(ledgers, None, Retention.of(-1, 2), NOW, has_current=True)
-    assert (by_size.going, by_size.since_ms) == ((0, 1, 2), NOW - 8 * MINUTE)
-    either = trim_of(ledgers, None, Retention.of(1, 2), NOW, has_current=True)
-    assert either.since_ms == NOW - 9 * MINUTE
-
-
-def test_why_the_first_that_stays_stays() -> None:
-    ledgers = columns([Ledger(i, 5, MIB, NOW - 10 * MINUTE) for i in range(4)])
-
-    def why(cursor: tuple[int, int] | None, rule: Retention, *, current: bool = True) -> Stays:
-        return trim_of(ledgers, cursor, rule, NOW, has_current=current).stays
-
-    assert why((1, 2), Retention()) is Stays.CURSOR
-    assert why((1, 2), Retention.of(60, 60)) is Stays.RETENTION
-    assert why(None, Retention.of(-1, -1)) is Stays.FOREVER
-    assert why((3, 4), Retention()) is Stays.CURRENT
-    assert why((3, 4), Retention(), current=False) is Stays.NOTHING
 
 
 @for_each(

@@ -14,7 +14,6 @@ from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.rules.cursors import backlog_of, cursors
-from ledgerfs_cluster.rules.retention import Stays, TopicRetention, retention
 from ledgerfs_cluster.snapshot.answers import LastEnd
 from ledgerfs_cluster.snapshot.bundles import Owner
 from ledgerfs_cluster.snapshot.policies import BrokerDefaults, Retention
@@ -27,6 +26,7 @@ from ledgerfs_cluster.zookeeper.node import Node
 from tests.cluster.support.golden_nodes import GoldenNodes
 from tests.cluster.support.live_clusters import CLOSED, LiveCluster, messages
 from tests.cluster.support.living_clusters import surveyed
+from tests.cluster.support.retained import Retained, retained
 from tests.cluster.support.sessions import PATIENT_S
 from tests.support.each import for_each
 
@@ -36,11 +36,8 @@ MODULAR = b'{"loadManagerClassName": "org.apache.pulsar.broker.loadbalance.impl.
 ALL_GOES = BrokerDefaults(Retention())
 
 
-def retained(
-    cluster: LiveCluster, *, bookies: bool = True, defaults: BrokerDefaults = ALL_GOES
-) -> dict[str, TopicRetention]:
-    survey = surveyed(cluster, bookies=bookies)
-    return {one.managed_ledger: one for one in retention(survey, defaults, survey.read_ms)}
+def going(cluster: LiveCluster) -> dict[str, Retained]:
+    return retained(surveyed(cluster), ALL_GOES)
 
 
 def test_a_survey_has_all_that_nodes_tell(cluster: LiveCluster) -> None:
@@ -117,8 +114,8 @@ def test_a_dead_bookie_leaves_an_end_unknown_and_says_so(cluster: LiveCluster) -
         bookie.kill()
     found = surveyed(cluster)
     assert len(found.troubles) == 1
-    one = next(iter(retention(found, ALL_GOES, found.read_ms)))
-    assert (one.ledger_ids, one.trim.stays, one.ledgers.last_end) == ([first], Stays.CURRENT, LastEnd.UNKNOWN)
+    (one,) = retained(found, ALL_GOES).values()
+    assert (one.ledger_ids, one.ledgers.last_end) == ([first], LastEnd.UNKNOWN)
 
 
 def test_stale_cursors_are_where_their_ledgers_say(cluster: LiveCluster) -> None:
@@ -193,12 +190,10 @@ def test_topics_that_no_broker_has_loaded_are_past_their_retention(cluster: Live
     cluster.add_cursor("public/default/held", "slow", (held[1], 0))
     cluster.write_ledger("public/default/empty", ())
     cluster.write_ledger("persistent://pulsar/c/b/healthcheck", messages(1))
-    found = retained(cluster)
+    found = going(cluster)
     one = found["public/default/persistent/done"]
-    assert (one.ledger_ids, one.trim.stays, one.owner) == (done, Stays.NOTHING, Owner.NONE)
-    assert one.size == 3 * sum(map(len, messages(5)))
-    one = found["public/default/persistent/held"]
-    assert (one.ledger_ids, one.trim.stays) == (held[:1], Stays.CURSOR)
+    assert (one.ledger_ids, one.owner) == (done, Owner.NONE)
+    assert found["public/default/persistent/held"].ledger_ids == held[:1]
     assert found["public/default/persistent/empty"].trim.dropped == (0,)
     assert found["pulsar/c/b/persistent/healthcheck"].trim.going == (0,)
 
@@ -207,28 +202,27 @@ def test_a_loaded_topic_keeps_its_current_ledger(cluster: LiveCluster) -> None:
     ledgers = [cluster.write_ledger(TOPIC, messages(5)) for _ in range(2)]
     cluster.own_bundle("public/default", "0x00000000_0xffffffff")
     cluster.zookeeper.set("/loadbalance/brokers/127.0.0.1:8080", MODULAR)
-    one = retained(cluster)[NAME]
-    assert (one.owner, one.ledger_ids, one.trim.stays) == (Owner.SOME, ledgers[:1], Stays.CURRENT)
+    one = going(cluster)[NAME]
+    assert (one.owner, one.ledger_ids) == (Owner.SOME, ledgers[:1])
     cluster.zookeeper.set(
         "/loadbalance/brokers/127.0.0.1:8080", MODULAR.replace(b"impl.Modular", b"extensions.Extensible")
     )
     cluster.write_ledger("public/other/orders", messages(5))
     # A node says who owns it whatever the load manager is; that there is none says nothing then.
-    owners = {name: one.owner for name, one in retained(cluster).items()}
+    owners = {name: one.owner for name, one in going(cluster).items()}
     assert owners == {NAME: Owner.SOME, "public/other/persistent/orders": Owner.UNKNOWN}
 
 
 def test_a_terminated_topic_keeps_its_last_ledger(cluster: LiveCluster) -> None:
     ledgers = [cluster.write_ledger(TOPIC, messages(5)) for _ in range(2)]
     cluster.terminate(TOPIC)
-    one = retained(cluster)[NAME]
-    assert (one.ledger_ids, one.trim.stays) == (ledgers[:1], Stays.CURRENT)
+    assert going(cluster)[NAME].ledger_ids == ledgers[:1]
 
 
 def test_a_last_ledger_that_is_gone_is_dropped(cluster: LiveCluster) -> None:
     ledgers = [cluster.write_ledger(TOPIC, messages(5)) for _ in range(2)]
     cluster.delete_from_bookkeeper(ledgers[1], flag=False)
-    one = retained(cluster)[NAME]
+    one = going(cluster)[NAME]
     assert (one.ledgers.last_end, one.trim.dropped, one.ledger_ids) == (LastEnd.GONE, (1,), ledgers[:1])
 
 
@@ -237,14 +231,14 @@ def test_namespaces_with_policies_of_topics_are_told(cluster: LiveCluster) -> No
     cluster.write_ledger("public/own/x", messages(1))
     cluster.write_ledger("public/own/__change_events", messages(1))
     cluster.set_policies("public/own", retention_policies={"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
-    found = retained(cluster)
-    assert {name: one.may_have_own_policies for name, one in found.items()} == {
-        "public/default/persistent/x": False,
-        "public/own/persistent/x": True,
-        "public/own/persistent/__change_events": False,
+    survey = surveyed(cluster)
+    found = retained(survey, ALL_GOES)
+    assert survey.namespaces_not_read() == {"public/own"}
+    assert {name: (one.policy, len(one.ledger_ids)) for name, one in found.items()} == {
+        "public/default/persistent/x": ("broker", 1),
+        "public/own/persistent/x": ("namespace", 0),
+        "public/own/persistent/__change_events": ("system", 1),
     }
-    assert found["public/own/persistent/x"].trim.stays is Stays.FOREVER
-    assert found["public/own/persistent/__change_events"].policy == "system"
 
 
 @for_each(
@@ -288,7 +282,7 @@ def test_subscriptions_hold_back_what_they_alone_or_others_need(cluster: LiveClu
     assert {name: one.backlog for name, one in found.items()} == {"done": 0, "middle": 14, "slow": 30}
     assert found["middle"].backlog_size == size + size // 2
     assert {name: one.held_size for name, one in found.items()} == {"done": 0, "middle": 2 * size, "slow": 3 * size}
-    assert {name: one.freed_size for name, one in found.items()} == {"done": 0, "middle": 0, "slow": size}
+    assert {name: one.held_ledgers for name, one in found.items()} == {"done": 0, "middle": 2, "slow": 3}
     assert found["middle"].active_ms == 9
     assert found["slow"].last_active_ms is None
     assert found["slow"].active_ms == found["slow"].changed_ms > 0
@@ -342,7 +336,7 @@ def test_a_closed_ledger_listed_without_entries_is_what_a_broker_deletes(cluster
     for one in ids[1:]:
         cluster.change_ledger(TOPIC, one, lambda info: replace(info, entries=0, size=0))
     survey = surveyed(cluster)
-    (found,) = retention(survey, BrokerDefaults(Retention.of(-1, -1)), survey.read_ms)
+    (found,) = retained(survey, BrokerDefaults(Retention.of(-1, -1))).values()
     assert (found.trim.dropped, found.ledger_ids) == ((1,), [])
     assert found.ledgers.entries.tolist() == [5, 0, 5]
 

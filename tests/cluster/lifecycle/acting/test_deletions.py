@@ -12,9 +12,8 @@ from ledgerfs_cluster.errors import StoppedError
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.lifecycle.planning.actions import ActionKind
-from ledgerfs_cluster.offload.journal import AGAIN_MS, ROOT, JournalRecord, undo
-from ledgerfs_cluster.zookeeper.changes import DropNode
-from tests.cluster.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages
+from ledgerfs_cluster.offload.journal import AGAIN_MS, ROOT, JournalRecord
+from tests.cluster.support.live_clusters import TOPIC, LiveCluster, messages
 from tests.cluster.support.marked import Marked
 from tests.cluster.support.outcomes import done, left, remarks
 from tests.cluster.support.told_owners import NAME
@@ -89,16 +88,6 @@ def test_an_orphan_that_a_list_names_since_it_was_planned_again_stays(cluster: L
     assert len(marked.records()) == 1
 
 
-def test_what_is_to_stay_by_now_stays_in_the_middle_of_many(cluster: LiveCluster, marked: Marked) -> None:
-    """The policy file is edited while the orphans of a topic are deleted."""
-    ids = trimmed(cluster, 3)
-    asked = iter(range(100))
-    marked.edited = lambda: "it was edited" if next(asked) >= 1 else None
-    outcomes = marked.delete(*map(marked.orphan, ids))
-    assert (done(outcomes), len(left(outcomes))) == (ids[:1], 2)
-    assert all("it was edited" in why for why in left(outcomes).values())
-
-
 def test_what_was_not_begun_is_left_to_the_next_service(cluster: LiveCluster, marked: Marked) -> None:
     ids = trimmed(cluster, 2)
 
@@ -109,16 +98,6 @@ def test_what_was_not_begun_is_left_to_the_next_service(cluster: LiveCluster, ma
     assert marked.delete(*map(marked.orphan, ids)) == []
     marked.going = lambda: None
     assert done(marked.carry_out(ActionKind.DELETE)) == ids
-
-
-def test_a_closed_ledger_of_a_schema_goes_once_a_later_one_is_named_and_stays_without(
-    cluster: LiveCluster, marked: Marked
-) -> None:
-    ledgers(cluster)
-    custom = [("application", b"pulsar"), ("component", b"schema"), ("pulsar/schemaId", b"public/default/orders")]
-    orphan = cluster.write_unlisted(messages(1), custom, state=CLOSED)
-    outcomes = marked.delete(marked.orphan(orphan))
-    assert (done(outcomes), list(left(outcomes))) == ([], [orphan])
 
 
 def test_a_record_that_may_not_be_read_keeps_no_other_back(cluster: LiveCluster, marked: Marked) -> None:
@@ -139,28 +118,6 @@ def test_objects_that_no_list_names_are_deleted(cluster: LiveCluster, marked: Ma
     outcomes = marked.delete(marked.objects(first, free), marked.objects(second, named))
     assert (done(outcomes), list(left(outcomes))) == ([first], [second])
     assert marked.in_bucket() == {f"{named}-ledger-{second}", f"{named}-ledger-{second}-index"}
-
-
-def test_objects_of_an_attempt_that_is_noted_stay(cluster: LiveCluster, marked: Marked) -> None:
-    first, *_ = ledgers(cluster)
-    uuid = unnamed(cluster, first)
-    attempt = JournalRecord.attempt(NAME, first, marked.url, 1, uuid)
-    marked.lock.commit([attempt.made()])
-    outcomes = marked.delete(marked.objects(first, uuid))
-    assert (done(outcomes), set(left(outcomes)), len(marked.in_bucket())) == ([], {first}, 2)
-    marked.lock.commit([DropNode(attempt.path, 0)])
-    assert done(marked.carry_out(ActionKind.DELETE)) == [first]
-    assert marked.in_bucket() == set()
-
-
-def test_what_was_taken_back_since_it_was_planned_stays(cluster: LiveCluster, marked: Marked) -> None:
-    first, *_ = ledgers(cluster)
-    record = marked.objects(first, unnamed(cluster, first))
-    marked.mark(record)
-    seen = marked.seen()
-    undo(marked.lock, record.name)
-    outcomes = marked.carry_out(ActionKind.DELETE, seen)
-    assert (done(outcomes), list(left(outcomes)), len(marked.in_bucket())) == ([], [first], 2)
 
 
 @pytest.mark.parametrize("state", ["in BookKeeper", "gone", "collected", "trimmed", "set back"])

@@ -228,12 +228,12 @@ def test_a_topic_that_is_deleted_meanwhile_is_an_error_by_name(
 def test_topics_of_old_names_and_partitions_are_offloaded_by_their_own_paths(
     live: LiveCluster, broker: LiveBroker, listed: ListReader
 ) -> None:
-    for topic in ("persistent://old/here/ns/a b", "persistent://public/default/p-partition-1"):
+    for topic in ("persistent://old/here/ns/a b", "persistent://public/default/b+ö%2F-partition-1"):
         name = managed_ledger_of(topic)
         ledgers = live.write_ledgers(topic, [messages(3), messages(3)])
         report = offload_and_compare(api(broker), name, Position(ledgers[-1], 0), listed)
         assert report.ledger_ids == (ledgers[0],)
     assert [path for _, path, _ in broker.admin.asked] == [
         "/admin/persistent/old/here/ns/a%20b/offload",
-        "/admin/v2/persistent/public/default/p-partition-1/offload",
+        "/admin/v2/persistent/public/default/b%2B%C3%B6%252F-partition-1/offload",
     ]

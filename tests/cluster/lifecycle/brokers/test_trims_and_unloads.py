@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledgerfs.errors import NotFoundError, UnsupportedWriteError
+from ledgerfs.errors import NotFoundError
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.errors import AdminApiError, UncertainRequestError
 from ledgerfs_cluster.lifecycle.brokers.broker_api import BrokerApi
@@ -64,8 +64,6 @@ def test_a_trim_that_is_refused_is_told(broker: LiveBroker) -> None:
         api(broker).trim(NAME)
     with pytest.raises(NotFoundError, match="Topic not found"):
         api(broker).trim("public/default/persistent/nobody")
-    with pytest.raises(UnsupportedWriteError, match="V1"):
-        api(broker).trim("old/here/ns/persistent/x")
     assert len(broker.admin.asked) == 2
 
 

@@ -161,10 +161,10 @@ def test_a_pass_that_ends_early_is_in_the_status_until_one_is_whole(cluster: Liv
             made.stop()
             thread.join()
     assert (found.passes, found.passed_ms) == (0, whole.passed_ms)
-    assert found.failing_since_ms >= found.began_ms > whole.passed_ms
+    assert found.began_ms > whole.passed_ms
     assert found.troubles[-1].text.startswith(f"this pass ended early: {FOLDER}: ")
     assert b"no pass has ended as a whole since" in shown.stderr
-    assert (status(cluster).failed_passes, status(cluster).failing_since_ms) == (0, 0)
+    assert status(cluster).failed_passes == 0
 
 
 def test_one_pass_alone_that_ends_early_is_an_error_and_in_the_status(cluster: LiveCluster) -> None:
