@@ -202,9 +202,8 @@ class ListedLedgers(FoundLedgers):
             self.empty.add(info.ledger_id)
             return
         context = info.context
-        where = Place.BOOKKEEPER
-        if context is not None and context.is_complete:
-            where = Place.BUCKET if context.is_deleted_from_bookkeeper else Place.BOTH
+        is_complete = context is not None and context.is_complete
+        where = Place.BUCKET if is_complete and context.is_deleted_from_bookkeeper else Place.BOOKKEEPER
         row = ledger_row(
             (info.ledger_id, self.names.row_of(topic.name), 1, NUMBER),
             entries=entries,
@@ -212,7 +211,7 @@ class ListedLedgers(FoundLedgers):
             cut_bytes=cut_bytes(where),
             times_ms=(0, info.closed_ms or topic.changed_ms),
             own=pack_own(where),
-            uuid=context.uuid if context is not None and context.is_complete else None,
+            uuid=context.uuid if is_complete else None,
             # What is only in a bucket may be a restored copy, whose messages are of any time.
             is_ordered=where is not Place.BUCKET,
             is_open=is_open,

@@ -3,8 +3,6 @@
 from enum import IntEnum
 from typing import Any
 
-import numpy as np
-
 from ledgerfs.catalog.catalog_rows import OWN_BYTES
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
 from ledgerfs.formats.uuid_halves import uuid_from_halves
@@ -27,15 +25,10 @@ IN_BOOKKEEPER, IN_BUCKET = "ledger", "data"
 
 
 class Place(IntEnum):
-    """Where a ledger was when the cluster was listed."""
+    """Where a ledger was to be read when the cluster was listed: in a bucket once BookKeeper does not have it any more."""
 
     BOOKKEEPER = 0
     BUCKET = 1
-    BOTH = 2
-
-
-OWN = np.dtype([("where", "i1"), ("_", f"V{OWN_BYTES - 1}")])
-"""What only this layout knows of a ledger: its `Place`."""
 
 
 def pack_own(place: Place) -> bytes:
