@@ -87,10 +87,10 @@ def _show(directory: dict[str, Any]) -> None:
     whole = f"{human_size(directory['size'])}, {human_size(directory['dead_bytes'])} of it dead"
     click.echo(printable(f"{directory['bookie']}  {directory['folder']}: {len(directory['logs']):,} logs, {whole}"))
     numbers = ("bytes", "live", "dead", "ledgers")
-    logs = table("log", *numbers, "fate", "frees", "costs", right=(*numbers, "frees", "costs"))
+    logs = table("log", *numbers, "fate", "frees", right=(*numbers, "frees"))
     for one in directory["logs"]:
         live = sum(ledger["is_live"] for ledger in one["ledgers"])
-        sizes = [human_size(one[name]) if one[name] else "-" for name in ("live_bytes", "dead_bytes", "freed", "rewritten")]  # fmt: skip
+        sizes = [human_size(one[name]) if one[name] else "-" for name in ("live_bytes", "dead_bytes", "freed")]
         logs.add_row(
             one["id"], human_size(one["size"]), *sizes[:2], f"{live:,}/{len(one['ledgers']):,}", one["fate"], *sizes[2:]
         )
@@ -101,8 +101,7 @@ def _show(directory: dict[str, Any]) -> None:
         owners.add_row(printable(name), f"{one['ledgers']:,}", f"{one['logs']:,}", human_size(one["bytes"]))
     show(owners)
     deleted, minor, major = (directory["frees"][fate] for fate in ("deleted", "minor", "major"))
-    click.echo(f"the next run frees {human_size(deleted['freed'])}")
-    for kind, parts in (("minor", (minor,)), ("major", (minor, major))):
-        freed, rewritten = (human_size(sum(part[name] for part in parts)) for name in ("freed", "rewritten"))
-        click.echo(f"a {kind} compaction frees {freed}, and writes {rewritten} again")
+    click.echo(
+        f"the next run frees {human_size(deleted)}, a minor compaction {human_size(minor)}, a major one {human_size(minor + major)}"
+    )
     click.echo()
