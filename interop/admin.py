@@ -74,24 +74,6 @@ class Admin:
         """Give a topic a retention of its own."""
         self.call("POST", f"{_path(topic)}/retention", retention)
 
-    def set_ttl(self, namespace: str, seconds: int) -> None:
-        """Give the messages of a namespace a time to live."""
-        self.call("POST", f"v2/namespaces/{namespace}/messageTTL", seconds)
-
-    def set_ttl_of_topic(self, topic: str, seconds: int) -> None:
-        """Give the messages of a topic a time to live of their own."""
-        self.call("POST", f"{_path(topic)}/messageTTL?messageTTL={seconds}")
-
-    def expire(self, topic: str, seconds: int) -> None:
-        """Have the broker expire what is older, for all subscriptions; those that have nothing left are refused, the others go on."""
-        self.call("POST", f"{_path(topic)}/all_subscription/expireMessages/{seconds}", accept=(409,))
-
-    def positions(self, topic: str) -> dict[str, tuple[int, int]]:
-        """Return up to where each subscription has acknowledged all."""
-        told = self.call("GET", f"{_path(topic)}/internalStats")["cursors"]
-        marks = {name: one["markDeletePosition"].split(":") for name, one in told.items()}
-        return {name: (int(ledger), int(entry)) for name, (ledger, entry) in marks.items()}
-
     def ledgers(self, topic: str) -> list[dict[str, Any]]:
         """Return what the broker tells of a topic's ledgers, the open one last."""
         found: list[dict[str, Any]] = self.call("GET", f"{_path(topic)}/internalStats")["ledgers"]

@@ -21,8 +21,7 @@ from interop.stages import stage, table, taken
 from interop.workload import Workload, make_workload
 
 _SHARE_A_CLUSTER = {
-    f"test_{name}.py"
-    for name in ("broker_reading", "new_ledgers", "reading", "restored_settings", "schemas", "serving", "typed_imports")
+    f"test_{name}.py" for name in ("new_ledgers", "reading", "restored_settings", "schemas", "serving", "typed_imports")
 }
 _FOLDER = pytest.StashKey[Path]()
 _TOLD = pytest.StashKey[list[tuple[dict[str, float], str]]]()

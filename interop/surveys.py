@@ -1,11 +1,10 @@
-"""A cluster's metadata, as ledgerfs surveys it, and as it lies in the nodes of its topics."""
+"""The ledgers of topics, as their nodes have them."""
 
 from collections.abc import Sequence
 
 from kazoo.client import KazooClient
 from kazoo.protocol.states import ZnodeStat
 
-from interop.live_cluster import LiveCluster
 from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
@@ -13,19 +12,6 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     parse_managed_ledger_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
-from ledgerfs_cluster.live_source.newest_entries import NewestEntries
-from ledgerfs_cluster.snapshot.survey import Survey
-from ledgerfs_cluster.snapshot.surveying import survey_cluster
-from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
-
-
-def survey_of(live: LiveCluster) -> Survey:
-    """Survey the cluster as its commands do."""
-    cluster = ClusterFileSystem(skip_instance_cache=True).cluster(live.zookeeper.address)
-    try:
-        return survey_cluster(cluster, NewestEntries(cluster.reading), lambda *_: None)
-    finally:
-        cluster.nodes.close()
 
 
 def list_of(client: KazooClient, topic: str) -> tuple[ManagedLedgerInfo, ZnodeStat]:
