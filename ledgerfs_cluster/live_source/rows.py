@@ -43,7 +43,7 @@ def objects_of(
 
     Its version is the id of the last entry that was there: what is before that never changes.
     """
-    if own[0]:
+    if own[0] == 1:
         role, key = IN_BUCKET, LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key
     else:
         role, key = IN_BOOKKEEPER, ledger_path(row[2], place)
