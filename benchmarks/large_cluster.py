@@ -102,7 +102,6 @@ def main() -> None:
                 for name, words in {**CHECKS, **wanted}.items():
                     run(name, [*words, url, *fast])
                 run("topics", ["topics", url, "--json"])
-                run("topics --backlog", ["topics", url, "--backlog", "--json"])
             return
         path = (arguments.folder or Path(folder)) / "large.json.zst"
         if not path.exists():

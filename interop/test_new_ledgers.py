@@ -1,6 +1,5 @@
 """Ledgers that Pulsar never had, written by ledgerfs under new ids: Pulsar's reader finds the same messages in them as we do."""
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from interop.new_ledgers import (
     write_imports,
     write_unbatched,
 )
-from interop.objects import shapes
 from interop.odd_rows import odd_lines
 from interop.processes import Processes
 from interop.rewrite import verify
@@ -85,17 +83,6 @@ def theirs(written: S3Server, original: S3Server, cluster: Cluster, java: JavaCl
 
 
 @pytest.fixture(scope="module")
-def codecs(written: S3Server) -> dict[str, Counter[str]]:
-    """How many entries of each topic in the bucket have which codec."""
-    bucket = open_bucket(f"s3://{BUCKET}", storage_options=written.options)
-    found = shapes(written)
-    return {
-        topic.written: sum((found[one.ref.ledger_id].codecs for one in bucket.topic(topic.written).ledgers), Counter())
-        for topic in TOPICS
-    }
-
-
-@pytest.fixture(scope="module")
 def originals(truth: Lines) -> Lines:
     """What the new topics are to have."""
     return truth | {f"persistent://{NAMESPACE}/{ODD}": odd_lines()}
@@ -110,42 +97,6 @@ each_unbatched = pytest.mark.parametrize("topic", UNBATCHED_TOPICS, ids=lambda t
 def test_the_new_bucket_is_whole(written: S3Server) -> None:
     with stage("ledgerfs verify"):
         verify(written)
-
-
-def test_there_is_every_codec_batched_and_single() -> None:
-    assert {(one.codec, one.batch > 1) for one in IMPORTS} == {
-        (codec, is_batched) for codec in ("none", "lz4", "zlib", "zstd", "snappy") for is_batched in (True, False)
-    }
-    assert {topic.codec for topic in UNBATCHED_TOPICS} == {"none", "lz4", "zlib", "zstd", "snappy"}
-
-
-@each_import
-def test_imported_entries_are_as_asked_for(
-    one: Import, written: S3Server, ours: Lines, codecs: dict[str, Counter[str]]
-) -> None:
-    rows = ours[one.topic.served]
-    sizes = Counter((row["ledger_id"], row["entry_id"]) for row in rows)
-    assert codecs[one.topic.written] == {one.codec: len(sizes)}
-    largest = max(sizes.values())
-    assert largest == 1 if one.batch == 1 else 1 < largest <= one.batch
-    if one.export.columns == OWN_COLUMNS:
-        assert largest == min(one.batch, len(rows))
-    assert all((row["batch_index"] is None) == (sizes[row["ledger_id"], row["entry_id"]] == 1) for row in rows)
-
-
-@each_unbatched
-def test_of_batches_no_message_is_left_beside_another(
-    topic: NewTopic, ours: Lines, truth: Lines, codecs: dict[str, Counter[str]]
-) -> None:
-    before, after = ([row["batch_index"] for row in rows] for rows in (truth[topic.original], ours[topic.served]))
-    if topic.source == "encrypted":  # which only its readers can split
-        assert after == before
-        return
-    assert set(after) == {None}
-    if topic.source != "chunked":
-        # What was single before keeps its codec.
-        assert codecs[topic.written][topic.codec] >= sum(index is not None for index in before) > 0
-        assert codecs[topic.written].total() == len(after)
 
 
 def test_pulsars_reader_returns_what_ledgerfs_returns(ours: Lines, theirs: Lines) -> None:

@@ -1,19 +1,13 @@
-"""Settings and schemas that ledgerfs sets again at a real broker, as a lost cluster had them."""
+"""Settings that ledgerfs sets again at a real broker, as a lost cluster had them."""
 
 import json
 
 import pytest
 
 from interop.cluster import Cluster
-from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
-from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
 from ledgerfs_cluster.recovery.settings.namespaces import broker_settings, make_namespaces, plan_settings
-from ledgerfs_cluster.recovery.settings.schema_plan import plan_schemas, progress
-from ledgerfs_cluster.recovery.settings.schemas import restore_all_schemas
-from ledgerfs_cluster.zookeeper.changes import ClusterLock
-from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 
 NAMESPACE, LEGACY = "lost/eu", "lost/interop/old"
 FORMER = {
@@ -34,19 +28,6 @@ FORMER = {
 def requests(cluster: Cluster) -> AdminRequests:
     """Requests to the broker of the new cluster."""
     return AdminRequests(cluster.admin.address)
-
-
-def avro(*fields: str) -> bytes:
-    told = [{"name": name, "type": ["null", "string"], "default": None} for name in fields]
-    return json.dumps({"type": "record", "name": "Row", "fields": told}).encode()
-
-
-def known(*schemas: SchemaInfo | None) -> list[SchemaVersion]:
-    """Return versions from 0 on; None for a deletion."""
-    return [
-        SchemaVersion(number, SchemaInfo("NONE") if one is None else one, 1000 + number, is_deletion=one is None)
-        for number, one in enumerate(schemas)
-    ]
 
 
 def test_namespaces_are_made_and_keep_all(requests: AdminRequests) -> None:
@@ -74,41 +55,3 @@ def test_namespaces_are_made_and_keep_all(requests: AdminRequests) -> None:
     requests.change("POST", f"/admin/v2/namespaces/{NAMESPACE}/messageTTL", 3600, is_repeatable=True).require_ok()
     again = plan_settings(requests, topics, settings, cluster).by_hand
     assert len([one for one in again if one.owner == f"namespace {NAMESPACE}"]) == 2
-
-
-def test_schemas_have_their_numbers_again(cluster: Cluster, requests: AdminRequests) -> None:
-    value = avro("v")
-    pair = {"key.schema.type": "INT32", "value.schema.type": "AVRO", "kv.encoding.type": "SEPARATED"}
-    steps = (
-        SchemaInfo("STRING", b"null"),
-        SchemaInfo("JSON", avro("a"), {"__alwaysAllowNull": "true"}),
-        SchemaInfo("AVRO", avro("a"), {"made": "by interop"}),
-        None,
-        SchemaInfo("AVRO", avro("a"), {"made": "by interop"}),
-        SchemaInfo("AVRO", json.dumps(json.loads(avro("a", "b")), indent=2).encode()),
-        SchemaInfo("KEY_VALUE", b"\0\0\0\0" + len(value).to_bytes(4, "big") + value, pair),
-        SchemaInfo("INT64"),
-        SchemaInfo("LOCAL_DATE_TIME"),
-    )
-    api = AdminApi(requests)
-    names = [f"persistent://{NAMESPACE}/{name}" for name in ("or ders%2F", "behind-partition-3", "begun")]
-    versions = {names[0]: known(*steps), names[1]: known(None, None, *steps), names[2]: known(*steps)}
-    api.register(names[2], steps[0])
-    plans = [plan_schemas(name, versions[name], api.versions(name)) for name in names]
-    assert [(one.trouble, one.there) for one in plans] == [(None, 0), (None, 0), (None, 1)]
-    nodes = ClusterFileSystem(skip_instance_cache=True).cluster(str(cluster.zookeeper)).nodes
-    try:
-        with ClusterLock.take(nodes.settings, b"{}") as lock:
-            assert restore_all_schemas(requests, lock, plans) == {}
-    finally:
-        nodes.close()
-    for plan in plans:
-        told = api.versions(plan.topic)
-        assert progress(plan.steps, told) == (len(plan.steps), None)
-        numbers = [one.version for one in told if not one.is_deletion]
-        deleted = max((number for number, step in enumerate(plan.steps) if step is None), default=-1)
-        assert numbers == list(range(deleted + 1, len(plan.steps)))
-    assert requests.told(f"/admin/v2/namespaces/{NAMESPACE}/schemaCompatibilityStrategy") == "FULL"
-    # A second run finds all of it.
-    again = [plan_schemas(name, versions[name], api.versions(name)) for name in names]
-    assert [one.to_do for one in again] == [0, 0, 0]

@@ -1,17 +1,11 @@
 """The URL schemes of clusters: ``pulsar+zk`` of living ones, ``bookies`` of their disks (entry points of ``ledgerfs.sources``)."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from ledgerfs.catalog.source import Source, SourceScheme
 from ledgerfs_cluster.disks.disk_files import looks_like_disks
 from ledgerfs_cluster.disks.filesystem import url_of
-
-if TYPE_CHECKING:
-    from ledgerfs.catalog.catalog import Catalog
-    from ledgerfs.catalog.layout import Progress
-    from ledgerfs.catalog.topic_infos import TopicColumns
-    from ledgerfs_cluster.live_source.layout import LiveCluster
 
 DEFAULT_BOOKIE_RATE = 64 << 20
 """Bytes a second of each bookie for all tasks together: what leaves the disks and networks of most to their producers."""
@@ -30,16 +24,6 @@ class ClusterScheme(SourceScheme):
         from ledgerfs_cluster.live_source.layout import LiveCluster
 
         return LiveCluster(fs.cluster(root.rstrip("/")))
-
-    def topic_columns(
-        self, source: Source, catalog: "Catalog", *, with_backlog: bool, progress: "Progress"
-    ) -> "TopicColumns":
-        """Return what is hot and what is cold of each topic, and backlogs."""
-        from ledgerfs_cluster.live_source.hot_and_cold import HotAndCold
-
-        if not with_backlog:
-            return HotAndCold(catalog)
-        return HotAndCold.with_backlogs(catalog, cast("LiveCluster", source).cluster, progress)
 
     def options_of_task(self, options: Mapping[str, Any], rate: int | None, tasks: int) -> Mapping[str, Any]:
         """Return the options with a task's share of a rate: `DEFAULT_BOOKIE_RATE`, unless the user says what each process may read.

@@ -15,7 +15,7 @@ from ledgerfs.catalog.layout import LedgerCheck, OpenLedger, Progress
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.reader import LedgerReader, OnRead
 from ledgerfs.catalog.tail import Tail
-from ledgerfs.errors import InvalidOptionError, UnsupportedWriteError
+from ledgerfs.errors import UnsupportedWriteError
 from ledgerfs.formats.schemas.schema_info import SchemaVersion
 from ledgerfs.plugins import plugged_in
 from ledgerfs.storage.traffic import Traffic
@@ -23,7 +23,6 @@ from ledgerfs.storage.traffic import Traffic
 if TYPE_CHECKING:
     from hashlib import blake2b
 
-    from ledgerfs.catalog.topic_infos import TopicColumns
 
 GROUP = "ledgerfs.sources"
 
@@ -137,22 +136,6 @@ class SourceScheme(ABC):
 
     def url_of(self, paths: Sequence[str], options: Mapping[str, Any]) -> str | None:  # noqa: ARG002
         """Return the URL of some absolute paths of this machine that are a place of this kind; None if they are not."""
-        return None
-
-    def topic_columns(
-        self,
-        source: Source,
-        catalog: Catalog,  # noqa: ARG002
-        *,
-        with_backlog: bool,
-        progress: Progress,  # noqa: ARG002
-    ) -> "TopicColumns | None":
-        """Return what a listing of topics shows besides the columns of every catalog; None for nothing.
-
-        Raises `InvalidOptionError` for a backlog where there are no subscriptions.
-        """
-        if with_backlog:
-            raise InvalidOptionError("only a cluster knows subscriptions", key=source.url)
         return None
 
     def options_of_task(self, options: Mapping[str, Any], rate: int | None, tasks: int) -> Mapping[str, Any]:  # noqa: ARG002

@@ -1,9 +1,8 @@
 """The ledgers, entries and bytes of each topic, summed up from the catalog's tables."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -58,33 +57,6 @@ class TopicInfo:
     def uploaded(self) -> datetime | None:
         """``uploaded_ms`` as a time of UTC; None outside Python's calendar."""
         return time_of(self.uploaded_ms)
-
-
-class TopicColumns(Protocol):
-    """What a listing of topics shows besides `TopicInfo`, or instead of its sums."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of numbers."""
-        ...
-
-    @property
-    def troubles(self) -> Sequence[str]:
-        """What could not be read."""
-        ...
-
-    @property
-    def is_damaged(self) -> bool:
-        """Whether something is damaged that the columns would show."""
-        ...
-
-    def cells(self, topic: TopicInfo, size_text: Callable[[int], str]) -> tuple[str, ...]:
-        """Return the columns of a topic as texts."""
-        ...
-
-    def as_json(self, topic: TopicInfo) -> dict[str, Any]:
-        """Return the same for programs."""
-        ...
 
 
 class TopicInfos(list[TopicInfo]):

@@ -14,10 +14,8 @@ from ledgerfs.display import printable
 
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
-    from ledgerfs.catalog.topic_infos import TopicColumns, TopicInfo
+    from ledgerfs.catalog.topic_infos import TopicInfo
     from ledgerfs.errors import LedgerfsError
-
-_MOST_LINES = 10
 
 
 @command()
@@ -28,14 +26,8 @@ _MOST_LINES = 10
     is_flag=True,
     help="Also say what is saved of schemas; reads the newest message of each topic.",
 )
-@click.option(
-    "--backlog",
-    "with_backlog",
-    is_flag=True,
-    help="Of a living cluster: also how far its subscriptions are; asks for each one's node.",
-)
 @json_option
-def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json: bool) -> None:
+def topics(bucket: "Bucket", *, with_schemas: bool, as_json: bool) -> None:
     """List the topics of a bucket: ledgers, entries, bytes, oldest and newest.
 
     BUCKET is any URL that fsspec knows: s3://tier, gs://…, abfs://…, a local folder. No broker and no ZooKeeper is asked; the names are in
@@ -46,25 +38,19 @@ def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json:
     and "schemas" is how many versions are. Save them while the cluster lives: without them values stay bytes. Of a living cluster, "?" is a
     topic whose schemas are damaged; they are named, whether the topic is there or not, and the exit code is 1.
 
-    Of a living cluster, pulsar+zk://host:port,…, "cold" are ledgers that are offloaded, even if BookKeeper still has them, and "hot" all
-    others. With --backlog "backlog" is what the slowest subscription has not acknowledged, in entries; ? if that cannot be known.
-
     \b
     Examples:
       ledgerfs topics s3://tier
-      ledgerfs topics pulsar+zk://zk1:2181,zk2:2181 --backlog
+      ledgerfs topics pulsar+zk://zk1:2181,zk2:2181
       ledgerfs topics s3://tier --schemas
       ledgerfs topics s3://tier -o endpoint_url=http://127.0.0.1:9000
       ledgerfs topics /backup/tier --json | jq '.[].name'
     """
-    if with_backlog and bucket.has_objects:
-        raise click.UsageError("--backlog is of living clusters: a bucket knows no subscriptions")
     with progress() as update:
         bucket.load_catalog(update)
     found, unplaced = bucket.topics(), len(bucket.catalog.unplaced())
     damaged: dict[str, LedgerfsError] = {}
     schemas = _schemas(bucket, found, damaged) if with_schemas else {}
-    more = _more_columns(bucket, with_backlog=with_backlog)
     if as_json:
         print_json(
             [
@@ -79,13 +65,12 @@ def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json:
                     "missing": topic.missing,
                     "unplaced_in_bucket": unplaced,
                     **(schemas[topic.name].as_json() if schemas else {}),
-                    **({} if more is None else more.as_json(topic)),
                 }
                 for topic in found
             ]
         )
     elif found:
-        _show_table(found, more, {name: one.shown for name, one in schemas.items()})
+        _show_table(found, {name: one.shown for name, one in schemas.items()})
     for topic in found:
         if topic.missing:
             say(f"{topic.name}: {topic.missing:,} ledgers are missing")
@@ -94,7 +79,7 @@ def topics(bucket: "Bucket", *, with_schemas: bool, with_backlog: bool, as_json:
     bucket.warn_of_unplaced([None, *bucket.catalog.known_names], bucket.catalog)
     notice(bucket)
     # Nobody knows how long a topic of a cluster is that is not listed whole.
-    if damaged or (more is not None and (more.is_damaged or any(topic.missing for topic in found))):
+    if damaged or (not bucket.has_objects and any(topic.missing for topic in found)):
         click.get_current_context().exit(1)
     if are_refused:
         click.get_current_context().exit(1 if bucket.on_unreadable == "skip" else EXIT_STORAGE)
@@ -126,37 +111,21 @@ def _say_lacking(bucket: "Bucket", schemas: "dict[str, _Schemas]", damaged: "dic
                 say(f"{name}: schema version {versions} is lost: the cluster does not have it any more")
 
 
-def _show_table(found: "list[TopicInfo]", more: "TopicColumns | None", schemas: dict[str, str]) -> None:
-    own = ("ledgers", "entries", "bytes") if more is None else more.columns
+def _show_table(found: "list[TopicInfo]", schemas: dict[str, str]) -> None:
+    own = ("ledgers", "entries", "bytes")
     columns = ("topic", *own, "oldest", "newest", *(("schemas",) if schemas else ()))
     rows = table(*columns, right=(*own, "schemas"))
     for topic in found:
-        sums = f"{topic.ledgers:,}", f"{topic.entries:,}", human_size(topic.bytes)
         rows.add_row(
             printable(topic.name),
-            *(sums if more is None else more.cells(topic, human_size)),
+            f"{topic.ledgers:,}",
+            f"{topic.entries:,}",
+            human_size(topic.bytes),
             minute(topic.created_ms),
             minute(topic.uploaded_ms or None),
             *((schemas[topic.name],) if schemas else ()),
         )
     show(rows)
-
-
-def _more_columns(bucket: "Bucket", *, with_backlog: bool) -> "TopicColumns | None":
-    """Return what the place knows of topics besides; say on standard error what could not be read."""
-    from ledgerfs.catalog.source import scheme_of
-
-    scheme = scheme_of(bucket.url)
-    if scheme is None:
-        return None
-    with progress() as update:
-        found = scheme.topic_columns(bucket.source, bucket.catalog, with_backlog=with_backlog, progress=update)
-    troubles = () if found is None else found.troubles
-    for trouble in troubles[:_MOST_LINES]:
-        say(f"not known: {trouble}")
-    if len(troubles) > _MOST_LINES:
-        say(f"not known: {len(troubles) - _MOST_LINES:,} more")
-    return found
 
 
 class _Schemas(NamedTuple):

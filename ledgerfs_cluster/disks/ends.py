@@ -1,8 +1,7 @@
 """Where a ledger ends that no metadata calls closed, as its entries on disks tell (``docs/formats/bookkeeper.md``).
 
 Every entry carries the id of the last one that its writer knew to be on enough bookies (last add confirmed). What lies behind the newest
-such id may have been acknowledged, or not: as many copies as a writer waits for tell that, and a recovery by BookKeeper keeps whatever is
-there without a gap.
+such id may have been acknowledged, or not: a recovery by BookKeeper keeps whatever is there without a gap.
 """
 
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfs.formats.ledger_metadata import DigestType
-from ledgerfs_cluster.disks.entries import EntryReading, Read
+from ledgerfs_cluster.disks.entries import EntryReading
 from ledgerfs_cluster.disks.index import DiskIndex
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
 
@@ -57,7 +56,7 @@ def end_of_open(index: DiskIndex, node: LedgerNode, open_end: str) -> LedgerEnd:
         rows = zip(bookies, index.rows_of(bookies), strict=True)
         is_covered = node.is_covered_without([name for name, row in rows if row is None or row in index.doubtful])
         return LedgerEnd(confirmed, newest, is_covered and greatest <= newest)
-    last, is_certain = _behind(reading, node, (confirmed, newest), is_recovered=open_end == "recovered")
+    last, is_certain = _recovered(reading, node, confirmed, newest)
     return LedgerEnd(last, newest, is_certain)
 
 
@@ -99,44 +98,28 @@ def _before(index: DiskIndex, ledger_id: int, entry: int) -> int:
     return int(copies.entries[-1]) if copies is not None and len(copies) else -1
 
 
-def _behind(reading: EntryReading, node: LedgerNode, ends: tuple[int, int], *, is_recovered: bool) -> tuple[int, bool]:
-    """Return the last of the entries behind the confirmed ones that count, without a gap, and whether that is certain."""
-    last, newest = ends
-    index = reading.index
-    for read in reading.all_copies(last + 1, newest):
-        holders = _holders(index, read)
-        for entry in range(last + 1, int(read.copies.entries[-1]) + 1):
-            is_certain = _ends_before(index, node, entry, holders.get(entry, set()), is_recovered=is_recovered)
-            if is_certain is not None:
-                return last, is_certain
-            last = entry
-    return last, _ends_before(index, node, last + 1, set(), is_recovered=is_recovered) is True
+def _recovered(reading: EntryReading, node: LedgerNode, last: int, newest: int) -> tuple[int, bool]:
+    """Return the last of the entries behind the confirmed ones that are there without a gap, and whether that is certain.
 
-
-def _ends_before(
-    index: DiskIndex, node: LedgerNode, entry: int, holders: set[int], *, is_recovered: bool
-) -> bool | None:
-    """Return whether it is certain that a ledger ends before an entry; None if the entry counts.
-
-    ``holders`` are the bookies that have a sound copy of it.
+    BookKeeper's recovery goes on with an entry that any bookie has.
     """
-    if not holders and index.next_entry(node.ledger_id, entry) == entry:
+    for read in reading.all_copies(last + 1, newest):
+        sound = set(read.copies.entries[read.checked.wrong == 0].tolist())
+        for entry in range(last + 1, int(read.copies.entries[-1]) + 1):
+            if entry not in sound:
+                return last, _is_end(reading.index, node, entry)
+            last = entry
+    return last, _is_end(reading.index, node, last + 1)
+
+
+def _is_end(index: DiskIndex, node: LedgerNode, entry: int) -> bool:
+    """Whether a ledger is certain to end before an entry of which no sound copy is here.
+
+    Then so many bookies lack it that it was not acknowledged.
+    """
+    if index.next_entry(node.ledger_id, entry) == entry:
         # BookKeeper's recovery fails at an entry that is there and damaged: it may have been acknowledged.
         return False
-    here = index.rows_of(node.bookies_of(entry))
-    absent = sum(row is None or (row in index.doubtful and row not in holders) for row in here)
-    if is_recovered:
-        # A recovery goes on with an entry that anybody has, and ends where so many do not that it cannot be acknowledged.
-        return None if holders else len(here) - absent > node.write_quorum - node.ack_quorum
-    if len(holders) + absent < node.ack_quorum:
-        return True
-    return None if holders else False
-
-
-def _holders(index: DiskIndex, read: Read) -> dict[int, set[int]]:
-    """Return {entry: the bookies that have a sound copy}."""
-    found: dict[int, set[int]] = {}
-    sound = read.copies.at(np.flatnonzero(read.checked.wrong == 0))
-    for entry, bookie in zip(sound.entries.tolist(), index.bookies[sound.files].tolist(), strict=True):
-        found.setdefault(entry, set()).add(bookie)
-    return found
+    rows = index.rows_of(node.bookies_of(entry))
+    lacking = sum(row is not None and row not in index.doubtful for row in rows)
+    return lacking > node.write_quorum - node.ack_quorum

@@ -10,7 +10,7 @@ from ledgerfs.formats.byte_sizes import parse_size
 from ledgerfs_cluster.source_filesystem import SourceFileSystem
 
 PROTOCOL = "bookies"
-OPEN_ENDS = ("confirmed", "acknowledged", "recovered")
+OPEN_ENDS = ("confirmed", "recovered")
 
 _LARGEST = 1 << 30
 _SAFE = "/:@!$&'()*+;=~"
@@ -31,9 +31,8 @@ class BookieDisks:
     ledgers_path
         Where BookKeeper keeps its metadata, below the servers' chroot; a dump tells it itself.
     open_end
-        Where a ledger ends that is not closed: ``confirmed`` at the newest entry that other entries confirm, ``acknowledged`` behind
-        those that as many disks have as a writer waits for, ``recovered`` where BookKeeper would close it if these disks were all that is
-        left; then it counts as closed.
+        Where a ledger ends that is not closed: ``confirmed`` at the newest entry that other entries confirm, ``recovered`` where
+        BookKeeper would close it if these disks were all that is left; then it counts as closed.
     max_entry
         ``nettyMaxFrameSizeBytes`` of the bookies, if that is more than Pulsar's: bytes of the largest entry that they took.
 

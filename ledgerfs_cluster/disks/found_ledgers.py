@@ -15,7 +15,6 @@ from ledgerfs_cluster.disks.entries import EntryReading, digest_that_fits
 from ledgerfs_cluster.disks.index import DiskIndex
 from ledgerfs_cluster.disks.known_ledgers import KnownLedgers
 from ledgerfs_cluster.disks.rows import CUT_BYTES, NUMBER, pack_own
-from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.formats.managed_ledgers.names import is_of_transactions
@@ -119,7 +118,7 @@ class FoundOnDisks(FoundLedgers):
             reason = "none of the given disks has an entry of it"
             self.lack(topic, node.ledger_id, GapKind.NOT_ON_DISKS, MissingLedgerError(reason, key=key))
         else:
-            self._add(topic, node, (last, length, last_here), info.closed_ms)
+            self._add(topic, node.ledger_id, (last, length, last_here), _times_ms(info, node))
 
     def _take_open(self, topic: str, info: LedgerInfo, node: LedgerNode, last_here: int, key: str) -> None:
         end = end_of_open(self._index, node, self._open_end)
@@ -145,7 +144,8 @@ class FoundOnDisks(FoundLedgers):
             return
         # Nobody may take a ledger for whole whose end is not known.
         is_open = self._open_end != "recovered" or not end.is_certain
-        self._add(topic, node, (end.last_entry, length, end.newest), info.closed_ms, is_open=is_open)
+        ends = end.last_entry, length, end.newest
+        self._add(topic, node.ledger_id, ends, _times_ms(info, node), is_open=is_open)
 
     def _take_unlisted(self, known: KnownLedgers, ledger_id: int, last: int) -> None:
         """Take what lies here and is in no list: deleted, of something that is no topic, or what a crash has left."""
@@ -183,22 +183,14 @@ class FoundOnDisks(FoundLedgers):
         if end < 0:
             self._take_empty(ledger_id, last)
             return
-        self._add_row(None, ledger_id, (end, length, last), digest, (0, 0))
+        self._add(None, ledger_id, (end, length, last))
 
     def _add(
-        self, topic: str, node: LedgerNode, ends: tuple[int, int, int], closed_ms: int, *, is_open: bool = False
-    ) -> None:
-        created_ms = node.created_ms or 0
-        times_ms = created_ms, closed_ms or created_ms
-        self._add_row(topic, node.ledger_id, ends, node.digest, times_ms, is_open=is_open)
-
-    def _add_row(
         self,
         topic: str | None,
         ledger_id: int,
         ends: tuple[int, int, int],
-        digest: Digest,
-        times_ms: tuple[int, int],
+        times_ms: tuple[int, int] = (0, 0),
         *,
         is_open: bool = False,
     ) -> None:
@@ -210,10 +202,16 @@ class FoundOnDisks(FoundLedgers):
             length=length,
             cut_bytes=CUT_BYTES,
             times_ms=times_ms,
-            own=pack_own(digest.kind, newest),
+            own=pack_own(newest),
             is_open=is_open,
         )
         self.rows.append(row)
 
     def _note(self, what: str, count: int) -> None:
         self.notes[what] = self.notes.get(what, 0) + count
+
+
+def _times_ms(info: LedgerInfo, node: LedgerNode) -> tuple[int, int]:
+    """Return when a ledger was made, 0 if unknown, and closed."""
+    created_ms = node.created_ms or 0
+    return created_ms, info.closed_ms or created_ms

@@ -1,6 +1,7 @@
 """Every copy of every entry of one ledger on disks: digests, copies that differ, checksums of messages, totals."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -8,12 +9,19 @@ from ledgerfs.catalog.catalog_findings import severity_of
 from ledgerfs.catalog.findings import Severity
 from ledgerfs.errors import LedgerfsError
 from ledgerfs_cluster.cluster_check import ClusterCheck
-from ledgerfs_cluster.disks.entries import EntryReading, Read
 from ledgerfs_cluster.disks.reader import DiskReader, differing
 from ledgerfs_cluster.formats.bookkeeper.differing_copies import differing_copies
 
 _NAMED = 20
 """Copies of one ledger that are named; of further ones the number is told."""
+
+_SEVERITIES = {"damaged-copy": Severity.REMARK, "conflicting-copies": Severity.DAMAGE}
+"""Where all copies of an entry are damaged, it is lost, which is told of by itself."""
+
+_COPIES = {
+    "damaged-copy": "copies of entries are damaged",
+    "conflicting-copies": "entries have copies that differ, and whose digests fit",
+}
 
 
 @dataclass(slots=True)
@@ -21,8 +29,7 @@ class DiskCheck(ClusterCheck):
     """The check of one ledger: run it, then read what it found (`ledgerfs.catalog.layout.LedgerCheck`)."""
 
     ledger: DiskReader
-    _damaged: int = 0
-    _differing: int = 0
+    _found: Counter[str] = field(default_factory=Counter)
 
     def run(self) -> "DiskCheck":
         """Check everything."""
@@ -42,33 +49,20 @@ class DiskCheck(ClusterCheck):
             size = int(read.copies.sizes.sum())
             self.bytes += size
             self.on_bytes(size)
-            self._check_damaged(reading, read)
-            self._check_differing(reading, read)
-        for kind, count, what in (
-            ("damaged-copy", self._damaged, "copies of entries are damaged"),
-            ("conflicting-copies", self._differing, "entries have copies that differ, and whose digests fit"),
-        ):
-            if count > _NAMED:
-                severity = Severity.DAMAGE if kind == "conflicting-copies" else Severity.REMARK
-                self.find(severity, kind, f"{count:,} {what}, in all")
-
-    def _check_damaged(self, reading: EntryReading, read: Read) -> None:
-        """Name damaged copies; where all of an entry's are, it is lost, which is told of by itself."""
-        for row in np.flatnonzero(read.checked.wrong != 0).tolist():
-            self._damaged += 1
-            if self._damaged <= _NAMED:
-                path, offset = reading.place_of(read.copies, row)
+            for row in np.flatnonzero(read.checked.wrong != 0).tolist():
                 entry = int(read.copies.entries[row])
                 beyond = ", which lies behind its end," if entry > self.ref.last_entry else ""
                 message = f"a copy of entry {entry} of ledger {self.ref.ledger_id}{beyond} is damaged"
-                self.find(Severity.REMARK, "damaged-copy", message, path, offset)
+                self._name("damaged-copy", message, reading.place_of(read.copies, row))
+            for row in differing_copies(read.buffer, read.copies.entries, read.checked).tolist():
+                message = differing(int(read.copies.entries[row]), self.ref.ledger_id)
+                self._name("conflicting-copies", message, reading.place_of(read.copies, row))
+        for kind, what in _COPIES.items():
+            if self._found[kind] > _NAMED:
+                self.find(_SEVERITIES[kind], kind, f"{self._found[kind]:,} {what}, in all")
 
-    def _check_differing(self, reading: EntryReading, read: Read) -> None:
-        """Name entries with sound copies of different payloads, or of different lengths up to them."""
-        for row in differing_copies(read.buffer, read.copies.entries, read.checked).tolist():
-            self._differing += 1
-            if self._differing <= _NAMED:
-                path, offset = reading.place_of(read.copies, row)
-                entry = int(read.copies.entries[row])
-                message = differing(entry, self.ref.ledger_id)
-                self.find(Severity.DAMAGE, "conflicting-copies", message, path, offset)
+    def _name(self, kind: str, message: str, place: tuple[str, int]) -> None:
+        """Add a finding about a copy, unless there are many."""
+        self._found[kind] += 1
+        if self._found[kind] <= _NAMED:
+            self.find(_SEVERITIES[kind], kind, message, *place)

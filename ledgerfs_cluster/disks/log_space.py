@@ -45,7 +45,8 @@ def space_reports(
         current = files[-2:] if files[-1].file.size <= LOG_HEADER_BYTES else files[-1:]
         logs = [_log_report(one, (minor, major), live, owner_of, is_current=one in current) for one in files]
         sums = {name: sum(log[name] for log in logs) for name in ("size", "live_bytes", "dead_bytes")}
-        frees = {fate.value: _sums(logs, fate) for fate in (Fate.DELETED, Fate.MINOR, Fate.MAJOR)}
+        collected = (Fate.DELETED, Fate.MINOR, Fate.MAJOR)
+        frees = {fate.value: sum(log["freed"] for log in logs if log["fate"] == fate.value) for fate in collected}
         where = {"bookie": index.listing.bookies[files[0].file.bookie], "folder": folder}
         found.append({**where, **sums, "logs": logs, "owners": _owners(logs), "frees": frees})
     return found
@@ -61,7 +62,7 @@ def _log_report(
 ) -> dict[str, Any]:
     """Return a log: bytes of its file, and of the entries of its ledgers, ascending, each entry with its size field.
 
-    ``rewritten`` are bytes that its compaction writes again, ``freed`` those that the directory has less then.
+    ``freed`` are bytes that the directory has less once it is collected: its compaction writes what is live again.
     """
     ledgers: list[dict[str, Any]] = [
         {"ledger_id": ledger, "owner": owner_of(ledger), "bytes": stored, "is_live": ledger in live}
@@ -81,7 +82,6 @@ def _log_report(
         fate = Fate.MINOR
     else:
         fate = Fate.MAJOR if share < thresholds[1] else Fate.KEPT
-    rewritten = live_bytes if fate in {Fate.MINOR, Fate.MAJOR} else 0
     return {
         "id": f"{one.file.number:x}",
         "path": one.file.path,
@@ -89,8 +89,7 @@ def _log_report(
         "live_bytes": live_bytes,
         "dead_bytes": total - live_bytes,
         "fate": fate.value,
-        "freed": one.file.size - rewritten if fate in {Fate.DELETED, Fate.MINOR, Fate.MAJOR} else 0,
-        "rewritten": rewritten,
+        "freed": one.file.size - live_bytes if fate in {Fate.DELETED, Fate.MINOR, Fate.MAJOR} else 0,
         "ledgers": ledgers,
     }
 
@@ -108,8 +107,3 @@ def _owners(logs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {"owner": owner, "is_live": is_live, "ledgers": len(one["ledgers"]), "logs": len(one["logs"]), "bytes": one["bytes"]}
         for (owner, is_live), one in sorted(sums.items(), key=lambda item: -item[1]["bytes"])
     ]  # fmt: skip
-
-
-def _sums(logs: list[dict[str, Any]], fate: Fate) -> dict[str, int]:
-    chosen = [log for log in logs if log["fate"] == fate.value]
-    return {"logs": len(chosen), **{name: sum(log[name] for log in chosen) for name in ("freed", "rewritten")}}

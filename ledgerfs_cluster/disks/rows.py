@@ -1,12 +1,10 @@
 """Ledgers on disks as rows of a catalog (`ledgerfs.catalog.layouts_known.LayoutRows`), with the columns of their own."""
 
-from struct import Struct
 from typing import Any
 
 import numpy as np
 
 from ledgerfs.catalog.catalog_rows import OWN_BYTES
-from ledgerfs.formats.ledger_metadata import DigestType
 from ledgerfs.storage.objects import ObjectStat
 from ledgerfs_cluster.cluster_ledgers import IS_WRITABLE, KEPT_TABLES, kept, key_of_missing, remains_of_kept
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
@@ -18,16 +16,13 @@ NAME, NUMBER = "bookie", 3
 CUT_BYTES = 8 << 20
 """Bytes between entries at which reading begins at little cost: every entry does; fewer are quicker to handle."""
 
-OWN = np.dtype([("digest", "i1"), ("newest", "<i8"), ("_", f"V{OWN_BYTES - 9}")])
-"""What only this layout knows of a ledger: its `DigestType`, and the greatest id of an entry that is there, which may be behind the end
-of a ledger that is not closed."""
-
-_OWN_STRUCT = Struct("<bq")
+OWN = np.dtype([("newest", "<i8"), ("_", f"V{OWN_BYTES - 8}")])
+"""What only this layout knows of a ledger: the greatest id of an entry that is there, which may be behind the end of an open one."""
 
 
-def pack_own(digest: DigestType, newest: int) -> bytes:
-    """Return the layout's own columns of a row."""
-    return _OWN_STRUCT.pack(digest, newest).ljust(OWN_BYTES, b"\0")
+def pack_own(newest: int) -> bytes:
+    """Return the layout's own column of a row."""
+    return newest.to_bytes(8, "little").ljust(OWN_BYTES, b"\0")
 
 
 def objects_of(

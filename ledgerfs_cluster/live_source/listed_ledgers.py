@@ -20,7 +20,7 @@ from ledgerfs_cluster.cluster_ledgers import NAME, ClusterRemains, FoundLedgers,
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, parse_ledger_node
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.live_source.access import ClusterAccess, ListedTopic, UnlistedTopic, listed_topic
-from ledgerfs_cluster.live_source.rows import NUMBER, Place, cut_bytes, pack_own
+from ledgerfs_cluster.live_source.rows import NUMBER, cut_bytes, pack_own
 
 _TRIES = 3
 """How often a topic is looked at again whose last ledger is gone, since it has just got another one."""
@@ -201,20 +201,18 @@ class ListedLedgers(FoundLedgers):
         if entries <= 0:
             self.empty.add(info.ledger_id)
             return
-        context = info.context
-        where = Place.BOOKKEEPER
-        if context is not None and context.is_complete:
-            where = Place.BUCKET if context.is_deleted_from_bookkeeper else Place.BOTH
+        context = info.context if info.context is not None and info.context.is_complete else None
+        is_in_bucket = context is not None and context.is_deleted_from_bookkeeper
         row = ledger_row(
             (info.ledger_id, self.names.row_of(topic.name), 1, NUMBER),
             entries=entries,
             length=length,
-            cut_bytes=cut_bytes(where),
+            cut_bytes=cut_bytes(is_in_bucket=is_in_bucket),
             times_ms=(0, info.closed_ms or topic.changed_ms),
-            own=pack_own(where),
-            uuid=context.uuid if context is not None and context.is_complete else None,
+            own=pack_own(is_in_bucket=is_in_bucket),
+            uuid=None if context is None else context.uuid,
             # What is only in a bucket may be a restored copy, whose messages are of any time.
-            is_ordered=where is not Place.BUCKET,
+            is_ordered=not is_in_bucket,
             is_open=is_open,
         )
         self.rows.append(row)

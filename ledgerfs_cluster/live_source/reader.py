@@ -6,6 +6,7 @@ list is read again: that a ledger is gone, or an entry lost, is never concluded 
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -27,7 +28,7 @@ from ledgerfs_cluster.cluster_ledgers import entries_between_cuts
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
 from ledgerfs_cluster.live_source.access import ClusterAccess
 from ledgerfs_cluster.live_source.hot_ledger import HotLedger
-from ledgerfs_cluster.live_source.rows import IN_BUCKET, Place, cut_bytes
+from ledgerfs_cluster.live_source.rows import IN_BUCKET, cut_bytes
 from ledgerfs_cluster.live_source.stream import stream_live
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class LiveReader(LedgerReader):
 
     def cuts(self) -> Cuts:
         """Return entries a MiB apart, or 64 MiB in a bucket."""
-        between = entries_between_cuts(self.ref.entries, self.ref.length, cut_bytes(self._listed_place))
+        size = cut_bytes(is_in_bucket=self.ref.objects[0][0] == IN_BUCKET)
+        between = entries_between_cuts(self.ref.entries, self.ref.length, size)
         return np.arange(0, self.ref.entries, between, dtype=np.int64)
 
     def batches(self, first: int, last: int, on_damage: OnDamage | None = None) -> "Iterator[EntryBatch]":
@@ -122,13 +124,12 @@ class LiveReader(LedgerReader):
         except NotFoundError as error:
             told(told.behind, last, CorruptLedgerError(error.reason, key=error.key))
 
-    def expect(self) -> bool:
-        """Look where the ledger is, which its first read then knows; returns whether bookies have it."""
-        try:
-            return isinstance(self._find({}).reader, HotLedger)
-        except LedgerfsError:
-            # Raised again when it is read.
-            return False
+    def expect(self) -> None:
+        """Look where the ledger is, which its first read then knows; what is wrong is raised when it is read."""
+        with suppress(LedgerfsError):
+            found = self._find({})
+            if isinstance(found.reader, HotLedger):
+                found.reader.node()
 
     def reread(self) -> None:
         """Look for the ledger again, and forget what caches keep of its object."""
@@ -169,10 +170,6 @@ class LiveReader(LedgerReader):
             "blocks": [] if cold is None else cold["blocks"],
             "objects": {} if cold is None else cold["objects"],
         }
-
-    @property
-    def _listed_place(self) -> Place:
-        return Place.BUCKET if self.ref.objects[0][0] == IN_BUCKET else Place.BOOKKEEPER
 
     def _listed(self) -> LedgerInfo:
         return self._access.listed_ledger(self.ref.managed_ledger or "", self.ref.ledger_id)

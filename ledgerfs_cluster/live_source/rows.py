@@ -1,9 +1,6 @@
 """Ledgers of a live cluster as rows of a catalog (`ledgerfs.catalog.layouts_known.LayoutRows`), with the column of their own."""
 
-from enum import IntEnum
 from typing import Any
-
-import numpy as np
 
 from ledgerfs.catalog.catalog_rows import OWN_BYTES
 from ledgerfs.formats.pulsar_blob.object_names import LedgerKey
@@ -26,26 +23,14 @@ IN_BOOKKEEPER, IN_BUCKET = "ledger", "data"
 """The roles of what stands for a ledger in the catalog: its node, or the object that alone has its entries."""
 
 
-class Place(IntEnum):
-    """Where a ledger was when the cluster was listed."""
-
-    BOOKKEEPER = 0
-    BUCKET = 1
-    BOTH = 2
+def pack_own(*, is_in_bucket: bool) -> bytes:
+    """Return the layout's own column of a row: whether BookKeeper does not have the ledger any more."""
+    return bytes([is_in_bucket]).ljust(OWN_BYTES, b"\0")
 
 
-OWN = np.dtype([("where", "i1"), ("_", f"V{OWN_BYTES - 1}")])
-"""What only this layout knows of a ledger: its `Place`."""
-
-
-def pack_own(place: Place) -> bytes:
-    """Return the layout's own columns of a row."""
-    return bytes([place]).ljust(OWN_BYTES, b"\0")
-
-
-def cut_bytes(place: Place) -> int:
+def cut_bytes(*, is_in_bucket: bool) -> int:
     """Return how many bytes there are from one cut to the next, about."""
-    return _COLD_CUT if place is Place.BUCKET else _HOT_CUT
+    return _COLD_CUT if is_in_bucket else _HOT_CUT
 
 
 def objects_of(
@@ -58,7 +43,7 @@ def objects_of(
 
     Its version is the id of the last entry that was there: what is before that never changes.
     """
-    if Place(own[0]) is Place.BUCKET:
+    if own[0] == 1:
         role, key = IN_BUCKET, LedgerKey(uuid_from_halves(row[0], row[1]), row[2], is_index=False).data_key
     else:
         role, key = IN_BOOKKEEPER, ledger_path(row[2], place)

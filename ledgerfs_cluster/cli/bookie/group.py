@@ -7,7 +7,6 @@ from ledgerfs.cli.commands import LazyCommand, LazyGroup
 _EPILOG = """\b
 Examples:
   ledgerfs bookie space /var/lib/bookie1 --metadata pulsar+zk://zk1:2181
-  ledgerfs bookie entry /var/lib/bookie1 58:17
 
 \b
 Nothing is written to a disk, and nothing on it is locked: a bookie may run meanwhile. Topics are read by the commands for buckets, such as
@@ -16,13 +15,9 @@ Nothing is written to a disk, and nothing on it is locked: a bookie may run mean
 
 _COMMANDS = (
     LazyCommand("space", "ledgerfs_cluster.cli.bookie.commands:space", "Show live and dead bytes of entry logs, and what would be freed."),
-    LazyCommand(
-        "entry", "ledgerfs_cluster.cli.bookie.commands:entry",
-        "Show the copies of one entry, or write its payload to standard output.",
-    ),
 )  # fmt: skip
 
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG)
 def bookie() -> None:
-    """Look at the disks of bookies: entries, and the space of entry logs."""
+    """Look at the disks of bookies: the space of entry logs."""

@@ -240,6 +240,6 @@ def test_an_open_ledger_of_which_no_entry_fits_its_digest_is_not_empty(tmp_path:
     disks = Disks(tmp_path, Digest(DigestType.HMAC, b"secret"))
     disks.ledger.digest = Digest(DigestType.HMAC, b"another")
     disks.write_dump(is_closed=False)
-    for open_end in ("confirmed", "acknowledged", "recovered"):
+    for open_end in ("confirmed", "recovered"):
         with pytest.raises(MissingLedgerError):
             disks.open(open_end=open_end).topic("t/n/x").scan().to_pandas()

@@ -22,7 +22,7 @@ from tests.support.invoked import run
 
 TOPIC = "t/n/persistent/x"
 BOOKIES = ("b1:3181", "b2:3181", "b3:3181")
-OPEN_ENDS = ("confirmed", "acknowledged", "recovered")
+OPEN_ENDS = ("confirmed", "recovered")
 OTHER = MadeLedger(3, payloads=[b"other %d" % number for number in range(200)])
 
 

@@ -33,7 +33,7 @@ def ends(
             paths.append(str(folder / f"disk{number}"))
     index = index_disks(paths, KeptTables(str(folder / "cache")))
     node = ledger.node(is_closed=False)
-    return {end: end_of_open(index, node, end) for end in ("confirmed", "acknowledged", "recovered")}
+    return {end: end_of_open(index, node, end) for end in ("confirmed", "recovered")}
 
 
 BOTH = [(entry % 3, (entry + 1) % 3) for entry in range(12)]
@@ -42,12 +42,11 @@ BOTH = [(entry % 3, (entry + 1) % 3) for entry in range(12)]
 def test_the_newest_entry_is_confirmed_by_none(tmp_path: Path) -> None:
     found = ends(tmp_path, BOTH[:6])
     assert found["confirmed"] == LedgerEnd(4, 5, is_certain=True)
-    assert found["acknowledged"] == found["recovered"] == LedgerEnd(5, 5, is_certain=True)
+    assert found["recovered"] == LedgerEnd(5, 5, is_certain=True)
 
 
 def test_an_entry_on_one_disk_of_two_is_recovered_though_nobody_acknowledged_it(tmp_path: Path) -> None:
     found = ends(tmp_path, [*BOTH[:4], (1,)])
-    assert found["acknowledged"] == LedgerEnd(3, 4, is_certain=True)
     assert found["recovered"] == LedgerEnd(4, 4, is_certain=True)
 
 
@@ -63,7 +62,6 @@ def test_one_disk_of_three_may_be_away_where_two_acknowledge(tmp_path: Path, awa
     assert found["confirmed"].is_certain
     assert found["confirmed"].last_entry >= 3
     assert found["recovered"] == LedgerEnd(5, 5, is_certain=True)
-    assert found["acknowledged"] == LedgerEnd(5, 5, is_certain=True)
 
 
 def test_nobody_knows_the_end_where_one_acknowledges_and_its_disk_is_away(tmp_path: Path) -> None:
@@ -90,6 +88,5 @@ def test_a_damaged_newest_entry_confirms_nothing(tmp_path: Path) -> None:
     end = end_of_open(index, ledger.node(is_closed=False), "confirmed")
     # What it would have told of those before it, nobody knows.
     assert end == LedgerEnd(1, 2, is_certain=False)
-    for open_end in ("acknowledged", "recovered"):
-        found = end_of_open(index, ledger.node(is_closed=False), open_end)
-        assert found == LedgerEnd(2, 2, is_certain=False)
+    recovered = end_of_open(index, ledger.node(is_closed=False), "recovered")
+    assert recovered == LedgerEnd(2, 2, is_certain=False)

@@ -79,9 +79,9 @@ def test_what_a_collector_would_do(disk: Path) -> None:
     sizes = {one["id"]: one["size"] for one in logs}
     entry = len(ledger(2, 1).stored(0)) + 4
     assert found["frees"] == {
-        "deleted": {"logs": 1, "freed": sizes["1"], "rewritten": 0},
-        "minor": {"logs": 1, "freed": sizes["2"] - 5 * entry, "rewritten": 5 * entry},
-        "major": {"logs": 0, "freed": 0, "rewritten": 0},
+        "deleted": sizes["1"],
+        "minor": sizes["2"] - 5 * entry,
+        "major": 0,
     }
     assert [(one["live_bytes"], one["dead_bytes"]) for one in logs] == [
         (live * entry, dead * entry) for live, dead in ((0, 100), (5, 95), (59, 41), (90, 10), (3, 0))
@@ -147,7 +147,7 @@ def test_the_table(disk: Path) -> None:
     shown = output("bookie", "space", str(disk / "disk"), "--metadata", str(disk / "dump"))
     assert re.search(r"^2 .* 1/2 +minor ", shown, re.MULTILINE)
     assert re.search(r"^deleted ledgers +1 +4 ", shown, re.MULTILINE)
-    assert "a major compaction frees" in shown
+    assert "a minor compaction " in shown
 
 
 def test_a_log_that_lacks_what_its_map_tells_is_damaged(disk: Path) -> None:

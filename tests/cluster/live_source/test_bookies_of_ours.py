@@ -3,18 +3,10 @@
 import struct
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
-from ledgerfs_cluster.formats.bookkeeper.requests import batch_request, read_requests
 from tests.cluster.support.bookies import (
     BAD_REQUEST,
-    BATCH,
-    LARGEST_BATCH,
-    NEWEST,
-    NO_ENTRY,
-    NO_LEDGER,
-    OK,
     READ,
     BookieServer,
 )
@@ -45,48 +37,6 @@ def asked(bookie: BookieServer, packet: bytes) -> Reply:
     size, header, code, _, entry_id = struct.unpack_from(">iIIqq", reply)
     assert (size, header >> 24) == (len(reply) - 4, 2)
     return header >> 16 & 0xFF, code, entry_id, reply[28:]
-
-
-def listed(
-    bookie: BookieServer, first: int, most: int, most_bytes: int, ledger_id: int = LEDGER
-) -> tuple[int, list[int]]:
-    """Return the code of the reply to a batch, and the ids of its entries."""
-    packet = struct.pack(">Iqqqiq", 2 << 24 | BATCH << 16, ledger_id, first, 99, most, most_bytes)
-    operation, code, entry_id, rest = asked(bookie, packet)
-    assert (operation, entry_id, struct.unpack_from(">q", rest)) == (BATCH, first, (99,))
-    found, position = [], 8
-    while position < len(rest):
-        size = int.from_bytes(rest[position : position + 4])
-        found.append(int.from_bytes(rest[position + 12 : position + 20]))
-        position += 4 + size
-    return code, found
-
-
-def test_single_entries_and_the_newest_one(bookie: BookieServer) -> None:
-    assert single(4) == read_requests(LEDGER, np.array([4]))[4:]
-    assert asked(bookie, single(4)) == (READ, OK, 4, stored(4))
-    assert asked(bookie, single(10))[1] == NO_ENTRY
-    assert [asked(bookie, single(one, LEDGER + 1))[1] for one in (0, NEWEST)] == [NO_LEDGER] * 2
-    # It comes under the id that was asked for.
-    assert asked(bookie, single(NEWEST)) == (READ, OK, NEWEST, stored(9))
-    bookie.remove_entry(LEDGER, 9)
-    assert asked(bookie, single(NEWEST)) == (READ, OK, NEWEST, stored(8))
-
-
-def test_a_batch_ends_with_its_count_its_bytes_or_the_first_entry_that_lacks(bookie: BookieServer) -> None:
-    assert bookie.reply_to(batch_request(LEDGER, 1, 99, 3, 1 << 20)[4:])
-    bookie.remove_entry(LEDGER, 6)
-    frame = len(stored(0)) + 4
-    assert listed(bookie, 1, 3, 1 << 20) == (OK, [1, 2, 3])
-    assert listed(bookie, 1, 100, 1 << 20) == (OK, [1, 2, 3, 4, 5])
-    assert listed(bookie, 0, 100, 36 + 2 * frame) == (OK, [0, 1])
-    assert [listed(bookie, 0, 100, most) for most in (36 + 2 * frame - 1, 1)] == [(OK, [0])] * 2
-    assert listed(bookie, 4, 0, 1 << 20) == (OK, [4, 5])
-    assert listed(bookie, 10, 5, 1 << 20) == (NO_ENTRY, [])
-    assert listed(bookie, 0, 5, 1 << 20, LEDGER + 1) == (NO_LEDGER, [])
-    for entry_id in range(4):
-        bookie.add(LEDGER, entry_id, stored(entry_id, LARGEST_BATCH * 2 // 5))
-    assert listed(bookie, 0, 100, 1 << 40) == (OK, [0, 1])
 
 
 NO_PLAIN_READS = {

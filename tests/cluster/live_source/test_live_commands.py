@@ -2,17 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.errors import IncompleteCopyError
-from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs.verification.verify import verify
 from ledgerfs.writing.copy_ledgers import copy_ledgers
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from tests.cluster.support.live_clusters import CLOSED, TOPIC, LiveCluster, messages
 from tests.cluster.support.live_reads import entries_of, only_reading, opened, values_of
 from tests.support.invoked import output, run
@@ -188,66 +185,6 @@ def test_a_cluster_as_a_folder(cluster: LiveCluster, ledgers: list[int], tmp_pat
             records = b"".join(len(one).to_bytes(4) + i.to_bytes(8) + one for i, one in enumerate(rows))
             assert (mount.path / f"entries/public/default/orders/{ledger_id}.entries").read_bytes() == records
         mount.run("echo x > entries/public/default/orders/7.entries", code=None)
-
-
-def told_by_topics(cluster: LiveCluster, *options: str, code: int = 0) -> dict[str, dict[str, Any]]:
-    told = json.loads(run("topics", cluster.url, "--json", *options, code=code).stdout)
-    return {one["name"].rpartition("/")[2]: one for one in told}
-
-
-def test_topics_tell_what_is_hot_and_what_is_cold(cluster: LiveCluster, ledgers: list[int]) -> None:
-    cluster.write_ledger("public/default/hot", messages(3))
-    with only_reading(cluster):
-        told = told_by_topics(cluster)
-        one, hot = told["orders"], told["hot"]
-        cold = cluster.written[ledgers[0]].node.length
-        assert (one["hot_ledgers"], one["cold_ledgers"], one["cold_bytes"]) == (2, 1, cold)
-        assert one["hot_bytes"] == one["bytes"] - cold > 0
-        assert (hot["hot_ledgers"], hot["cold_ledgers"], hot["cold_bytes"]) == (1, 0, 0)
-        assert "backlog" not in one
-        shown = output("topics", cluster.url)
-        assert "cold bytes" in shown
-        assert "backlog" not in shown
-    cluster.delete_from_bookkeeper(ledgers[0])
-    assert told_by_topics(cluster)["orders"]["cold_ledgers"] == 1
-
-
-def test_topics_tell_the_backlog_of_the_slowest_subscription(cluster: LiveCluster, ledgers: list[int]) -> None:
-    first, second, third = ledgers
-    cluster.add_cursor(TOPIC, "fast", (third, 19))
-    cluster.add_cursor(TOPIC, "slow", (second, 9), holes=[(Position(second, 19), Position(second, 24))])
-    cluster.add_cursor(TOPIC, "stale", (third, 4), stale=(first, 1))
-    cluster.write_ledger("public/default/none", messages(3))
-    cluster.write_ledger("public/default/read", messages(3), state=CLOSED)
-    cluster.add_cursor("public/default/read", "s", (cluster.list_of("public/default/read").ledgers[0].ledger_id, 2))
-    with only_reading(cluster):
-        told = told_by_topics(cluster, "--backlog")
-        assert (told["orders"]["subscriptions"], told["orders"]["backlog"]) == (3, 290 - 5 + 20)
-        assert (told["none"]["subscriptions"], told["none"]["backlog"]) == (0, None)
-        assert (told["read"]["subscriptions"], told["read"]["backlog"]) == (1, 0)
-        lines = [line.split() for line in output("topics", cluster.url, "--backlog").splitlines() if "public" in line]
-        shown = {line[0]: line[-4] for line in lines}
-        assert [shown[f"persistent://public/default/{one}"] for one in ("orders", "none", "read")] == ["305", "-", "0"]
-
-
-def test_a_backlog_that_cannot_be_known_is_no_number(cluster: LiveCluster, ledgers: list[int]) -> None:
-    own = cluster.add_cursor(TOPIC, "stale", (ledgers[2], 4), stale=(ledgers[0], 1))
-    cluster.delete_from_bookkeeper(own, flag=False)
-    other = "public/default/other"
-    cluster.write_ledger(other, messages(3), state=CLOSED)
-    cluster.add_cursor(other, "s", (cluster.list_of(other).ledgers[0].ledger_id, 0))
-    done = run("topics", cluster.url, "--backlog")
-    assert b"its position may be old" in done.stderr
-    (line,) = [one for one in done.stdout.decode().splitlines() if "orders" in one]
-    assert line.split()[-4] == "?"
-    assert told_by_topics(cluster, "--backlog")["other"]["backlog"] == 2
-    cluster.zookeeper.set(f"/managed-ledgers/{managed_ledger_of(other)}/s", b"\xff\xff")
-    told = told_by_topics(cluster, "--backlog", code=1)["other"]
-    assert (told["subscriptions"], told["backlog"]) == (1, None)
-
-
-def test_a_bucket_has_no_backlog(tmp_path: Path) -> None:
-    assert b"of living clusters" in run("topics", str(tmp_path), "--backlog", code=2).stderr
 
 
 def test_logs_of_transactions_are_no_topics(cluster: LiveCluster) -> None:

@@ -1,4 +1,4 @@
-"""Turns at a rate: in order, in time, and at another rate as soon as that is set."""
+"""Turns at a rate: in order, and in time."""
 
 import threading
 from itertools import accumulate
@@ -55,41 +55,12 @@ def test_a_rate_that_is_used_all_the_time_is_reached() -> None:
     assert clock.now - 100 == pytest.approx(49 * 20 / 100)
 
 
-def test_turns_are_in_the_order_of_asking_and_at_another_rate_at_once() -> None:
+def test_turns_are_in_the_order_of_asking() -> None:
     clock = Clock()
     limit = bandwidth(clock, 10)
-    turns = [limit._ask(100) for _ in range(3)]
-    assert [limit._seconds_until(one) for one in turns] == [0, 10, 20]
-    clock.now += 5
-    limit.rate = 100
-    assert [limit._seconds_until(one) for one in turns] == [0, 0.5, 1.5]
-    limit.rate = 0
-    clock.now += 1000
-    assert limit._seconds_until(turns[1]) == float("inf")
-    limit.rate = None
-    assert limit._seconds_until(turns[2]) == 0
-
-
-def test_a_clock_that_goes_back_gives_nothing_twice() -> None:
-    clock = Clock()
-    limit = bandwidth(clock, 10)
-    turn = limit._ask(100) + 100
-    for moment in (105, 102, 105):
-        clock.now = moment
-        assert limit._seconds_until(turn) == 5
-
-
-def test_who_waits_notices_another_rate() -> None:
-    """At a byte a second it would take days."""
-    limit = Bandwidth(1.0)
-    limit.wait(1_000_000)
-    done = threading.Event()
-    thread = threading.Thread(target=lambda: limit.wait(1) and done.set())
-    thread.start()
-    assert not done.wait(0.05)
-    limit.rate = None
-    assert done.wait(300)
-    thread.join()
+    assert [limit._turn(100) for _ in range(3)] == [100, 110, 120]
+    clock.now += 50
+    assert limit._turn(100) == 150
 
 
 def test_who_gives_up_does_not_wait_for_its_turn() -> None:
