@@ -59,10 +59,6 @@ class DumpedSettings:
         """Return the settings of a tenant, or the policies of a namespace, as ZooKeeper had them; None if nothing is known of it."""
         return self._object(f"{POLICIES}/{owner}")
 
-    def local_policies(self, namespace: str) -> dict[str, Any] | None:
-        """Return the policies that a namespace had in its cluster alone, as groups of bookies; None if it had none."""
-        return self._object(f"/admin/local-policies/{namespace}")
-
     def partitions(self, managed_ledger: str) -> int | None:
         """Return how many partitions a topic had; None if it is not known to have had any."""
         path = partitioned_path(managed_ledger)

@@ -69,8 +69,6 @@ class NewCluster:
         Where schemas are saved.
     sets_schemas
         Whether schemas are set at all.
-    hides_lost
-        Whether deletions take the numbers of schemas that are lost.
 
     """
 
@@ -82,7 +80,6 @@ class NewCluster:
     gives_new_ids: bool = False
     stores: tuple[SchemaStore, ...] = ()
     sets_schemas: bool = True
-    hides_lost: bool = False
 
     @property
     def nodes(self) -> Nodes:

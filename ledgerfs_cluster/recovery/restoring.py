@@ -114,8 +114,6 @@ class Restoring:
             outcome=Outcome.RESTORED,
             listed=listed,
             subscriptions=len(cursors),
-            hidden=hidden,
-            opened=opened,
         ).with_remarks(*remarks)
         self.lock.commit(self._commit_of(topic, cursors))
         return topic

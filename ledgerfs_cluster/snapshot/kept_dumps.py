@@ -32,7 +32,7 @@ from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.url_filesystem import filesystem_of
 from ledgerfs_cluster.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs_cluster.snapshot.answered_nodes import answered
-from ledgerfs_cluster.snapshot.dump_file import Record, new_private_file, read_dump, records_in
+from ledgerfs_cluster.snapshot.dump_file import Record, read_dump, records_in
 from ledgerfs_cluster.source_filesystem import SourceFileSystem
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
@@ -129,19 +129,10 @@ def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:
         As the store has them.
 
     """
-    return records_in(io.BytesIO(_bytes_of(store, kept)), kept.key)
+    return records_in(io.BytesIO(kept_bytes(store, kept)), kept.key)
 
 
-def copy_kept_dump(store: ObjectStore, kept: KeptDump, path: Path) -> None:
-    """Write a dump to a file that only its owner can read.
-
-    Raises as `ledgerfs_cluster.snapshot.dump_file.new_private_file` and `read_kept_dump`.
-    """
-    with new_private_file(path) as file:
-        file.write(_bytes_of(store, kept))
-
-
-def _bytes_of(store: ObjectStore, kept: KeptDump) -> bytes:
+def kept_bytes(store: ObjectStore, kept: KeptDump) -> bytes:
     """Return the bytes of the version that was listed. Raises `CorruptObjectError` for another digest, and the store's errors."""
     stat, pieces = kept.stat, []
     starts = range(0, stat.size, _PIECE)

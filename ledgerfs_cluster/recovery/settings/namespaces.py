@@ -15,16 +15,7 @@ from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partit
 from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests, Answer
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
-from ledgerfs_cluster.recovery.settings.policies import (
-    BY_CLUSTER,
-    CLUSTERS,
-    HELD,
-    INTERNAL,
-    OFFLOAD,
-    RETENTION,
-    TTL,
-    carried_policies,
-)
+from ledgerfs_cluster.recovery.settings.policies import CLUSTERS, INTERNAL, OFFLOAD, carried_policies
 from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.snapshot.policies import policies_of, without_credentials
 from ledgerfs_cluster.snapshot.survey_builder import POLICIES
@@ -34,10 +25,8 @@ _CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 _IS_THERE, _REFUSED = 409, 412
 _GLOBAL = " global"
 """What the names of policies end with that a topic has in all clusters."""
-_OF_LEGACY = {RETENTION: "retention", TTL: "messageTTL"}
-"""Policies without which a namespace of a V1 name would delete, and where each is set: it cannot be made with any."""
-_LOCAL = {"bookieAffinityGroup": "bookie_affinity_group", "namespaceAntiAffinityGroup": "anti_affinity_group"}
-"""{what a namespace has in its cluster alone: its name here}."""
+_STRATEGY, _PERMISSIVE, _UNDEFINED = "schema_compatibility_strategy", "ALWAYS_COMPATIBLE", "UNDEFINED"
+"""By which a namespace lets a schema follow another one: any, or as brokers are configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,42 +136,46 @@ def plan_settings(
 def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Collection[str]) -> list[str]:
     """Make the tenants and namespaces that are not there, and return those namespaces; made twice is as good as once.
 
-    ``wanted`` are the namespaces whose topics are restored. Raises the errors of the admin API, and `InvalidNameError`: what was made
-    before stays. What another client made meanwhile stays as it is.
+    In these every schema may follow every other until `set_strategies`. ``wanted`` are the namespaces whose topics are restored. Raises the
+    errors of the admin API, and `InvalidNameError`: what was made before stays. What another client made meanwhile stays as it is.
     """
     new = [one for one in plan.namespaces if one.is_new and one.trouble is None and one.name in wanted]
     needed = {one.name.partition("/")[0] for one in new}
     for tenant in plan.tenants:
         if tenant.is_new and tenant.name in needed:
             _made(requests, f"{_TENANTS}/{tenant.name}", dict(tenant.settings))
-    for one in new:
-        path, is_legacy = namespace_path(one.name), is_legacy_namespace(one.name)
-        answer = _made(requests, path, None if is_legacy else dict(one.settings))
-        if is_legacy and (answer.status != _IS_THERE or answer.is_repeated):
-            for name, where in _OF_LEGACY.items():
-                requests.change("POST", f"{path}/{where}", one.settings[name], is_repeatable=True).require_ok()
-    return [one.name for one in new]
+    return [
+        one.name for one in new if _made(requests, _namespace_path(one.name), {**one.settings, _STRATEGY: _PERMISSIVE})
+    ]
 
 
-def _made(requests: AdminRequests, path: str, settings: dict[str, Any] | None) -> Answer:
-    """Make a tenant or a namespace, and return the answer; one that is there is good."""
+def set_strategies(requests: AdminRequests, plan: SettingsPlan, made: Collection[str]) -> None:
+    """Give namespaces that were made (`make_namespaces`) the strategy for schemas that they are to have.
+
+    What ends a run before leaves them the permissive one, which later plans report. Raises the errors of the admin API.
+    """
+    for one in plan.namespaces:
+        if one.name in made:
+            path = f"{_namespace_path(one.name)}/schemaCompatibilityStrategy"
+            requests.change("PUT", path, one.settings.get(_STRATEGY, _UNDEFINED), is_repeatable=True).require_ok()
+
+
+def _made(requests: AdminRequests, path: str, settings: dict[str, Any]) -> bool:
+    """Make a tenant or a namespace, and return whether this run did; one that is there is good."""
     answer = requests.change("PUT", path, settings, is_repeatable=True)
     if answer.status == _REFUSED and answer.reason:
         raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
-    return answer if answer.status == _IS_THERE else answer.require_ok()
+    if answer.status == _IS_THERE:
+        return answer.is_repeated
+    answer.require_ok()
+    return True
 
 
-def namespace_path(namespace: str) -> str:
+def _namespace_path(namespace: str) -> str:
     """Return the path of a namespace; raises `InvalidNameError` for an invalid name, since it stands in the path as it is."""
     if parse_managed_ledger_name(f"{namespace}/persistent/x") is None:
         raise InvalidNameError("not the name of a namespace", key=namespace)
-    version = "/admin" if is_legacy_namespace(namespace) else "/admin/v2"
-    return f"{version}/namespaces/{namespace}"
-
-
-def is_legacy_namespace(namespace: str) -> bool:
-    """Whether a namespace's name has a cluster in it (V1)."""
-    return namespace.count("/") == 2
+    return f"/admin/v2/namespaces/{namespace}"
 
 
 def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluster: str) -> OwnerPlan:
@@ -206,14 +199,16 @@ def _namespace(
     requests: AdminRequests, name: str, formers: Sequence[str], settings: DumpedSettings, cluster: str
 ) -> OwnerPlan:
     owner = f"namespace {name}"
-    answer = requests.get(namespace_path(name), accept=frozenset({404}))
+    if name.count("/") == 2:
+        return OwnerPlan(
+            name, False, {}, trouble=f"{name} is a name of Pulsar 1, with a cluster: restore under another name (--as)"
+        )
+    answer = requests.get(_namespace_path(name), accept=frozenset({404}))
     is_new = answer.status == 404 and bool(answer.reason)
     there = {} if is_new else _object(answer.require_ok())
     remarks: list[str] = []
     by_hand: list[FormerSetting] = []
     policies, why = carried_policies(None, cluster, key=name, is_renamed=True)
-    is_legacy = is_legacy_namespace(name)
-    legacy = {one: HELD[one] for one in _OF_LEGACY} if is_legacy else None
     if len(formers) > 1:
         # Of several namespaces in one none is more right than the others.
         several = ", ".join(formers)
@@ -222,10 +217,8 @@ def _namespace(
         by_hand.append(FormerSetting(owner, "policies", None, reason))
     else:
         former: dict[str, Any] | None = None
-        local: dict[str, Any] | None = None
         try:
             former = settings.policies(formers[0])
-            local = settings.local_policies(formers[0])
             if is_new and former is not None:
                 key = f"{POLICIES}/{formers[0]}"
                 policies, why = carried_policies(former, cluster, key=key, is_renamed=name != formers[0])
@@ -234,19 +227,13 @@ def _namespace(
             remarks.append(f"its former policies are damaged, so it gets none of them: {error}")
         if former is None and not remarks:
             remarks.append("its former policies are not known")
-        if former is not None and former.get("deleted") is True:
-            remarks.append("it was being deleted when the dump was made")
-        settings_of = {_LOCAL[one]: value for one, value in (local or {}).items() if one in _LOCAL} | (former or {})
-        if is_legacy and is_new:
-            why = dict.fromkeys(settings_of, "brokers make a namespace of a V1 name without it")
-        by_hand += _left(owner, settings_of, (legacy or policies) if is_new else there, why)
+        by_hand += _left(owner, former or {}, policies if is_new else there, why)
     if not is_new:
-        return OwnerPlan(name, False, there, tuple(by_hand))
+        is_cut = there.get(_STRATEGY) == _PERMISSIVE and "its former policies are not known" in remarks
+        remark = "every schema may follow every other: if it was made by a run that was ended, set its strategy"
+        return OwnerPlan(name, False, there, tuple(by_hand), (remark,) if is_cut else ())
     remarks.append("it keeps all until its retention and time to live are set")
-    trouble = None
-    if is_legacy and (owning := name.split("/")[1]) != cluster:
-        trouble = f"its name has the cluster {owning}, and brokers of {cluster} serve none of it"
-    return OwnerPlan(name, True, legacy or policies, tuple(by_hand), tuple(remarks), trouble)
+    return OwnerPlan(name, True, policies, tuple(by_hand), tuple(remarks))
 
 
 def _left(
@@ -254,7 +241,7 @@ def _left(
 ) -> Iterator[FormerSetting]:
     """Yield the former policies of a namespace that do not hold."""
     for name, value in sorted(former.items()):
-        if name in INTERNAL or name == "bundles" or not _is_set(value):
+        if name in INTERNAL or name == "bundles" or not (_is_set(value) or name == _STRATEGY):
             continue
         if name == CLUSTERS:
             if len(_texts(value)) > 1:
@@ -294,13 +281,10 @@ def _setting(owner: str, name: str, value: Any, reason: str | None = None) -> Fo
 
 
 def _holds(name: str, value: object, there: object) -> bool:
-    """Whether a former policy holds: what was set by cluster may be so for another name of it."""
-    if isinstance(value, Mapping) and isinstance(there, Mapping):
-        if name == OFFLOAD:
-            value = {one: told for one, told in value.items() if one != "offloadersDirectory"}
-        elif name in BY_CLUSTER and len(value) == len(there) == 1:
-            value, there = next(iter(value.values())), next(iter(there.values()))
-    return _is_within(value, there)
+    """Whether a former policy holds; where the folder of offloaders was is no matter."""
+    if name == OFFLOAD and isinstance(value, Mapping):
+        value = {one: told for one, told in value.items() if one != "offloadersDirectory"}
+    return _is_within(value, there or _UNDEFINED if name == _STRATEGY else there)
 
 
 def _is_within(value: object, there: object) -> bool:

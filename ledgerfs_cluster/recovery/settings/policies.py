@@ -21,10 +21,13 @@ HELD: Mapping[str, Any] = {
 _EVICTION = "consumer_backlog_eviction"
 INTERNAL = frozenset({"deleted", "migrated", "allowed_clusters", "clusterDispatchRate", "latency_stats_sample_rate"})
 """What is no setting of the namespace, or one that its cluster alone has a meaning for."""
-BY_CLUSTER = ("topicDispatchRate", "subscriptionDispatchRate", "clusterSubscribeRate", "publishMaxMessageRate")
 _AUTH, _TOPIC_AUTH = "auth_policies", ("destination_auth", "subscription_auth_roles")
 _LEFT: Mapping[str, str] = {
     "replicatorDispatchRate": "it is not replicated",
+    **dict.fromkeys(
+        ("topicDispatchRate", "subscriptionDispatchRate", "clusterSubscribeRate", "publishMaxMessageRate"),
+        "it was set for the former cluster",
+    ),
     "resource_group_name": "whether the new cluster has this group is not known",
     **dict.fromkeys(
         (OFFLOAD, "offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"),
@@ -44,16 +47,9 @@ def carried_policies(
     """
     policies = {name: value for name, value in (former or {}).items() if value is not None and name not in INTERNAL}
     why = {name: reason for name, reason in _LEFT.items() if policies.pop(name, None) not in (None, -1)}
-    # What is set for the former cluster is set for the new one; of several clusters only one of the same name can be meant.
-    for name in BY_CLUSTER:
-        rates = _mapping(policies.pop(name, None) or {}, name, key)
-        chosen = [rates[cluster]] if cluster in rates else list(rates.values())
-        if len(chosen) == 1:
-            policies[name] = {cluster: chosen[0]}
-        elif chosen:
-            names = ", ".join(sorted(rates))
-            why[name] = f"it was set for the clusters {names}, and which of them this one stands for is not known"
-    rights = _mapping(policies.get(_AUTH) or {}, _AUTH, key)
+    rights = policies.get(_AUTH) or {}
+    if not isinstance(rights, Mapping):
+        raise CorruptMetadataError(f"{_AUTH} is no JSON object", key=key)
     if is_renamed and any(rights.get(name) for name in _TOPIC_AUTH):
         why[_AUTH] = "rights of single topics and subscriptions are of the former names"
         policies[_AUTH] = {name: value for name, value in rights.items() if name not in _TOPIC_AUTH}
@@ -98,9 +94,3 @@ def deleting_policy(policies: Mapping[str, Any]) -> str | None:
 
 def _evicts(quota: object) -> bool:
     return isinstance(quota, Mapping) and quota.get("policy") == _EVICTION
-
-
-def _mapping(value: object, name: str, key: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise CorruptMetadataError(f"{name} is no JSON object", key=key)
-    return value

@@ -47,12 +47,8 @@ class SchemaPlan:
     there
         How many of them are done already.
     lost
-        {number: why its messages cannot be decoded, though the lost cluster could}. Unless they are hidden nothing is set, since later
-        schemas would get other numbers than messages carry.
-    hides_lost
-        Whether deletions take the numbers of those that are lost; they hide all before them, too.
-    former
-        Numbers that meant other schemas before a forced deletion, which no cluster can have again beside those of today.
+        {number: why its messages cannot be decoded, though the lost cluster could}. Then nothing is set, since later schemas would get
+        other numbers than messages carry.
     conflict
         Why nothing can be set: the broker has others.
 
@@ -62,8 +58,6 @@ class SchemaPlan:
     steps: tuple[Step, ...]
     there: int = 0
     lost: Mapping[int, str] = field(default_factory=dict)
-    hides_lost: bool = False
-    former: tuple[int, ...] = ()
     conflict: str | None = None
 
     @property
@@ -71,21 +65,10 @@ class SchemaPlan:
         """Why nothing is set; None if all is."""
         if self.conflict is not None:
             return self.conflict
-        if self.lost and not self.hides_lost:
+        if self.lost:
             told = "; ".join(f"version {number}: {why}" for number, why in self.lost.items())
             return f"not all versions of its schema can be set again: {told}"
         return None
-
-    @property
-    def remarks(self) -> list[str]:
-        """What an operator has to know, a sentence each."""
-        found = []
-        if self.lost and self.hides_lost:
-            found.append(f"schema versions {_listed(self.lost)} are lost: their messages come as bytes")
-        if self.former:
-            numbers = _listed(self.former)
-            found.append(f"schema versions {numbers} meant others before a forced deletion: old messages come as bytes")
-        return found
 
     @property
     def to_do(self) -> int:
@@ -93,23 +76,13 @@ class SchemaPlan:
         return 0 if self.trouble is not None else max(0, len(self.steps) - self.there)
 
 
-def _listed(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(numbers)))
-
-
-def plan_schemas(
-    topic: str,
-    versions: Iterable[SchemaVersion],
-    existing: Sequence[SchemaVersion],
-    *,
-    hides_lost: bool = False,
-) -> SchemaPlan:
+def plan_schemas(topic: str, versions: Iterable[SchemaVersion], existing: Sequence[SchemaVersion]) -> SchemaPlan:
     """Return what sets the schemas of a topic of the new cluster again.
 
     ``versions`` are all that is known of the lost cluster's (`known_versions`), ``existing`` what the new cluster's broker reports
-    (`ledgerfs_cluster.pulsar_admin.schemas.AdminApi.versions`). With ``hides_lost`` deletions take the numbers of those that are lost.
+    (`ledgerfs_cluster.pulsar_admin.schemas.AdminApi.versions`).
     """
-    known, former = last_generation(versions)
+    known = last_generation(versions)
     last = max(known, default=-1)
     if last >= MOST_STEPS:
         reason = f"its schemas have numbers up to {last}, and not more than {MOST_STEPS} are set again"
@@ -119,7 +92,7 @@ def plan_schemas(
     last_deletion = max((one.version for one in known.values() if one.is_deletion), default=-1)
     lost = {number: why for number, (_, why) in enumerate(found) if why is not None and number > last_deletion}
     there, conflict = progress(steps, existing)
-    return SchemaPlan(topic, steps, there, lost, hides_lost, tuple(sorted(former)), conflict)
+    return SchemaPlan(topic, steps, there, lost, conflict)
 
 
 def progress(steps: Sequence[Step], existing: Sequence[SchemaVersion]) -> tuple[int, str | None]:
@@ -157,15 +130,14 @@ def _step(known: SchemaVersion | None) -> tuple[Step, str | None]:
     return known.schema, None
 
 
-def last_generation(versions: Iterable[SchemaVersion]) -> tuple[dict[int, SchemaVersion], frozenset[int]]:
-    """Return the schema, or the deletion, of each number at the end, and the numbers that meant others before, or mean nothing any more.
+def last_generation(versions: Iterable[SchemaVersion]) -> dict[int, SchemaVersion]:
+    """Return the schema, or the deletion, of each number at the end.
 
     What the cluster registered comes first; then what rows were imported with, and then what users gave by hand, for numbers of which
     nothing else is known.
     """
     known = sorted((one for one in versions if one.version >= 0), key=_order)
     found: dict[int, SchemaVersion] = {}
-    former: set[int] = set()
     newest_ms = 0
     for number, group in groupby(known, key=lambda one: one.version):
         of_number = list(group)
@@ -178,13 +150,11 @@ def last_generation(versions: Iterable[SchemaVersion]) -> tuple[dict[int, Schema
         last_ms = last.saved_ms if last.is_deletion and last.timestamp_ms is None else last.timestamp_ms
         if last_ms is None or last_ms >= newest_ms:
             found[number] = last
-        if any(number not in found or not _are_same(one, last) for one in dated):
-            former.add(number)
         if number in found and last in dated:
             # What a restored cluster registered again is as old as it was.
             same = list(takewhile(partial(_are_same, last), reversed(dated)))
             newest_ms = max(newest_ms, same[-1].timestamp_ms or 0)
-    return found, frozenset(former)
+    return found
 
 
 def _given(of_number: Sequence[SchemaVersion]) -> SchemaVersion | None:

@@ -31,7 +31,6 @@ from ledgerfs_cluster.snapshot.kept_dumps import (
     FOLDER,
     KeptDump,
     add_dump,
-    copy_kept_dump,
     dumps_folder,
     kept_dump_key,
     kept_dumps,
@@ -232,14 +231,9 @@ def test_a_damaged_dump_is_told(
         (listed,) = kept_dumps(store)
         with pytest.raises(CorruptObjectError, match=one.key):
             records(store, listed)
-        with pytest.raises(CorruptObjectError, match=one.key):
-            copy_kept_dump(store, listed, tmp_path / "copy")
-        assert not list(tmp_path.glob("*copy*"))
     path.write_bytes(data)
     (listed,) = kept_dumps(store)
     assert records(store, listed) == wholes[0]
-    copy_kept_dump(store, listed, tmp_path / "copy")
-    assert (tmp_path / "copy").read_bytes() == data
 
 
 def test_what_is_pruned_while_it_is_read_is_told(cluster: LiveCluster, store: RawStore) -> None:

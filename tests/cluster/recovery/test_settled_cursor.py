@@ -12,30 +12,19 @@ from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
     parse_cursor_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import MOST_HOLES, settled_cursor
 from ledgerfs_cluster.formats.proto.metadata_pb2 import (
     CursorPositionRecord,
     CursorRecord,
     PartlyDeletedRecord,
     PositionRecord,
 )
-from ledgerfs_cluster.recovery.subscriptions import Positions
+from ledgerfs_cluster.recovery.subscriptions import Positions, settled_cursor
 from tests.cluster.support.encoders import build_position_info
 
 _ENTRIES = 10
 
 
-class _Same:
-    """Moves nothing."""
-
-    def moved(self, at: Position) -> Position:
-        return at
-
-    def moved_up(self, at: Position) -> Position:
-        return at
-
-
-_SAME = _Same()
+_SAME = Positions([(1, 1, _ENTRIES)], 9)
 
 
 def _acknowledged(cursor: CursorInfo, positions: list[Position]) -> set[Position]:
@@ -116,7 +105,7 @@ def test_parts_of_batches_keep_their_bits_and_those_that_are_gone_are_left_out()
     made = settled_cursor(build_cursor_info(CursorInfo(7, Position(1, -1))), newest, positions, key="c")
     (one,) = CursorRecord.FromString(made.data).partly_deleted
     assert (one.position.ledger_id, one.position.entry_id, list(one.words)) == (1, 3, [5, -1])
-    assert (made.batches, made.left_out) == (1, 0)
+    assert made.batches == 1
 
 
 def test_a_state_in_the_node_is_taken_and_what_names_ledgers_of_brokers_is_left_out() -> None:
@@ -127,12 +116,6 @@ def test_a_state_in_the_node_is_taken_and_what_names_ledgers_of_brokers_is_left_
     found = parse_cursor_info(settled_cursor(build_cursor_info(told), None, _SAME, key="c").data, key="c")
     assert (found.mark_delete, found.holes, found.last_active_ms) == (told.mark_delete, told.holes, 77)
     assert (found.properties, found.cursor_properties) == ((("n", 1),), (("user", "x"),))
-
-
-def test_more_holes_than_there_is_room_for_are_counted_and_delivered_again() -> None:
-    holes = tuple((Position(1, 2 * i), Position(1, 2 * i + 1)) for i in range(MOST_HOLES + 3))
-    made = settled_cursor(build_cursor_info(CursorInfo(IN_THE_NODE, Position(1, -1), holes)), None, _SAME, key="c")
-    assert (made.holes, made.left_out) == (MOST_HOLES, 3)
 
 
 @pytest.mark.parametrize(
