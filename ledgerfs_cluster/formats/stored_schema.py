@@ -3,7 +3,6 @@
 Here are all versions, also those that a soft deletion hides from the admin API and from Pulsar's own clients.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
@@ -21,7 +20,6 @@ from ledgerfs_cluster.formats.proto.metadata_pb2 import (
 ROOT = "/schemas"
 _TYPES = {number + 1: name for name, number in TYPE_NUMBERS.items()}
 """Names by Pulsar's stored numbers, which are one more than those of the admin API."""
-_NOWHERE = Position(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +71,10 @@ def parse_locator(data: bytes, *, key: str) -> tuple[StoredVersion, ...]:
     return tuple(found[number] for number in sorted(found))
 
 
-def parse_stored_schema(data: bytes, *, key: str, version: int | None = None) -> SchemaVersion:
+def parse_stored_schema(data: bytes, *, key: str, version: int) -> SchemaVersion:
     """Parse the payload of a schema's entry; a deletion has type NONE and no data.
 
-    The number of the version is ``version``, as the locator tells it, or else the one that the versions before it leave for it.
+    The number of the version is ``version``, as the locator tells it.
 
     Raises `CorruptMetadataError`, naming ``key``, for bytes that are no schema, and `UnsupportedFormatError` for a type that is none of
     `TYPE_NUMBERS`.
@@ -92,7 +90,7 @@ def parse_stored_schema(data: bytes, *, key: str, version: int | None = None) ->
     if kind is None:
         raise UnsupportedFormatError(f"a schema of the unknown type {schema.type - 1}", key=key)
     return SchemaVersion(
-        _number_after(record.index, key) if version is None else version,
+        version,
         SchemaInfo(kind, schema.data, {_text(one.key): _text(one.value) for one in schema.property}),
         schema.timestamp if schema.timestamp > 0 else None,
         schema.deleted,
@@ -104,14 +102,6 @@ def _stored_version(record: SchemaIndexRecord, key: str) -> StoredVersion:
     if record.version < 0 or min(position) < 0:
         raise CorruptMetadataError("has a schema version without a number or place", key=key)
     return StoredVersion(record.version, position, record.hash)
-
-
-def _number_after(index: Iterable[SchemaIndexRecord], key: str) -> int:
-    """Return the number after those of an index, or the one that an entry without any before it gives itself."""
-    numbers = [one.version if one.position.ledger_id == _NOWHERE.ledger_id else one.version + 1 for one in index]
-    if not numbers or min(numbers) < 0 or max(numbers) >= 2**63:
-        raise CorruptMetadataError("a stored schema that tells no number of its own", key=key)
-    return max(numbers)
 
 
 def _text(data: bytes) -> str:

@@ -8,8 +8,7 @@ from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, Unsupporte
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_id_at, parse_ledger_node
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
-from ledgerfs_cluster.formats.managed_ledgers.names import cursor_of
-from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs_cluster.formats.managed_ledgers.names import cursor_of, managed_ledger_of
 from ledgerfs_cluster.formats.stored_schema import ROOT as SCHEMAS
 from ledgerfs_cluster.snapshot.answers import CursorAnswer, LastEnd, LedgerEndAnswer, SchemaAnswer, TopicPoliciesAnswer
 from ledgerfs_cluster.snapshot.dump_file import DumpHeader, Record
@@ -149,7 +148,7 @@ def _take_node(made: DumpedCluster, node: Node, cursors: dict[str, tuple[str, st
         # Folders of tenants and namespaces are nodes, too.
         if node.data:
             made.settings.locators[path.removeprefix(f"{SCHEMAS}/")] = node.data
-    elif (name := managed_ledger_at(path, node.data)) is not None:
+    elif (name := managed_ledger_of(path)) is not None:
         try:
             made.lists[name] = parse_managed_ledger_info(node.data, key=path)
         except CorruptMetadataError as error:

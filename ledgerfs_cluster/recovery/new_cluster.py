@@ -15,7 +15,7 @@ from ledgerfs.schemas.schema_store import SchemaStore
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs_cluster.formats.bookkeeper.ledger_paths import ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
-from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs_cluster.offload.offload_driver import OffloadDriver
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.recovery.journal import (
@@ -156,7 +156,7 @@ def look(nodes: Nodes, topics: Sequence[TopicRecovery], bucket: str, ledgers_pat
     lists = dict[str, Node]()
     named: set[tuple[int, int]] = set()
     for path, node in answered(nodes.get_many, managed_ledger_paths(nodes)):
-        name = managed_ledger_at(path, node.data)
+        name = managed_ledger_of(path)
         if name is not None:
             lists[name] = node
             for one in _ledgers_in(node):
@@ -198,7 +198,7 @@ def _places(
             # Another one may have been restored under the name that it has.
             own.add(one.source)
         elif one.target in lists:
-            taken[one.target] = f"the new cluster has a topic of this name, {_advice(lists[one.target])}"
+            taken[one.target] = f"the new cluster has a topic of this name: {_OTHER_NAME}"
         elif partitioned_path(one.target) in partitioned and not near[one.whole]:
             reason = "the new cluster has a partitioned topic of this name, to which clients are sent"
             taken[one.target] = f"{reason}: {_OTHER_NAME}"
@@ -225,15 +225,6 @@ def _has_all(node: Node, topic: TopicRecovery) -> bool:
         return False
     named = {(one.ledger_id, one.context.uuid) for one in _ledgers_in(node) if one.context is not None}
     return {(ref.ledger_id, ref.uuid) for ref in topic.ledgers} <= named
-
-
-def _advice(node: Node) -> str:
-    if any(one.context is not None for one in _ledgers_in(node)):
-        return (
-            "whose list names offloaded ledgers: to delete it would delete their objects, perhaps those of this bucket. "
-            "Restore under another name (--as)"
-        )
-    return "without offloaded ledgers: delete it there, if it is not needed, or restore under another name (--as)"
 
 
 def _ledgers_in(node: Node) -> tuple[LedgerInfo, ...]:

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from ledgerfs.errors import AccessDeniedError, CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
-from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, cursor_of
-from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, cursor_of, managed_ledger_of
 from ledgerfs_cluster.snapshot.answers import (
     Answer,
     BookieReads,
@@ -114,7 +113,7 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
             troubles.extend(filter(None, [record.trouble]))
             return
         nodes += 1
-        if managed_ledger_at(record.path, record.data) is not None:
+        if managed_ledger_of(record.path) is not None:
             topics.add(record.path)
 
     with new_private_file(path) as file:

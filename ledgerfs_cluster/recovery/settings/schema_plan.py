@@ -70,11 +70,6 @@ class SchemaPlan:
             return f"not all versions of its schema can be set again: {told}"
         return None
 
-    @property
-    def to_do(self) -> int:
-        """How many steps are left."""
-        return 0 if self.trouble is not None else max(0, len(self.steps) - self.there)
-
 
 def plan_schemas(topic: str, versions: Iterable[SchemaVersion], existing: Sequence[SchemaVersion]) -> SchemaPlan:
     """Return what sets the schemas of a topic of the new cluster again.

@@ -104,17 +104,6 @@ def test_policies_that_expire_what_is_restored_are_refused(clusters: Clusters, n
     assert "delete or expire" in _why(clusters.restore())
 
 
-def test_nobody_is_told_to_delete_a_topic_whose_list_names_objects(clusters: Clusters) -> None:
-    clusters.new.write_ledger(ORDERS, messages(1))
-    assert "delete it there" in _why(clusters.restore())
-    ledger_id = clusters.new.list_of(ORDERS).ledgers[0].ledger_id
-    clusters.new.roll_over(ORDERS)
-    clusters.new.offload(ORDERS, ledger_id)
-    why = _why(clusters.restore())
-    assert "would delete their objects" in why
-    assert "delete it there" not in why
-
-
 def test_ledgers_of_another_cluster_under_the_same_name_stay_away(
     clusters: Clusters, tmp_path: Path, s3: S3Server, s3_bucket: str
 ) -> None:

@@ -76,7 +76,7 @@ def test_every_number_is_as_it_was_and_is_set_once(pulsar: PulsarSettings) -> No
     # What producers registered since stays.
     pulsar.schemas[KEPT].append(Stored("AVRO", avro("c").data.decode()))
     before, plan = len(pulsar.changes()), planned(pulsar)
-    assert (plan.to_do, run(pulsar, plan)) == (0, {})
+    assert run(pulsar, plan) == {}
     assert len(pulsar.changes()) == before
 
 

@@ -168,10 +168,6 @@ def test_ranges_of_a_bitmap_are_its_entries(some: list[int], long_runs: list[int
     assert found == wanted
 
 
-def test_a_node_may_have_no_position() -> None:
-    assert parse(bytes.fromhex("0807")) == CursorInfo(7, None)
-
-
 @for_each(
     ("data", "reason"),
     [
