@@ -17,8 +17,7 @@ from ledgerfs_cluster.recovery.settings.namespaces import (
     plan_settings,
     set_strategies,
 )
-from ledgerfs_cluster.recovery.settings.schema_plan import plan_schemas, progress
-from ledgerfs_cluster.recovery.settings.schemas import restore_all_schemas
+from ledgerfs_cluster.recovery.settings.schemas import plan_schemas, progress, restore_all_schemas
 
 NAMESPACE = "lost/eu"
 FORMER = {

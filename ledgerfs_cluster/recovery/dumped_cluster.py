@@ -12,13 +12,13 @@ from ledgerfs_cluster.formats.managed_ledgers.names import cursor_of, managed_le
 from ledgerfs_cluster.formats.stored_schema import ROOT as SCHEMAS
 from ledgerfs_cluster.snapshot.answers import CursorAnswer, LastEnd, LedgerEndAnswer, SchemaAnswer, TopicPoliciesAnswer
 from ledgerfs_cluster.snapshot.dump_file import DumpHeader, Record
-from ledgerfs_cluster.snapshot.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs_cluster.snapshot.policies import json_object
 from ledgerfs_cluster.snapshot.survey_builder import POLICIES
 from ledgerfs_cluster.zookeeper.node import Node
 
 Records = Callable[[], Iterator[Record]]
 """Reads a dump from its beginning."""
+_ROOT = "/admin/partitioned-topics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +167,16 @@ def _take_ledger(made: DumpedCluster, node: Node, ledger_id: int) -> None:
         return
     if found.is_closed:
         made.ends[ledger_id] = LedgerEndAnswer(ledger_id, LastEnd.CLOSED, found.last_entry + 1, found.length)
+
+
+def partitioned_path(managed_ledger: str) -> str:
+    """Return the path of the node of a topic, of a managed ledger without the number of a partition."""
+    return f"{_ROOT}/{managed_ledger}"
+
+
+def parse_partitions(data: bytes, *, key: str) -> int:
+    """Return how many partitions a node tells of, which may be none; raises `CorruptMetadataError` for what is no number of them."""
+    count = json_object(data, key=key).get("partitions")
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
+        raise CorruptMetadataError(f"{count!r} is not a number of partitions", key=key)
+    return count

@@ -18,6 +18,7 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerI
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs_cluster.offload.offload_driver import OffloadDriver
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+from ledgerfs_cluster.recovery.dumped_cluster import partitioned_path
 from ledgerfs_cluster.recovery.journal import (
     NEW_IDS,
     is_of_note,
@@ -28,11 +29,10 @@ from ledgerfs_cluster.recovery.journal import (
     parse_note,
 )
 from ledgerfs_cluster.recovery.report import TopicRecovery
-from ledgerfs_cluster.recovery.settings.policies import deleting_policy
+from ledgerfs_cluster.recovery.settings.namespaces import deleting_policy
 from ledgerfs_cluster.snapshot.answered_nodes import answered, paths_below
 from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.snapshot.managed_ledger_paths import managed_ledger_paths
-from ledgerfs_cluster.snapshot.partitioned_topics import partitioned_path
 from ledgerfs_cluster.snapshot.policies import json_object
 from ledgerfs_cluster.snapshot.survey_builder import POLICIES
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster

@@ -30,8 +30,7 @@ from ledgerfs_cluster.recovery.settings.namespaces import (
     plan_settings,
     set_strategies,
 )
-from ledgerfs_cluster.recovery.settings.schema_plan import SchemaPlan, known_versions
-from ledgerfs_cluster.recovery.settings.schemas import plan_topics, restore_all_schemas
+from ledgerfs_cluster.recovery.settings.schemas import SchemaPlan, known_versions, plan_topics, restore_all_schemas
 from ledgerfs_cluster.recovery.subscriptions import Positions, subscriptions_of
 from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.bundles import namespace_of

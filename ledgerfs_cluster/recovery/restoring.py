@@ -15,8 +15,8 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.errors import InvalidOptionError, LedgerfsError, RefusedLedgerError, StoreUnreachableError
 from ledgerfs.formats.decompression import Compression
 from ledgerfs_cluster.errors import ChangedMeanwhileError, ListFullError, LockLostError
-from ledgerfs_cluster.formats.managed_ledgers.list_changes import EditedList
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    EditedList,
     LedgerInfo,
     ManagedLedgerInfo,
     OffloadContext,

@@ -147,10 +147,6 @@ class SurveyBuilder:
         """Return the paths of cursors whose state is in a ledger, and the ledger."""
         return [(path, ledger_id) for path, (_, ledger_id) in self._cursor_rows.items()]
 
-    def namespaces_to_read(self) -> list[str]:
-        """Return the namespaces that have a topic of policies."""
-        return list(dict.fromkeys(namespaces_of_events(self._topic_rows)))
-
     def event_places(self) -> Iterator[EventPlaces]:
         """Yield where the events of these namespaces are; cursors' states have to be answered before."""
         topics, listed, schemas = self._topics.table(), self._listed.table(), self._schemas.table()

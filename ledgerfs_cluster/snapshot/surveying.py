@@ -169,7 +169,7 @@ class _Reading:
         self._progress = progress
         self._keep = keep
 
-    def take(self, what: str, records: Iterable[_Record], total: int | None = None) -> None:
+    def take(self, what: str, records: Iterable[_Record]) -> None:
         """Take records as they come, and report progress."""
         done = 0
         for done, record in enumerate(records, 1):
@@ -177,8 +177,8 @@ class _Reading:
                 self._keep(record)
             self.builder.take(record)
             if done % _EVERY == 0:
-                self._progress(what, done, total)
-        self._progress(what, done, done if total is None else total)
+                self._progress(what, done, None)
+        self._progress(what, done, done)
 
     def take_parts(self, parts: Iterable[str], again: str = "") -> None:
         """Take the nodes of some parts."""
@@ -187,13 +187,8 @@ class _Reading:
 
     def take_answers(self, *, with_policies: bool = True) -> None:
         """Take what bookies know, and ZooKeeper does not: ends of topics, cursors, policies of topics."""
-        builder, total = self.builder, len(self.builder.open_ledgers())
-        if self._bookies is not None:
-            total += len(builder.stale_cursors()) + (len(builder.namespaces_to_read()) if with_policies else 0)
         # Whether there is a compacted ledger of events is known of cursors' states only.
-        self.take(
-            "asking bookies", chain(self._ends(), self.cursors(), self._policies() if with_policies else ()), total
-        )
+        self.take("asking bookies", chain(self._ends(), self.cursors(), self._policies() if with_policies else ()))
 
     def survey(self) -> Survey:
         """Return the survey of all that was taken."""

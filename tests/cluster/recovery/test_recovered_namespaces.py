@@ -15,11 +15,11 @@ from ledgerfs_cluster.recovery.settings.namespaces import (
     FormerSetting,
     SettingsPlan,
     broker_settings,
+    carried_policies,
     plan_settings,
     set_strategies,
 )
 from ledgerfs_cluster.recovery.settings.namespaces import make_namespaces as make_wanted
-from ledgerfs_cluster.recovery.settings.policies import carried_policies
 from ledgerfs_cluster.snapshot.answers import TopicPoliciesAnswer
 from tests.cluster.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_settings
 from tests.support.each import for_each

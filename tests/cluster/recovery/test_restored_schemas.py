@@ -11,8 +11,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs_cluster.errors import AdminApiError, UncertainRequestError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
-from ledgerfs_cluster.recovery.settings.schema_plan import SchemaPlan, plan_schemas
-from ledgerfs_cluster.recovery.settings.schemas import restore_all_schemas, restore_schemas
+from ledgerfs_cluster.recovery.settings.schemas import SchemaPlan, plan_schemas, restore_all_schemas, restore_schemas
 from tests.cluster.support.pulsar_settings import CutRequests, PulsarSettings, Stored, pulsar_settings
 from tests.support.each import for_each
 

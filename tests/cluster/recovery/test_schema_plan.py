@@ -12,7 +12,7 @@ from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, BY_IMPORT
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.stored_schema import StoredVersion
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
-from ledgerfs_cluster.recovery.settings.schema_plan import (
+from ledgerfs_cluster.recovery.settings.schemas import (
     MOST_STEPS,
     SchemaPlan,
     known_versions,

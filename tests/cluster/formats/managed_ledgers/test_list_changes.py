@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMetadataError, LedgerfsError, NotFoundError, UnsupportedWriteError
 from ledgerfs.formats.decompression import Compression
-from ledgerfs_cluster.formats.managed_ledgers.list_changes import with_contexts
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
     OffloadContext,
     build_managed_ledger_info,
     parse_managed_ledger_info,
+    with_contexts,
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.stored_values import compressed
