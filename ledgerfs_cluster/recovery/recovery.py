@@ -20,7 +20,7 @@ from ledgerfs_cluster.recovery.generated_ids import advance_ids, advance_transac
 from ledgerfs_cluster.recovery.journal import lost_since, restored_before
 from ledgerfs_cluster.recovery.new_cluster import Found, NewCluster, beside_others, deleting, look
 from ledgerfs_cluster.recovery.partitions import counts_in_new_cluster, other_counts, set_partitions
-from ledgerfs_cluster.recovery.planning import plan_each, together, without_strangers
+from ledgerfs_cluster.recovery.planning import Wanted, plan_each, together, without_strangers
 from ledgerfs_cluster.recovery.report import Outcome, Report, TopicRecovery, refused
 from ledgerfs_cluster.recovery.restoring import Restoring
 from ledgerfs_cluster.recovery.settings.namespaces import (
@@ -32,7 +32,6 @@ from ledgerfs_cluster.recovery.settings.namespaces import (
 )
 from ledgerfs_cluster.recovery.settings.schemas import SchemaPlan, known_versions, plan_topics, restore_all_schemas
 from ledgerfs_cluster.recovery.subscriptions import Positions, subscriptions_of
-from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 

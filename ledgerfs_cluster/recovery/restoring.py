@@ -24,7 +24,6 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     build_managed_ledger_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, managed_ledger_path
-from ledgerfs_cluster.formats.managed_ledgers.transaction_snapshot import build_transaction_snapshot, snapshot_topic
 from ledgerfs_cluster.offload.list_bytes import fits, stored
 from ledgerfs_cluster.recovery.generated_ids import FreeIds, coordinators_behind
 from ledgerfs_cluster.recovery.journal import NewIds, Note, new_ids_of, new_ids_path, not_restored, note_path
@@ -32,7 +31,12 @@ from ledgerfs_cluster.recovery.new_cluster import NewCluster
 from ledgerfs_cluster.recovery.new_ledgers import copy_under_id, end_transactions
 from ledgerfs_cluster.recovery.report import Outcome, TopicRecovery
 from ledgerfs_cluster.recovery.subscriptions import Positions, subscriptions_of
-from ledgerfs_cluster.recovery.transaction_messages import TopicTransactions, transactions_in
+from ledgerfs_cluster.recovery.transaction_messages import (
+    TopicTransactions,
+    build_transaction_snapshot,
+    snapshot_topic,
+    transactions_in,
+)
 from ledgerfs_cluster.snapshot.answered_nodes import answered
 from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, Operation, SetNode

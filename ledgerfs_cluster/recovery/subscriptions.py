@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
@@ -72,10 +71,6 @@ class Positions:
             return Position(new, entries - 1)
         return self.first
 
-    def renumbered_behind(self, at: Position) -> list[int]:
-        """Return the old ids of the renumbered ledgers that have messages behind a position of the new cluster."""
-        return [old for old, new, entries in self.ledgers if old in self.renumbered and at < Position(new, entries - 1)]
-
     @property
     def first(self) -> Position:
         """The position before everything."""
@@ -114,14 +109,7 @@ def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[byte
             said = [f"it begins at the earliest message: where it was is not known ({unknown.reason}; {why})"]
             return build_cursor_info(CursorInfo(IN_THE_NODE, positions.first)), said
         said.append(f"it begins where its node had it, which may be earlier than where it was ({why})")
-    if made.batches:
-        said.append(f"{made.batches:,} batches were acknowledged in part, and are delivered again as a whole")
-    if others := positions.renumbered_behind(made.mark_delete):
-        which = f"ledger {others[0]} has" if len(others) == 1 else f"{len(others):,} ledgers, such as {others[0]}, have"
-        said.append(
-            f"{which} other entries than by the dump (batches split?): what was acknowledged in part is delivered again"
-        )
-    return made.data, said
+    return made, said
 
 
 def _position_alone(path: str, node: bytes) -> bytes:
@@ -135,15 +123,7 @@ def _position_alone(path: str, node: bytes) -> bytes:
     )
 
 
-class SettledCursor(NamedTuple):
-    """The value of a subscription's node, up to where everything is acknowledged, and how many entries are in part."""
-
-    data: bytes
-    mark_delete: Position
-    batches: int
-
-
-def settled_cursor(node: bytes, newest: bytes | None, positions: Positions, *, key: str) -> SettledCursor:
+def settled_cursor(node: bytes, newest: bytes | None, positions: Positions, *, key: str) -> bytes:
     """Return a subscription as its node alone, by its node in the lost cluster and the newest entry of its ledger, None without one.
 
     Raises `CorruptMetadataError`, naming ``key``, for bytes that are no cursor, and a state in a ledger whose entry is not known.
@@ -168,7 +148,7 @@ def settled_cursor(node: bytes, newest: bytes | None, positions: Positions, *, k
         tuple(one for one in told.cursor_properties if not one[0].startswith(_DELAYED)),
         partly_deleted=batches,
     )
-    return SettledCursor(build_cursor_info(settled), mark_delete, len(batches))
+    return build_cursor_info(settled)
 
 
 def _is_there(at: Position, positions: Positions) -> bool:

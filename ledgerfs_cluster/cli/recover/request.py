@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ledgerfs_cluster.offload.offload_driver import OffloadDriver
     from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
     from ledgerfs_cluster.recovery.new_cluster import NewCluster
+    from ledgerfs_cluster.recovery.planning import Wanted
     from ledgerfs_cluster.recovery.recovery import Lost
-    from ledgerfs_cluster.recovery.wanted import Wanted
     from ledgerfs_cluster.snapshot.kept_dumps import KeptDump
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
@@ -172,7 +172,7 @@ def _newest_kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "KeptDump
 
 def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
     """Return which topics are wanted, and under which names; raises `click.BadParameter` for a pattern that is none."""
-    from ledgerfs_cluster.recovery.wanted import Wanted
+    from ledgerfs_cluster.recovery.planning import Wanted
 
     patterns = []
     for text in topics:

@@ -11,9 +11,8 @@ from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.recovery import recovery
 from ledgerfs_cluster.recovery.generated_ids import FreeIds, advance_ids
-from ledgerfs_cluster.recovery.planning import without_strangers
+from ledgerfs_cluster.recovery.planning import Wanted, without_strangers
 from ledgerfs_cluster.recovery.report import Report
-from ledgerfs_cluster.recovery.wanted import Wanted
 from tests.cluster.recovery.lost import Clusters, catalog_of, dump_of, plan_topics
 from tests.cluster.support.live_clusters import messages
 from tests.support.each import for_each
