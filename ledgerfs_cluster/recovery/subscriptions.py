@@ -1,8 +1,8 @@
 """The subscriptions of a restored topic: those of the dump, at the same place, or at the end of what is there before it.
 
 A subscription is its node alone, since the new cluster has neither the cursor's ledger nor all ledgers of the topic. What the newest entry
-of the cursor's ledger told is put into the node, as a broker does when it unloads a topic. What names ledgers of the lost cluster's own
-(delayed messages, compaction) is left out.
+of the cursor's ledger told is put into the node, as a broker does when it unloads a topic. Left out is what names ledgers of the lost
+cluster's own (delayed messages, compaction), and which parts of batches were acknowledged: brokers do not take that from a node.
 """
 
 from bisect import bisect_left
@@ -23,8 +23,8 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Positio
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCursor
 
-_MOST_HOLES, _MOST_BATCHES = 10_000, 20_000
-"""Ranges, and entries of which some messages are acknowledged, that are restored; brokers keep no more unless they are told otherwise
+_MOST_HOLES = 10_000
+"""Acknowledged ranges that are restored; brokers keep no more unless they are told otherwise
 (``managedLedgerMaxUnackedRangesToPersist``). The messages of more are delivered again."""
 _DELAYED, _COMPACTED = "#pulsar.internal.delayed.bucket", "CompactedTopicLedger"
 
@@ -137,8 +137,6 @@ def settled_cursor(node: bytes, newest: bytes | None, positions: Positions, *, k
         raise CorruptMetadataError("a cursor without a position", key=key)
     mark_delete = positions.moved(state.mark_delete)
     holes = _moved_holes(state.acknowledged_ranges(), positions, mark_delete)
-    partly = ((positions.moved(at), words) for at, words in state.partly_deleted if _is_there(at, positions))
-    batches = tuple(islice((one for one in partly if one[0] > mark_delete), _MOST_BATCHES))
     settled = CursorInfo(
         IN_THE_NODE,
         mark_delete,
@@ -146,15 +144,8 @@ def settled_cursor(node: bytes, newest: bytes | None, positions: Positions, *, k
         told.last_active_ms,
         tuple(one for one in state.properties if one[0] != _COMPACTED),
         tuple(one for one in told.cursor_properties if not one[0].startswith(_DELAYED)),
-        partly_deleted=batches,
     )
     return build_cursor_info(settled)
-
-
-def _is_there(at: Position, positions: Positions) -> bool:
-    """Whether an entry is in the new cluster, as one: its position follows that of the entry before it there, too."""
-    before = positions.moved_up(Position(at.ledger_id, at.entry_id - 1))
-    return positions.moved(at) == Position(before.ledger_id, before.entry_id + 1)
 
 
 def _moved_holes(ranges: Iterator[Hole], positions: Positions, mark_delete: Position) -> Iterator[Hole]:

@@ -12,12 +12,6 @@ from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
     parse_cursor_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs_cluster.formats.proto.metadata_pb2 import (
-    CursorPositionRecord,
-    CursorRecord,
-    PartlyDeletedRecord,
-    PositionRecord,
-)
 from ledgerfs_cluster.recovery.subscriptions import Positions, settled_cursor
 from tests.cluster.support.encoders import build_position_info
 
@@ -85,24 +79,6 @@ def test_of_ledgers_whose_batches_were_split_nothing_more_is_acknowledged(
 
 def _entries(ledger_id: int, grown: int = 1) -> list[Position]:
     return [Position(ledger_id, entry) for entry in range(_ENTRIES * grown)]
-
-
-def test_parts_of_batches_of_a_ledger_that_was_split_are_left_out() -> None:
-    words = [PartlyDeletedRecord(position=PositionRecord(ledger_id=1, entry_id=one), words=[5]) for one in (0, 3)]
-    newest = CursorPositionRecord(ledger_id=1, entry_id=-1, partly_deleted=words).SerializeToString()
-    for entries in (1, 4, 20):
-        positions = Positions([(1, 1, 9)], 9, {1: entries})
-        made = settled_cursor(build_cursor_info(CursorInfo(7, Position(1, -1))), newest, positions, key="c")
-        assert not CursorRecord.FromString(made).partly_deleted
-
-
-def test_parts_of_batches_keep_their_bits_and_those_that_are_gone_are_left_out() -> None:
-    words = [PartlyDeletedRecord(position=PositionRecord(ledger_id=one, entry_id=3), words=[5, -1]) for one in (1, 2)]
-    newest = CursorPositionRecord(ledger_id=1, entry_id=0, partly_deleted=words).SerializeToString()
-    positions = Positions([(1, 1, 10)], 9)
-    made = settled_cursor(build_cursor_info(CursorInfo(7, Position(1, -1))), newest, positions, key="c")
-    (one,) = CursorRecord.FromString(made).partly_deleted
-    assert (one.position.ledger_id, one.position.entry_id, list(one.words)) == (1, 3, [5, -1])
 
 
 def test_a_state_in_the_node_is_taken_and_what_names_ledgers_of_brokers_is_left_out() -> None:
