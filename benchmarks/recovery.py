@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import fsspec
+from ledgerfs_cluster.recovery.wanted import Wanted
 
 from benchmarks.catalog import make_bucket, raw, seconds
 from ledgerfs.bucket.opening import open_bucket
@@ -35,7 +36,6 @@ from ledgerfs_cluster.recovery.dumped_cluster import read_dumped
 from ledgerfs_cluster.recovery.new_cluster import NewCluster
 from ledgerfs_cluster.recovery.recovery import Lost, plan, run
 from ledgerfs_cluster.recovery.report import Report
-from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, read_dump
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs_cluster.zookeeper.node import Node
