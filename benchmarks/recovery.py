@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import fsspec
-from ledgerfs_cluster.recovery.wanted import Wanted
 
 from benchmarks.catalog import make_bucket, raw, seconds
 from ledgerfs.bucket.opening import open_bucket
@@ -34,6 +33,7 @@ from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, managed_
 from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
 from ledgerfs_cluster.recovery.dumped_cluster import read_dumped
 from ledgerfs_cluster.recovery.new_cluster import NewCluster
+from ledgerfs_cluster.recovery.planning import Wanted
 from ledgerfs_cluster.recovery.recovery import Lost, plan, run
 from ledgerfs_cluster.recovery.report import Report
 from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, read_dump
