@@ -33,9 +33,9 @@ from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, managed_
 from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
 from ledgerfs_cluster.recovery.dumped_cluster import read_dumped
 from ledgerfs_cluster.recovery.new_cluster import NewCluster
+from ledgerfs_cluster.recovery.planning import Wanted
 from ledgerfs_cluster.recovery.recovery import Lost, plan, run
 from ledgerfs_cluster.recovery.report import Report
-from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, read_dump
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs_cluster.zookeeper.node import Node

@@ -42,7 +42,7 @@ from interop.processes import LEASH, Processes
 from interop.recover_command import LEDGERFS, into, wait_until_unlocked
 from interop.s3_server import BUCKET, CREDENTIALS
 from interop.stages import stage
-from ledgerfs_cluster.snapshot.kept_dumps import copy_kept_dump, dumps_store, kept_dumps
+from ledgerfs_cluster.snapshot.kept_dumps import dumps_store, kept_bytes, kept_dumps
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def dump(lost: Lost, folder: Path) -> Path:
     """The newest dump of the bucket, as a file."""
     file = folder / "dump.json.zst"
     store = dumps_store(f"s3://{BUCKET}", lost.live.s3.options)
-    copy_kept_dump(store, kept_dumps(store)[-1], file)
+    file.write_bytes(kept_bytes(store, kept_dumps(store)[-1]))
     return file
 
 

@@ -1,15 +1,25 @@
-"""Settings that ledgerfs sets again at a real broker, as a lost cluster had them."""
+"""Settings and schemas that ledgerfs sets again at a real broker, as a lost cluster had them."""
 
 import json
 
 import pytest
 
 from interop.cluster import Cluster
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
-from ledgerfs_cluster.recovery.settings.namespaces import broker_settings, make_namespaces, plan_settings
+from ledgerfs_cluster.recovery.settings.namespaces import (
+    OwnerPlan,
+    SettingsPlan,
+    broker_settings,
+    make_namespaces,
+    plan_settings,
+    set_strategies,
+)
+from ledgerfs_cluster.recovery.settings.schemas import plan_schemas, progress, restore_all_schemas
 
-NAMESPACE, LEGACY = "lost/eu", "lost/interop/old"
+NAMESPACE = "lost/eu"
 FORMER = {
     "replication_clusters": ["old"],
     "retention_policies": {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100},
@@ -30,28 +40,77 @@ def requests(cluster: Cluster) -> AdminRequests:
     return AdminRequests(cluster.admin.address)
 
 
+def avro(*fields: str) -> bytes:
+    told = [{"name": name, "type": ["null", "string"], "default": None} for name in fields]
+    return json.dumps({"type": "record", "name": "Row", "fields": told}).encode()
+
+
+def known(*schemas: SchemaInfo | None) -> list[SchemaVersion]:
+    """Return versions from 0 on; None for a deletion."""
+    return [
+        SchemaVersion(number, SchemaInfo("NONE") if one is None else one, 1000 + number, is_deletion=one is None)
+        for number, one in enumerate(schemas)
+    ]
+
+
 def test_namespaces_are_made_and_keep_all(requests: AdminRequests) -> None:
     nodes = {
         "/admin/policies/lost": {"adminRoles": ["boss"], "allowedClusters": ["old"]},
         f"/admin/policies/{NAMESPACE}": FORMER,
-        f"/admin/policies/{LEGACY}": FORMER,
     }
     settings = DumpedSettings({path: json.dumps(value).encode() for path, value in nodes.items()})
-    topics = {f"{name}/persistent/x": f"{name}/persistent/x" for name in (NAMESPACE, LEGACY)}
+    topics = {f"{NAMESPACE}/persistent/x": f"{NAMESPACE}/persistent/x"}
     cluster, _ = broker_settings(requests)
     assert cluster == "interop"
     planned = plan_settings(requests, topics, settings, cluster)
-    assert make_namespaces(requests, planned, {NAMESPACE, LEGACY}) == [NAMESPACE, LEGACY]
+    assert make_namespaces(requests, planned, {NAMESPACE}) == [NAMESPACE]
     there = plan_settings(requests, topics, settings, cluster)
     assert not any(one.is_new or one.remarks for one in there.namespaces)
     assert there.tenants[0].settings == {"adminRoles": ["boss"], "allowedClusters": ["interop"]}
-    assert there.namespaces[0].settings["publishMaxMessageRate"]["interop"]["publishThrottlingRateInMsg"] == 5
     assert [(one.name, one.value) for one in there.by_hand if one.owner == f"namespace {NAMESPACE}"] == [
         ("message_ttl_in_seconds", 3600),
         ("offload_policies", {"managedLedgerOffloadThresholdInBytes": 5}),
+        ("publishMaxMessageRate", FORMER["publishMaxMessageRate"]),
         ("retention_policies", FORMER["retention_policies"]),
+        # Until schemas are set.
+        ("schema_compatibility_strategy", "FULL"),
     ]
     # Once they are as they were nothing is left to be told.
     requests.change("POST", f"/admin/v2/namespaces/{NAMESPACE}/messageTTL", 3600, is_repeatable=True).require_ok()
     again = plan_settings(requests, topics, settings, cluster).by_hand
-    assert len([one for one in again if one.owner == f"namespace {NAMESPACE}"]) == 2
+    assert len([one for one in again if one.owner == f"namespace {NAMESPACE}"]) == 4
+
+
+def test_schemas_have_their_numbers_again(requests: AdminRequests) -> None:
+    value = avro("v")
+    pair = {"key.schema.type": "INT32", "value.schema.type": "AVRO", "kv.encoding.type": "SEPARATED"}
+    steps = (
+        SchemaInfo("STRING", b"null"),
+        SchemaInfo("JSON", avro("a"), {"__alwaysAllowNull": "true"}),
+        SchemaInfo("AVRO", avro("a"), {"made": "by interop"}),
+        None,
+        SchemaInfo("AVRO", avro("a"), {"made": "by interop"}),
+        SchemaInfo("AVRO", json.dumps(json.loads(avro("a", "b")), indent=2).encode()),
+        SchemaInfo("KEY_VALUE", b"\0\0\0\0" + len(value).to_bytes(4, "big") + value, pair),
+        SchemaInfo("INT64"),
+        SchemaInfo("LOCAL_DATE_TIME"),
+    )
+    api = AdminApi(requests)
+    names = [f"persistent://{NAMESPACE}/{name}" for name in ("or ders%2F", "behind-partition-3", "begun")]
+    versions = {names[0]: known(*steps), names[1]: known(None, None, *steps), names[2]: known(*steps)}
+    api.register(names[2], steps[0])
+    plans = [plan_schemas(name, versions[name], api.versions(name)) for name in names]
+    assert [(one.trouble, one.there) for one in plans] == [(None, 0), (None, 0), (None, 1)]
+    assert restore_all_schemas(requests, plans) == {}
+    for plan in plans:
+        told = api.versions(plan.topic)
+        assert progress(plan.steps, told) == (len(plan.steps), None)
+        numbers = [one.version for one in told if not one.is_deletion]
+        deleted = max((number for number, step in enumerate(plan.steps) if step is None), default=-1)
+        assert numbers == list(range(deleted + 1, len(plan.steps)))
+    made = SettingsPlan((), (OwnerPlan(NAMESPACE, True, FORMER),), ())
+    set_strategies(requests, made, [NAMESPACE])
+    assert requests.told(f"/admin/v2/namespaces/{NAMESPACE}/schemaCompatibilityStrategy") == "FULL"
+    # A second run finds all of it.
+    again = [plan_schemas(name, versions[name], api.versions(name)) for name in names]
+    assert [len(one.steps) - one.there for one in again] == [0, 0, 0]

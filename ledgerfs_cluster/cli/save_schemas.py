@@ -133,5 +133,3 @@ def _report(done: "list[SavedTopic]", place: str, *, as_json: bool) -> None:
     text = f"{place}: {versions:,} versions of {len(done) - failed - without:,} topics, {new:,} of them new"
     text += f"; {without:,} topics have no schema" if without else ""
     say(text + (f"; {failed:,} topics failed" if failed else ""))
-    if done and without == len(done):
-        say("no schema of any of them is known there; is that the cluster that wrote this bucket?")

@@ -12,7 +12,7 @@ from ledgerfs_cluster.disks.disk_files import DiskListing
 from ledgerfs_cluster.disks.filesystem import BookieDisks
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_id_at, ledger_path, parse_ledger_node
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs_cluster.snapshot.dump_file import DumpHeader
 from ledgerfs_cluster.snapshot.kept_dumps import read_dump_at
 from ledgerfs_cluster.snapshot.managed_ledger_paths import list_of_ledgers
@@ -63,7 +63,7 @@ class KnownLedgers:
             self.newest = max(self.newest, ledger_id)
         elif node.path == f"{self.ledgers_path}/{_INSTANCE}":
             self.instance_id = node.data.decode("utf-8", "replace").strip() or None
-        elif (name := managed_ledger_at(node.path, node.data)) is not None:
+        elif (name := managed_ledger_of(node.path)) is not None:
             try:
                 infos = list_of_ledgers(node).ledgers
             except CorruptMetadataError as error:

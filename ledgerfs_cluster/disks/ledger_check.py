@@ -10,7 +10,7 @@ from ledgerfs.catalog.findings import Severity
 from ledgerfs.errors import LedgerfsError
 from ledgerfs_cluster.cluster_check import ClusterCheck
 from ledgerfs_cluster.disks.reader import DiskReader, differing
-from ledgerfs_cluster.formats.bookkeeper.differing_copies import differing_copies
+from ledgerfs_cluster.formats.bookkeeper.stored_entries import differing_copies
 
 _NAMED = 20
 """Copies of one ledger that are named; of further ones the number is told."""

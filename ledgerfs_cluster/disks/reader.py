@@ -15,9 +15,9 @@ from ledgerfs_cluster.disks.entries import EntryReading, Lost, digest_that_fits
 from ledgerfs_cluster.disks.index import MOST_ENTRY
 from ledgerfs_cluster.disks.place import DiskPlace
 from ledgerfs_cluster.disks.rows import CUT_BYTES
-from ledgerfs_cluster.formats.bookkeeper.differing_copies import differing_copies
 from ledgerfs_cluster.formats.bookkeeper.digests import Digest
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode
+from ledgerfs_cluster.formats.bookkeeper.stored_entries import differing_copies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

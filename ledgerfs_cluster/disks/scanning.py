@@ -92,7 +92,7 @@ def _begin(file: DiskFile, descriptor: int, size: int) -> tuple[int, EntryLogHea
     front = room[: read_into(descriptor, room, 0)].data
     try:
         if file.kind is FileKind.JOURNAL:
-            return parse_journal_header(front, key=file.path).first_record, None, None
+            return parse_journal_header(front, key=file.path), None, None
         return LOG_HEADER_BYTES, parse_log_header(front, key=file.path), None
     except LedgerfsError as error:
         return min(size, LOG_HEADER_BYTES if file.kind is FileKind.LOG else 0), None, error

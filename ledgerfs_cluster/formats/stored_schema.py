@@ -1,15 +1,18 @@
 """Schemas as Pulsar itself keeps them: a locator in ZooKeeper, and an entry of BookKeeper for each version (``docs/formats/schemas.md``).
 
-Here are all versions, also those that a soft deletion hides from the admin API and from Pulsar's own clients.
+Here are all versions, also those that a soft deletion hides from the admin API and from Pulsar's own clients. BookKeeper has the parts of a
+KEY_VALUE schema one after the other with their sizes; the admin API tells and takes text, JSON with both in it.
 """
 
-from collections.abc import Iterable
+import hashlib
+import json
+import struct
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from ledgerfs.errors import CorruptMetadataError, UnsupportedFormatError
-from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, SchemaVersion
+from ledgerfs.errors import CorruptMetadataError, InvalidSchemaError, UnsupportedFormatError
+from ledgerfs.formats.schemas.schema_info import TYPE_NUMBERS, SchemaInfo, SchemaVersion, key_value_schema
 from ledgerfs.formats.topic_names import schema_owner
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.proto.metadata_pb2 import (
@@ -21,7 +24,8 @@ from ledgerfs_cluster.formats.proto.metadata_pb2 import (
 ROOT = "/schemas"
 _TYPES = {number + 1: name for name, number in TYPE_NUMBERS.items()}
 """Names by Pulsar's stored numbers, which are one more than those of the admin API."""
-_NOWHERE = Position(-1, -1)
+_NOTHING = '""'
+_NEVER_STORED = frozenset({"NONE", "BYTES"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,10 @@ def parse_locator(data: bytes, *, key: str) -> tuple[StoredVersion, ...]:
     return tuple(found[number] for number in sorted(found))
 
 
-def parse_stored_schema(data: bytes, *, key: str, version: int | None = None) -> SchemaVersion:
+def parse_stored_schema(data: bytes, *, key: str, version: int) -> SchemaVersion:
     """Parse the payload of a schema's entry; a deletion has type NONE and no data.
 
-    The number of the version is ``version``, as the locator tells it, or else the one that the versions before it leave for it.
+    The number of the version is ``version``, as the locator tells it.
 
     Raises `CorruptMetadataError`, naming ``key``, for bytes that are no schema, and `UnsupportedFormatError` for a type that is none of
     `TYPE_NUMBERS`.
@@ -92,7 +96,7 @@ def parse_stored_schema(data: bytes, *, key: str, version: int | None = None) ->
     if kind is None:
         raise UnsupportedFormatError(f"a schema of the unknown type {schema.type - 1}", key=key)
     return SchemaVersion(
-        _number_after(record.index, key) if version is None else version,
+        version,
         SchemaInfo(kind, schema.data, {_text(one.key): _text(one.value) for one in schema.property}),
         schema.timestamp if schema.timestamp > 0 else None,
         schema.deleted,
@@ -106,13 +110,68 @@ def _stored_version(record: SchemaIndexRecord, key: str) -> StoredVersion:
     return StoredVersion(record.version, position, record.hash)
 
 
-def _number_after(index: Iterable[SchemaIndexRecord], key: str) -> int:
-    """Return the number after those of an index, or the one that an entry without any before it gives itself."""
-    numbers = [one.version if one.position.ledger_id == _NOWHERE.ledger_id else one.version + 1 for one in index]
-    if not numbers or min(numbers) < 0 or max(numbers) >= 2**63:
-        raise CorruptMetadataError("a stored schema that tells no number of its own", key=key)
-    return max(numbers)
-
-
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
+
+
+def told_text(schema: SchemaInfo) -> str:
+    """Return the definition as it is posted.
+
+    Raises `InvalidSchemaError` for one that is lost, of a type that brokers do not store, not UTF-8, or not what its type says.
+    """
+    if schema.unreadable:
+        raise InvalidSchemaError(schema.unreadable)
+    if schema.type in _NEVER_STORED or schema.type not in TYPE_NUMBERS:
+        raise InvalidSchemaError(f"brokers take no schema of the type {schema.type}")
+    if schema.type == "KEY_VALUE":
+        parts = key_value_schema(schema)
+        # Each part as it is written, since brokers keep numbers as they are written, too.
+        return f'{{"key":{_part(parts.key)},"value":{_part(parts.value)}}}'
+    return _definition(schema)
+
+
+def has_hash(schema: SchemaInfo, wanted: bytes) -> bool:
+    """Whether a schema is the one of which a locator has the SHA-256, also if it is in the words of the API."""
+    if hashlib.sha256(schema.data).digest() == wanted:
+        return True
+    if schema.type != "KEY_VALUE":
+        return False
+    try:
+        return hashlib.sha256(_stored_pair(schema)).digest() == wanted
+    except InvalidSchemaError:
+        return False
+
+
+def is_as_registered(schema: SchemaInfo, told: SchemaInfo) -> bool:
+    """Whether a broker has a schema as it was posted: with all properties, however its text is set."""
+    return schema.properties == told.properties and schema.means_the_same(told)
+
+
+def _stored_pair(schema: SchemaInfo) -> bytes:
+    """Return the parts of a KEY_VALUE schema as brokers store them, who set the text of each without blanks."""
+    parts = key_value_schema(schema)
+    texts = [_compact(_part(one)).encode() for one in (parts.key, parts.value)]
+    return b"".join(struct.pack(">i", len(text)) + text for text in texts)
+
+
+def _compact(part: str) -> str:
+    return "" if part == _NOTHING else json.dumps(json.loads(part), separators=(",", ":"), ensure_ascii=False)
+
+
+def _part(schema: SchemaInfo) -> str:
+    """Return what stands for a part: its definition, which is JSON, or an empty text for one that has none."""
+    text = _definition(schema)
+    try:
+        # Clients write null for primitives, which have no definition.
+        return text if text and json.loads(text) is not None else _NOTHING
+    except (ValueError, RecursionError):
+        raise InvalidSchemaError(f"a part of a KEY_VALUE schema, of type {schema.type}, is not JSON") from None
+
+
+def _definition(schema: SchemaInfo) -> str:
+    try:
+        return schema.data.decode()
+    except UnicodeDecodeError:
+        raise InvalidSchemaError(
+            f"the definition of a {schema.type} schema is not UTF-8, and brokers take text"
+        ) from None

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from ledgerfs.formats.decompression import Compression
 from ledgerfs.messages.codecs.compress import compress
 from ledgerfs_cluster.errors import ListFullError
-from ledgerfs_cluster.formats.managed_ledgers.list_changes import EditedList
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import EditedList
 from ledgerfs_cluster.formats.managed_ledgers.stored_values import compressed
 from ledgerfs_cluster.zookeeper.changes import MakeNode, Operation, SetNode
 

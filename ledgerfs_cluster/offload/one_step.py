@@ -21,8 +21,7 @@ from ledgerfs.storage.ordered_map import ordered_map
 from ledgerfs.writing.sources import EntryBatches
 from ledgerfs.writing.write import ref_of, write_ledger
 from ledgerfs_cluster.errors import ChangedMeanwhileError, ListFullError, LockLostError
-from ledgerfs_cluster.formats.managed_ledgers.list_changes import with_contexts
-from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import build_context
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import build_context, with_contexts
 from ledgerfs_cluster.live_source.closed_ledgers import ClosedLedgers, StoredLedger
 from ledgerfs_cluster.offload.candidates import Listed, candidate, listed_now, listed_or_none, not_offloaded
 from ledgerfs_cluster.offload.cleaning import remove_objects

@@ -361,17 +361,10 @@ def _uncertain(error: LedgerfsError) -> UncertainRequestError:
 
 
 def _why_unreachable(error: BaseException) -> str:
-    text = _text_of(error)
-    if isinstance(error, ssl.SSLCertVerificationError):
-        told = error.verify_message or text
-        return f"its certificate is not trusted: {told}; --tls-ca names the file of the authority that signed it"
-    if isinstance(error, ssl.SSLError):
-        return (
-            f"no connection with TLS: {text}; is this the port for TLS, and does it ask for a certificate (--tls-cert)?"
-        )
     if isinstance(error, TimeoutError):
         return "the broker did not answer in time"
-    return f"the broker cannot be reached: {text}"
+    hint = "; with TLS: --tls-ca, --tls-cert, and the port for it" if isinstance(error, ssl.SSLError) else ""
+    return f"the broker cannot be reached: {_text_of(error)}{hint}"
 
 
 def _text_of(error: BaseException) -> str:

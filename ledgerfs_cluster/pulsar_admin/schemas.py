@@ -13,7 +13,7 @@ from ledgerfs.errors import InvalidSchemaError, SchemaConflictError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs.formats.topic_names import ManagedLedgerName, decode_topic, schema_owner
 from ledgerfs_cluster.errors import AdminApiError
-from ledgerfs_cluster.formats.told_schema import told_text
+from ledgerfs_cluster.formats.stored_schema import told_text
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests, Answer
 
 _TRIES = 5

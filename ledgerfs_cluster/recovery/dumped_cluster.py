@@ -8,18 +8,17 @@ from ledgerfs.errors import CorruptMetadataError, CorruptObjectError, Unsupporte
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_id_at, parse_ledger_node
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import ManagedLedgerInfo, parse_managed_ledger_info
-from ledgerfs_cluster.formats.managed_ledgers.names import cursor_of
-from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs_cluster.formats.managed_ledgers.names import cursor_of, managed_ledger_of
 from ledgerfs_cluster.formats.stored_schema import ROOT as SCHEMAS
 from ledgerfs_cluster.snapshot.answers import CursorAnswer, LastEnd, LedgerEndAnswer, SchemaAnswer, TopicPoliciesAnswer
 from ledgerfs_cluster.snapshot.dump_file import DumpHeader, Record
-from ledgerfs_cluster.snapshot.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs_cluster.snapshot.policies import json_object
 from ledgerfs_cluster.snapshot.survey_builder import POLICIES
 from ledgerfs_cluster.zookeeper.node import Node
 
 Records = Callable[[], Iterator[Record]]
 """Reads a dump from its beginning."""
+_ROOT = "/admin/partitioned-topics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +57,6 @@ class DumpedSettings:
     def policies(self, owner: str) -> dict[str, Any] | None:
         """Return the settings of a tenant, or the policies of a namespace, as ZooKeeper had them; None if nothing is known of it."""
         return self._object(f"{POLICIES}/{owner}")
-
-    def local_policies(self, namespace: str) -> dict[str, Any] | None:
-        """Return the policies that a namespace had in its cluster alone, as groups of bookies; None if it had none."""
-        return self._object(f"/admin/local-policies/{namespace}")
 
     def partitions(self, managed_ledger: str) -> int | None:
         """Return how many partitions a topic had; None if it is not known to have had any."""
@@ -153,7 +148,7 @@ def _take_node(made: DumpedCluster, node: Node, cursors: dict[str, tuple[str, st
         # Folders of tenants and namespaces are nodes, too.
         if node.data:
             made.settings.locators[path.removeprefix(f"{SCHEMAS}/")] = node.data
-    elif (name := managed_ledger_at(path, node.data)) is not None:
+    elif (name := managed_ledger_of(path)) is not None:
         try:
             made.lists[name] = parse_managed_ledger_info(node.data, key=path)
         except CorruptMetadataError as error:
@@ -172,3 +167,16 @@ def _take_ledger(made: DumpedCluster, node: Node, ledger_id: int) -> None:
         return
     if found.is_closed:
         made.ends[ledger_id] = LedgerEndAnswer(ledger_id, LastEnd.CLOSED, found.last_entry + 1, found.length)
+
+
+def partitioned_path(managed_ledger: str) -> str:
+    """Return the path of the node of a topic, of a managed ledger without the number of a partition."""
+    return f"{_ROOT}/{managed_ledger}"
+
+
+def parse_partitions(data: bytes, *, key: str) -> int:
+    """Return how many partitions a node tells of, which may be none; raises `CorruptMetadataError` for what is no number of them."""
+    count = json_object(data, key=key).get("partitions")
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
+        raise CorruptMetadataError(f"{count!r} is not a number of partitions", key=key)
+    return count

@@ -24,11 +24,10 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     parse_managed_ledger_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import coordinator_log_path
-from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster
+from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, parse_partitions, partitioned_path
 from ledgerfs_cluster.recovery.new_cluster import END_OF_IDS, Found
 from ledgerfs_cluster.snapshot.answered_nodes import answered
 from ledgerfs_cluster.snapshot.next_ids import newest_block
-from ledgerfs_cluster.snapshot.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 

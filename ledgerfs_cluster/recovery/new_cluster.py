@@ -15,9 +15,10 @@ from ledgerfs.schemas.schema_store import SchemaStore
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_id_at
 from ledgerfs_cluster.formats.bookkeeper.ledger_paths import ledger_path
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, parse_managed_ledger_info
-from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
 from ledgerfs_cluster.offload.offload_driver import OffloadDriver
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
+from ledgerfs_cluster.recovery.dumped_cluster import partitioned_path
 from ledgerfs_cluster.recovery.journal import (
     NEW_IDS,
     is_of_note,
@@ -28,11 +29,10 @@ from ledgerfs_cluster.recovery.journal import (
     parse_note,
 )
 from ledgerfs_cluster.recovery.report import TopicRecovery
-from ledgerfs_cluster.recovery.settings.policies import deleting_policy
+from ledgerfs_cluster.recovery.settings.namespaces import deleting_policy
 from ledgerfs_cluster.snapshot.answered_nodes import answered, paths_below
 from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.snapshot.managed_ledger_paths import managed_ledger_paths
-from ledgerfs_cluster.snapshot.partitioned_topics import partitioned_path
 from ledgerfs_cluster.snapshot.policies import json_object
 from ledgerfs_cluster.snapshot.survey_builder import POLICIES
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
@@ -69,8 +69,6 @@ class NewCluster:
         Where schemas are saved.
     sets_schemas
         Whether schemas are set at all.
-    hides_lost
-        Whether deletions take the numbers of schemas that are lost.
 
     """
 
@@ -82,7 +80,6 @@ class NewCluster:
     gives_new_ids: bool = False
     stores: tuple[SchemaStore, ...] = ()
     sets_schemas: bool = True
-    hides_lost: bool = False
 
     @property
     def nodes(self) -> Nodes:
@@ -159,7 +156,7 @@ def look(nodes: Nodes, topics: Sequence[TopicRecovery], bucket: str, ledgers_pat
     lists = dict[str, Node]()
     named: set[tuple[int, int]] = set()
     for path, node in answered(nodes.get_many, managed_ledger_paths(nodes)):
-        name = managed_ledger_at(path, node.data)
+        name = managed_ledger_of(path)
         if name is not None:
             lists[name] = node
             for one in _ledgers_in(node):
@@ -201,7 +198,7 @@ def _places(
             # Another one may have been restored under the name that it has.
             own.add(one.source)
         elif one.target in lists:
-            taken[one.target] = f"the new cluster has a topic of this name, {_advice(lists[one.target])}"
+            taken[one.target] = f"the new cluster has a topic of this name: {_OTHER_NAME}"
         elif partitioned_path(one.target) in partitioned and not near[one.whole]:
             reason = "the new cluster has a partitioned topic of this name, to which clients are sent"
             taken[one.target] = f"{reason}: {_OTHER_NAME}"
@@ -228,15 +225,6 @@ def _has_all(node: Node, topic: TopicRecovery) -> bool:
         return False
     named = {(one.ledger_id, one.context.uuid) for one in _ledgers_in(node) if one.context is not None}
     return {(ref.ledger_id, ref.uuid) for ref in topic.ledgers} <= named
-
-
-def _advice(node: Node) -> str:
-    if any(one.context is not None for one in _ledgers_in(node)):
-        return (
-            "whose list names offloaded ledgers: to delete it would delete their objects, perhaps those of this bucket. "
-            "Restore under another name (--as)"
-        )
-    return "without offloaded ledgers: delete it there, if it is not needed, or restore under another name (--as)"
 
 
 def _ledgers_in(node: Node) -> tuple[LedgerInfo, ...]:

@@ -7,10 +7,15 @@ from contextlib import suppress
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.topic_names import split_partition
 from ledgerfs_cluster.errors import ChangedMeanwhileError
-from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedSettings, is_partition
+from ledgerfs_cluster.recovery.dumped_cluster import (
+    DumpedCluster,
+    DumpedSettings,
+    is_partition,
+    parse_partitions,
+    partitioned_path,
+)
 from ledgerfs_cluster.recovery.report import TopicRecovery
 from ledgerfs_cluster.snapshot.answered_nodes import answered
-from ledgerfs_cluster.snapshot.partitioned_topics import parse_partitions, partitioned_path
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode
 from ledgerfs_cluster.zookeeper.nodes import NodeReader
 

@@ -1,24 +1,32 @@
-"""What is to become of each topic, by the bucket and by a dump: no request to any cluster.
+"""Which topics are restored, and what is to become of each, by the bucket and by a dump: no request to any cluster.
 
-What is missing is known by the lost cluster's list, or, without a dump, by what the bucket shows.
+What is missing is known by the lost cluster's list, or, without a dump, by what the bucket shows. Names in the new cluster are as before,
+or by a template such as ``public/restored/{topic}``.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.catalog.missing_ledgers import GapKind, MissingLedger
 from ledgerfs.catalog.partitioned_names import partitions_of
+from ledgerfs.errors import InvalidNameError, InvalidOptionError
 from ledgerfs.formats.pulsar_blob.user_metadata import parse_user_metadata
-from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partition, topic_of
+from ledgerfs.formats.topic_names import (
+    decode_topic,
+    managed_ledger_of,
+    parse_managed_ledger_name,
+    split_partition,
+    topic_of,
+)
 from ledgerfs.layouts.pulsar_blob.columns import NUMBER
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo, ManagedLedgerInfo
 from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, is_of_transactions, managed_ledger_path
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedCursor, is_partition
 from ledgerfs_cluster.recovery.report import MissingPart, TopicRecovery, joined, refused
-from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.answers import LastEnd, LedgerEndAnswer
 from ledgerfs_cluster.snapshot.cluster_names import CLUSTERS, GLOBAL
 from ledgerfs_cluster.snapshot.survey import is_of_brokers
@@ -32,6 +40,66 @@ _GONE = "it was offloaded, and the bucket does not have it"
 _DAMAGED = "its objects in the bucket are damaged; `ledgerfs verify` names them"
 _SHORTER = "the bucket has less of it than the lost cluster had"
 _BESIDE = "there are partitions of a topic of this name, too: clients are sent to these, and get none of its messages"
+_FIELDS = ("tenant", "namespace", "topic")
+_FIELD = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which topics are restored, and how they are called.
+
+    Attributes
+    ----------
+    topics
+        Full matches of ``tenant/namespace/topic``, for all partitions of a topic also of one of them; empty for all.
+    template
+        Of their names, with ``{tenant}``, ``{namespace}`` and ``{topic}``; empty to keep all names. ``{topic}`` has to stand at the end: it
+        has the number of a partition, too, so that partitions stay partitions of one topic.
+
+    Raises `InvalidOptionError` for an invalid template.
+
+    """
+
+    topics: tuple[re.Pattern[str], ...] = ()
+    template: str = ""
+
+    def __post_init__(self) -> None:
+        is_known = all(one in _FIELDS for one in _FIELD.findall(self.template))
+        if self.template and not (is_known and self.template.endswith("{topic}")):
+            reason = "a template is tenant/namespace/… with {tenant}, {namespace}, and {topic} at its end"
+            raise InvalidOptionError(reason, key=self.template)
+
+    def has(self, managed_ledger: str) -> bool:
+        """Whether a topic is wanted."""
+        if not self.topics:
+            return True
+        name = topic_of(managed_ledger).removeprefix("persistent://")
+        both = {name, split_partition(name)[0]}
+        return any(pattern.fullmatch(one) for pattern in self.topics for one in both)
+
+    def chosen(self, managed_ledgers: Iterable[str]) -> list[str]:
+        """Return those that are wanted: of a partitioned topic all partitions, or none."""
+        names = list(managed_ledgers)
+        whole = {split_partition(name)[0] for name in names if self.has(name)}
+        return [name for name in names if split_partition(name)[0] in whole]
+
+    def target_of(self, managed_ledger: str) -> str | None:
+        """Return the managed ledger of a topic in the new cluster; None if the template makes no name of it."""
+        if not self.template:
+            return managed_ledger
+        name = parse_managed_ledger_name(managed_ledger)
+        if name is None:
+            return None
+        values = {"tenant": name.tenant, "namespace": name.namespace, "topic": decode_topic(name.encoded_topic)}
+        made = _FIELD.sub(lambda found: values[found[1]], self.template)
+        made = made if "://" in made else f"persistent://{made}"
+        if made.count("/") < 4 or "/" in values["topic"]:
+            return None
+        try:
+            target = managed_ledger_of(made)
+        except InvalidNameError:
+            return None
+        return target if parse_managed_ledger_name(target) is not None else None
 
 
 def plan_each(catalog: Catalog, dump: DumpedCluster | None = None, wanted: Wanted | None = None) -> list[TopicRecovery]:
@@ -132,8 +200,6 @@ def _cursors_of(name: str, dump: DumpedCluster | None) -> tuple[Mapping[str, Dum
     found = {} if dump is None else dump.cursors.get(name, {})
     replicated = sorted(one for one in found if one.startswith(_REPLICATION))
     remarks = []
-    if COMPACTION in found:
-        remarks.append("it was compacted: what compaction made is lost with BookKeeper, and brokers compact it again")
     if replicated:
         remarks.append(f"it was replicated ({', '.join(replicated)}): set replication up again")
     return {one: cursor for one, cursor in found.items() if one not in {COMPACTION, *replicated}}, remarks

@@ -12,7 +12,7 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.catalog.catalog import Catalog
 from ledgerfs.catalog.layout import Progress
 from ledgerfs.catalog.missing_ledgers import being_written_text
-from ledgerfs.errors import CorruptMetadataError, UnsupportedWriteError
+from ledgerfs.errors import UnsupportedWriteError
 from ledgerfs.formats.topic_names import split_partition, topic_of
 from ledgerfs_cluster.offload.opening import holder_text
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, DumpedSettings
@@ -20,30 +20,23 @@ from ledgerfs_cluster.recovery.generated_ids import advance_ids, advance_transac
 from ledgerfs_cluster.recovery.journal import lost_since, restored_before
 from ledgerfs_cluster.recovery.new_cluster import Found, NewCluster, beside_others, deleting, look
 from ledgerfs_cluster.recovery.partitions import counts_in_new_cluster, other_counts, set_partitions
-from ledgerfs_cluster.recovery.planning import plan_each, together, without_strangers
+from ledgerfs_cluster.recovery.planning import Wanted, plan_each, together, without_strangers
 from ledgerfs_cluster.recovery.report import Outcome, Report, TopicRecovery, refused
 from ledgerfs_cluster.recovery.restoring import Restoring
 from ledgerfs_cluster.recovery.settings.namespaces import (
-    FormerSetting,
     SettingsPlan,
     broker_settings,
     make_namespaces,
     plan_settings,
+    set_strategies,
 )
-from ledgerfs_cluster.recovery.settings.schema_plan import SchemaPlan, known_versions
-from ledgerfs_cluster.recovery.settings.schemas import plan_topics, put_back_strategies, restore_all_schemas
+from ledgerfs_cluster.recovery.settings.schemas import SchemaPlan, known_versions, plan_topics, restore_all_schemas
 from ledgerfs_cluster.recovery.subscriptions import Positions, subscriptions_of
-from ledgerfs_cluster.recovery.wanted import Wanted
-from ledgerfs_cluster.snapshot.answers import LastEnd
 from ledgerfs_cluster.snapshot.bundles import namespace_of
-from ledgerfs_cluster.snapshot.partitioned_topics import partitioned_path
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 
 Said = Callable[[str], None]
 """Takes what is done now, a sentence each."""
-_PARTITIONED = partitioned_path("")
-_YOUNG_MS = 15 * 60_000
-"""A bucket that got ledgers so shortly ago may still be written by a cluster that is not lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +89,11 @@ def plan(lost: Lost, into: NewCluster | None, progress: Progress) -> Report:
     """
     began_ms, catalog = _now(), lost.bucket.refresh(progress)
     if into is None:
-        topics = _planned(lost, catalog)
-        remarks = _about_bucket(lost, topics)
-        return _report(lost, None, began_ms, together(topics, lost.dump), remarks, ())
+        return _report(lost, None, began_ms, together(_planned(lost, catalog), lost.dump), None)
     prepared = _prepared(lost, into, catalog)
     prepared.refuse(deleting(into.nodes, prepared.topics))
     topics = [one.with_remarks(*_about_subscriptions(one)) if one.is_planned else one for one in prepared.topics]
-    return _report(lost, into, began_ms, topics, prepared.remarks, _by_hand(lost, prepared))
+    return _report(lost, into, began_ms, topics, prepared)
 
 
 def run(lost: Lost, into: NewCluster, progress: Progress, say: Said) -> Report:
@@ -114,7 +105,6 @@ def run(lost: Lost, into: NewCluster, progress: Progress, say: Said) -> Report:
     """
     began_ms = _now()
     with ClusterLock.take(into.nodes.settings, holder_text("recovery")) as lock:
-        put_back_strategies(into.requests, lock)
         catalog = lost.bucket.list_to_write(progress)
         prepared = _prepared(lost, into, catalog)
         topics = prepared.topics
@@ -123,7 +113,7 @@ def run(lost: Lost, into: NewCluster, progress: Progress, say: Said) -> Report:
         reasons = _set_partitions(lost, lock, topics)
         reasons |= lost_since(topics, lost.bucket.list_to_write(progress))
     topics = [replace(one, reason=reasons.get(one.source, one.reason)) for one in topics]
-    return _report(lost, into, began_ms, topics, prepared.remarks, _by_hand(lost, prepared))
+    return _report(lost, into, began_ms, topics, prepared)
 
 
 def _restored(  # noqa: PLR0917  (all of a run)
@@ -143,12 +133,14 @@ def _restored(  # noqa: PLR0917  (all of a run)
     found = look(into.nodes, prepared.topics, lost.bucket.store.url, into.ledgers_path)
     prepared.refuse(_blocked(lost, into, prepared.topics, found, catalog))
     wanted = {namespace_of(one.target) for one in prepared.due}
-    for namespace in make_namespaces(into.requests, prepared.settings, wanted):
+    made = make_namespaces(into.requests, prepared.settings, wanted)
+    for namespace in made:
         say(f"made namespace {namespace}")
     prepared.refuse(deleting(into.nodes, prepared.topics))
     topics = {topic_of(one.whole) for one in prepared.due}
     schemas = [one for one in prepared.schemas.values() if one.topic in topics]
-    failed = restore_all_schemas(into.requests, lock, schemas)
+    failed = restore_all_schemas(into.requests, schemas)
+    set_strategies(into.requests, prepared.settings, made)
     prepared.refuse({one.source: str(failed[name]) for one in prepared.due if (name := topic_of(one.whole)) in failed})
     restoring = Restoring(lock, lost.bucket, catalog, into, ids, prepared.has_transactions)
     done = []
@@ -161,7 +153,7 @@ def _restored(  # noqa: PLR0917  (all of a run)
 def _prepared(lost: Lost, into: NewCluster, catalog: Catalog) -> _Prepared:
     """Return what is to be done, with those topics refused that cannot be made."""
     planned = _planned(lost, catalog)
-    remarks = _about_bucket(lost, planned)
+    remarks = _about_bucket(lost)
     found = look(into.nodes, planned, lost.bucket.store.url, into.ledgers_path)
     own = [one for one in planned if one.source in found.own]
     if own:
@@ -187,10 +179,8 @@ def _prepared(lost: Lost, into: NewCluster, catalog: Catalog) -> _Prepared:
             {split_partition(target)[0]: split_partition(source)[0] for target, source in wanted.items()},
             lambda topic: known_versions(topic, lost.settings, into.stores),
             {one.name for one in settings.namespaces if one.is_new},
-            hides_lost=into.hides_lost,
         )
     remarks += [f"namespace {one.name}: {remark}" for one in settings.namespaces for remark in one.remarks]
-    remarks += [f"{one.topic}: {remark}" for one in schemas.values() for remark in one.remarks]
     troubles = {one.name: one.trouble for one in (*settings.tenants, *settings.namespaces)}
     reasons: dict[str, str] = {}
     for target, source in wanted.items():
@@ -240,15 +230,13 @@ def _set_partitions(lost: Lost, lock: ClusterLock, done: Sequence[TopicRecovery]
     return {one.source: wrong[one.whole] for one in served if one.whole in wrong}
 
 
-def _about_bucket(lost: Lost, topics: Sequence[TopicRecovery]) -> list[str]:
+def _about_bucket(lost: Lost) -> list[str]:
     """Return what concerns all topics."""
-    catalog = lost.bucket.catalog
+    catalog, remarks = lost.bucket.catalog, list[str]()
     if lost.dump is None:
-        remarks = [
+        remarks.append(
             "there is no dump of the lost cluster: subscriptions, policies, and what was never offloaded are not known"
-        ]
-    else:
-        remarks = _about_dump(lost.dump)
+        )
     being_written = catalog.being_written([None])
     if being_written:
         remarks.append(being_written_text(being_written))
@@ -257,42 +245,7 @@ def _about_bucket(lost: Lost, topics: Sequence[TopicRecovery]) -> list[str]:
         remarks.append(
             f"the topic of {len(unplaced):,} ledgers in the bucket is not known: `ledgerfs verify` names them"
         )
-    newest = max((ref.changed_ms for one in topics for ref in one.ledgers[-1:]), default=0)
-    if newest > _now() - _YOUNG_MS:
-        remarks.append(
-            "the bucket got ledgers minutes ago: make sure that the lost cluster's brokers do not write into it any more"
-        )
     return remarks
-
-
-def _about_dump(dump: DumpedCluster) -> list[str]:
-    """Return what is to be said of answers that a dump does not have, and of damaged nodes in it."""
-    settings, remarks = dump.settings, []
-    cursors = [one.trouble for of_topic in dump.cursors.values() for one in of_topic.values()]
-    schemas = [one.trouble for some in settings.schemas.values() for one in some]
-    ends = [one.trouble for one in dump.ends.values() if one.end is LastEnd.UNKNOWN]
-    counts = {
-        "where subscriptions were": _troubles(cursors),
-        "versions of schemas": _troubles(schemas),
-        "ends of ledgers": _troubles(ends),
-        "policies of topics": _troubles([one.trouble for one in settings.topic_policies.values()]),
-    }
-    lacking = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    if lacking:
-        remarks.append(
-            f"bookies did not report all that the dump was to have ({lacking}): one that was made before may have it "
-            "(`ledgerfs cluster dumps` lists them, --dump names one)"
-        )
-    if dump.damaged:
-        path, why = next(iter(dump.damaged.items()))
-        remarks.append(
-            f"{len(dump.damaged):,} nodes of the lost cluster are damaged in the dump, such as {path} ({why})"
-        )
-    return remarks
-
-
-def _troubles(some: Sequence[str | None]) -> int:
-    return len(some) - some.count(None)
 
 
 def _about_subscriptions(topic: TopicRecovery) -> list[str]:
@@ -302,36 +255,19 @@ def _about_subscriptions(topic: TopicRecovery) -> list[str]:
     return subscriptions_of(topic.source, topic.cursors, Positions(ledgers, end, topic.renumbered))[1]
 
 
-def _by_hand(lost: Lost, prepared: _Prepared) -> list[FormerSetting]:
-    """Return what is left to be set by hand, also how many partitions topics had of which none was ever loaded."""
-    there = {split_partition(one.source)[0] for one in prepared.topics}
-    found = list(prepared.settings.by_hand)
-    for path in sorted(lost.settings.nodes):
-        name = path.removeprefix(_PARTITIONED)
-        target = lost.wanted.target_of(name)
-        if name == path or name.count("/") < 3 or name in there or not lost.wanted.has(name) or target is None:
-            continue
-        try:
-            count, reason = lost.settings.partitions(name) or 0, "none of its partitions was ever loaded"
-        except CorruptMetadataError as error:
-            count, reason = None, error.reason
-        if count != 0:
-            found.append(FormerSetting(f"topic {topic_of(target)}", "partitions", count, reason))
-    return found
-
-
-def _report(  # noqa: PLR0917  (all of a report)
-    lost: Lost,
-    into: NewCluster | None,
-    began_ms: int,
-    topics: Sequence[TopicRecovery],
-    remarks: Sequence[str],
-    by_hand: Sequence[FormerSetting],
+def _report(
+    lost: Lost, into: NewCluster | None, began_ms: int, topics: Sequence[TopicRecovery], prepared: _Prepared | None
 ) -> Report:
-    url = "" if into is None else into.cluster.url
-    known_until_ms = None if lost.dump is None else lost.dump.began_ms
     return Report(
-        lost.bucket.store.url, url, lost.dump_name, known_until_ms, began_ms, _now(), topics, remarks, by_hand
+        bucket=lost.bucket.store.url,
+        cluster="" if into is None else into.cluster.url,
+        dump=lost.dump_name,
+        known_until_ms=None if lost.dump is None else lost.dump.began_ms,
+        began_ms=began_ms,
+        ended_ms=_now(),
+        topics=topics,
+        remarks=_about_bucket(lost) if prepared is None else prepared.remarks,
+        by_hand=() if prepared is None else prepared.settings.by_hand,
     )
 
 

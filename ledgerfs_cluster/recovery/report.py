@@ -83,8 +83,6 @@ class TopicRecovery:
         Of each ledger that was restored its id in the lost cluster, and what the list has of it.
     subscriptions
         How many it has.
-    hidden, opened
-        How many entries are of aborted transactions, and of transactions that never ended; None where this run restored nothing.
     compared
         What its brokers served, compared with the bucket; None if they were not asked.
 
@@ -102,8 +100,6 @@ class TopicRecovery:
     reason: str | None = None
     listed: tuple[tuple[int, LedgerRef], ...] = ()
     subscriptions: int = 0
-    hidden: int | None = None
-    opened: int | None = None
     compared: "TopicComparison | None" = None
 
     @property
@@ -297,8 +293,6 @@ def _topic_as_json(topic: TopicRecovery) -> dict[str, Any]:
             }
             for one in topic.missing
         ],
-        "aborted_entries": topic.hidden,
-        "open_entries": topic.opened,
         "compared": None if topic.compared is None else topic.compared.as_json(),
         "remarks": list(topic.remarks),
     }  # fmt: skip

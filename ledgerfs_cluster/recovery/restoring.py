@@ -15,8 +15,8 @@ from ledgerfs.catalog.ledger_ref import LedgerRef
 from ledgerfs.errors import InvalidOptionError, LedgerfsError, RefusedLedgerError, StoreUnreachableError
 from ledgerfs.formats.decompression import Compression
 from ledgerfs_cluster.errors import ChangedMeanwhileError, ListFullError, LockLostError
-from ledgerfs_cluster.formats.managed_ledgers.list_changes import EditedList
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    EditedList,
     LedgerInfo,
     ManagedLedgerInfo,
     OffloadContext,
@@ -24,7 +24,6 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     build_managed_ledger_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, managed_ledger_path
-from ledgerfs_cluster.formats.managed_ledgers.transaction_snapshot import build_transaction_snapshot, snapshot_topic
 from ledgerfs_cluster.offload.list_bytes import fits, stored
 from ledgerfs_cluster.recovery.generated_ids import FreeIds, coordinators_behind
 from ledgerfs_cluster.recovery.journal import NewIds, Note, new_ids_of, new_ids_path, not_restored, note_path
@@ -32,7 +31,12 @@ from ledgerfs_cluster.recovery.new_cluster import NewCluster
 from ledgerfs_cluster.recovery.new_ledgers import copy_under_id, end_transactions
 from ledgerfs_cluster.recovery.report import Outcome, TopicRecovery
 from ledgerfs_cluster.recovery.subscriptions import Positions, subscriptions_of
-from ledgerfs_cluster.recovery.transaction_messages import TopicTransactions, transactions_in
+from ledgerfs_cluster.recovery.transaction_messages import (
+    TopicTransactions,
+    build_transaction_snapshot,
+    snapshot_topic,
+    transactions_in,
+)
 from ledgerfs_cluster.snapshot.answered_nodes import answered
 from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.zookeeper.changes import ClusterLock, MakeNode, Operation, SetNode
@@ -114,8 +118,6 @@ class Restoring:
             outcome=Outcome.RESTORED,
             listed=listed,
             subscriptions=len(cursors),
-            hidden=hidden,
-            opened=opened,
         ).with_remarks(*remarks)
         self.lock.commit(self._commit_of(topic, cursors))
         return topic

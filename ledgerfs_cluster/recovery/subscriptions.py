@@ -1,20 +1,32 @@
-"""The subscriptions of a restored topic: those of the dump, at the same place, or at the end of what is there before it."""
+"""The subscriptions of a restored topic: those of the dump, at the same place, or at the end of what is there before it.
+
+A subscription is its node alone, since the new cluster has neither the cursor's ledger nor all ledgers of the topic. What the newest entry
+of the cursor's ledger told is put into the node, as a broker does when it unloads a topic. Left out is what names ledgers of the lost
+cluster's own (delayed messages, compaction), and which parts of batches were acknowledged: brokers do not take that from a node.
+"""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
     IN_THE_NODE,
     CursorInfo,
+    Hole,
     build_cursor_info,
     parse_cursor_info,
+    parse_position_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path
-from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import settled_cursor
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCursor
+
+_MOST_HOLES = 10_000
+"""Acknowledged ranges that are restored; brokers keep no more unless they are told otherwise
+(``managedLedgerMaxUnackedRangesToPersist``). The messages of more are delivered again."""
+_DELAYED, _COMPACTED = "#pulsar.internal.delayed.bucket", "CompactedTopicLedger"
 
 
 @dataclass(slots=True)
@@ -59,10 +71,6 @@ class Positions:
             return Position(new, entries - 1)
         return self.first
 
-    def renumbered_behind(self, at: Position) -> list[int]:
-        """Return the old ids of the renumbered ledgers that have messages behind a position of the new cluster."""
-        return [old for old, new, entries in self.ledgers if old in self.renumbered and at < Position(new, entries - 1)]
-
     @property
     def first(self) -> Position:
         """The position before everything."""
@@ -101,16 +109,7 @@ def _dumped(path: str, cursor: DumpedCursor, positions: Positions) -> tuple[byte
             said = [f"it begins at the earliest message: where it was is not known ({unknown.reason}; {why})"]
             return build_cursor_info(CursorInfo(IN_THE_NODE, positions.first)), said
         said.append(f"it begins where its node had it, which may be earlier than where it was ({why})")
-    if made.batches:
-        said.append(f"{made.batches:,} batches were acknowledged in part, and are delivered again as a whole")
-    if made.left_out:
-        said.append(f"{made.left_out:,} acknowledged ranges have no room, and are delivered again")
-    if others := positions.renumbered_behind(made.mark_delete):
-        which = f"ledger {others[0]} has" if len(others) == 1 else f"{len(others):,} ledgers, such as {others[0]}, have"
-        said.append(
-            f"{which} other entries than by the dump (batches split?): what was acknowledged in part is delivered again"
-        )
-    return made.data, said
+    return made, said
 
 
 def _position_alone(path: str, node: bytes) -> bytes:
@@ -122,3 +121,35 @@ def _position_alone(path: str, node: bytes) -> bytes:
     return build_cursor_info(
         CursorInfo(IN_THE_NODE, found.mark_delete, last_active_ms=active_ms, cursor_properties=properties)
     )
+
+
+def settled_cursor(node: bytes, newest: bytes | None, positions: Positions, *, key: str) -> bytes:
+    """Return a subscription as its node alone, by its node in the lost cluster and the newest entry of its ledger, None without one.
+
+    Raises `CorruptMetadataError`, naming ``key``, for bytes that are no cursor, and a state in a ledger whose entry is not known.
+    """
+    told = state = parse_cursor_info(node, key=key)
+    if not told.is_in_the_node:
+        if newest is None:
+            raise CorruptMetadataError("its state is in a ledger of which no entry is known", key=key)
+        state = parse_position_info(newest, key=key)
+    if state.mark_delete is None:
+        raise CorruptMetadataError("a cursor without a position", key=key)
+    mark_delete = positions.moved(state.mark_delete)
+    holes = _moved_holes(state.acknowledged_ranges(), positions, mark_delete)
+    settled = CursorInfo(
+        IN_THE_NODE,
+        mark_delete,
+        tuple(islice(holes, _MOST_HOLES)),
+        told.last_active_ms,
+        tuple(one for one in state.properties if one[0] != _COMPACTED),
+        tuple(one for one in told.cursor_properties if not one[0].startswith(_DELAYED)),
+    )
+    return build_cursor_info(settled)
+
+
+def _moved_holes(ranges: Iterator[Hole], positions: Positions, mark_delete: Position) -> Iterator[Hole]:
+    for lower, upper in ranges:
+        start, end = max(positions.moved_up(lower), mark_delete), positions.moved(upper)
+        if start < end:
+            yield start, end

@@ -1,9 +1,12 @@
-"""The messages of transactions in a topic, by what became of their transactions: the outcomes of a scan, for all entries of the topic.
+"""The messages of transactions in a topic, by what became of these, and the snapshot by which brokers hide aborted ones.
 
 A topic without transactions costs no more than reading it and the walk over the metadata of its entries.
+
+Brokers keep snapshots in the system topic ``__transaction_buffer_snapshot`` of a namespace, of which the newest message with a topic's name
+as its key counts (``TransactionBufferSnapshot`` in Pulsar). The value is Avro binary, with the fields in the order of the alphabet.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,8 +20,11 @@ from ledgerfs.messages.decode.entry_fields import Transaction, messages_in_trans
 from ledgerfs.messages.decode.metadata_walk import walk_metadata
 from ledgerfs.scan.topic_entries import Reach, read_entries
 from ledgerfs.scan.transaction_outcomes import OPEN, TransactionOutcomes
+from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 
 States = Mapping[str, Sequence[int]]
+_PRESENT = b"\x02"
+"""The second branch of a union with null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +110,41 @@ def _require_sound(batch: EntryBatch, rows: Int64, key: str) -> None:
     if wrong.size:
         entry = some.id_of(int(wrong[0]))
         raise CorruptMessageError(f"entry {entry} is of a transaction, and has a wrong checksum", key=key)
+
+
+def snapshot_topic(namespace: str) -> str:
+    """Return the system topic with the snapshots of a namespace."""
+    return f"persistent://{namespace}/__transaction_buffer_snapshot"
+
+
+def build_transaction_snapshot(topic: str, end: Position, aborts: Iterable[tuple[tuple[int, int], Position]]) -> bytes:
+    """Return a snapshot by which brokers hide the messages of some transactions.
+
+    Parameters
+    ----------
+    topic
+        ``persistent://tenant/namespace/topic``.
+    end
+        The last entry up to which the snapshot is complete.
+    aborts
+        Transactions, as (most, least) significant bits, each with the position at which it was aborted, ascending by these: brokers forget
+        it when that ledger is trimmed.
+
+    """
+    records = [_longs(at.entry_id, at.ledger_id, least, most) for (most, least), at in aborts]
+    # An array is a block with its number of records, if it has some, and an empty block.
+    block = _longs(len(records)) + b"".join(records) if records else b""
+    name = topic.encode()
+    return _PRESENT + block + b"\x00" + _longs(end.entry_id, end.ledger_id) + _PRESENT + _longs(len(name)) + name
+
+
+def _longs(*values: int) -> bytes:
+    """Return integers as zigzag varints."""
+    data = bytearray()
+    for value in values:
+        rest = (value << 1) ^ (value >> 63)
+        while rest > 0x7F:
+            data.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        data.append(rest)
+    return bytes(data)

@@ -47,13 +47,12 @@ class BundleOwners:
         """Whether a node in ZooKeeper comes and goes with each owner; there are none while there is no broker."""
         return all(name.endswith(_MODULAR) for name in self.load_managers.values())
 
-    def own(self, path: str) -> bool:
-        """Take the node of an owner, or one above it; return whether it is that of an owner."""
+    def own(self, path: str) -> None:
+        """Take the node of an owner; one above it is passed over."""
         namespace, _, bundle = path.removeprefix(f"{NAMESPACES}/").rpartition("/")
         found = _BUNDLE.fullmatch(bundle)
         if found is not None:
             self._owned.setdefault(namespace, []).append((int(found[1], 16), int(found[2], 16)))
-        return found is not None
 
     def of(self, managed_ledger: str) -> Owner:
         """Return what is known of the broker of a topic."""

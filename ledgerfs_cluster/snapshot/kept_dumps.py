@@ -26,13 +26,12 @@ from ledgerfs.errors import (
 from ledgerfs.formats.local_paths import local_path
 from ledgerfs.storage.credentials import without_credentials
 from ledgerfs.storage.object_store import ObjectStore, RawStore
-from ledgerfs.storage.object_writes import WritableStore
 from ledgerfs.storage.objects import ObjectStat, ReadRequest
 from ledgerfs.storage.opening import open_store
 from ledgerfs.storage.url_filesystem import filesystem_of
 from ledgerfs_cluster.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
 from ledgerfs_cluster.snapshot.answered_nodes import answered
-from ledgerfs_cluster.snapshot.dump_file import Record, new_private_file, read_dump, records_in
+from ledgerfs_cluster.snapshot.dump_file import Record, read_dump, records_in
 from ledgerfs_cluster.source_filesystem import SourceFileSystem
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
@@ -49,7 +48,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9-]+", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 250_000_000_000_000
 """The year 9892: there is a time behind each."""
-_PIECE, _PART_BYTES = 8 << 20, 16 << 20
+_PIECE = 8 << 20
 _log = logging.getLogger("ledgerfs.dumps")
 
 
@@ -129,19 +128,10 @@ def read_kept_dump(store: ObjectStore, kept: KeptDump) -> Iterator[Record]:
         As the store has them.
 
     """
-    return records_in(io.BytesIO(_bytes_of(store, kept)), kept.key)
+    return records_in(io.BytesIO(kept_bytes(store, kept)), kept.key)
 
 
-def copy_kept_dump(store: ObjectStore, kept: KeptDump, path: Path) -> None:
-    """Write a dump to a file that only its owner can read.
-
-    Raises as `ledgerfs_cluster.snapshot.dump_file.new_private_file` and `read_kept_dump`.
-    """
-    with new_private_file(path) as file:
-        file.write(_bytes_of(store, kept))
-
-
-def _bytes_of(store: ObjectStore, kept: KeptDump) -> bytes:
+def kept_bytes(store: ObjectStore, kept: KeptDump) -> bytes:
     """Return the bytes of the version that was listed. Raises `CorruptObjectError` for another digest, and the store's errors."""
     stat, pieces = kept.stat, []
     starts = range(0, stat.size, _PIECE)
@@ -182,26 +172,11 @@ def add_dump(store: RawStore, folder: str, file: Path, began_ms: int) -> KeptDum
     digest = sha256(data).hexdigest()[:DIGITS]
     key = kept_dump_key(folder, taken_ms, digest)
     try:
-        stat = _uploaded(store.writes, key, data)
+        stat = store.writes.put(key, data, {})
     except ObjectExistsError:
         # It is this one, by its digest.
         stat = store.head(key).stat
     return KeptDump(folder, taken_ms, digest, replace(stat, key=key))
-
-
-def _uploaded(writes: WritableStore, key: str, data: bytes) -> ObjectStat:
-    """Write an object to the store, in one request if it is small."""
-    if len(data) < _PART_BYTES:
-        return writes.put(key, data, {})
-    upload = writes.begin_upload(key, {}, _PART_BYTES)
-    try:
-        for start in range(0, len(data), _PART_BYTES):
-            upload.write(data[start : start + _PART_BYTES])
-            upload.end_part()
-        return upload.complete()
-    except BaseException:
-        upload.abort()
-        raise
 
 
 def remove_old_dumps(store: RawStore, added: KeptDump, count: int) -> list[KeptDump]:

@@ -19,9 +19,8 @@ from ledgerfs.formats.uuid_halves import uuid_halves
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerState, ledger_id_at, parse_ledger_node
 from ledgerfs_cluster.formats.managed_ledgers.cursor_info import CursorInfo, parse_cursor_info, parse_position_info
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import LedgerInfo
-from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, cursor_of
+from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, cursor_of, managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
-from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
 from ledgerfs_cluster.formats.stored_schema import ROOT as SCHEMAS
 from ledgerfs_cluster.formats.stored_schema import locator_path, parse_locator
 from ledgerfs_cluster.snapshot.answers import Answer, CursorAnswer, LastEnd, SchemaAnswer, TopicPoliciesAnswer
@@ -147,10 +146,6 @@ class SurveyBuilder:
     def stale_cursors(self) -> list[tuple[str, int]]:
         """Return the paths of cursors whose state is in a ledger, and the ledger."""
         return [(path, ledger_id) for path, (_, ledger_id) in self._cursor_rows.items()]
-
-    def namespaces_to_read(self) -> list[str]:
-        """Return the namespaces that have a topic of policies."""
-        return list(dict.fromkeys(namespaces_of_events(self._topic_rows)))
 
     def event_places(self) -> Iterator[EventPlaces]:
         """Yield where the events of these namespaces are; cursors' states have to be answered before."""
@@ -297,7 +292,7 @@ class SurveyBuilder:
             self._bookies.add(name)
 
     def _take_managed(self, node: Node) -> None:
-        name = managed_ledger_at(node.path, node.data)
+        name = managed_ledger_of(node.path)
         if name is not None:
             self._take_topic(name, node)
             return

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from ledgerfs.errors import AccessDeniedError, CorruptObjectError, LedgerfsError, ObjectNotFoundError
 from ledgerfs.formats.array_types import Int64
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import LedgerNode, ledger_path, parse_ledger_node
-from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, cursor_of
-from ledgerfs_cluster.formats.managed_ledgers.node_kinds import managed_ledger_at
+from ledgerfs_cluster.formats.managed_ledgers.names import COMPACTION, cursor_of, managed_ledger_of
 from ledgerfs_cluster.snapshot.answers import (
     Answer,
     BookieReads,
@@ -114,7 +113,7 @@ def dump_cluster(cluster: LivingCluster, bookies: BookieReads | None, path: Path
             troubles.extend(filter(None, [record.trouble]))
             return
         nodes += 1
-        if managed_ledger_at(record.path, record.data) is not None:
+        if managed_ledger_of(record.path) is not None:
             topics.add(record.path)
 
     with new_private_file(path) as file:
@@ -170,7 +169,7 @@ class _Reading:
         self._progress = progress
         self._keep = keep
 
-    def take(self, what: str, records: Iterable[_Record], total: int | None = None) -> None:
+    def take(self, what: str, records: Iterable[_Record]) -> None:
         """Take records as they come, and report progress."""
         done = 0
         for done, record in enumerate(records, 1):
@@ -178,8 +177,8 @@ class _Reading:
                 self._keep(record)
             self.builder.take(record)
             if done % _EVERY == 0:
-                self._progress(what, done, total)
-        self._progress(what, done, done if total is None else total)
+                self._progress(what, done, None)
+        self._progress(what, done, done)
 
     def take_parts(self, parts: Iterable[str], again: str = "") -> None:
         """Take the nodes of some parts."""
@@ -188,13 +187,8 @@ class _Reading:
 
     def take_answers(self, *, with_policies: bool = True) -> None:
         """Take what bookies know, and ZooKeeper does not: ends of topics, cursors, policies of topics."""
-        builder, total = self.builder, len(self.builder.open_ledgers())
-        if self._bookies is not None:
-            total += len(builder.stale_cursors()) + (len(builder.namespaces_to_read()) if with_policies else 0)
         # Whether there is a compacted ledger of events is known of cursors' states only.
-        self.take(
-            "asking bookies", chain(self._ends(), self.cursors(), self._policies() if with_policies else ()), total
-        )
+        self.take("asking bookies", chain(self._ends(), self.cursors(), self._policies() if with_policies else ()))
 
     def survey(self) -> Survey:
         """Return the survey of all that was taken."""

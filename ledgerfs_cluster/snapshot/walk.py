@@ -11,7 +11,6 @@ from ledgerfs.errors import AccessDeniedError, BucketNotFoundError, ObjectNotFou
 from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import is_folder_of_ledgers, ledger_id_at, ledger_path
 from ledgerfs_cluster.formats.bookkeeper.ledger_paths import layout_path, require_layout
 from ledgerfs_cluster.formats.managed_ledgers.names import ROOT as MANAGED_LEDGERS
-from ledgerfs_cluster.formats.managed_ledgers.names import is_twofold
 from ledgerfs_cluster.formats.stored_schema import ROOT as SCHEMAS
 from ledgerfs_cluster.snapshot.answered_nodes import answered, paths_below
 from ledgerfs_cluster.snapshot.bundles import BROKERS, NAMESPACES
@@ -89,16 +88,12 @@ class Walk(NamedTuple):
     def _topics_at(self, topics: list[str]) -> Iterator[Node]:
         """Yield topics, then their cursors."""
         have_cursors: list[str] = []
-        below_others: set[str] = set()
         for path, node in answered(self.nodes.get_many, topics):
-            if is_twofold(path.rpartition("/")[0]):
-                below_others.add(path)
             if node.children:
                 have_cursors.append(path)
             yield node
         del topics
-        cursors = paths_below(self.nodes, have_cursors)
-        yield from self._found(path for path in cursors if path not in below_others)
+        yield from self._found(paths_below(self.nodes, have_cursors))
 
     def _settings(self) -> Iterator[str]:
         paths = [f"{self.ledgers_path}/{name}" for name in _SETTINGS]

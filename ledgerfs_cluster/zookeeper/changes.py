@@ -101,7 +101,7 @@ class ClusterLock:
     For all threads of the process that took it, one at a time; a forked child has no part in it. For ``with``, which releases it.
     """
 
-    __slots__ = ("_client", "_is_given_up", "_known", "_lock", "_mark", "_number", "_process", "_reader", "_version")
+    __slots__ = ("_client", "_is_given_up", "_lock", "_mark", "_number", "_process", "_reader", "_version")
 
     def __init__(self, client: "Client", mark: str) -> None:
         self._client = client
@@ -111,7 +111,6 @@ class ClusterLock:
         self._is_given_up = False
         self._process = os.getpid()
         self._lock = ForkLock()
-        self._known: set[str] = set()
 
     @classmethod
     def take(cls, settings: Settings, holder: bytes) -> Self:
@@ -239,16 +238,15 @@ class ClusterLock:
         for one in operations:
             if isinstance(one, MakeNode):
                 parent = parent_of(one.path)
-                if parent not in made | self._known:
+                if parent not in made:
                     self._make_folder(parent)
-                made.add(one.path)
+                made |= {parent, one.path}
 
     def _make_folder(self, path: str) -> None:
         for _ in range(_TRIES):
             missing = _missing(self._newest, path)
             refused = self._write(missing) if missing else None
             if refused is None:
-                self._known.add(path)
                 return
             if refused.code not in {NO_NODE, NODE_EXISTS}:
                 raise self._error(missing[refused.at], refused)
@@ -258,7 +256,6 @@ class ClusterLock:
         path = operation.path
         if isinstance(operation, MakeNode) and refused.code == NO_NODE:
             path = parent_of(path)
-            self._known.discard(path)
         return _refused(path, refused.code)
 
     def _write(self, operations: Sequence[Operation]) -> Refusal | None:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs_cluster.recovery.report import Report
 
-_MOST_PARTS = 20
-
 
 @command()
 @lost_options
@@ -192,9 +190,7 @@ def _show(report: "Report") -> None:
         # Without open ledgers that were empty when they were dumped, as any topic's last one may be.
         parts = [part for part in one.missing if part.entries != 0]
         said = [] if one.reason is None else [one.reason]
-        said += [f"missing: {part_text(part)}" for part in parts[:_MOST_PARTS]]
-        if len(parts) > _MOST_PARTS:
-            said.append(f"missing: {len(parts) - _MOST_PARTS:,} more parts; --json has them all")
+        said += [f"missing: {part_text(part)}" for part in parts]
         for sentence in (*said, *one.remarks):
             say(f"{one.topic}: {sentence}")
     for remark in report.remarks:

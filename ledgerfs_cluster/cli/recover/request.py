@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,12 +16,11 @@ from ledgerfs_cluster.cli.cluster.source import cluster_at
 if TYPE_CHECKING:
     from ledgerfs.bucket.bucket import Bucket
     from ledgerfs.schemas.schema_store import SchemaStore
-    from ledgerfs.storage.object_store import RawStore
     from ledgerfs_cluster.offload.offload_driver import OffloadDriver
     from ledgerfs_cluster.recovery.checking.pulsar_service import PulsarService
     from ledgerfs_cluster.recovery.new_cluster import NewCluster
+    from ledgerfs_cluster.recovery.planning import Wanted
     from ledgerfs_cluster.recovery.recovery import Lost
-    from ledgerfs_cluster.recovery.wanted import Wanted
     from ledgerfs_cluster.snapshot.kept_dumps import KeptDump
     from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
@@ -82,10 +79,6 @@ def into_options(*, required: bool) -> Callable[[Command], Command]:
 def restore_options(command: Command) -> Command:
     """Add how brokers find the bucket, and what is restored in which way."""
     for one in (
-        click.option(
-            "--hide-lost-schemas", is_flag=True,
-            help="Restore topics of which versions of schemas are lost: these messages come as bytes.",
-        ),
         click.option("--no-schemas", is_flag=True, help="Set no schemas."),
         click.option("--schemas", metavar="URL", help="Where schemas are saved, besides the dump and BUCKET."),
         click.option("--new-ids", is_flag=True, help="Copy ledgers whose ids are taken in the new cluster, under new ones; needs --as."),
@@ -102,29 +95,22 @@ def lost_of(
     context: click.Context, bucket: "Bucket", options: dict[str, Any], cluster: "LivingCluster | None"
 ) -> "Lost":
     """Return what is left of the lost cluster, which is not the new one; raises `InvalidOptionError`, and what its parts raise."""
-    from ledgerfs.formats.local_paths import local_path
     from ledgerfs_cluster.recovery.dumped_cluster import read_dumped
     from ledgerfs_cluster.recovery.recovery import Lost
-    from ledgerfs_cluster.snapshot.dump_file import read_dump
-    from ledgerfs_cluster.snapshot.kept_dumps import kept_dump_at
+    from ledgerfs_cluster.snapshot.kept_dumps import read_dump_at, read_kept_dump
 
     if options["dump"] is not None and options["no_dump"]:
         raise click.UsageError("--dump and --no-dump contradict each other")
     wanted = wanted_of(options["topics"], options["template"])
-    # A copy of what is kept in a bucket, since it is read more than once, and may be pruned meanwhile.
-    file = Path(context.with_resource(TemporaryDirectory(prefix="ledgerfs-dump-")), "dump.json.zst")
-    name: str | None = options["dump"]
-    if name is None:
-        kept = [] if options["no_dump"] else _kept(bucket, cluster)
-        if not kept:
-            return Lost(bucket, wanted)
-        name = f"{bucket.store.url}/{_copied(bucket.raw_store, kept, file).key}"
-        say(f"with the dump {name}")
-    elif (found := kept_dump_at(name, storage_options_of(context))) is not None:
-        _copied(found[0], [found[1]], file)
-    else:
-        file = Path(local_path(name, "dump"))
-    return Lost(bucket, wanted, read_dumped(lambda: read_dump(file)), name)
+    if options["dump"] is not None:
+        place = storage_options_of(context)
+        return Lost(bucket, wanted, read_dumped(lambda: read_dump_at(options["dump"], place)), options["dump"])
+    kept = None if options["no_dump"] else _newest_kept(bucket, cluster)
+    if kept is None:
+        return Lost(bucket, wanted)
+    name = f"{bucket.store.url}/{kept.key}"
+    say(f"with the dump {name}")
+    return Lost(bucket, wanted, read_dumped(lambda: read_kept_dump(bucket.raw_store, kept)), name)
 
 
 def into_cluster(context: click.Context, options: dict[str, Any]) -> "LivingCluster":
@@ -159,13 +145,12 @@ def into_of(
         gives_new_ids=options["new_ids"],
         stores=tuple(stores),
         sets_schemas=not options["no_schemas"],
-        hides_lost=options["hide_lost_schemas"],
         **more,
     )
 
 
-def _kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDump]":
-    """Return the dumps that are kept in a bucket, the newest first, but those of the new cluster.
+def _newest_kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "KeptDump | None":
+    """Return the newest dump that is kept in a bucket and is not one of the new cluster; None without any.
 
     Raises `InvalidOptionError` if they are of several clusters, or if there are some, and none is another cluster's.
     """
@@ -182,28 +167,12 @@ def _kept(bucket: "Bucket", cluster: "LivingCluster | None") -> "list[KeptDump]"
         last = "; ".join(next(one.key for one in reversed(kept) if one.cluster == cluster) for cluster in clusters)
         reason = f"dumps of several clusters are kept here; name one with --dump {bucket.store.url}/…: {last}"
         raise InvalidOptionError(reason, key=bucket.store.url)
-    return kept[::-1]
-
-
-def _copied(store: "RawStore", kept: "Sequence[KeptDump]", file: Path) -> "KeptDump":
-    """Write the newest dump that is not damaged to a file, and return it; raises `CorruptObjectError` if all are."""
-    from ledgerfs.errors import CorruptObjectError
-    from ledgerfs_cluster.snapshot.kept_dumps import copy_kept_dump
-
-    for one in kept[:-1]:
-        try:
-            copy_kept_dump(store, one, file)
-        except CorruptObjectError as error:
-            say(f"{one.key}: damaged, so an older dump is used: {error}")
-        else:
-            return one
-    copy_kept_dump(store, kept[-1], file)
-    return kept[-1]
+    return kept[-1] if kept else None
 
 
 def wanted_of(topics: Sequence[str], template: str = "") -> "Wanted":
     """Return which topics are wanted, and under which names; raises `click.BadParameter` for a pattern that is none."""
-    from ledgerfs_cluster.recovery.wanted import Wanted
+    from ledgerfs_cluster.recovery.planning import Wanted
 
     patterns = []
     for text in topics:

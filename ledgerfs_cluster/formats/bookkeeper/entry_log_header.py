@@ -121,25 +121,8 @@ def _broken(header: EntryLogHeader, at: int, reason: str, key: str) -> CorruptLo
     return CorruptLogError(reason, key=key, offset=header.map_at + at)
 
 
-@dataclass(frozen=True, slots=True)
-class JournalHeader:
-    """What a file of a journal says of itself.
-
-    Attributes
-    ----------
-    version
-        2 to 6.
-    first_record
-        The offset of its first record.
-
-    """
-
-    version: int
-    first_record: int
-
-
-def parse_journal_header(data: memoryview, *, key: str) -> JournalHeader:
-    """Parse the first bytes of a file of a journal, whose name is ``key``.
+def parse_journal_header(data: memoryview, *, key: str) -> int:
+    """Return where the first record of a journal is, by the first bytes of a file of it, whose name is ``key``.
 
     Raises `CorruptLogError` for what is none, or has a version that is not known. Version 1 had no header; it was gone before there was
     Pulsar.
@@ -151,4 +134,4 @@ def parse_journal_header(data: memoryview, *, key: str) -> JournalHeader:
         raise CorruptLogError(f"it begins with {magic!r}, a journal with {_JOURNAL_MAGIC!r}", key=key, offset=0)
     if version not in _JOURNAL_VERSIONS:
         raise CorruptLogError(f"a journal of version {version} is not known", key=key, offset=4)
-    return JournalHeader(version, _PADDED_HEADER_BYTES if version >= _PADDED_SINCE else _JOURNAL_HEADER.size)
+    return _PADDED_HEADER_BYTES if version >= _PADDED_SINCE else _JOURNAL_HEADER.size

@@ -26,7 +26,6 @@ from ledgerfs_cluster.formats.proto.metadata_pb2 import (
     DeletedBitsRecord,
     DeletedRangeRecord,
     NumberPropertyRecord,
-    PartlyDeletedRecord,
 )
 
 IN_THE_NODE = -1
@@ -34,8 +33,6 @@ IN_THE_NODE = -1
 
 Hole = tuple[Position, Position]
 """Acknowledged entries after the mark-delete position: from after the first position to the second, with it."""
-
-PartlyDeleted = tuple[Position, tuple[int, ...]]
 
 _WORD = np.dtype("<i8")
 _PIECE_BYTES = 8 << 10
@@ -56,8 +53,6 @@ class CursorInfo:
         What else is acknowledged, as ranges, in the order of the bytes. `acknowledged_ranges` tells of both forms.
     deleted_bits
         What else is acknowledged, in the compact form: ids of ledgers, and bitmaps of their entries, the lowest bit first.
-    partly_deleted
-        Entries of which some messages of the batch are acknowledged: each with the words of a bitmap of those that are not.
     last_active_ms
         When the subscription was last active, ms since 1970 UTC; None if unknown.
     properties
@@ -74,7 +69,6 @@ class CursorInfo:
     properties: tuple[tuple[str, int], ...] = ()
     cursor_properties: Properties = ()
     deleted_bits: tuple[tuple[int, bytes], ...] = ()
-    partly_deleted: tuple[PartlyDeleted, ...] = ()
 
     @property
     def is_in_the_node(self) -> bool:
@@ -108,7 +102,6 @@ def parse_cursor_info(data: bytes, *, key: str) -> CursorInfo:
         record.last_active if record.last_active > 0 else None,
         _numbers(record.property),
         parse_properties(record.cursor_property),
-        partly_deleted=_partly_deleted(record.partly_deleted, key),
     )
 
 
@@ -127,7 +120,6 @@ def parse_position_info(data: bytes, *, key: str) -> CursorInfo:
         _holes(record.deleted, key),
         properties=_numbers(record.property),
         deleted_bits=tuple([_bits(one, key) for one in record.deleted_bits]),
-        partly_deleted=_partly_deleted(record.partly_deleted, key),
     )
 
 
@@ -141,9 +133,6 @@ def build_cursor_info(cursor: CursorInfo) -> bytes:
         ],
         property=[NumberPropertyRecord(name=name.encode(), value=value) for name, value in cursor.properties],
         last_active=cursor.last_active_ms,
-        partly_deleted=[
-            PartlyDeletedRecord(position=build_position(at), words=words) for at, words in cursor.partly_deleted
-        ],
         cursor_property=build_properties(cursor.cursor_properties),
     )
     if cursor.mark_delete is not None:
@@ -191,7 +180,3 @@ def _runs(bits: bytes) -> Iterator[tuple[int, int]]:
 
 def _numbers(records: Iterable[NumberPropertyRecord]) -> tuple[tuple[str, int], ...]:
     return tuple([(one.name.decode("utf-8", "replace"), one.value) for one in records])
-
-
-def _partly_deleted(records: Iterable[PartlyDeletedRecord], key: str) -> tuple[PartlyDeleted, ...]:
-    return tuple([(parse_position(one.position, key), tuple(one.words)) for one in records])

@@ -2,8 +2,8 @@
 
 A managed ledger is at ``/managed-ledgers/<tenant>/<namespace>/persistent/<encoded topic>``, those of legacy V1 names, which every cluster
 has, one folder deeper (``<tenant>/<cluster>/<namespace>/persistent/…``). Its children are its cursors. So the folder ``persistent`` tells
-what a node is, not its depth alone. Where the third and the fourth component have that name, the node is a topic ``persistent``, whose
-children are cursors, or the folder of a V1 namespace ``persistent``, whose children are managed ledgers, or both (`is_twofold`).
+what a node is, not its depth alone. Where the third and the fourth component have that name, the node is a topic ``persistent``: V1
+namespaces of that name are refused (`ledgerfs_cluster.snapshot.managed_ledger_paths`).
 """
 
 from ledgerfs.formats.topic_names import decode_topic, encode_topic
@@ -30,24 +30,9 @@ def is_of_transactions(name: str) -> bool:
     return name.startswith(_COORDINATOR_LOGS) or name.endswith(_PENDING_ACKNOWLEDGEMENTS)
 
 
-def is_twofold(path: str) -> bool:
-    """Whether a path is that of a topic ``persistent`` and of the folder of a V1 namespace ``persistent``.
-
-    Then only data tells what is below: cursors, or managed ledgers (`ledgerfs_cluster.formats.managed_ledgers.node_kinds`).
-    """
-    parts, ledger = _placed(path)
-    return len(parts) == ledger and parts[2:] == [_DOMAIN, _DOMAIN]
-
-
 def cursor_of(path: str) -> tuple[str, str] | None:
-    """Return the managed ledger and the decoded name of the cursor at a path; None for all other paths.
-
-    Right below a path that `is_twofold` there may be a managed ledger instead.
-    """
+    """Return the managed ledger and the decoded name of the cursor at a path; None for all other paths."""
     parts, ledger = _placed(path)
-    if parts[2:4] == [_DOMAIN, _DOMAIN] and len(parts) > ledger:
-        # Cursors have no children.
-        ledger = len(parts) - 1 if len(parts) <= 6 else 0
     return ("/".join(parts[:-1]), decode_topic(parts[-1])) if ledger and len(parts) == ledger + 1 else None
 
 

@@ -20,9 +20,9 @@ from ledgerfs_cluster.recovery.journal import (
     parse_note,
     restored_ledgers,
 )
+from ledgerfs_cluster.recovery.planning import Wanted
 from ledgerfs_cluster.recovery.report import Outcome, Report, TopicRecovery
 from ledgerfs_cluster.recovery.transaction_messages import TopicTransactions, transactions_in
-from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.zookeeper.living_cluster import LivingCluster
 
 

@@ -2,6 +2,10 @@
 
 What is there is never changed: whoever made it may have meant it so. Former settings are compared with what is there, whoever set it, or
 with what will be, so that a plan that is made after a run has what is left to be done. No setting that is left has credentials.
+
+Policies that make brokers delete are held back. Time went on while the cluster was lost, so a retention or a time
+to live that was right then may have ended for all that is restored, and what brokers trim of offloaded ledgers they delete from the bucket,
+which may have the only copy. A namespace without any retention is no safer: there brokers delete whatever no subscription needs.
 """
 
 import json
@@ -15,16 +19,6 @@ from ledgerfs.formats.topic_names import parse_managed_ledger_name, split_partit
 from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests, Answer
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
-from ledgerfs_cluster.recovery.settings.policies import (
-    BY_CLUSTER,
-    CLUSTERS,
-    HELD,
-    INTERNAL,
-    OFFLOAD,
-    RETENTION,
-    TTL,
-    carried_policies,
-)
 from ledgerfs_cluster.snapshot.bundles import namespace_of
 from ledgerfs_cluster.snapshot.policies import policies_of, without_credentials
 from ledgerfs_cluster.snapshot.survey_builder import POLICIES
@@ -34,10 +28,33 @@ _CONFIGURATION = "/admin/v2/brokers/configuration/runtime"
 _IS_THERE, _REFUSED = 409, 412
 _GLOBAL = " global"
 """What the names of policies end with that a topic has in all clusters."""
-_OF_LEGACY = {RETENTION: "retention", TTL: "messageTTL"}
-"""Policies without which a namespace of a V1 name would delete, and where each is set: it cannot be made with any."""
-_LOCAL = {"bookieAffinityGroup": "bookie_affinity_group", "namespaceAntiAffinityGroup": "anti_affinity_group"}
-"""{what a namespace has in its cluster alone: its name here}."""
+_STRATEGY, _PERMISSIVE, _UNDEFINED = "schema_compatibility_strategy", "ALWAYS_COMPATIBLE", "UNDEFINED"
+"""By which a namespace lets a schema follow another one: any, or as brokers are configured."""
+RETENTION, TTL, BACKLOG = "retention_policies", "message_ttl_in_seconds", "backlog_quota_map"
+EXPIRATION, OFFLOAD, CLUSTERS = "subscription_expiration_time_minutes", "offload_policies", "replication_clusters"
+HELD: Mapping[str, Any] = {
+    RETENTION: {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
+    TTL: 0,
+    EXPIRATION: 0,
+}
+"""What a namespace has while its policies of deleting are held back: nothing ends by itself."""
+_EVICTION = "consumer_backlog_eviction"
+INTERNAL = frozenset({"deleted", "migrated", "allowed_clusters", "clusterDispatchRate", "latency_stats_sample_rate"})
+"""What is no setting of the namespace, or one that its cluster alone has a meaning for."""
+_AUTH, _TOPIC_AUTH = "auth_policies", ("destination_auth", "subscription_auth_roles")
+_LEFT: Mapping[str, str] = {
+    "replicatorDispatchRate": "it is not replicated",
+    **dict.fromkeys(
+        ("topicDispatchRate", "subscriptionDispatchRate", "clusterSubscribeRate", "publishMaxMessageRate"),
+        "it was set for the former cluster",
+    ),
+    "resource_group_name": "whether the new cluster has this group is not known",
+    **dict.fromkeys(
+        (OFFLOAD, "offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"),
+        "it would stand in place of the brokers' own, by which they read what is restored",
+    ),
+}
+"""Policies that are never carried, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,42 +164,46 @@ def plan_settings(
 def make_namespaces(requests: AdminRequests, plan: SettingsPlan, wanted: Collection[str]) -> list[str]:
     """Make the tenants and namespaces that are not there, and return those namespaces; made twice is as good as once.
 
-    ``wanted`` are the namespaces whose topics are restored. Raises the errors of the admin API, and `InvalidNameError`: what was made
-    before stays. What another client made meanwhile stays as it is.
+    In these every schema may follow every other until `set_strategies`. ``wanted`` are the namespaces whose topics are restored. Raises the
+    errors of the admin API, and `InvalidNameError`: what was made before stays. What another client made meanwhile stays as it is.
     """
     new = [one for one in plan.namespaces if one.is_new and one.trouble is None and one.name in wanted]
     needed = {one.name.partition("/")[0] for one in new}
     for tenant in plan.tenants:
         if tenant.is_new and tenant.name in needed:
             _made(requests, f"{_TENANTS}/{tenant.name}", dict(tenant.settings))
-    for one in new:
-        path, is_legacy = namespace_path(one.name), is_legacy_namespace(one.name)
-        answer = _made(requests, path, None if is_legacy else dict(one.settings))
-        if is_legacy and (answer.status != _IS_THERE or answer.is_repeated):
-            for name, where in _OF_LEGACY.items():
-                requests.change("POST", f"{path}/{where}", one.settings[name], is_repeatable=True).require_ok()
-    return [one.name for one in new]
+    return [
+        one.name for one in new if _made(requests, _namespace_path(one.name), {**one.settings, _STRATEGY: _PERMISSIVE})
+    ]
 
 
-def _made(requests: AdminRequests, path: str, settings: dict[str, Any] | None) -> Answer:
-    """Make a tenant or a namespace, and return the answer; one that is there is good."""
+def set_strategies(requests: AdminRequests, plan: SettingsPlan, made: Collection[str]) -> None:
+    """Give namespaces that were made (`make_namespaces`) the strategy for schemas that they are to have.
+
+    What ends a run before leaves them the permissive one, which later plans report. Raises the errors of the admin API.
+    """
+    for one in plan.namespaces:
+        if one.name in made:
+            path = f"{_namespace_path(one.name)}/schemaCompatibilityStrategy"
+            requests.change("PUT", path, one.settings.get(_STRATEGY, _UNDEFINED), is_repeatable=True).require_ok()
+
+
+def _made(requests: AdminRequests, path: str, settings: dict[str, Any]) -> bool:
+    """Make a tenant or a namespace, and return whether this run did; one that is there is good."""
     answer = requests.change("PUT", path, settings, is_repeatable=True)
     if answer.status == _REFUSED and answer.reason:
         raise AdminApiError(f"the broker does not take these settings: {answer.reason}", key=answer.where)
-    return answer if answer.status == _IS_THERE else answer.require_ok()
+    if answer.status == _IS_THERE:
+        return answer.is_repeated
+    answer.require_ok()
+    return True
 
 
-def namespace_path(namespace: str) -> str:
+def _namespace_path(namespace: str) -> str:
     """Return the path of a namespace; raises `InvalidNameError` for an invalid name, since it stands in the path as it is."""
     if parse_managed_ledger_name(f"{namespace}/persistent/x") is None:
         raise InvalidNameError("not the name of a namespace", key=namespace)
-    version = "/admin" if is_legacy_namespace(namespace) else "/admin/v2"
-    return f"{version}/namespaces/{namespace}"
-
-
-def is_legacy_namespace(namespace: str) -> bool:
-    """Whether a namespace's name has a cluster in it (V1)."""
-    return namespace.count("/") == 2
+    return f"/admin/v2/namespaces/{namespace}"
 
 
 def _tenant(requests: AdminRequests, name: str, settings: DumpedSettings, cluster: str) -> OwnerPlan:
@@ -206,14 +227,16 @@ def _namespace(
     requests: AdminRequests, name: str, formers: Sequence[str], settings: DumpedSettings, cluster: str
 ) -> OwnerPlan:
     owner = f"namespace {name}"
-    answer = requests.get(namespace_path(name), accept=frozenset({404}))
+    if name.count("/") == 2:
+        return OwnerPlan(
+            name, False, {}, trouble=f"{name} is a name of Pulsar 1, with a cluster: restore under another name (--as)"
+        )
+    answer = requests.get(_namespace_path(name), accept=frozenset({404}))
     is_new = answer.status == 404 and bool(answer.reason)
     there = {} if is_new else _object(answer.require_ok())
     remarks: list[str] = []
     by_hand: list[FormerSetting] = []
     policies, why = carried_policies(None, cluster, key=name, is_renamed=True)
-    is_legacy = is_legacy_namespace(name)
-    legacy = {one: HELD[one] for one in _OF_LEGACY} if is_legacy else None
     if len(formers) > 1:
         # Of several namespaces in one none is more right than the others.
         several = ", ".join(formers)
@@ -222,10 +245,8 @@ def _namespace(
         by_hand.append(FormerSetting(owner, "policies", None, reason))
     else:
         former: dict[str, Any] | None = None
-        local: dict[str, Any] | None = None
         try:
             former = settings.policies(formers[0])
-            local = settings.local_policies(formers[0])
             if is_new and former is not None:
                 key = f"{POLICIES}/{formers[0]}"
                 policies, why = carried_policies(former, cluster, key=key, is_renamed=name != formers[0])
@@ -234,19 +255,13 @@ def _namespace(
             remarks.append(f"its former policies are damaged, so it gets none of them: {error}")
         if former is None and not remarks:
             remarks.append("its former policies are not known")
-        if former is not None and former.get("deleted") is True:
-            remarks.append("it was being deleted when the dump was made")
-        settings_of = {_LOCAL[one]: value for one, value in (local or {}).items() if one in _LOCAL} | (former or {})
-        if is_legacy and is_new:
-            why = dict.fromkeys(settings_of, "brokers make a namespace of a V1 name without it")
-        by_hand += _left(owner, settings_of, (legacy or policies) if is_new else there, why)
+        by_hand += _left(owner, former or {}, policies if is_new else there, why)
     if not is_new:
-        return OwnerPlan(name, False, there, tuple(by_hand))
+        is_cut = there.get(_STRATEGY) == _PERMISSIVE and "its former policies are not known" in remarks
+        remark = "every schema may follow every other: if it was made by a run that was ended, set its strategy"
+        return OwnerPlan(name, False, there, tuple(by_hand), (remark,) if is_cut else ())
     remarks.append("it keeps all until its retention and time to live are set")
-    trouble = None
-    if is_legacy and (owning := name.split("/")[1]) != cluster:
-        trouble = f"its name has the cluster {owning}, and brokers of {cluster} serve none of it"
-    return OwnerPlan(name, True, legacy or policies, tuple(by_hand), tuple(remarks), trouble)
+    return OwnerPlan(name, True, policies, tuple(by_hand), tuple(remarks))
 
 
 def _left(
@@ -254,7 +269,7 @@ def _left(
 ) -> Iterator[FormerSetting]:
     """Yield the former policies of a namespace that do not hold."""
     for name, value in sorted(former.items()):
-        if name in INTERNAL or name == "bundles" or not _is_set(value):
+        if name in INTERNAL or name == "bundles" or not (_is_set(value) or name == _STRATEGY):
             continue
         if name == CLUSTERS:
             if len(_texts(value)) > 1:
@@ -294,13 +309,10 @@ def _setting(owner: str, name: str, value: Any, reason: str | None = None) -> Fo
 
 
 def _holds(name: str, value: object, there: object) -> bool:
-    """Whether a former policy holds: what was set by cluster may be so for another name of it."""
-    if isinstance(value, Mapping) and isinstance(there, Mapping):
-        if name == OFFLOAD:
-            value = {one: told for one, told in value.items() if one != "offloadersDirectory"}
-        elif name in BY_CLUSTER and len(value) == len(there) == 1:
-            value, there = next(iter(value.values())), next(iter(there.values()))
-    return _is_within(value, there)
+    """Whether a former policy holds; where the folder of offloaders was is no matter."""
+    if name == OFFLOAD and isinstance(value, Mapping):
+        value = {one: told for one, told in value.items() if one != "offloadersDirectory"}
+    return _is_within(value, there or _UNDEFINED if name == _STRATEGY else there)
 
 
 def _is_within(value: object, there: object) -> bool:
@@ -335,3 +347,62 @@ def _object(answer: Answer) -> Mapping[str, Any]:
     if not isinstance(told, dict):
         raise answer.unexpected("no object of settings")
     return told
+
+
+def carried_policies(
+    former: Mapping[str, Any] | None, cluster: str, *, key: str, is_renamed: bool
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the policies of a new namespace, as its node in ZooKeeper would have them, and {former policy: why it is not as it was}.
+
+    ``former`` is as its node in ZooKeeper had them, None if nothing is known of it, and ``key`` that node. With ``is_renamed`` topics have
+    other names now, of which rights of single topics mean nothing. Raises `CorruptMetadataError` for policies that no broker has written.
+    """
+    policies = {name: value for name, value in (former or {}).items() if value is not None and name not in INTERNAL}
+    why = {name: reason for name, reason in _LEFT.items() if policies.pop(name, None) not in (None, -1)}
+    rights = policies.get(_AUTH) or {}
+    if not isinstance(rights, Mapping):
+        raise CorruptMetadataError(f"{_AUTH} is no JSON object", key=key)
+    if is_renamed and any(rights.get(name) for name in _TOPIC_AUTH):
+        why[_AUTH] = "rights of single topics and subscriptions are of the former names"
+        policies[_AUTH] = {name: value for name, value in rights.items() if name not in _TOPIC_AUTH}
+    policies[CLUSTERS] = [cluster]
+    _hold(policies, why)
+    return policies, why
+
+
+def _hold(policies: dict[str, Any], why: dict[str, str]) -> None:
+    """Let nothing end by itself; quotas of the backlog stay but those that drop what nobody has read yet."""
+    for name, held in HELD.items():
+        # Older brokers wrote -1 for none.
+        if policies.get(name) not in (None, held, -1):
+            why[name] = "it is held back, since it may delete what is restored"
+        policies[name] = held
+    quotas = policies.get(BACKLOG)
+    if not isinstance(quotas, Mapping):
+        return
+    kept = {kind: quota for kind, quota in quotas.items() if not _evicts(quota)}
+    if kept != quotas:
+        why[BACKLOG] = "it is held back, since it may drop what no subscription has read"
+        policies[BACKLOG] = kept
+
+
+def deleting_policy(policies: Mapping[str, Any]) -> str | None:
+    """Return the first policy of a namespace that deletes, or expires, messages, in words; None if there is none."""
+    retention = policies.get(RETENTION)
+    if not isinstance(retention, dict):
+        return "no retention of its own, so that of the brokers, usually none"
+    minutes, megabytes = (retention.get(name) for name in HELD[RETENTION])
+    if not minutes == megabytes == -1:
+        return f"a retention of {minutes} minutes and {megabytes} MB"
+    for name, what in ((TTL, "a time to live (s)"), (EXPIRATION, "an expiry of subscriptions (minutes)")):
+        value = policies.get(name)
+        if isinstance(value, int) and value > 0:
+            return f"{what} of {value}"
+    quotas = policies.get(BACKLOG)
+    if any(map(_evicts, quotas.values() if isinstance(quotas, dict) else ())):
+        return f"a backlog quota that evicts ({_EVICTION})"
+    return None
+
+
+def _evicts(quota: object) -> bool:
+    return isinstance(quota, Mapping) and quota.get("policy") == _EVICTION

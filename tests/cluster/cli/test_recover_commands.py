@@ -124,15 +124,12 @@ def test_wrong_usage(clusters: Clusters, tmp_path: Path) -> None:
     assert not [path for path in clusters.new.nodes if "/managed-ledgers/" in path]
 
 
-def test_the_newest_whole_dump_of_the_bucket_is_taken(clusters: Clusters) -> None:
+def test_the_newest_dump_of_the_bucket_is_taken(clusters: Clusters) -> None:
     for _ in range(2):
         run("cluster", "dump", clusters.old.url, "--to", clusters.old.bucket_url())
     newest = max(clusters.old.bucket().glob("_ledgerfs/dumps/*/*"))
     told = run("recover", "plan", clusters.old.bucket_url()).stderr.decode()
     assert newest.name in told
-    newest.write_bytes(newest.read_bytes()[:-7])
-    told = run("recover", "plan", clusters.old.bucket_url()).stderr.decode()
-    assert "damaged, so an older dump is used" in told
     refused = run(
         "recover",
         "plan",

@@ -41,14 +41,6 @@ def test_a_field_of_a_later_version_is_passed_over() -> None:
     assert parse_cookie(data, key="k") == Cookie("bookie-0.bookies:3181", "cluster")
 
 
-def test_values_have_escapes() -> None:
-    data = rb"""4
-bookieHost: "b"
-instanceId: "\303\274a\"b\\n\77\0477"
-"""
-    assert parse_cookie(data, key="k") == Cookie("b", """üa"b\\n?'7""")
-
-
 @for_each(
     ("data", "reason"),
     [
@@ -85,9 +77,3 @@ def test_what_is_cut_or_flipped_is_a_cookie_or_an_error(size: int, at: int, bits
         return
     assert found.bookie_id
     assert "/" not in found.bookie_id
-
-
-@given(st.binary(max_size=200))
-def test_whatever_bytes_are_no_cookie(data: bytes) -> None:
-    with pytest.raises(CorruptMetadataError):
-        parse_cookie(data, key="k")

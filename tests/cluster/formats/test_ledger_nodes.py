@@ -187,11 +187,6 @@ def test_nobody_knows_where_an_open_ledger_ends(state):
     assert (node.length, node.last_entry, node.is_closed) == (0, -1, False)
 
 
-def test_a_closed_ledger_may_be_empty():
-    node = parse(node_of(message(length=0, last_entry=-1)))
-    assert (node.length, node.last_entry, node.is_closed) == (0, -1, True)
-
-
 def test_what_is_not_told_has_the_value_of_bookkeeper():
     record = message(length=0)
     record.ClearField("last_entry")

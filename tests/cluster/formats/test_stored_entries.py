@@ -161,11 +161,6 @@ def test_any_bytes_at_any_places_are_told_apart(digest, data, places):
             assert (checked.starts[row], checked.sizes[row]) == (start + 32 + digest.bytes, size - 32 - digest.bytes)
 
 
-def test_no_entries_are_sound():
-    none = np.zeros(0, np.int64)
-    assert check_entries(memoryview(b""), none, none, 7, none, Digest()).are_sound
-
-
 def test_a_password_is_not_shown():
     assert "secret" not in repr(Digest(DigestType.HMAC, b"secret"))
 
@@ -190,15 +185,3 @@ def test_golden_entries_of_a_bookie_are_sound(golden_entries: Path, ledger_id):
     changed[-1] ^= 1
     again = check_entries(memoryview(changed), starts, sizes, ledger_id, np.arange(starts.size), node.digest)
     assert np.flatnonzero(again.wrong).tolist() == [starts.size - 1]
-
-
-@pytest.mark.parametrize(("starts", "sizes", "expected"), [(2, 1, 1), (1, 2, 1), (1, 1, 0)])
-def test_rows_that_are_not_all_told_are_refused(starts, sizes, expected):
-    with pytest.raises(ValueError, match=f"{starts} places, {sizes} sizes and {expected} ids"):
-        check_entries(
-            memoryview(b""),
-            *(np.zeros(n, np.int64) for n in (starts, sizes)),
-            7,
-            np.zeros(expected, np.int64),
-            Digest(),
-        )

@@ -8,7 +8,7 @@ import pytest
 
 from ledgerfs.errors import InvalidSchemaError
 from ledgerfs.formats.schemas.schema_info import SchemaInfo, key_value_schema
-from ledgerfs_cluster.formats.told_schema import has_hash, is_as_registered, told_text
+from ledgerfs_cluster.formats.stored_schema import has_hash, is_as_registered, told_text
 from tests.support.each import for_each
 
 VALUE = b'{"type":"record","name":"R","fields":[{"name":"d","type":"double","default":1.50}]}'

@@ -21,7 +21,6 @@ from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, is_of_tr
 from ledgerfs_cluster.recovery.report import TopicRecovery
 from ledgerfs_cluster.rules.findings import FindingKind
 from ledgerfs_cluster.snapshot.answers import LastEnd
-from ledgerfs_cluster.snapshot.kept_dumps import copy_kept_dump, dumps_store
 from tests.cluster.model.dump_history import Recording
 from tests.cluster.model.kept_dump_acts import DumpActs
 from tests.cluster.model.left_disks import LeftDisks, leave_disks
@@ -133,9 +132,7 @@ class RecoveryWalk:
         url = disks.url if self.chance.random() < 0.6 else None
         if len(list(dumps.losing.bucket.glob("_ledgerfs/dumps/*"))) == 1:
             return Asked(disks=url), recording
-        file = self.folder / f"dump-{generation}"
-        copy_kept_dump(dumps_store(dumps.losing.cluster.bucket_url(), {}), kept[-1], file)
-        return Asked(dump=str(file), disks=url), recording
+        return Asked(dump=f"{dumps.losing.cluster.bucket_url()}/{kept[-1].key}", disks=url), recording
 
     def _taken_over(self, new: LiveCluster) -> LosingCluster:
         """Return the new cluster, once brokers have loaded all topics."""

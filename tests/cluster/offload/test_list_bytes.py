@@ -6,13 +6,14 @@ import pytest
 
 from ledgerfs.errors import UnsupportedWriteError
 from ledgerfs.formats.decompression import Compression
-from ledgerfs_cluster.formats.managed_ledgers.list_changes import EditedList, with_contexts
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
+    EditedList,
     LedgerInfo,
     ManagedLedgerInfo,
     OffloadContext,
     build_managed_ledger_info,
     parse_managed_ledger_info,
+    with_contexts,
 )
 from ledgerfs_cluster.formats.managed_ledgers.stored_values import codec_of, uncompressed
 from ledgerfs_cluster.offload.list_bytes import MOST_BYTES, stored

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.errors import InvalidSchemaError, NotFoundError, SchemaConflictError
-from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion, key_value_schema
+from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
@@ -88,13 +88,6 @@ def test_deletions_are_seen_by_the_numbers_that_are_not_told(broker: AdminServer
     assert source.versions("public/typed/avro-deleted-last-force") == ()
     assert source.version("public/typed/avro-deleted", 0) == ()
     assert source.versions("public/typed/never-was") == ()
-
-
-def test_pairs_are_taken_in_the_form_of_the_api(broker: AdminServer) -> None:
-    (one,) = api(broker).versions("public/typed/kv-inline-int32-avro")
-    parts = key_value_schema(one.schema)
-    assert (parts.key.type, parts.value.type, parts.is_separated) == ("INT32", "AVRO", False)
-    assert json.loads(parts.value.data)["name"] == "Address"
 
 
 def test_a_version_that_is_registered_meanwhile_is_no_deletion() -> None:

@@ -118,19 +118,13 @@ def test_a_broker_that_stays_silent_leaves_it_unknown(
     assert (len(broker.seen) > 1) is is_repeatable
 
 
-@for_each("ask", [told, put])
-def test_what_was_refused_is_tried_again_whatever_it_is(broker: AdminServer, ask: Any) -> None:
-    broker.faults = [busy, busy]
-    broker.seen.clear()
-    ask(broker)
-    assert len(broker.seen) == 3
-
-
-@for_each("fault", [cut, reset])
-def test_a_question_whose_answer_is_lost_is_asked_again(broker: AdminServer, fault: Any) -> None:
+@for_each(("ask", "fault"), [(told, busy), (put, busy), (told, cut), (told, reset)])
+def test_what_was_refused_and_a_lost_answer_to_a_question_are_tried_again(
+    broker: AdminServer, ask: Any, fault: Any
+) -> None:
     broker.faults = [fault, fault]
     broker.seen.clear()
-    assert told(broker) == SAID
+    ask(broker)
     assert len(broker.seen) == 3
 
 
@@ -280,7 +274,7 @@ def test_tls_with_an_authority_of_ones_own(certificates: Certificates) -> None:
     with serving(ANSWERS, certificates.server_context()) as admin, serving(ANSWERS) as plain:
         trusted = AdminRequests(admin.url, "mine", tls_context(certificates.ca))
         assert trusted.told(PATH) == SAID
-        with pytest.raises(AdminApiUnreachableError, match=r"not trusted.*--tls-ca"):
+        with pytest.raises(AdminApiUnreachableError, match=r"certificate verify failed.*--tls-ca"):
             told(admin)
         with pytest.raises(AdminApiError):
             AdminRequests(admin.url.replace("https", "http")).told(PATH)

@@ -122,21 +122,6 @@ def test_a_damaged_object_is_named_and_what_is_new_is_saved_beside_it(
     assert [one.version for one in saved.versions(ORDERS)] == [0, 1]
 
 
-def test_two_clusters_do_not_mix_without_a_word(saved: SavedSchemas) -> None:
-    one = answers_of(ORDERS, [schema_json(0, '"long"', 1_000)])
-    other = answers_of(ORDERS, [schema_json(0, '"string"', 5_000)])
-    with serving(one) as first, serving(other) as second:
-        assert [done.error for done in save_schemas(api(first), saved, [ORDERS])] == [None]
-        # This is as after a forced deletion in one cluster; but then the first is there again.
-        assert [done.error for done in save_schemas(api(second), saved, [ORDERS])] == [None]
-        (done,) = save_schemas(api(first), saved, [ORDERS])
-        assert isinstance(done.error, SchemaConflictError)
-        assert first.url in str(done.error)
-        assert second.url in str(done.error)
-        assert "--to" in str(done.error)
-    assert len(saved.versions(ORDERS)) == 2
-
-
 def told(*schemas: tuple[int, str, int], hidden: int = 0) -> dict[str, tuple[int, str]]:
     """What a broker answers whose topic has these: number, type, time."""
     return answers_of(ORDERS, [schema_json(number, f'"{kind}"', time) for number, kind, time in schemas], hidden)

@@ -16,10 +16,9 @@ from ledgerfs_cluster.formats.managed_ledgers.names import cursor_path, managed_
 from ledgerfs_cluster.offload.offload_driver import driver_of_bucket
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedCluster, read_dumped
 from ledgerfs_cluster.recovery.new_cluster import NewCluster
-from ledgerfs_cluster.recovery.planning import plan_each, together
+from ledgerfs_cluster.recovery.planning import Wanted, plan_each, together
 from ledgerfs_cluster.recovery.recovery import Lost, plan, run
 from ledgerfs_cluster.recovery.report import Report, TopicRecovery
-from ledgerfs_cluster.recovery.wanted import Wanted
 from ledgerfs_cluster.snapshot.dump_file import read_dump
 from ledgerfs_cluster.zookeeper.changes import ClusterLock
 from ledgerfs_cluster.zookeeper.nodes import Nodes

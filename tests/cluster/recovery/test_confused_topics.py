@@ -283,7 +283,8 @@ def test_a_run_into_a_cluster_in_use_ends_none_of_its_transactions(clusters: Clu
         again = clusters.restore(topics=topic, into=third)
         assert again.is_well
         # What the first cluster left open was ended by the first recovery.
-        assert (again.topics[0].hidden, again.topics[0].opened) == (2, 1)
+        assert any("2 entries of aborted transactions" in one for one in again.topics[0].remarks)
+        assert any("1 entries of transactions of which" in one for one in again.topics[0].remarks)
         named = parse_managed_ledger_info(
             third.nodes[third.chroot + managed_ledger_path(managed_ledger_of(topic))], key="x"
         )
@@ -314,11 +315,9 @@ def test_what_the_plan_says_of_subscriptions_is_what_the_run_says(clusters: Clus
     dump_of(clusters.old, path)
     dump = read_dumped(lambda: silent(path))
     planned = clusters.restore(dump=dump, is_plan=True)
-    assert any("1 where subscriptions were" in one for one in planned.remarks)
     (said,) = (one for one in planned.topics[0].remarks if one.startswith("subscription s:"))
     done = clusters.restore(dump=dump)
     assert said in done.topics[0].remarks
-    assert any("1 where subscriptions were" in one for one in done.remarks)
 
 
 def silent(path: Path) -> Iterator[Record]:
@@ -327,16 +326,3 @@ def silent(path: Path) -> Iterator[Record]:
 
     for record in read_dump(path):
         yield CursorAnswer(record.path, None, "no bookie answers") if isinstance(record, CursorAnswer) else record
-
-
-def test_partitioned_topics_without_a_message_are_reported(clusters: Clusters, tmp_path: Path) -> None:
-    clusters.rolled("public/default/a")
-    clusters.old.zookeeper.set(
-        f"{clusters.old.chroot}/admin/partitioned-topics/public/default/persistent/e", b'{"partitions":3}'
-    )
-    dump = dump_of(clusters.old, tmp_path / "dump")
-    line = (
-        "topic persistent://public/default/e: partitions was 3: set it by hand (none of its partitions was ever loaded)"
-    )
-    for is_plan in (True, False):
-        assert line in map(str, clusters.restore(dump=dump, is_plan=is_plan).by_hand)

@@ -11,9 +11,8 @@ from ledgerfs.formats.topic_names import managed_ledger_of
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_path
 from ledgerfs_cluster.recovery import recovery
 from ledgerfs_cluster.recovery.generated_ids import FreeIds, advance_ids
-from ledgerfs_cluster.recovery.planning import without_strangers
+from ledgerfs_cluster.recovery.planning import Wanted, without_strangers
 from ledgerfs_cluster.recovery.report import Report
-from ledgerfs_cluster.recovery.wanted import Wanted
 from tests.cluster.recovery.lost import Clusters, catalog_of, dump_of, plan_topics
 from tests.cluster.support.live_clusters import messages
 from tests.support.each import for_each
@@ -102,17 +101,6 @@ def test_policies_that_expire_what_is_restored_are_refused(clusters: Clusters, n
     clusters.brokers.add_namespace("public/default", **kept)
     clusters.new.set_policies("public/default", **kept)
     assert "delete or expire" in _why(clusters.restore())
-
-
-def test_nobody_is_told_to_delete_a_topic_whose_list_names_objects(clusters: Clusters) -> None:
-    clusters.new.write_ledger(ORDERS, messages(1))
-    assert "delete it there" in _why(clusters.restore())
-    ledger_id = clusters.new.list_of(ORDERS).ledgers[0].ledger_id
-    clusters.new.roll_over(ORDERS)
-    clusters.new.offload(ORDERS, ledger_id)
-    why = _why(clusters.restore())
-    assert "would delete their objects" in why
-    assert "delete it there" not in why
 
 
 def test_ledgers_of_another_cluster_under_the_same_name_stay_away(

@@ -32,7 +32,6 @@ def test_one_pass_takes_what_is_about_settings(tmp_path: Path) -> None:
         node("/ledgers/LAYOUT", b"x"),
         node("/admin/policies/shop", {"adminRoles": ["boss"]}),
         node("/admin/policies/shop/eu", {"message_ttl_in_seconds": 5}),
-        node("/admin/local-policies/shop/eu", {"bookieAffinityGroup": {}}),
         node("/admin/partitioned-topics/shop/eu/persistent/p", {"partitions": 4}),
         node("/schemas/shop", b""),
         node(f"/schemas/{NAME}", b"locator"),
@@ -49,7 +48,6 @@ def test_one_pass_takes_what_is_about_settings(tmp_path: Path) -> None:
     found = read_dumped(lambda: read_dump(tmp_path / "dump")).settings
     assert found.policies("shop") == {"adminRoles": ["boss"]}
     assert found.policies("shop/eu") == {"message_ttl_in_seconds": 5}
-    assert found.local_policies("shop/eu") == {"bookieAffinityGroup": {}}
     assert found.partitions("shop/eu/persistent/p") == 4
     assert (found.topic_policies, found.locators, found.schemas) == (
         {"shop/eu": answer},

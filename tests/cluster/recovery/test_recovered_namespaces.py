@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
-from ledgerfs.errors import CorruptMetadataError, InvalidNameError
+from ledgerfs.errors import InvalidNameError
 from ledgerfs_cluster.errors import AdminApiError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
-from ledgerfs_cluster.recovery.settings.namespaces import FormerSetting, SettingsPlan, broker_settings, plan_settings
+from ledgerfs_cluster.recovery.settings.namespaces import (
+    FormerSetting,
+    SettingsPlan,
+    broker_settings,
+    carried_policies,
+    plan_settings,
+    set_strategies,
+)
 from ledgerfs_cluster.recovery.settings.namespaces import make_namespaces as make_wanted
-from ledgerfs_cluster.recovery.settings.policies import carried_policies, deleting_policy
 from ledgerfs_cluster.snapshot.answers import TopicPoliciesAnswer
 from tests.cluster.support.pulsar_settings import CutRequests, PulsarSettings, pulsar_settings
 from tests.support.each import for_each
@@ -92,9 +98,11 @@ def test_what_deletes_is_held_back(pulsar: PulsarSettings) -> None:
     assert there.items() >= held().items()
     assert there["backlog_quota_map"] == {"message_age": FORMER["backlog_quota_map"]["message_age"]}
     assert there["replication_clusters"] == ["new"]
-    assert there["topicDispatchRate"] == {"new": FORMER["topicDispatchRate"]["old"]}
     for name in ("auth_policies", "deduplicationEnabled", "bundles", "max_producers_per_topic", "properties"):
         assert there[name] == FORMER[name]
+    # Until schemas are set.
+    assert there["schema_compatibility_strategy"] == "ALWAYS_COMPATIBLE"
+    set_strategies(pulsar.requests, made, ["shop/eu"])
     assert there["schema_compatibility_strategy"] == "FORWARD"
 
 
@@ -102,7 +110,7 @@ def test_what_is_held_back_is_reported_until_it_is_set(pulsar: PulsarSettings) -
     settings = dumped(shop={"adminRoles": ["boss"]})
     made = planned(pulsar, settings)
     before = made.by_hand
-    make_namespaces(pulsar.requests, made)
+    set_strategies(pulsar.requests, made, make_namespaces(pulsar.requests, made))
     found = planned(pulsar, settings).by_hand
     # The plan has what then is, and the reasons, which only it knows.
     assert [replace(one, reason=None) for one in before] == [replace(one, reason=None) for one in found]
@@ -117,13 +125,14 @@ def test_what_is_held_back_is_reported_until_it_is_set(pulsar: PulsarSettings) -
             "replication_clusters",
             "resource_group_name",
             "retention_policies",
+            "topicDispatchRate",
         )
     ]
     pulsar.namespaces["shop/eu"].update(
         {name: FORMER[name] for name in ("backlog_quota_map", "message_ttl_in_seconds", "retention_policies")}
     )
     left = [one.name for one in planned(pulsar, settings).by_hand]
-    assert left == ["replication_clusters", "resource_group_name"]
+    assert left == ["replication_clusters", "resource_group_name", "topicDispatchRate"]
 
 
 def test_a_namespace_that_nothing_is_known_of_keeps_all(pulsar: PulsarSettings) -> None:
@@ -135,7 +144,7 @@ def test_a_namespace_that_nothing_is_known_of_keeps_all(pulsar: PulsarSettings) 
 
 
 def test_damaged_policies_are_those_of_nobody(pulsar: PulsarSettings) -> None:
-    for damaged in (b"{", b"[]", {"topicDispatchRate": 3}):
+    for damaged in (b"{", b"[]", {"auth_policies": [1]}):
         settings = dumped({"shop/eu": damaged}, shop=b"\xff")
         made = planned(pulsar, settings)
         assert any("damaged" in one for one in made.namespaces[0].remarks), damaged
@@ -190,15 +199,10 @@ def held() -> dict[str, Any]:
     return {"retention_policies": FOREVER, "message_ttl_in_seconds": 0, "subscription_expiration_time_minutes": 0}
 
 
-def test_legacy_names_are_made_with_what_keeps_them(pulsar: PulsarSettings) -> None:
-    former = {"shop/new/eu": FORMER, "shop/old/eu": FORMER}
-    made = planned(pulsar, dumped(former), same("shop/new/eu/persistent/orders", "shop/old/eu/persistent/orders"))
-    assert [one.trouble is None for one in made.namespaces] == [True, False]
-    assert make_namespaces(pulsar.requests, made) == ["shop/new/eu"]
-    there = pulsar.namespaces["shop/new/eu"]
-    assert (there["retention_policies"], there["message_ttl_in_seconds"]) == (FOREVER, 0)
-    retention = FormerSetting("namespace shop/new/eu", "retention_policies", FORMER["retention_policies"])
-    assert retention in planned(pulsar, dumped(former), same("shop/new/eu/persistent/orders")).by_hand
+def test_names_of_pulsar_1_are_refused(pulsar: PulsarSettings) -> None:
+    made = planned(pulsar, dumped({"shop/new/eu": FORMER}), same("shop/new/eu/persistent/orders"))
+    assert "--as" in str(made.namespaces[0].trouble)
+    assert make_namespaces(pulsar.requests, made) == []
 
 
 def test_only_what_is_wanted_is_made(pulsar: PulsarSettings) -> None:
@@ -212,28 +216,32 @@ def test_no_name_leads_anywhere_else(pulsar: PulsarSettings) -> None:
         planned(pulsar, dumped(), same("shop/e u?/persistent/a"))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("is_sent", [False, True])
-@pytest.mark.parametrize(("name", "changes"), [("shop/eu", 2), ("shop/new/eu", 4)])
-def test_a_run_that_ends_at_any_change_is_gone_on_with(
-    pulsar: PulsarSettings, name: str, changes: int, is_sent: bool
-) -> None:
-    settings, topics = dumped({name: FORMER}), same(f"{name}/persistent/orders")
-    for at in range(changes + 1):
+@for_each("is_sent", [False, True])
+def test_a_run_that_ends_at_any_change_is_gone_on_with(pulsar: PulsarSettings, is_sent: bool) -> None:
+    def made_by(requests: AdminRequests) -> None:
+        plan = planned(pulsar, settings)
+        set_strategies(requests, plan, make_namespaces(requests, plan))
+
+    settings = dumped()
+    for at in range(4):
         pulsar.tenants.clear()
         pulsar.namespaces.clear()
         cut = CutRequests(pulsar.admin.url, at, is_sent=is_sent)
         try:
-            make_namespaces(cut, planned(pulsar, settings, topics))
+            made_by(cut)
         except KeyboardInterrupt:
-            again = planned(pulsar, settings, topics)
-            make_namespaces(pulsar.requests, again)
-            there = pulsar.namespaces[name]
-            # Where brokers take a namespace without its policies only, one that is cut right behind that is refused.
-            is_kept = there.get("retention_policies") == FOREVER and there.get("message_ttl_in_seconds") == 0
-            is_refused = deleting_policy(again.namespaces[0].settings) is not None
-            assert is_kept or (name == "shop/new/eu" and (is_refused or "retention_policies" in there))
+            made_by(pulsar.requests)
+        there = pulsar.namespaces["shop/eu"]
+        assert there.items() >= held().items()
+        # What is not set again is reported.
+        left = [str(one) for one in planned(pulsar, settings).by_hand if "strategy" in one.name]
+        assert (there["schema_compatibility_strategy"] == "FORWARD") == (not left), at
     assert not cut.was_cut
+
+
+def test_without_a_dump_a_strategy_that_a_cut_run_left_is_reported(pulsar: PulsarSettings) -> None:
+    make_namespaces(pulsar.requests, planned(pulsar, DumpedSettings()))
+    assert "set its strategy" in planned(pulsar, DumpedSettings()).namespaces[0].remarks[0]
 
 
 def test_one_that_somebody_else_made_meanwhile_stays(pulsar: PulsarSettings) -> None:
@@ -245,7 +253,8 @@ def test_one_that_somebody_else_made_meanwhile_stays(pulsar: PulsarSettings) -> 
 
 def test_a_broker_that_does_not_know_a_policy_is_no_failure_but_told(pulsar: PulsarSettings) -> None:
     settings = dumped({"shop/eu": {"retention_policies": FOREVER, "a_policy_of_tomorrow": 3}})
-    make_namespaces(pulsar.requests, planned(pulsar, settings))
+    plan = planned(pulsar, settings)
+    set_strategies(pulsar.requests, plan, make_namespaces(pulsar.requests, plan))
     assert [str(one) for one in planned(pulsar, settings).by_hand] == [
         "namespace shop/eu: a_policy_of_tomorrow was 3: set it by hand"
     ]
@@ -308,14 +317,10 @@ def test_no_name_of_the_dump_breaks_out_of_its_line(pulsar: PulsarSettings) -> N
     ]
 
 
-RATE = {"dispatchThrottlingRateInMsg": 1}
-
-
 @for_each(
     ("name", "former", "there", "reason"),
     [
-        ("topicDispatchRate", {"a": RATE, "b": RATE}, None, "a, b"),
-        ("topicDispatchRate", {"a": {}, "new": RATE}, {"new": RATE}, None),
+        ("topicDispatchRate", {"a": {"dispatchThrottlingRateInMsg": 1}}, None, "former cluster"),
         ("offload_threshold", 5, None, "in place of the brokers' own"),
         ("offload_policies", {"managedLedgerOffloadBucket": "tier"}, None, "in place of the brokers' own"),
         # Older brokers wrote it for none.
@@ -327,11 +332,6 @@ def test_what_a_policy_becomes(name: str, former: object, there: object, reason:
     assert policies.get(name) == there
     assert (reason is None) == (name not in reasons)
     assert reason is None or reason in reasons[name]
-
-
-def test_policies_that_are_none_are_damage() -> None:
-    with pytest.raises(CorruptMetadataError, match="auth_policies"):
-        carried_policies({"auth_policies": [1]}, NEW, key="node", is_renamed=False)
 
 
 def test_policies_of_topics_have_their_new_names(pulsar: PulsarSettings) -> None:

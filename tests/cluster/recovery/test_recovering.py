@@ -116,9 +116,7 @@ def test_a_subscription_begins_before_a_ledger_whose_batches_were_split_since_th
         assert split.write_ledger(A, messages(9)) == ledger_id
         split.roll_over(A)
         split.offload(A, ledger_id)
-    line = _line(clusters.restore(dump=dump), A)
-    (said,) = [one for one in line.remarks if "subscription s" in one]
-    assert f"ledger {ledger_id} has other entries than by the dump" in said
+    clusters.restore(dump=dump)
     info = clusters.list_of(A)
     assert info is not None
     assert [one.entries for one in info.ledgers[:2]] == [5, 9]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ledgerfs.errors import InvalidOptionError
+from ledgerfs_cluster.recovery.planning import Wanted
 from ledgerfs_cluster.recovery.report import TopicRecovery
-from ledgerfs_cluster.recovery.wanted import Wanted
 from tests.cluster.recovery.lost import catalog_of, dump_of, plan_topics
 from tests.cluster.support.live_clusters import LiveCluster, messages
 from tests.support.each import for_each

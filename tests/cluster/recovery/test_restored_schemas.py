@@ -1,7 +1,7 @@
 """Schemas set again through brokers: every number as it was, after every end of a run, and never a wrong one."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,15 +11,7 @@ from ledgerfs.formats.schemas.schema_info import SchemaInfo, SchemaVersion
 from ledgerfs_cluster.errors import AdminApiError, UncertainRequestError
 from ledgerfs_cluster.pulsar_admin.admin_requests import AdminRequests
 from ledgerfs_cluster.pulsar_admin.schemas import AdminApi
-from ledgerfs_cluster.recovery.settings.schema_plan import SchemaPlan, plan_schemas
-from ledgerfs_cluster.recovery.settings.schemas import (
-    PERMISSIVE,
-    put_back_strategies,
-    restore_all_schemas,
-    restore_schemas,
-)
-from ledgerfs_cluster.zookeeper.changes import MakeNode
-from ledgerfs_cluster.zookeeper.node import Node
+from ledgerfs_cluster.recovery.settings.schemas import SchemaPlan, plan_schemas, restore_all_schemas, restore_schemas
 from tests.cluster.support.pulsar_settings import CutRequests, PulsarSettings, Stored, pulsar_settings
 from tests.support.each import for_each
 
@@ -42,36 +34,6 @@ STEPS = (A, avro("a", kind="JSON"), None, B, STRING, PAIR)
 """A change of type with equal data, a deletion, and what comes after it."""
 
 
-NOTE = "/ledgerfs/recovery/strategies/shop,eu"
-
-
-class Notes:
-    """The cluster's lock, whose commits of notes are kept in memory."""
-
-    def __init__(self, **kept: str) -> None:
-        self.kept = {f"/ledgerfs/recovery/strategies/{name}": value for name, value in kept.items()}
-
-    def newest(self) -> "Notes":
-        return self
-
-    def children(self, folder: str) -> list[str]:
-        return [path.removeprefix(f"{folder}/") for path in self.kept]
-
-    def get_many(self, paths: Iterable[str]) -> Iterator[Node]:
-        yield from (Node(path, self.kept[path].encode(), 0, 0, 0, 0) for path in paths)
-
-    def node(self, path: str) -> Node | None:
-        return next(iter(self.get_many([path])), None) if path in self.kept else None
-
-    def commit(self, changes: Sequence[Any]) -> None:
-        for one in changes:
-            if isinstance(one, MakeNode):
-                assert one.path not in self.kept
-                self.kept[one.path] = one.data.decode()
-            else:
-                del self.kept[one.path]
-
-
 def known(*schemas: SchemaInfo | None) -> list[SchemaVersion]:
     return [
         SchemaVersion(number, SchemaInfo("NONE") if schema is None else schema, 10 + number, is_deletion=schema is None)
@@ -79,24 +41,12 @@ def known(*schemas: SchemaInfo | None) -> list[SchemaVersion]:
     ]
 
 
-def planned(
-    pulsar: PulsarSettings, topic: str = TOPIC, steps: tuple[SchemaInfo | None, ...] = STEPS, **told: Any
-) -> SchemaPlan:
-    return plan_schemas(topic, known(*steps), AdminApi(pulsar.requests).versions(topic), **told)
+def planned(pulsar: PulsarSettings, topic: str = TOPIC, steps: tuple[SchemaInfo | None, ...] = STEPS) -> SchemaPlan:
+    return plan_schemas(topic, known(*steps), AdminApi(pulsar.requests).versions(topic))
 
 
-def run(
-    pulsar: PulsarSettings, *plans: SchemaPlan, notes: Any = None, requests: AdminRequests | None = None
-) -> dict[str, LedgerfsError]:
-    requests = requests or pulsar.requests
-    lock: Any = notes or Notes()
-    put_back_strategies(requests, lock)
-    return restore_all_schemas(requests, lock, plans)
-
-
-def strategy(pulsar: PulsarSettings) -> str:
-    told: str = pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"]
-    return told
+def run(pulsar: PulsarSettings, *plans: SchemaPlan, requests: AdminRequests | None = None) -> dict[str, LedgerfsError]:
+    return restore_all_schemas(requests or pulsar.requests, plans)
 
 
 def kinds(pulsar: PulsarSettings, topic: str = KEPT) -> list[str | None]:
@@ -106,7 +56,7 @@ def kinds(pulsar: PulsarSettings, topic: str = KEPT) -> list[str | None]:
 @pytest.fixture
 def pulsar() -> Iterator[PulsarSettings]:
     with pulsar_settings() as made:
-        made.add_namespace("shop/eu", schema_compatibility_strategy="FULL")
+        made.add_namespace("shop/eu", schema_compatibility_strategy="ALWAYS_COMPATIBLE")
         yield made
 
 
@@ -114,19 +64,18 @@ WANTED = ["AVRO", "JSON", None, "AVRO", "STRING", "KEY_VALUE"]
 
 
 def test_every_number_is_as_it_was_and_is_set_once(pulsar: PulsarSettings) -> None:
-    plans = [planned(pulsar), *(planned(pulsar, f"persistent://shop/eu/t{number}") for number in range(2))]
+    behind = planned(pulsar, "persistent://shop/eu/behind", (None, None, A))
+    plans = [planned(pulsar), planned(pulsar, "persistent://shop/eu/t"), behind]
     assert run(pulsar, *plans) == {}
     assert kinds(pulsar) == WANTED
-    assert strategy(pulsar) == "FULL"
-    # Many topics of a namespace change its strategy once.
-    assert len([path for _, path in pulsar.changes() if "Strategy" in path]) == 2
+    assert kinds(pulsar, "shop/eu/behind") == [None, None, "AVRO"]
     told = AdminApi(pulsar.requests).versions(TOPIC)
     assert [(one.version, one.is_deletion) for one in told] == [(2, True), (3, False), (4, False), (5, False)]
     assert told[1].schema == B
     # What producers registered since stays.
     pulsar.schemas[KEPT].append(Stored("AVRO", avro("c").data.decode()))
     before, plan = len(pulsar.changes()), planned(pulsar)
-    assert (plan.to_do, run(pulsar, plan)) == (0, {})
+    assert run(pulsar, plan) == {}
     assert len(pulsar.changes()) == before
 
 
@@ -135,63 +84,21 @@ def test_every_number_is_as_it_was_and_is_set_once(pulsar: PulsarSettings) -> No
 def test_a_run_that_ends_at_any_change_is_gone_on_with(pulsar: PulsarSettings, is_sent: bool) -> None:
     for at in range(20):
         pulsar.schemas.clear()
-        pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = "FULL"
-        notes, cut = Notes(), CutRequests(pulsar.admin.url, at, is_sent=is_sent)
+        cut = CutRequests(pulsar.admin.url, at, is_sent=is_sent)
         try:
-            run(pulsar, planned(pulsar), notes=notes, requests=cut)
+            run(pulsar, planned(pulsar), requests=cut)
         except KeyboardInterrupt:
-            # It is put back on the way out, or by the next run, from its note.
-            assert strategy(pulsar) == "FULL" or notes.kept == {NOTE: "FULL"}
-            assert run(pulsar, planned(pulsar), notes=notes) == {}
+            assert run(pulsar, planned(pulsar)) == {}
         assert kinds(pulsar) == WANTED
-        assert strategy(pulsar) == "FULL"
-        assert notes.kept == {}
         if not cut.was_cut:
-            assert at == 8
+            assert at == 6
             return
     raise AssertionError("it never came to its end")
 
 
-@for_each(
-    ("now", "then"),
-    [
-        (PERMISSIVE, "FULL"),
-        # Another client has set it since the crash.
-        ("BACKWARD", "BACKWARD"),
-    ],
-)
-def test_a_run_that_was_killed_left_a_note_by_which_the_next_one_puts_back(
-    pulsar: PulsarSettings, now: str, then: str
-) -> None:
-    pulsar.schemas.clear()
-    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = now
-    notes = Notes(**{"shop,eu": "FULL", "shop,gone": "FULL"})
-    put_back_strategies(pulsar.requests, notes)  # type: ignore[arg-type]
-    assert (strategy(pulsar), notes.kept) == (then, {})
-    assert run(pulsar, planned(pulsar), notes=notes) == {}
-    assert (strategy(pulsar), notes.kept) == (then, {})
-
-
-def test_a_strategy_that_another_client_set_meanwhile_stays(pulsar: PulsarSettings) -> None:
-    notes = Notes()
-
-    def answer(method: str, path: str, value: Any) -> Any:
-        if method == "POST":
-            assert (strategy(pulsar), notes.kept) in ((PERMISSIVE, {NOTE: "FULL"}), ("BACKWARD", {NOTE: "FULL"}))
-            pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = "BACKWARD"
-        return pulsar.answer(method, path, value)
-
-    pulsar.admin.does = answer
-    run(pulsar, planned(pulsar, steps=(A,)), notes=notes)
-    assert (strategy(pulsar), notes.kept) == ("BACKWARD", {})
-
-
-def test_a_permissive_namespace_is_left_as_it_is_and_a_legacy_one_keeps_its_strategy(pulsar: PulsarSettings) -> None:
-    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
-    run(pulsar, planned(pulsar))
-    pulsar.add_namespace("shop/new/old", schema_compatibility_strategy="FULL")
-    topic = "persistent://shop/new/old/x"
-    error = run(pulsar, planned(pulsar, topic, (A, B)))[topic]
+def test_a_namespace_that_lets_nothing_follow_is_left_as_it_is(pulsar: PulsarSettings) -> None:
+    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = "FULL"
+    error = run(pulsar, planned(pulsar))[TOPIC]
     assert isinstance(error, SchemaConflictError)
     assert "Incompatible schema: exists schema type AVRO" in error.reason
     assert not any("Strategy" in path for _, path in pulsar.changes())
@@ -246,7 +153,6 @@ class Meeting(AdminApi):
 @for_each("at", range(6))
 def test_another_run_at_any_change_does_the_rest_or_ends_this_one(pulsar: PulsarSettings, at: int) -> None:
     pulsar.schemas.clear()
-    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
     plan = planned(pulsar)
     meeting = Meeting(pulsar.requests, at, lambda: restore_schemas(AdminApi(pulsar.requests), plan))
     try:
@@ -286,7 +192,6 @@ def test_a_broker_that_does_not_register_what_it_says_is_found_out(
 @for_each("status", [500, 409, 422])
 def test_a_broker_that_refuses_leaves_a_beginning(pulsar: PulsarSettings, status: int) -> None:
     pulsar.schemas.clear()
-    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
     plan, api = planned(pulsar), AdminApi(pulsar.requests)
     restore_schemas(api, planned(pulsar, steps=(A,)))
 
@@ -304,7 +209,6 @@ def test_a_broker_that_refuses_leaves_a_beginning(pulsar: PulsarSettings, status
 
 
 def test_a_deletion_whose_answer_is_lost_is_not_sent_twice(pulsar: PulsarSettings) -> None:
-    pulsar.namespaces["shop/eu"]["schema_compatibility_strategy"] = PERMISSIVE
     plan, api = planned(pulsar), AdminApi(pulsar.requests)
 
     def lose(method: str, path: str, value: Any) -> tuple[int, str]:
@@ -320,11 +224,3 @@ def test_a_deletion_whose_answer_is_lost_is_not_sent_twice(pulsar: PulsarSetting
     assert kinds(pulsar) == ["AVRO", "JSON", None]
     assert restore_schemas(api, planned(pulsar)) == 3
     assert kinds(pulsar) == WANTED
-
-
-def test_hidden_versions_make_numbers_right(pulsar: PulsarSettings) -> None:
-    versions = known(A, B, STRING)
-    hidden = plan_schemas(TOPIC, [versions[0], versions[2]], [], hides_lost=True)
-    first = plan_schemas("persistent://shop/eu/behind", known(None, None, A), [])
-    assert run(pulsar, hidden, first) == {}
-    assert (kinds(pulsar), kinds(pulsar, "shop/eu/behind")) == (["AVRO", None, "STRING"], [None, None, "AVRO"])

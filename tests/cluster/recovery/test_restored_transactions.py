@@ -16,8 +16,8 @@ from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
 from ledgerfs_cluster.formats.managed_ledgers.names import coordinator_log_path, managed_ledger_path
 from ledgerfs_cluster.recovery.checking.check import Check
 from ledgerfs_cluster.recovery.journal import NewIds, new_ids_path
+from ledgerfs_cluster.recovery.planning import Wanted
 from ledgerfs_cluster.recovery.report import Outcome, Report
-from ledgerfs_cluster.recovery.wanted import Wanted
 from tests.cluster.recovery.lost import Clusters
 from tests.cluster.support.living_clusters import living
 from tests.cluster.support.served_topics import ServedTopics

@@ -12,7 +12,7 @@ from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, BY_IMPORT
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
 from ledgerfs_cluster.formats.stored_schema import StoredVersion
 from ledgerfs_cluster.recovery.dumped_cluster import DumpedSettings
-from ledgerfs_cluster.recovery.settings.schema_plan import (
+from ledgerfs_cluster.recovery.settings.schemas import (
     MOST_STEPS,
     SchemaPlan,
     known_versions,
@@ -54,48 +54,44 @@ HAND, IMPORT = version(1, "h", None, source=BY_HAND, saved_ms=5), version(2, "i"
 
 
 @for_each(
-    ("versions", "found", "former"),
+    ("versions", "found"),
     [
-        (BEFORE, {0: "a", 1: "b", 2: "c"}, set()),
-        ([], {}, set()),
+        (BEFORE, {0: "a", 1: "b", 2: "c"}),
+        ([], {}),
         # Of two generations the last one counts.
-        ([*BEFORE, version(0, "x", 100), version(1, "y", 110)], {0: "x", 1: "y"}, {0, 1, 2}),
+        ([*BEFORE, version(0, "x", 100), version(1, "y", 110)], {0: "x", 1: "y"}),
         # 1 of the last generation was never saved; that of before is older than 0 of the last one.
-        ([*BEFORE[:2], version(0, "x", 100), version(2, "z", 120)], {0: "x", 2: "z"}, {0, 1}),
+        ([*BEFORE[:2], version(0, "x", 100), version(2, "z", 120)], {0: "x", 2: "z"}),
         # What a restored cluster had by then ends nothing.
-        ([*BEFORE, *AGAIN], {0: "a", 1: "b", 2: "c"}, set()),
-        ([*BEFORE, *AGAIN, version(2, "other", 1020)], {0: "a", 1: "b", 2: "other"}, {2}),
-        ([version(0, "a", 10), version(0, "a", 100)], {0: "a"}, set()),
+        ([*BEFORE, *AGAIN], {0: "a", 1: "b", 2: "c"}),
+        ([*BEFORE, *AGAIN, version(2, "other", 1020)], {0: "a", 1: "b", 2: "other"}),
+        ([version(0, "a", 10), version(0, "a", 100)], {0: "a"}),
         # A deletion without a time is of when it was saved.
-        ([version(0, "a", 10), deletion(1, saved=50), version(2, "c", 40)], {0: "a", 1: "deleted", 2: "c"}, None),
-        ([version(0, "a", 10), deletion(1, saved=5), version(2, "c", 40)], {0: "a", 2: "c"}, None),
-        ([version(0, "a", 10), deletion(1, when=20)], {0: "a", 1: "deleted"}, None),
-        ([version(0, "a", 10), deletion(1, saved=20)], {0: "a", 1: "deleted"}, None),
-        ([*BEFORE[:2], version(0, "x", 100), deletion(1, saved=120)], {0: "x", 1: "deleted"}, None),
+        ([version(0, "a", 10), deletion(1, saved=50), version(2, "c", 40)], {0: "a", 1: "deleted", 2: "c"}),
+        ([version(0, "a", 10), deletion(1, saved=5), version(2, "c", 40)], {0: "a", 2: "c"}),
+        ([version(0, "a", 10), deletion(1, when=20)], {0: "a", 1: "deleted"}),
+        ([version(0, "a", 10), deletion(1, saved=20)], {0: "a", 1: "deleted"}),
+        ([*BEFORE[:2], version(0, "x", 100), deletion(1, saved=120)], {0: "x", 1: "deleted"}),
         # A lost definition stays lost unless it is known elsewhere; one that has a time is of no generation before.
-        ([BEFORE[0], lost(1), BEFORE[2]], {0: "a", 1: "lost", 2: "c"}, None),
-        ([BEFORE[0], lost(1), *BEFORE[1:]], {0: "a", 1: "b", 2: "c"}, None),
+        ([BEFORE[0], lost(1), BEFORE[2]], {0: "a", 1: "lost", 2: "c"}),
+        ([BEFORE[0], lost(1), *BEFORE[1:]], {0: "a", 1: "b", 2: "c"}),
         (
             [BEFORE[1], version(0, "x", 100), lost(1, 120), version(2, "z", 120)],
             {0: "x", 1: "lost", 2: "z"},
-            None,
         ),
         # Imports, and what users gave, stand for what no cluster registered.
-        ([BEFORE[0], HAND, IMPORT], {0: "a", 1: "h", 2: "i"}, None),
-        ([*BEFORE[:2], HAND], {0: "a", 1: "b"}, None),
-        ([HAND, deletion(1, saved=6, source=BY_HAND)], {}, None),
-        ([version(ANY_VERSION, "h", None, source=BY_HAND)], {}, None),
-        ([version(0, "x", 100), BEFORE[1], HAND], {0: "x"}, {1}),
+        ([BEFORE[0], HAND, IMPORT], {0: "a", 1: "h", 2: "i"}),
+        ([*BEFORE[:2], HAND], {0: "a", 1: "b"}),
+        ([HAND, deletion(1, saved=6, source=BY_HAND)], {}),
+        ([version(ANY_VERSION, "h", None, source=BY_HAND)], {}),
+        ([version(0, "x", 100), BEFORE[1], HAND], {0: "x"}),
     ],
 )
-def test_what_numbers_mean_at_the_end(
-    versions: list[SchemaVersion], found: dict[int, str], former: set[int] | None
-) -> None:
+def test_what_numbers_mean_at_the_end(versions: list[SchemaVersion], found: dict[int, str]) -> None:
     """It is the same in whatever order versions come."""
     told = [last_generation(order) for order in itertools.islice(itertools.permutations(versions), 24)]
     assert all(one == told[0] for one in told)
-    assert {number: meaning(one) for number, one in told[0][0].items()} == found
-    assert former is None or told[0][1] == former
+    assert {number: meaning(one) for number, one in told[0].items()} == found
 
 
 # What is known of a lost cluster.
@@ -186,8 +182,8 @@ STRING = SchemaInfo("STRING")
 JSON_OF_A = SchemaInfo("JSON", A.data)
 
 
-def plan(versions: list[SchemaVersion], existing: list[SchemaVersion] | None = None, **told: object) -> SchemaPlan:
-    return plan_schemas(TOPIC, versions, existing or [], **told)  # type: ignore[arg-type]
+def plan(versions: list[SchemaVersion], existing: list[SchemaVersion] | None = None) -> SchemaPlan:
+    return plan_schemas(TOPIC, versions, existing or [])
 
 
 @for_each(
@@ -203,20 +199,18 @@ def plan(versions: list[SchemaVersion], existing: list[SchemaVersion] | None = N
 )
 def test_each_number_is_a_step(versions: list[SchemaVersion], steps: tuple[SchemaInfo | None, ...]) -> None:
     made = plan(versions)
-    assert (made.steps, made.there, made.lost, made.trouble, made.to_do) == (steps, 0, {}, None, len(steps))
+    assert (made.steps, made.there, made.lost, made.trouble) == (steps, 0, {}, None)
 
 
 def test_nothing_known_is_nothing_to_compare() -> None:
     assert plan([], known(A)).trouble is None
 
 
-def test_a_lost_definition_lets_nothing_be_set_unless_it_is_to_be_hidden() -> None:
+def test_a_lost_definition_lets_nothing_be_set() -> None:
     versions = [known(A, B, C)[0], known(A, B, C)[2]]
     made = plan(versions)
-    assert (made.lost, made.to_do) == ({1: "nothing is known of it"}, 0)
+    assert made.lost == {1: "nothing is known of it"}
     assert "version 1" in str(made.trouble)
-    made = plan(versions, hides_lost=True)
-    assert (made.steps, made.trouble, made.to_do) == ((A, None, C), None, 3)
 
 
 @for_each(
@@ -240,11 +234,6 @@ def test_numbers_beyond_all_reason_are_not_counted_up_to() -> None:
     assert str(MOST_STEPS) in str(made.trouble)
 
 
-def test_a_forced_deletion_before_is_reported() -> None:
-    made = plan([*known(A, B, C), SchemaVersion(0, STRING, 1000)])
-    assert (made.steps, made.former, made.trouble) == ((STRING,), (0, 1, 2), None)
-
-
 STEPS = (A, B, None, C, STRING)
 
 
@@ -262,7 +251,7 @@ STEPS = (A, B, None, C, STRING)
 )
 def test_a_beginning_is_gone_on_with(there: int, existing: list[SchemaVersion]) -> None:
     made = plan(known(*STEPS), existing)
-    assert (made.there, made.conflict, made.to_do) == (there, None, max(0, 5 - there))
+    assert (made.there, made.conflict) == (there, None)
 
 
 @for_each(
@@ -281,7 +270,7 @@ def test_a_beginning_is_gone_on_with(there: int, existing: list[SchemaVersion]) 
 def test_what_is_there_already_is_never_contradicted(existing: list[SchemaVersion], why: str) -> None:
     made = plan(known(*STEPS), existing)
     assert why in str(made.conflict)
-    assert made.to_do == 0
+    assert made.trouble == made.conflict
 
 
 def test_pairs_of_bookkeeper_and_of_the_api_are_the_same() -> None:

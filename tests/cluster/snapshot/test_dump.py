@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptObjectError, NotFoundError, ObjectExistsError
-from ledgerfs_cluster.formats.bookkeeper.ledger_nodes import ledger_path
 from ledgerfs_cluster.snapshot.answers import CursorAnswer, LastEnd, LedgerEndAnswer, SchemaAnswer
 from ledgerfs_cluster.snapshot.dump_file import DumpEnd, DumpHeader, DumpWriter, Record, read_dump
 from ledgerfs_cluster.snapshot.surveying import survey_dump
@@ -202,11 +201,3 @@ def test_what_is_made_while_a_dump_is_is_in_it(cluster: LiveCluster, tmp_path: P
     nodes = [record.path for record in read_dump(path) if isinstance(record, Node)]
     assert len(set(nodes)) == len(nodes)
     assert not found.damaged
-
-
-def test_ledgers_that_are_deleted_from_bookkeeper_are_not_asked_for(cluster: LiveCluster, tmp_path: Path) -> None:
-    topic = "public/default/a"
-    first = cluster.list_of(topic).ledgers[0].ledger_id
-    cluster.delete_from_bookkeeper(first)
-    dumped(cluster, tmp_path / "x")
-    assert cluster.zookeeper.asked[ledger_path(first)] == 0

@@ -20,7 +20,6 @@ from ledgerfs_cluster.snapshot.policies import BrokerDefaults, Retention
 from ledgerfs_cluster.snapshot.survey import TopicLedgers, is_of_brokers, is_system_topic
 from ledgerfs_cluster.snapshot.survey_builder import SurveyBuilder
 from ledgerfs_cluster.snapshot.surveying import survey_cluster
-from ledgerfs_cluster.snapshot.tables import SCHEMA, parts_by
 from ledgerfs_cluster.zookeeper.filesystem import ClusterFileSystem
 from ledgerfs_cluster.zookeeper.node import Node
 from tests.cluster.support.golden_nodes import GoldenNodes
@@ -71,19 +70,16 @@ def test_a_survey_has_all_that_nodes_tell(cluster: LiveCluster) -> None:
     assert (found.damaged, found.troubles) == ([], [])
 
 
-@pytest.mark.parametrize("has_namesake", [False, True], ids=["alone", "beside a topic of its name"])
-def test_a_v1_namespace_of_the_name_of_the_domain_is_surveyed(cluster: LiveCluster, has_namesake: bool) -> None:
-    topics = [f"persistent://t/c/persistent{rest}" for rest in ("/x", "/y", "")[: 2 + has_namesake]]
-    for number, topic in enumerate(topics):
-        ledger = cluster.write_ledger(topic, messages(3 + number))
-        cluster.add_cursor(topic, f"of {number}", (ledger, number))
-    found = surveyed(cluster)
-    assert sorted(found.topics) == sorted(map(managed_ledger_of, topics))
-    for number, topic in enumerate(topics):
-        at = found.topics.index(managed_ledger_of(topic))
-        assert [found.cursor_names[one["name"]] for one in found.cursors_of(at)] == [f"of {number}"]
-        assert found.cursors_of(at)["mark_entry"].tolist() == [number]
-    assert found.damaged == []
+@pytest.mark.parametrize("rest", ["/x", ""])
+def test_a_v1_namespace_of_the_name_of_the_domain_is_refused(cluster: LiveCluster, rest: str) -> None:
+    """Its topics are where cursors of a topic ``persistent`` would be, which is read as any other."""
+    ledger = cluster.write_ledger(f"persistent://t/c/persistent{rest}", messages(3))
+    cluster.add_cursor(f"persistent://t/c/persistent{rest}", "s", (ledger, 1))
+    if rest:
+        with pytest.raises(UnsupportedFormatError, match="V1 namespace"):
+            surveyed(cluster)
+    else:
+        assert surveyed(cluster).cursors["mark_entry"].tolist() == [1]
 
 
 def test_open_ledgers_end_where_bookies_say(cluster: LiveCluster) -> None:
@@ -179,23 +175,6 @@ def test_servers_without_ledgers_are_said_to_be_the_wrong_ones(cluster: LiveClus
     with pytest.raises(BucketNotFoundError, match="another cluster's"):
         survey_cluster(living, None, lambda *_: None)
     living.nodes.close()
-
-
-def test_topics_that_no_broker_has_loaded_are_past_their_retention(cluster: LiveCluster) -> None:
-    """The states that clusters are found in: consumed but never trimmed, held by a subscription, empty ledgers, V1 names."""
-    done = [cluster.write_ledger("public/default/done", messages(5)) for _ in range(3)]
-    cluster.add_cursor("public/default/done", "s", (done[2], 4))
-    held = [cluster.write_ledger("public/default/held", messages(5)) for _ in range(3)]
-    cluster.add_cursor("public/default/held", "far", (held[2], 4))
-    cluster.add_cursor("public/default/held", "slow", (held[1], 0))
-    cluster.write_ledger("public/default/empty", ())
-    cluster.write_ledger("persistent://pulsar/c/b/healthcheck", messages(1))
-    found = going(cluster)
-    one = found["public/default/persistent/done"]
-    assert (one.ledger_ids, one.owner) == (done, Owner.NONE)
-    assert found["public/default/persistent/held"].ledger_ids == held[:1]
-    assert found["public/default/persistent/empty"].trim.dropped == (0,)
-    assert found["pulsar/c/b/persistent/healthcheck"].trim.going == (0,)
 
 
 def test_a_loaded_topic_keeps_its_current_ledger(cluster: LiveCluster) -> None:
@@ -358,13 +337,3 @@ def test_other_layouts_of_ledgers_are_refused_and_no_loss(cluster: LiveCluster, 
         == len(open_bucket(cluster.url, {"timeout_s": PATIENT_S}).topic(TOPIC).ledgers)
         == 1
     )
-
-
-def test_rows_by_a_key_are_each_there_once_and_in_their_order() -> None:
-    rows = np.zeros(7, SCHEMA)
-    rows["name"], rows["version"] = [5, 2, 5, 2, 9, 5, 2], range(7)
-    found = [(int(one["name"][0]), one["version"].tolist()) for one in parts_by(rows, rows["name"])]
-    assert found == [(2, [1, 3, 6]), (5, [0, 2, 5]), (9, [4])]
-    assert parts_by(rows[:0], rows["name"][:0]) == []
-    (alone,) = parts_by(rows[4:5], rows["name"][4:5])
-    assert alone.tolist() == rows[4:5].tolist()

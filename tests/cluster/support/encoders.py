@@ -71,7 +71,6 @@ def build_position_info(cursor: CursorInfo) -> bytes:
         entry_id=mark_delete.entry_id,
         deleted=node.deleted,
         property=node.property,
-        partly_deleted=node.partly_deleted,
         deleted_bits=[
             DeletedBitsRecord(ledger_id=ledger_id, words=np.frombuffer(bits, "<i8").tolist())
             for ledger_id, bits in cursor.deleted_bits

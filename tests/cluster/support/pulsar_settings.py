@@ -104,7 +104,7 @@ class PulsarSettings:
                 case ["tenants", name]:
                     return self._tenant(method, name, value)
                 case ["namespaces", *parts]:
-                    return self._of_namespace(method, parts, value, is_legacy="/v2/" not in path)
+                    return self._of_namespace(method, parts, value)
                 case ["schemas", *owner, name, what] if what in {"schema", "schemas", "metadata"}:
                     return self._schema(method, "/".join([*owner, unquote(name)]), what, value, "force=true" in query)
         return 404, ""
@@ -121,43 +121,35 @@ class PulsarSettings:
             else (404, '{"reason":"Tenant does not exist"}')
         )
 
-    def _of_namespace(self, method: str, parts: list[str], value: Any, *, is_legacy: bool) -> Told:
-        size = 3 if is_legacy else 2
-        name, setting = "/".join(parts[:size]), parts[size:]
+    def _of_namespace(self, method: str, parts: list[str], value: Any) -> Told:
+        name, setting = "/".join(parts[:2]), parts[2:]
         if not setting and method == "PUT":
-            return self._make(name, value, is_legacy=is_legacy)
+            return self._make(name, value)
         if name not in self.namespaces:
             return 404, '{"reason":"Namespace does not exist"}'
         policies = self.namespaces[name]
         match method, setting:
             case "GET", []:
                 return 200, json.dumps(policies)
-            case "GET", ["schemaCompatibilityStrategy"] if not is_legacy:
-                return 200, json.dumps(policies["schema_compatibility_strategy"])
-            case "PUT", ["schemaCompatibilityStrategy"] if not is_legacy:
+            case "PUT", ["schemaCompatibilityStrategy"]:
                 policies["schema_compatibility_strategy"] = value
-            case "POST", ["retention"]:
-                policies["retention_policies"] = value
-            case "POST", ["messageTTL"]:
-                policies["message_ttl_in_seconds"] = value
             case _:
                 return 405, ""
         return 204, ""
 
-    def _make(self, name: str, value: Any, *, is_legacy: bool) -> Told:
+    def _make(self, name: str, value: dict[str, Any]) -> Told:
         tenant = self.tenants.get(name.partition("/")[0])
         if tenant is None:
             return 404, '{"reason":"Tenant does not exist"}'
-        clusters = [name.split("/")[1]] if is_legacy else (value or {}).get("replication_clusters") or [self.cluster]
+        clusters = value.get("replication_clusters") or [self.cluster]
         if not set(clusters) <= {*tenant["allowedClusters"]}:
             return 403, '{"reason":"Cluster is not in the list of allowed clusters list for tenant"}'
         if name in self.namespaces:
             return 409, '{"reason":"Namespace already exists"}'
-        told = {} if is_legacy else {one: what for one, what in (value or {}).items() if one in _KNOWN}
+        told = {one: what for one, what in value.items() if one in _KNOWN}
         if (told.get("message_ttl_in_seconds") or 0) < 0:
             return 412, '{"reason":"Invalid value for message TTL"}'
-        # Brokers of a V1 name take no policies with it.
-        self.namespaces[name] = {**_DEFAULTS, **({} if is_legacy else {"replication_clusters": clusters}), **told}
+        self.namespaces[name] = {**_DEFAULTS, "replication_clusters": clusters, **told}
         return 204, ""
 
     def _schema(self, method: str, topic: str, what: str, value: Any, is_forced: bool) -> Told:

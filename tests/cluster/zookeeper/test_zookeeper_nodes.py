@@ -53,7 +53,7 @@ from ledgerfs_cluster.zookeeper.nodes import Nodes
 from ledgerfs_cluster.zookeeper.session import Answer, Session
 from tests.cluster.support.interrupts import interrupt_in
 from tests.cluster.support.sessions import PATIENT_S, kazoo_threads
-from tests.cluster.support.zookeeper import CLOSE, GET_CHILDREN_2, MULTI_READ, PING, ZooKeeperServer
+from tests.cluster.support.zookeeper import CLOSE, MULTI_READ, PING, ZooKeeperServer
 from tests.cluster.support.zookeeper import GET_DATA as DATA
 from tests.support.admin_api import Certificates, make_certificates
 from tests.support.children import status_in_child
@@ -149,15 +149,6 @@ def test_a_node_with_its_times_and_children(server: ZooKeeperServer, nodes: Node
     assert nodes.children("/a/b") == ["数 %2F"]
 
 
-def test_a_node_of_others_is_named(server: ZooKeeperServer, nodes: Nodes) -> None:
-    server.set("/theirs", b"secret")
-    server.no_auth("/theirs")
-    with pytest.raises(AccessDeniedError, match=r"^/theirs: .*username"):
-        nodes.get("/theirs")
-    with pytest.raises(AccessDeniedError, match=r"^/theirs: .*username"):
-        nodes.children("/theirs")
-
-
 def test_many_in_order_with_errors_in_their_places(server: ZooKeeperServer, nodes: Nodes) -> None:
     paths = fill(server)
     server.no_auth(paths[70])
@@ -195,17 +186,6 @@ def test_large_nodes_come_with_few_in_a_packet(server: ZooKeeperServer, nodes: N
     assert server.requests[MULTI_READ] + server.requests[DATA] >= 8
     small = fill(server, 1000)
     assert data(nodes.get_many(small)) == [data_of(i) for i in range(1000)]
-
-
-def test_paths_are_taken_a_little_ahead(server: ZooKeeperServer, nodes: Nodes) -> None:
-    paths = fill(server, 1000)
-    taken: list[str] = []
-    results = nodes.get_many(taken.append(path) or path for path in paths)
-    assert taken == []
-    next(results)
-    assert len(taken) <= 64
-    results.close()
-    assert nodes.get(paths[-1]).data == data_of(999)
 
 
 def test_a_server_before_3_6_is_refused(server: ZooKeeperServer, nodes: Nodes) -> None:
@@ -688,22 +668,3 @@ def test_a_certificate_of_nobody_known_or_of_another_host_is_refused(
     nodes = Nodes(address, timeout_s=PATIENT_S, use_ssl=True, ca=ca, verify_certs=is_known, check_hostname=not is_known)
     assert nodes.get("/").path == "/"
     nodes.close()
-
-
-def test_the_server_of_tests_tells_writes_and_watches() -> None:
-    """What `ZooKeeperServer.not_reads` would show, were there any."""
-    from kazoo.client import KazooClient
-    from kazoo.exceptions import KazooException
-
-    with ZooKeeperServer() as server:
-        server.set("/x", b"")
-        client = KazooClient(server.address)
-        client.start()
-        client.get("/x", watch=print)
-        client.get_children("/x", include_data=True)
-        with pytest.raises(KazooException):
-            client.create("/y", b"")
-        client.stop()
-        client.close()
-        assert server.not_reads == [(DATA, "/x"), (1, "")]
-        assert server.requests[GET_CHILDREN_2] == 1

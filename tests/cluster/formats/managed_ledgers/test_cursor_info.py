@@ -33,7 +33,6 @@ ids = st.integers(-1, MAX_INT64)
 positions = st.builds(Position, ids, ids)
 holes = st.tuples(positions, positions).map(lambda ends: (min(ends), max(ends)))
 text = st.text(st.characters(codec="utf-8"), max_size=8)
-words = st.lists(int64, max_size=2).map(tuple)
 bitmaps = st.binary(max_size=40).map(lambda data: data[: len(data) // 8 * 8])
 cursors = st.builds(
     CursorInfo,
@@ -43,7 +42,6 @@ cursors = st.builds(
     last_active_ms=st.none() | st.integers(1, MAX_INT64),
     properties=st.lists(st.tuples(text, int64), max_size=3).map(tuple),
     cursor_properties=st.lists(st.tuples(text, text), max_size=3).map(tuple),
-    partly_deleted=st.lists(st.tuples(positions, words), max_size=3).map(tuple),
 )
 states = st.builds(
     CursorInfo,
@@ -52,7 +50,6 @@ states = st.builds(
     holes=st.lists(holes, max_size=3).map(tuple),
     properties=st.lists(st.tuples(text, int64), max_size=3).map(tuple),
     deleted_bits=st.lists(st.tuples(st.integers(0, MAX_INT64), bitmaps), max_size=3).map(tuple),
-    partly_deleted=st.lists(st.tuples(positions, words), max_size=3).map(tuple),
 )
 
 
@@ -118,7 +115,6 @@ def test_fields_of_a_node_have_the_numbers_of_pulsar() -> None:
         last_active_ms=5,
         properties=(("p", 9),),
         cursor_properties=(("a", "b"),),
-        partly_deleted=((Position(3, 6), (255,)),),
     )
 
 
@@ -138,7 +134,6 @@ def test_fields_of_an_entry_have_the_numbers_of_pulsar(words: str) -> None:
         holes=((Position(3, 5), Position(3, 10)),),
         properties=(("p", 9),),
         deleted_bits=((8, b"\x0b" + bytes(7) + b"\xff" * 8),),
-        partly_deleted=((Position(3, 6), ()),),
     )
     assert list(found.acknowledged_ranges()) == [
         (Position(3, 5), Position(3, 10)),
@@ -168,10 +163,6 @@ def test_ranges_of_a_bitmap_are_its_entries(some: list[int], long_runs: list[int
     assert found == wanted
 
 
-def test_a_node_may_have_no_position() -> None:
-    assert parse(bytes.fromhex("0807")) == CursorInfo(7, None)
-
-
 @for_each(
     ("data", "reason"),
     [
@@ -184,7 +175,6 @@ def test_a_node_may_have_no_position() -> None:
         ("0807 220C 0A040803100A 120408031005", "back to"),
         ("0807 2206 0A0408031005", "position"),
         ("0807 2200", "position"),
-        ("0807 3A00", "position"),
         ("FF", "not a protobuf message"),
     ],
 )

@@ -1,7 +1,6 @@
 """Lists of ledgers that are changed: the change, and nothing else of what brokers wrote."""
 
 import dataclasses
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,16 +10,16 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMetadataError, LedgerfsError, NotFoundError, UnsupportedWriteError
 from ledgerfs.formats.decompression import Compression
-from ledgerfs_cluster.formats.managed_ledgers.list_changes import with_contexts
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
     OffloadContext,
     build_managed_ledger_info,
     parse_managed_ledger_info,
+    with_contexts,
 )
 from ledgerfs_cluster.formats.managed_ledgers.names import managed_ledger_of
-from ledgerfs_cluster.formats.managed_ledgers.stored_values import codec_of, compressed
+from ledgerfs_cluster.formats.managed_ledgers.stored_values import compressed
 from ledgerfs_cluster.formats.proto.metadata_pb2 import ManagedLedgerRecord
 from tests.cluster.support.golden_nodes import GoldenNodes
 from tests.cluster.support.ledger_lists import contexts, infos
@@ -185,19 +184,3 @@ def test_arbitrary_bytes_raise_nothing_else(data: bytes, at: int, end: int, one:
             continue
         before, after = (parse_managed_ledger_info(each, key=KEY) for each in (attempt, found.plain))
         assert [each.ledger_id for each in before.ledgers] == [each.ledger_id for each in after.ledgers]
-
-
-def test_the_codec_of_a_value() -> None:
-    assert codec_of(NODE, key=KEY) == Compression.NONE
-    for codec in Compression:
-        assert codec_of(compressed(NODE, codec, compress(codec, NODE)), key=KEY) == codec
-    with pytest.raises(CorruptMetadataError):
-        codec_of(b"\x47\x78", key=KEY)
-
-
-def test_a_uuid_of_any_bits() -> None:
-    data = build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(1, 2, 3, 4), LedgerInfo(2, 0, 0, 0))))
-    for bits in (0, 1, 2**63, 2**64 - 1, 2**127, 2**128 - 1):
-        context = dataclasses.replace(CONTEXT, uuid=str(uuid.UUID(int=bits)))
-        found = with_contexts(data, {1: context}, key=KEY).plain
-        assert parse_managed_ledger_info(found, key=KEY).ledgers[0].context == context

@@ -2,7 +2,6 @@
 
 import dataclasses
 import tracemalloc
-import uuid
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from ledgerfs.errors import CorruptMetadataError
 from ledgerfs.formats.topic_names import topic_of
-from ledgerfs_cluster.formats.managed_ledgers.cursor_info import CursorInfo, build_cursor_info
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import (
     LedgerInfo,
     ManagedLedgerInfo,
@@ -25,17 +23,13 @@ from ledgerfs_cluster.formats.managed_ledgers.names import (
     cursor_of,
     cursor_path,
     is_above_managed_ledgers,
-    is_twofold,
     managed_ledger_of,
     managed_ledger_path,
 )
-from ledgerfs_cluster.formats.managed_ledgers.node_kinds import is_list_of_ledgers, managed_ledger_at
-from ledgerfs_cluster.formats.managed_ledgers.stored_values import compressed
 from ledgerfs_cluster.formats.proto.metadata_pb2 import ManagedLedgerRecord
 from tests.cluster.support.golden_nodes import GoldenNodes
 from tests.cluster.support.ledger_lists import infos
 from tests.support.each import for_each
-from tests.support.entries import LZ4, NONE, ZSTD, compress
 
 MAX_INT64 = 2**63 - 1
 KEY = "/managed-ledgers/public/default/persistent/orders"
@@ -148,31 +142,8 @@ def test_fields_have_the_numbers_of_pulsar() -> None:
     )
 
 
-@given(st.uuids())
-def test_a_uuid_is_spelled_as_objects_are_named(one: uuid.UUID) -> None:
-    context = OffloadContext(
-        str(one), is_complete=False, is_deleted_from_bookkeeper=False, offloaded_ms=None, driver=None
-    )
-    info = ManagedLedgerInfo((LedgerInfo(1, 0, 0, 0, context),))
-    record = ManagedLedgerRecord.FromString(build_managed_ledger_info(info)).ledger[0].context
-    assert ((record.uuid_high % 2**64) << 64 | record.uuid_low % 2**64) == one.int
-    assert parse(build_managed_ledger_info(info)) == info
-
-
-def test_an_attempt_that_did_not_end_is_no_offload() -> None:
-    context = OffloadContext(
-        str(uuid.uuid4()), is_complete=False, is_deleted_from_bookkeeper=False, offloaded_ms=None, driver="s3"
-    )
-    assert not LedgerInfo(1, 2, 3, 4, context).is_offloaded
-    assert LedgerInfo(1, 2, 3, 4, dataclasses.replace(context, is_complete=True)).is_offloaded
-
-
 def test_an_empty_node_has_no_ledgers() -> None:
     assert parse(b"") == ManagedLedgerInfo(())
-
-
-def test_ledgers_are_sorted_whatever_the_order_of_the_node() -> None:
-    assert [one.ledger_id for one in parse(record(152, 150, 151)).ledgers] == [150, 151, 152]
 
 
 @for_each(
@@ -298,42 +269,6 @@ def test_a_walk_goes_where_managed_ledgers_may_be(path: str, is_folder: bool) ->
     assert is_above_managed_ledgers(f"{ROOT}/{path}") == is_folder
     assert is_above_managed_ledgers(ROOT)
     assert not is_above_managed_ledgers("/ledgers")
-
-
-@for_each(
-    ("path", "is_both"),
-    [
-        ("t/c/persistent/persistent", True),
-        ("t/persistent/persistent/persistent", True),
-        ("t/persistent/persistent", False),
-        ("t/c/persistent/persistent/persistent", False),
-        ("t/c/persistent/x", False),
-        ("t/c/n/persistent/persistent", False),
-        ("t", False),
-    ],
-)
-def test_a_topic_of_the_name_of_a_folder(path: str, is_both: bool) -> None:
-    assert is_twofold(f"{ROOT}/{path}") == is_both
-    assert not is_twofold(path)
-
-
-def stored(value: bytes, codec: int) -> bytes:
-    return value if codec == NONE else compressed(value, codec, compress(codec, value))
-
-
-@pytest.mark.parametrize("codec", [NONE, LZ4, ZSTD])
-def test_below_such_a_topic_data_tells_what_a_node_is(codec: int) -> None:
-    folder = f"{ROOT}/t/c/persistent/persistent"
-    cursor = stored(build_cursor_info(CursorInfo(7, Position(3, 4))), codec)
-    some = stored(build_managed_ledger_info(ManagedLedgerInfo((LedgerInfo(3, 1, 2, 4),))), codec)
-    for data, is_list in ((cursor, False), (some, True), (b"", True), (b"\x47\x78damaged", True)):
-        assert is_list_of_ledgers(data) == is_list
-        assert managed_ledger_at(f"{folder}/x", data) == ("t/c/persistent/persistent/x" if is_list else None)
-        assert managed_ledger_at(f"{ROOT}/t/n/persistent/x/y", data) is None
-        assert managed_ledger_at(f"{ROOT}/t/n/persistent/x", data) == "t/n/persistent/x"
-    assert cursor_of(f"{folder}/a%2Fb") == ("t/c/persistent/persistent", "a/b")
-    assert cursor_of(f"{folder}/x/a%2Fb") == ("t/c/persistent/persistent/x", "a/b")
-    assert cursor_of(f"{folder}/x/y/z") is None
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8))

@@ -6,8 +6,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs_cluster.formats.managed_ledgers.transaction_snapshot import build_transaction_snapshot, snapshot_topic
-from ledgerfs_cluster.recovery.transaction_messages import transactions_in
+from ledgerfs_cluster.recovery.transaction_messages import build_transaction_snapshot, snapshot_topic, transactions_in
 from tests.cluster.support.bookie_disks import golden_disk
 from tests.cluster.support.transaction_snapshots import parsed_snapshot
 

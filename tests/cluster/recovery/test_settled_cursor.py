@@ -12,30 +12,13 @@ from ledgerfs_cluster.formats.managed_ledgers.cursor_info import (
     parse_cursor_info,
 )
 from ledgerfs_cluster.formats.managed_ledgers.managed_ledger_info import Position
-from ledgerfs_cluster.formats.managed_ledgers.settled_cursor import MOST_HOLES, settled_cursor
-from ledgerfs_cluster.formats.proto.metadata_pb2 import (
-    CursorPositionRecord,
-    CursorRecord,
-    PartlyDeletedRecord,
-    PositionRecord,
-)
-from ledgerfs_cluster.recovery.subscriptions import Positions
+from ledgerfs_cluster.recovery.subscriptions import Positions, settled_cursor
 from tests.cluster.support.encoders import build_position_info
 
 _ENTRIES = 10
 
 
-class _Same:
-    """Moves nothing."""
-
-    def moved(self, at: Position) -> Position:
-        return at
-
-    def moved_up(self, at: Position) -> Position:
-        return at
-
-
-_SAME = _Same()
+_SAME = Positions([(1, 1, _ENTRIES)], 9)
 
 
 def _acknowledged(cursor: CursorInfo, positions: list[Position]) -> set[Position]:
@@ -67,7 +50,7 @@ def test_what_is_restored_is_acknowledged_as_it_was(
     positions = Positions([(old, new[old], _ENTRIES) for old in kept], 1000)
     node = build_cursor_info(CursorInfo(5, Position(ledgers[0], -1)))
     made = settled_cursor(node, build_position_info(state), positions, key="c")
-    found = parse_cursor_info(made.data, key="c")
+    found = parse_cursor_info(made, key="c")
     assert found.is_in_the_node
     entries = [Position(old, entry) for old in kept for entry in range(_ENTRIES)]
     moved = [Position(new[one.ledger_id], one.entry_id) for one in entries]
@@ -85,7 +68,7 @@ def test_of_ledgers_whose_batches_were_split_nothing_more_is_acknowledged(
     grown = {old: data.draw(st.integers(2, 3)) if old in split else 1 for old in kept}
     positions = Positions([(old, old, _ENTRIES * grown[old]) for old in kept], 1000, split)
     node = build_cursor_info(CursorInfo(5, Position(0, -1)))
-    found = parse_cursor_info(settled_cursor(node, build_position_info(state), positions, key="c").data, key="c")
+    found = parse_cursor_info(settled_cursor(node, build_position_info(state), positions, key="c"), key="c")
     former = {old: {at.entry_id for at in _acknowledged(state, _entries(old))} for old in kept}
     for old in kept:
         now = {at.entry_id // grown[old] for at in _acknowledged(found, _entries(old, grown[old]))}
@@ -98,41 +81,14 @@ def _entries(ledger_id: int, grown: int = 1) -> list[Position]:
     return [Position(ledger_id, entry) for entry in range(_ENTRIES * grown)]
 
 
-def test_parts_of_batches_of_a_ledger_that_was_split_are_left_out() -> None:
-    words = [PartlyDeletedRecord(position=PositionRecord(ledger_id=1, entry_id=one), words=[5]) for one in (0, 3)]
-    newest = CursorPositionRecord(ledger_id=1, entry_id=-1, partly_deleted=words).SerializeToString()
-    for entries in (1, 4, 20):
-        positions = Positions([(1, 1, 9)], 9, {1: entries})
-        made = settled_cursor(build_cursor_info(CursorInfo(7, Position(1, -1))), newest, positions, key="c")
-        assert not CursorRecord.FromString(made.data).partly_deleted
-        assert positions.renumbered_behind(made.mark_delete) == [1]
-        assert positions.renumbered_behind(Position(1, 8)) == []
-
-
-def test_parts_of_batches_keep_their_bits_and_those_that_are_gone_are_left_out() -> None:
-    words = [PartlyDeletedRecord(position=PositionRecord(ledger_id=one, entry_id=3), words=[5, -1]) for one in (1, 2)]
-    newest = CursorPositionRecord(ledger_id=1, entry_id=0, partly_deleted=words).SerializeToString()
-    positions = Positions([(1, 1, 10)], 9)
-    made = settled_cursor(build_cursor_info(CursorInfo(7, Position(1, -1))), newest, positions, key="c")
-    (one,) = CursorRecord.FromString(made.data).partly_deleted
-    assert (one.position.ledger_id, one.position.entry_id, list(one.words)) == (1, 3, [5, -1])
-    assert (made.batches, made.left_out) == (1, 0)
-
-
 def test_a_state_in_the_node_is_taken_and_what_names_ledgers_of_brokers_is_left_out() -> None:
     told = CursorInfo(
         IN_THE_NODE, Position(1, 2), ((Position(1, 4), Position(1, 5)),), 77,
         (("CompactedTopicLedger", 12), ("n", 1)), (("#pulsar.internal.delayed.bucket.1", "9"), ("user", "x")),
     )  # fmt: skip
-    found = parse_cursor_info(settled_cursor(build_cursor_info(told), None, _SAME, key="c").data, key="c")
+    found = parse_cursor_info(settled_cursor(build_cursor_info(told), None, _SAME, key="c"), key="c")
     assert (found.mark_delete, found.holes, found.last_active_ms) == (told.mark_delete, told.holes, 77)
     assert (found.properties, found.cursor_properties) == ((("n", 1),), (("user", "x"),))
-
-
-def test_more_holes_than_there_is_room_for_are_counted_and_delivered_again() -> None:
-    holes = tuple((Position(1, 2 * i), Position(1, 2 * i + 1)) for i in range(MOST_HOLES + 3))
-    made = settled_cursor(build_cursor_info(CursorInfo(IN_THE_NODE, Position(1, -1), holes)), None, _SAME, key="c")
-    assert (made.holes, made.left_out) == (MOST_HOLES, 3)
 
 
 @pytest.mark.parametrize(
