@@ -38,14 +38,6 @@ def data_of(store: RawStore, group: LedgerGroup, count: int) -> list[UnindexedLe
     return [write_rows(store, one.new_ledger(), MessageRows(rows.schema, [rows]), EncodeOptions()) for one in wanted]
 
 
-def test_uuids_of_a_group_are_uuids() -> None:
-    group = LedgerGroup.new()
-    made = {group.new_uuid() for _ in range(100)}
-    assert len(made) == 100
-    assert all(one.startswith(group.key_prefix) and uuid.UUID(one).version == 4 for one in made)
-    assert not LedgerGroup.new().new_uuid().startswith(group.key_prefix)
-
-
 @pytest.fixture
 def world(s3: S3Server, s3_bucket: str, proxy: FaultProxy) -> tuple[Place, RawStore]:
     """A bucket, and its store behind the proxy."""
@@ -87,16 +79,6 @@ def test_of_two_groups_at_the_same_time_one_gives_way(world: tuple[Place, RawSto
         publish_all(store, ours, made)
     assert len(place.ledgers()) == 2
     assert all(key.startswith(theirs.key_prefix) for key in place.objects())
-
-
-def test_a_listing_by_prefix_asks_the_store_for_no_more(world: tuple[Place, RawStore], proxy: FaultProxy) -> None:
-    _, store = world
-    ours, theirs = LedgerGroup.new(), LedgerGroup.new()
-    made = [*data_of(store, ours, 2), *data_of(store, theirs, 2)]
-    proxy.seen.clear()
-    found = {stat.key for page in store.list_pages(ours.key_prefix) for stat in page}
-    assert found == {one.data.key for one in made[:2]}
-    assert [f"prefix={ours.key_prefix}" in seen.path for seen in proxy.seen] == [True]
 
 
 @pytest.mark.parametrize("scheme", ["file", "memory"])

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -39,7 +38,7 @@ from tests.support.each import for_each
 from tests.support.entries import batch_of
 from tests.support.ledgers import NAME, Offload, offload
 from tests.support.s3 import S3Server
-from tests.support.s3_log import changes, requests_of
+from tests.support.s3_log import requests_of
 
 PADDING = bytes.fromhex("fedcdead")
 MIB5 = 5 << 20
@@ -117,18 +116,6 @@ def test_blocks_of_the_facts(block_size: int, entries: int, first_block: int, pa
     end = 128 + 20 * first_block
     assert made.data[end : end + padding] == (PADDING * 2)[:padding]
     assert len(made.data) == (end if len(blocks) == 1 else block_size + 128 + 20 * (entries - first_block))
-
-
-def test_blocks_that_are_full_but_for_some_bytes(tmp_path: Path) -> None:
-    for left in range(13):
-        folder = tmp_path / str(left)
-        folder.mkdir()
-        made = assert_same(folder, [b"x" * (500 - 128 - 12 - left), b"", b"y" * 360, b"z" * 100], 500)
-        assert made.data[500 - left : 500] == (record_of_nothing() if left == 12 else (PADDING * 3)[:left]), left
-
-
-def record_of_nothing() -> bytes:
-    return bytes(11) + b"\x01"
 
 
 # Refused, and nothing is left
@@ -384,16 +371,3 @@ def test_golden_ledgers_on_s3_are_the_same_as_a_broker_wants_them(
         assert answers[0]["ETag"].endswith(f'-{blocks}"')
         assert "-" not in answers[1]["ETag"]
     assert "Uploads" not in s3.client.list_multipart_uploads(Bucket=s3_bucket)
-
-
-def test_every_block_is_a_part_that_can_be_asked_for(s3: S3Server, s3_bucket: str) -> None:
-    made = offload([bytes([i]) * 3_000_000 for i in range(5)], block_size=MIB5)
-    bucket = open_bucket(f"s3://{s3_bucket}", s3.options)
-    with requests_of(s3_bucket) as seen:
-        write(bucket, as_made(made, MIB5), [bytes([i]) * 3_000_000 for i in range(5)], [2])
-    key = f"{made.uuid}-ledger-1"
-    begin, *parts, end, index = [re.sub(r"uploadId=[^&]*&?", "", request).rstrip("?&") for request in changes(seen)]
-    assert (begin, end, index) == (f"POST {key}?uploads", f"POST {key}", f"PUT {key}-index")
-    assert sorted(parts) == [f"PUT {key}?partNumber={number}" for number in range(1, 6)]
-    whole = s3.client.get_object(Bucket=s3_bucket, Key=key)["Body"].read()
-    assert whole == made.data

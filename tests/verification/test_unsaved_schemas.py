@@ -12,7 +12,7 @@ from ledgerfs.errors import AccessDeniedError
 from ledgerfs.formats.schemas.schema_info import ANY_VERSION, BY_HAND, SchemaInfo, SchemaVersion
 from ledgerfs.schemas.saved_schemas import SavedSchemas
 from ledgerfs.verification import verify
-from ledgerfs.verification.unsaved_schemas import numbers_text, unsaved_versions
+from ledgerfs.verification.unsaved_schemas import unsaved_versions
 from tests.support.entries import frame, metadata
 from tests.support.invoked import output, run
 from tests.support.ledgers import offload, put_in_folder
@@ -59,10 +59,6 @@ def test_what_is_not_saved_is_a_remark_until_it_is(folder: Path) -> None:
     assert f"{TOPIC}: 0, 2)" in remarks(folder)[0].message
     place.add(TOPIC, [saved(0), saved(2)])
     assert remarks(folder) == []
-    assert remarks(folder, quick=True) == []
-
-
-def test_a_quick_look_reads_no_messages_and_tells_nothing(folder: Path) -> None:
     assert remarks(folder, quick=True) == []
 
 
@@ -121,9 +117,3 @@ def cases() -> Iterator[tuple[list[SchemaVersion], set[int], list[int]]]:
 @pytest.mark.parametrize(("known", "named", "unsaved"), list(cases()))
 def test_what_is_known_of_numbers(known: list[SchemaVersion], named: set[int], unsaved: list[int]) -> None:
     assert unsaved_versions(known, named) == unsaved
-
-
-def test_numbers_in_short() -> None:
-    assert numbers_text([]) == ""
-    assert numbers_text([0]) == "0"
-    assert numbers_text([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ledgerfs import Bucket, open_bucket
-from ledgerfs.errors import CorruptLedgerError, StoreUnreachableError
+from ledgerfs.errors import CorruptLedgerError
 from ledgerfs.formats.pulsar_blob.block import build_padding
 from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
 from ledgerfs.verification import Finding, Report, Severity, verify
 from ledgerfs.verification.verify import verify_listed
 from tests.support.ledgers import offload, put_in_folder, record
-from tests.support.s3 import Fault, FaultProxy, S3Server
+from tests.support.s3 import S3Server
 
 
 def damage(report: Report) -> list[Finding]:
@@ -73,23 +73,6 @@ def test_pairs_that_are_none_are_damage_unless_there_is_a_whole_copy(tmp_path: P
         ("data-without-index", 3): "remark",
         ("index-without-data", 3): "remark",
     }
-
-
-def test_short_and_long_objects_are_found_by_their_sizes(tmp_path: Path) -> None:
-    short, long = offload([b"x" * 50] * 9, 1, uuid=1), offload([b"x" * 50] * 9, 2, uuid=2)
-    url = put_in_folder(tmp_path, short, long)
-    (tmp_path / f"{short.uuid}-ledger-1").write_bytes(short.data[:-1])
-    (tmp_path / f"{long.uuid}-ledger-2").write_bytes(long.data + b"!")
-    found = {finding.kind: finding.offset for finding in damage(verify(open_bucket(url), quick=True))}
-    assert found == {"short-object": len(short.data) - 1, "long-object": len(long.data)}
-
-
-def test_a_longer_object_is_still_read(tmp_path: Path) -> None:
-    made = offload([b"x" * 50] * 9)
-    url = put_in_folder(tmp_path, made)
-    (tmp_path / f"{made.uuid}-ledger-1").write_bytes(made.data + b"appended")
-    ledger = open_bucket(url).ledger(1)
-    assert ledger.read_records(0, ledger.records_size) == made.records
 
 
 def test_missing_and_repeated_entry_ids_are_found_and_other_blocks_still_checked(tmp_path: Path) -> None:
@@ -245,37 +228,6 @@ def _peak_of_verify(bucket: Bucket) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.long
-def test_a_store_that_goes_away_ends_the_verification(
-    s3: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for i in (1, 2, 3):
-        for key, data in offload([b"x"], i, uuid=i).objects.items():
-            s3.client.put_object(Bucket=s3_bucket, Key=key, Body=data)
-    proxy = FaultProxy(s3.address).start()
-    config = {"retries": {"max_attempts": 0}, "connect_timeout": 1}
-    bucket = open_bucket(f"s3://{s3_bucket}", {**proxy.options, "config_kwargs": config})
-    bucket.load_catalog()
-    proxy.faults = [Fault("reset", matches=lambda method, path, headers: True)]
-    monkeypatch.setenv("LEDGERFS_STORE_TIMEOUT", "2")
-    with pytest.raises(StoreUnreachableError):
-        verify(bucket)
-    proxy.stop()
-
-
-def test_progress_counts_every_byte(golden_url: str) -> None:
-    seen: list[tuple[int, int | None]] = []
-    lock = threading.Lock()
-
-    def progress(what: str, done: int, total: int | None) -> None:
-        with lock:
-            if what == "verifying":
-                seen.append((done, total))
-
-    report = verify(open_bucket(golden_url), progress=progress)
-    assert max(seen) == (report.bytes, report.bytes)
 
 
 def test_a_caller_who_leaves_ends_the_threads(golden_url: str) -> None:

@@ -13,7 +13,6 @@ from ledgerfs.bucket.bucket import Bucket
 from ledgerfs.errors import CorruptLedgerError, InvalidOptionError, LedgerExistsError, RefusedLedgerError
 from ledgerfs.formats.pulsar_blob.index import build_index, parse_index
 from ledgerfs.messages.transforms.unbatch import unbatch
-from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.verification.verify import verify
 from ledgerfs.vfs.tree import tree_of
 from ledgerfs.writing.bucket_copy import CopiedLedger, CopyOptions, CopyOutcome, copy_rows, rows_to_copy
@@ -144,16 +143,6 @@ def test_on_s3_it_is_the_same_with_its_user_metadata(
     assert {finding.kind for finding in verify(target).findings} <= {"unsaved-schemas"}
 
 
-def test_some_topics_and_one_that_is_not_there(golden_bucket: Bucket, target: Bucket) -> None:
-    found = copy(golden_bucket, target, managed("plain", "txn", "plain", "nobody"))
-    assert [one.ledger_id for one in found] == [26, 84, 123, 69, 118, 152]
-    assert [topic.name for topic in target.topics()] == [
-        "persistent://public/golden/plain",
-        "persistent://public/golden/txn",
-    ]
-    assert copy(golden_bucket, target, managed("nobody")) == []
-
-
 def test_a_text_is_one_topic_and_an_empty_list_is_none(golden_bucket: Bucket, folder: Path) -> None:
     url = f"file://{folder}"
     for nothing in ([], (), ""):
@@ -163,30 +152,6 @@ def test_a_text_is_one_topic_and_an_empty_list_is_none(golden_bucket: Bucket, fo
     plain = golden_bucket.topic("public/golden/plain")
     assert copy_ledgers(golden_bucket, url, topics="public/golden/plain").copied == len(plain.ledgers)
     assert [one.name for one in open_bucket(url).topics()] == [plain.name]
-
-
-def test_half_a_copy_is_taken_up(golden: Path, golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
-    topics = managed(*SOME_TOPICS)
-    found = copy(golden_bucket, target, topics)
-    whole = objects_in(folder)
-    gone = found[::2]
-    for number, one in enumerate(gone):
-        (folder / one.source.object("index").key).unlink()
-        if number % 2:
-            (folder / one.source.object("data").key).unlink()
-    again = outcomes(copy(golden_bucket, open_bucket(str(folder)), topics))
-    assert {ledger_id for ledger_id, outcome in again.items() if outcome is CopyOutcome.COPIED} == {
-        one.ledger_id for one in gone
-    }
-    assert objects_in(folder) == whole
-
-
-def test_copying_onto_itself_does_nothing(golden: Path, folder: Path) -> None:
-    shutil.copytree(golden / "bucket", folder, dirs_exist_ok=True)
-    before = places_of(folder)
-    found = copy(open_bucket(str(folder)), open_bucket(str(folder)))
-    assert set(outcomes(found).values()) == {CopyOutcome.SKIPPED}
-    assert places_of(folder) == before
 
 
 # Other blocks, other payloads
@@ -243,20 +208,6 @@ def test_unbatched_copies_have_the_same_messages_in_new_ledgers(
 
 
 # What the target has
-
-
-def test_no_ledger_is_unbatched_beside_itself(tmp_path: Path, target: Bucket, folder: Path) -> None:
-    """The same messages under two ids would be there twice."""
-    first, second = (offload([frame(metadata(sequence_id=n), b"%d" % n) for n in range(9)], n) for n in (1, 2))
-    source = put_in_folder(tmp_path, first, second)
-    put_in_folder(folder, first)
-    report = copy_ledgers(source, target, unbatch=True, allow_incomplete=True)
-    assert (report.copied, [one.source.ledger_id for one in report.failed]) == (1, [1])
-    assert isinstance(report.failed[0].error, LedgerExistsError)
-    assert "twice" in str(report.failed[0].error)
-    report = copy_ledgers(source, source, unbatch=True, ledger_id=100, allow_incomplete=True)
-    assert (report.copied, len(report.failed)) == (0, 2)
-    assert open_bucket(source).topic("public/default/orders").count() == 18
 
 
 def test_what_to_do_with_a_ledger_that_is_there(golden_bucket: Bucket, target: Bucket, folder: Path) -> None:
@@ -326,25 +277,6 @@ def test_of_an_unknown_creation_nothing_is_told(
     put_in_folder(folder, offload([b"entry"], 5, uuid=1, created_ms=known[0]))
     source = source_of(tmp_path, offload([b"entry"], 5, uuid=2, created_ms=known[1]))
     assert outcomes(copy(source, target)) == {5: CopyOutcome.SKIPPED}
-
-
-def test_two_clusters_that_copy_at_once_are_not_both_told_that_they_have(
-    tmp_path: Path, target: Bucket, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ledgers of one topic, id and size; the second one comes after the look at the target, before the index."""
-    source = source_of(tmp_path, offload([b"ours  "], 5, uuid=1))
-    theirs = offload([b"theirs"], 5, uuid=2, created_ms=CREATED_MS + 1)
-    put = LocalWrites.put
-
-    def put_late(self: LocalWrites, key: str, *arguments: Any) -> Any:
-        put_in_folder(folder, theirs)
-        return put(self, key, *arguments)
-
-    monkeypatch.setattr(LocalWrites, "put", put_late)
-    (failed,) = copy(source, target)
-    assert failed.outcome is CopyOutcome.FAILED
-    assert "somebody else has written ledger 5 meanwhile" in str(failed.error)
-    assert objects_in(folder) == theirs.objects
 
 
 each_way = for_each(
@@ -438,17 +370,6 @@ def test_a_damaged_ledger_of_the_same_id_is_no_reason_to_skip(tmp_path: Path, ta
     assert made[1].objects.items() <= objects_in(folder).items()
 
 
-def test_another_ledger_of_the_same_name_is_never_taken_for_ours(tmp_path: Path, target: Bucket, folder: Path) -> None:
-    put_in_folder(folder, offload([b"theirs, longer"], 5, uuid=1))
-    before = objects_in(folder)
-    source = source_of(tmp_path, offload([b"ours"], 5, uuid=1))
-    for policy in IfExists:
-        (one,) = copy(source, target, if_exists=policy)
-        assert isinstance(one.error, LedgerExistsError)
-        assert "another ledger of this name" in str(one.error)
-    assert objects_in(folder) == before
-
-
 def test_all_complete_copies_of_a_ledger_are_copied(tmp_path: Path, target: Bucket, folder: Path) -> None:
     made = [offload([b"entry"] * 9, 5, uuid=uuid, block_size=size) for uuid, size in ((1, 400), (2, 200), (3, 300))]
     source = source_of(tmp_path, *made)
@@ -505,15 +426,6 @@ def test_a_ledger_with_a_flipped_bit_is_named_and_not_copied(
     assert "entry " in str(failed.error)
     assert not [name for name in objects_in(folder) if "-ledger-42" in name]
     assert len(objects_in(folder)) == 4
-
-
-def test_a_truncated_offload_is_named_and_not_copied(truncated_url: str, target: Bucket, folder: Path) -> None:
-    (one,) = copy(open_bucket(truncated_url), target)
-    assert isinstance(one.error, CorruptLedgerError)
-    assert one.ledger_id == 201
-    assert "damaged" in str(one.error)
-    assert "d5b0d817-e819-4bc6-8610-c87c1c7bd0e8-ledger-201" in str(one.error)
-    assert objects_in(folder) == {}
 
 
 def test_a_damaged_copy_beside_a_whole_one_is_left_out(tmp_path: Path, target: Bucket, folder: Path) -> None:

@@ -125,14 +125,6 @@ def test_ids_of_our_own_stand_above_those_of_other_layouts(folder: Path) -> None
     assert written.ledger.key.ledger_id > last
 
 
-def test_what_is_written_is_read_at_once(folder: Path) -> None:
-    bucket = blob_bucket(folder)
-    assert bucket.topics() == []
-    import_rows(bucket, ROWS, TOPIC)
-    assert bucket.topic(TOPIC).count() == 2
-    assert open_bucket(f"file://{folder}").topic(TOPIC).count() == 22
-
-
 @pytest.mark.parametrize("is_same", [True, False])
 def test_a_copy_into_a_bucket_that_has_it_in_another_layout(is_same: bool, folder: Path, there: MadeMapFile) -> None:
     source = folder.parent / "source"
@@ -143,20 +135,6 @@ def test_a_copy_into_a_bucket_that_has_it_in_another_layout(is_same: bool, folde
     report = copy_ledgers(url, blob_bucket(folder), allow_incomplete=True)
     assert (report.copied, report.skipped, len(report.failed)) == (0, int(is_same), int(not is_same))
     assert keys(folder) == before
-
-
-@pytest.mark.parametrize("layout", ["auto", "pulsar_blob"])
-def test_repair_makes_no_second_ledger(layout: str, folder: Path) -> None:
-    """Its data object may be a whole ledger, and its id is another one's."""
-    made = offload(messages(70, 21), 7, uuid=77)
-    (folder / f"{made.uuid}-ledger-7").write_bytes(made.data)
-    before = keys(folder)
-    plan = plan_repair(
-        open_bucket(f"file://{folder}", layout=layout), topic=TOPIC, ledgers=[7], older_than_s=0, metadata=False
-    )
-    list(plan.carry_out())
-    assert keys(folder) == before
-    assert open_bucket(f"file://{folder}").topic(TOPIC).count(on_corrupt="skip") == 20
 
 
 def test_removing_leaves_the_other_layout_alone(folder: Path, there: MadeMapFile) -> None:

@@ -126,15 +126,6 @@ def test_what_was_unbatched_before_is_there_already(
     assert count(target) == 3 * MESSAGES
 
 
-def test_an_interrupted_run_is_continued(source: str, target: str) -> None:
-    (Path(source.removeprefix("file://")) / f"{made(6).uuid}-ledger-6").unlink()
-    assert outcome(copied(source, target, unbatch=True))[0] == 1
-    put_in_folder(Path(source.removeprefix("file://")), made(6))
-    assert outcome(copied(source, target, unbatch=True)) == (1, 1, 0)
-    assert count(target) == 2 * MESSAGES
-    assert all(map(is_own_id, ids(target)))
-
-
 # Meetings
 
 

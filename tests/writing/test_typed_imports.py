@@ -342,17 +342,6 @@ def test_what_fails_writes_nothing(bucket: Bucket) -> None:
         assert list(bucket.raw_store.list_pages()) in ([], [[]])
 
 
-def test_of_two_imports_at_once_one_defines_the_number(place: Place) -> None:
-    def rival() -> None:
-        import_rows(opened(place), pa.Table.from_pylist(ROWS), ORDERS, schema=THEIRS)
-
-    with pytest.raises(SchemaConflictError, match="schema version 0 is another one"):
-        import_rows(opened(place), Meeting(rival), ORDERS, schema=OURS)
-    bucket = opened(place)
-    assert read(bucket) == [{"b": one["b"], "a": one["a"]} for one in ROWS]
-    assert len(list(bucket.catalog.refs())) == 1
-
-
 def test_of_two_that_save_at_once_one_defines_the_number(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rival saves between our last look and our own object."""
     put, rivals = (

@@ -20,7 +20,7 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.errors import AmbiguousLedgerError, LedgerExistsError, LedgerfsError, NotFoundError, StaleObjectError
+from ledgerfs.errors import AmbiguousLedgerError, LedgerExistsError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
@@ -182,16 +182,6 @@ def test_imports_of_several_processes_at_once_all_stay(place: Place, tmp_path: P
     assert len(place.ledgers()) == 3
 
 
-def test_an_import_with_a_kept_catalog_does_not_hide_what_came_since(place: Place, tmp_path: Path) -> None:
-    files = rows_file(tmp_path, 3)
-    kept = {**environment(place, tmp_path / "ours"), "LEDGERFS_CATALOG_MAX_AGE": "3600"}
-    run("import", str(files[0]), place.url, TOPIC, env=kept)
-    run("topics", place.url, env=kept)
-    run("import", str(files[1]), place.url, TOPIC, env=environment(place, tmp_path / "theirs"))
-    run("import", str(files[2]), place.url, TOPIC, env=kept)
-    assert values(place) == [f"{number}-{row}".encode() for number in range(3) for row in range(10)]
-
-
 def test_our_ids_are_none_that_a_cluster_hands_out(place: Place, views: Views) -> None:
     """A live cluster goes on behind the greatest id of the bucket; one of ours there would be hidden by its ledger."""
     put_objects(place, offload(THEIRS, 41, uuid=1, name="public/default/persistent/orders"))
@@ -306,24 +296,6 @@ def test_who_publishes_later_gives_way(
 
 
 @for_each("way", WAYS)
-def test_who_is_first_stays_when_a_second_one_comes(
-    way: Callable[[Views], None],
-    new_place: NewPlace,
-    tmp_path_factory: pytest.TempPathFactory,
-    before_index: list[Callable[[], object]],
-) -> None:
-    """Ours is published and confirmed while theirs is about to be: theirs gives way."""
-    place = new_place()
-    views = Views(place, tmp_path_factory.mktemp("case"))
-    before_index.append(lambda: way(views))
-    with pytest.raises(LedgerExistsError, match="meanwhile"):
-        views.fs().pipe_file(PATH, THEIR_RECORDS)
-    assert not before_index
-    assert len(place.objects()) == 2
-    assert shown(place) == [(TOPIC, 7, 0)]
-
-
-@for_each("way", WAYS)
 def test_what_is_removed_before_it_is_confirmed_is_no_success(
     way: Callable[[Views], None], new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -383,40 +355,6 @@ def test_rows_that_are_imported_are_no_further_copy(
 
 
 # Views that are not of today
-
-
-def test_skip_writes_what_another_process_removed(place: Place, views: Views) -> None:
-    ours, theirs = views.fs(catalog_max_age=3600), views.fs()
-    ours.pipe_file(PATH, OUR_RECORDS)
-    assert ours.exists(PATH)
-    theirs.rm(PATH)
-    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
-    assert place.ledgers() == [OUR_RECORDS]
-    assert ours.cat_file(PATH) == OUR_RECORDS
-    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
-    theirs.rm(PATH)
-    ours.invalidate_cache()
-    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
-    assert place.ledgers() == [OUR_RECORDS]
-
-
-@for_each(
-    ("there", "says"),
-    [
-        (offload(THEIRS, 7, uuid=9), "9 entries of .* bytes, which is not the same"),
-        (offload(OURS[:-1], 7, uuid=9), "8 entries of .* bytes, which is not the same"),
-        (offload(OURS, 7, uuid=9, name=OTHER), "of persistent://public/default/other"),
-    ],
-)
-def test_skip_takes_no_other_ledger_for_the_same(
-    there: Offload, says: str, new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    place = new_place()
-    put_objects(place, there)
-    fs = Views(place, tmp_path_factory.mktemp("case")).fs(write_options={"if_exists": "skip"})
-    with pytest.raises(LedgerExistsError, match=says):
-        fs.pipe_file(PATH, OUR_RECORDS)
-    assert place.ledgers() == [there.records]
 
 
 def test_skip_looks_again_at_what_it_relied_on(place: Place, views: Views, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -505,15 +443,6 @@ def test_what_is_removed_by_a_stale_view_is_gone_or_told(place: Place, views: Vi
     assert place.objects() == set()
     put_objects(place, offload(OURS, 8, uuid=1))
     ours.rm(f"{FOLDER}/8.entries")
-    assert place.objects() == set()
-
-
-def test_what_another_process_wrote_is_found_to_be_removed(place: Place, views: Views) -> None:
-    ours = views.fs(catalog_max_age=3600)
-    with pytest.raises(NotFoundError):
-        ours.rm(PATH)
-    put_objects(place, offload(THEIRS, 7, uuid=2), offload(THEIRS, 8, uuid=3))
-    ours.rm(FOLDER, recursive=True)
     assert place.objects() == set()
 
 
@@ -630,17 +559,6 @@ def test_a_source_is_listed_anew_and_what_vanishes_from_it_is_named(
     put_objects(source, offload(THEIRS, 9, uuid=9))
     text = output("offload", source.url, place.url, "--json", env=kept)
     assert sorted(row["source_ledger_id"] for row in json.loads(text)) == [7, 8, 9]
-
-
-def test_a_ledger_that_vanishes_while_it_is_copied_is_a_failure(source: Place, place: Place) -> None:
-    from ledgerfs.writing.bucket_copy import CopyOutcome, copy_rows, rows_to_copy
-
-    bucket = open_bucket(source.url)
-    rows = rows_to_copy(bucket.catalog, None, all_copies=True)
-    for key in offload(OURS, 8, uuid=2).objects:
-        source.clean.raw_store.writes.delete(key)
-    found = list(copy_rows(bucket, open_bucket(place.url, place.options), rows))
-    assert {one.source.ledger_id: one.outcome for one in found} == {7: CopyOutcome.COPIED, 8: CopyOutcome.FAILED}
 
 
 def test_what_a_folder_cannot_show_of_one_id_is_its_owner(tmp_path: Path) -> None:
