@@ -193,18 +193,17 @@ def test_a_folder_holds_one_export(tmp_path: Path) -> None:
 
 def test_files_that_no_export_made_are_not_touched(tmp_path: Path) -> None:
     topic = put(tmp_path / "bucket", 1, message(1))
-    out = tmp_path / "out"
-    out.mkdir()
     others = ["2024.pdf", "5-partition-1.txt", "5-partition-x.csv", "notes.csv"]
-    for name in (*others, ".hidden.part"):
-        (out / name).write_bytes(b"mine")
     for name in ("7.csv", "5-partition-1.csv"):
-        (out / name).write_bytes(b"mine")
+        out = tmp_path / f"of {name}"
+        out.mkdir()
+        for other in (*others, ".hidden.part", name):
+            (out / other).write_bytes(b"mine")
         with pytest.raises(InvalidOptionError, match=f"{name}, which no export made"):
             export_topic(topic, out, "csv")
         export_topic(topic, out, "csv", overwrite=True)
         assert files(out) == ["1.csv", *others]
-    assert (out / ".hidden.part").exists()
+        assert (out / ".hidden.part").exists()
 
 
 def test_a_record_that_is_none_or_of_another_version_is_told(tmp_path: Path) -> None:

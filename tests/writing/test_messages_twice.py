@@ -1,6 +1,5 @@
 """The same messages under two ids: a plain copy of a ledger, and what `offload --unbatch` made of it, meet in one bucket."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.support.each import for_each
 from tests.support.entries import batched
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
 from tests.support.mapfile_buckets import mapfile, put_mapfiles
+from tests.support.writes import when_listed
 
 TOPIC = "public/default/orders"
 MESSAGES = 4
@@ -129,21 +129,6 @@ def test_what_was_unbatched_before_is_there_already(
 # Meetings
 
 
-def while_writing(monkeypatch: pytest.MonkeyPatch, ours: Bucket, act: Callable[[], object], calls: int) -> None:
-    """Act when one of the views has listed the bucket ``calls`` times: it sees what is written then only at its end."""
-    listed, done = Bucket.list_to_write, []
-
-    def list_to_write(self: Bucket, *arguments: Any) -> Any:
-        found = listed(self, *arguments)
-        if self is ours:
-            done.append(1)
-            if len(done) == calls:
-                act()
-        return found
-
-    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
-
-
 @pytest.mark.parametrize(
     ("ours", "theirs", "calls"),
     [(PLAIN, UNBATCHED, 1), (UNBATCHED, PLAIN, 2), (UNBATCHED, UNBATCHED, 2)],
@@ -165,7 +150,7 @@ def test_who_lists_last_takes_back(
         assert outcome(copied(source, target, **theirs)) == (2, 0, 0)
         left.extend(ids(target))
 
-    while_writing(monkeypatch, view, meet, calls)
+    when_listed(monkeypatch, meet, at=calls, by=lambda one: one is view)
     report = copied(source, view, **ours)
     assert outcome(report) == (0, 0, 2)
     require_doubled(report)
@@ -197,6 +182,7 @@ def test_copies_of_copies_know_the_first_ledger(source: str, target: str, tmp_pa
         assert outcome(copied(source, further, unbatch=True)) == (0, 2, 0)
         assert count(further) == 2 * MESSAGES
     require_doubled(copied(target, source))
+    require_doubled(copied(source, source, unbatch=True, ledger_id=100))
     assert ids(source) == [5, 6]
 
 

@@ -8,14 +8,12 @@ import pyarrow as pa
 import pytest
 
 from ledgerfs import copy_ledgers, import_rows, open_bucket, plan_repair, verify
-from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.layout import Progress
 from ledgerfs.errors import InvalidNameError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.support.each import for_each
 from tests.support.entries import frame, metadata
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder, record
+from tests.support.writes import when_listed
 
 TOPIC = "persistent://public/default/orders"
 ROWS = pa.table({"value": ["new"]})
@@ -101,17 +99,14 @@ def late_partition(folder: Path) -> Iterator[Path]:
     """Lend a bucket that gets its first partition after a writer has listed it, and before the writer lists it again."""
     (folder / "late").mkdir()
     put_in_folder(folder / "late", offload([frame(metadata(), b"b")], 3, name=f"{NAME}s"))
-    listed, list_to_write = [0], Bucket.list_to_write
-
-    def listing(bucket: Bucket, progress: Progress | None = None) -> Catalog:
-        if "late" in bucket.store.url:
-            listed[0] += 1
-            if listed[0] == 2:
-                put_in_folder(folder / "late", ledger(9, 0))
-        return list_to_write(bucket, progress)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Bucket, "list_to_write", listing)
+        when_listed(
+            patch,
+            lambda: put_in_folder(folder / "late", ledger(9, 0)),
+            at=2,
+            by=lambda bucket: "late" in bucket.store.url,
+            is_before=True,
+        )
         yield folder / "late"
 
 

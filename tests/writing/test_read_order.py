@@ -5,14 +5,12 @@ from pathlib import Path
 import pytest
 
 from ledgerfs import copy_ledgers, import_rows, open_bucket, verify
-from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.catalog.catalog import Catalog
-from ledgerfs.catalog.layout import Progress
 from ledgerfs.errors import IncompleteCopyError, LedgerExistsError
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from tests.support.entries import frame, metadata
 from tests.support.invoked import run
 from tests.support.ledgers import CREATED_MS, NAME, Offload, offload, put_in_folder
+from tests.support.writes import when_listed
 
 TOPIC = "persistent://public/default/orders"
 
@@ -104,15 +102,8 @@ def test_rows_that_are_imported_come_when_they_come(source: Path, target: Path) 
 
 def test_a_ledger_that_comes_meanwhile_is_seen(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker offloads ledger 9 of the topic just before the target is listed again: what was made of 2 and 3 would come after it."""
-    target, listed, list_to_write = tmp_path / "target", [0], Bucket.list_to_write
-
-    def listing(bucket: Bucket, progress: Progress | None = None) -> Catalog:
-        listed[0] += 1
-        if listed[0] == 3:
-            put_in_folder(target, parts(9))
-        return list_to_write(bucket, progress)
-
-    monkeypatch.setattr(Bucket, "list_to_write", listing)
+    target = tmp_path / "target"
+    when_listed(monkeypatch, lambda: put_in_folder(target, parts(9)), at=3, is_before=True)
     report = copy_ledgers(str(source), str(target), unbatch=True, allow_incomplete=True)
     assert [type(one.error) for one in report.failed] == [LedgerExistsError] * 2
     assert values(target) == [b"9"]

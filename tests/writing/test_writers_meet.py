@@ -20,14 +20,14 @@ import pytest
 
 from ledgerfs import open_bucket
 from ledgerfs.bucket.bucket import Bucket
-from ledgerfs.errors import AmbiguousLedgerError, LedgerExistsError, LedgerfsError, StaleObjectError
+from ledgerfs.errors import LedgerExistsError, LedgerfsError, StaleObjectError
 from ledgerfs.formats.pulsar_blob.index import parse_index
 from ledgerfs.fsspec_impl import LedgerFileSystem
 from ledgerfs.fuse_mount.operations import MountedBucket, MountOptions
 from ledgerfs.layouts.pulsar_blob.new_ledger import made_up_user_metadata
 from ledgerfs.storage.folders.writes import LocalWrites
 from ledgerfs.storage.s3.writes import S3Writes
-from ledgerfs.vfs.tree import tree_of
+from ledgerfs.writing.bucket_copy import CopyOutcome, copy_rows, rows_to_copy
 from ledgerfs.writing.claims import IfExists
 from ledgerfs.writing.imports import import_rows
 from tests.support.commands import output, run
@@ -37,7 +37,7 @@ from tests.support.forked import can_be_forked
 from tests.support.ledgers import Offload, offload, put_in_folder
 from tests.support.s3 import S3Server, environment_of
 from tests.support.s3_log import requests_of
-from tests.support.writes import Place, folder_place, s3_place
+from tests.support.writes import Place, folder_place, s3_place, when_listed
 
 TOPIC = "persistent://public/default/orders"
 FOLDER = "entries/public/default/orders"
@@ -299,17 +299,11 @@ def test_who_publishes_later_gives_way(
 def test_what_is_removed_before_it_is_confirmed_is_no_success(
     way: Callable[[Views], None], new_place: NewPlace, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    place, listed = new_place(), Bucket.list_to_write
+    place = new_place()
     views = Views(place, tmp_path_factory.mktemp("case"))
     theirs = views.bucket()
-
-    def list_to_write(self: Bucket, *arguments: Any) -> Any:
-        for key in sorted(place.objects(), reverse=True):
-            theirs.raw_store.writes.delete(key)
-        return listed(self, *arguments)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Bucket, "list_to_write", list_to_write)
+        when_listed(patch, lambda: remove_all_of(place, theirs), is_before=True)
         with pytest.raises(StaleObjectError, match="removed or replaced"):
             way(views)
     assert place.objects() == set()
@@ -361,27 +355,11 @@ def test_skip_looks_again_at_what_it_relied_on(place: Place, views: Views, monke
     """Removed between the listing and the look at the ledger itself: then it is written. Removed behind both: then it is told."""
     ours, theirs = views.fs(), views.bucket()
     ours.pipe_file(PATH, OUR_RECORDS)
-    listed, calls = Bucket.list_to_write, []
-
-    def list_to_write(self: Bucket, *arguments: Any) -> Any:
-        catalog = listed(self, *arguments)
-        calls.append(None)
-        if len(calls) == 1:
-            remove_all_of(place, theirs)
-        return catalog
-
-    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
-    ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
+    with monkeypatch.context() as patch:
+        when_listed(patch, lambda: remove_all_of(place, theirs), at=1)
+        ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
     assert place.ledgers() == [OUR_RECORDS]
-
-    def list_late(self: Bucket, *arguments: Any) -> Any:
-        calls.append(None)
-        if len(calls) == 2:
-            remove_all_of(place, theirs)
-        return listed(self, *arguments)
-
-    calls.clear()
-    monkeypatch.setattr(Bucket, "list_to_write", list_late)
+    when_listed(monkeypatch, lambda: remove_all_of(place, theirs), at=2, is_before=True)
     with pytest.raises(StaleObjectError, match="removed or replaced it; write it again"):
         ours.pipe_file(PATH, OUR_RECORDS, if_exists="skip")
 
@@ -430,20 +408,6 @@ def test_one_call_does_not_write_one_id_twice(place: Place, views: Views) -> Non
 
 
 # Removing
-
-
-def test_what_is_removed_by_a_stale_view_is_gone_or_told(place: Place, views: Views) -> None:
-    put_objects(place, offload(OURS, 7, uuid=1))
-    ours = views.fs(catalog_max_age=3600)
-    assert ours.exists(PATH)
-    put_objects(place, offload(THEIRS, 7, uuid=2))
-    with pytest.warns(UserWarning, match="7.entries is still there: a further copy"):
-        ours.rm(PATH)
-    ours.rm(PATH)
-    assert place.objects() == set()
-    put_objects(place, offload(OURS, 8, uuid=1))
-    ours.rm(f"{FOLDER}/8.entries")
-    assert place.objects() == set()
 
 
 @for_each("what", ["path", "directory", "mount"])
@@ -495,60 +459,25 @@ def offloaded(source: Place, place: Place, tmp_path: Path, *options: str, code: 
     return {row["source_ledger_id"]: row for row in json.loads(text)}
 
 
-def test_two_clusters_may_have_one_backup(source: Place, place: Place, tmp_path: Path) -> None:
-    """One id of two topics is two ledgers, whoever comes first."""
-    other = folder_place(tmp_path / "other")
-    put_objects(other, offload(THEIRS, 7, uuid=9, name=OTHER))
-    for _ in range(2):
-        for one in (source, other):
-            assert "failed" not in {row["outcome"] for row in offloaded(one, place, tmp_path).values()}
-    assert shown(place) == [(TOPIC, 7, 0), (TOPIC, 8, 0), ("persistent://public/default/other", 7, 0)]
-    bucket = open_bucket(place.url, place.options)
-    with pytest.raises(AmbiguousLedgerError, match=r"name one: .*orders, .*other"):
-        bucket.ledger(7)
-    assert bucket.ledger(7, topic="public/default/other").length == sum(map(len, THEIRS))
-    assert tree_of(bucket).node("entries/public/default/other/7.entries").size == len(THEIR_RECORDS)
-    assert tree_of(bucket).node(PATH).size == len(OUR_RECORDS)
-    env = environment(place, tmp_path / "info")
-    assert "name one" in run("info", place.url, "7", code=2, env=env).stderr.decode()
-    assert json.loads(output("info", place.url, "7", "--topic", "public/default/other", "--json", env=env))
-    run("verify", place.url, env=env)
-    # Who picks an id by hand is not to make a third one.
-    (tmp_path / "rows.jsonl").write_text('{"value": "x"}\n')
-    done = run(
-        "import", str(tmp_path / "rows.jsonl"), place.url, "public/default/third", "--ledger-id", "7", code=2, env=env
-    )
-    assert "has ledger 7 already, of persistent://public/default/" in done.stderr.decode()
-
-
 @pytest.mark.parametrize("when", ["at once", "in the end"])
 def test_what_is_removed_from_a_target_is_not_there_already(
     when: str, source: Place, place: Place, views: Views, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ledgerfs.writing.bucket_copy import CopyOutcome, copy_rows, rows_to_copy
-
     bucket, target, theirs = open_bucket(source.url), views.bucket(), views.bucket()
     rows = rows_to_copy(bucket.catalog, None, all_copies=True)
     assert {one.outcome for one in copy_rows(bucket, target, rows)} == {CopyOutcome.COPIED}
-    listed, calls = Bucket.list_to_write, []
-
-    def list_to_write(self: Bucket, *arguments: Any) -> Any:
-        if self is target:
-            calls.append(None)
-        if when == "in the end" and len(calls) == 2:
-            remove_all_of(place, theirs)
-        catalog = listed(self, *arguments)
-        if when == "at once" and len(calls) == 1:
-            remove_all_of(place, theirs)
-        return catalog
-
-    monkeypatch.setattr(Bucket, "list_to_write", list_to_write)
-    found = {one.outcome for one in copy_rows(bucket, target, rows)}
-    if when == "at once":
-        assert found == {CopyOutcome.COPIED}
-        assert place.ledgers() == [OUR_RECORDS] * 2
-    else:
-        assert found == {CopyOutcome.FAILED}
+    is_late = when == "in the end"
+    when_listed(
+        monkeypatch,
+        lambda: remove_all_of(place, theirs),
+        at=2 if is_late else 1,
+        by=lambda one: one is target,
+        is_before=is_late,
+    )
+    assert {one.outcome for one in copy_rows(bucket, target, rows)} == {
+        CopyOutcome.FAILED if is_late else CopyOutcome.COPIED
+    }
+    assert place.ledgers() == ([] if is_late else [OUR_RECORDS] * 2)
 
 
 def test_a_source_is_listed_anew_and_what_vanishes_from_it_is_named(
